@@ -1,0 +1,70 @@
+# Everything a newcomer or a build machine needs, from Python 3.11 or newer and nothing else.
+
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(VENV)/uv/bin/uv
+
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: setup demo test test-pure test-spark lint format bench wheel log-store jars-lock relock clean
+
+setup: $(VENV)/.installed
+	@$(BIN)/python -m lakesmith.spark.setup
+
+$(UV): requirements-uv.lock
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or call make PYTHON=/path/to/python"; exit 4; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PYTHON) -m venv $(VENV)/uv
+	$(VENV)/uv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	@touch $@
+
+$(VENV)/.installed: $(UV) requirements.lock pyproject.toml
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup
+	@$(BIN)/python -c 'import runpy, sys, time; started = time.monotonic(); \
+	sys.argv = ["examples/shop/demo.py"]; runpy.run_path(sys.argv[0], run_name="__main__"); \
+	print(f"make demo: {time.monotonic() - started:.1f} seconds")'
+
+test: lint test-pure test-spark
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-pure: setup
+	$(BIN)/pytest -q -m "not spark"
+
+test-spark: setup
+	$(BIN)/pytest -q -m spark
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m bench
+
+wheel: setup
+	$(UV) build --quiet --python $(BIN)/python --no-build-isolation --wheel --out-dir dist
+
+log-store: setup
+	$(BIN)/python java/build.py
+
+# Newest versions that pyproject.toml allows.
+relock: $(UV)
+	$(UV) pip compile pyproject.toml --extra spark --extra java --group dev --upgrade --quiet \
+		--universal --generate-hashes --no-header --no-annotate --output-file requirements.lock
+
+# The hashes of the jars named in jars.lock, taken anew.
+jars-lock: setup
+	$(BIN)/python java/lock.py
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,69 @@
+"""Declare a lakehouse; Lakesmith plans it, runs it on Spark, proves it right and shows it.
+
+These are the public names: what a Python declaration is written with, and `Lake`, which runs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakesmith.declare.python import (
+    append,
+    bronze,
+    check,
+    column,
+    files,
+    gold,
+    merge,
+    ref,
+    replace,
+    replace_partitions,
+    silver,
+    table,
+)
+from lakesmith.errors import (
+    DataError,
+    DeclarationError,
+    InfrastructureError,
+    LakesmithError,
+    Place,
+    Problems,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from lakesmith.lake import Lake
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DataError",
+    "DeclarationError",
+    "InfrastructureError",
+    "Lake",
+    "LakesmithError",
+    "Place",
+    "Problems",
+    "UsageError",
+    "append",
+    "bronze",
+    "check",
+    "column",
+    "files",
+    "gold",
+    "merge",
+    "ref",
+    "replace",
+    "replace_partitions",
+    "silver",
+    "table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Declaration files import this module too, and must not pay for the readers of tables behind `Lake`.
+    if name == "Lake":
+        from lakesmith.lake import Lake
+
+        return Lake
+    raise AttributeError(f"module 'lakesmith' has no attribute '{name}'")

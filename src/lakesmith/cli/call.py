@@ -1,0 +1,180 @@
+"""What every verb is called with: which lake, environment and variables. Before or after the verb."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from lakesmith.cli.failures import show_failure
+from lakesmith.declare.names import LAYERS
+from lakesmith.errors import LakesmithError, UsageError
+
+if TYPE_CHECKING:
+    from lakesmith.lake import Lake
+
+LAKE_FILE = "lakesmith.yml"
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """The options that all verbs share."""
+
+    folder: str | None = None
+    environment: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def open(self) -> Lake:
+        folder = self.lake_folder()
+        # Not needed for `--help`, so not loaded for it.
+        from lakesmith.lake import Lake
+
+        return Lake.open(folder, environment=self.environment, variables=self.variables)
+
+    def lake_folder(self) -> Path:
+        """The folder that was named, or the nearest one upward that is a lake."""
+        if self.folder is not None:
+            named = Path(self.folder)
+            named = named.parent if named.name == LAKE_FILE else named
+            if (named / LAKE_FILE).is_file():
+                return named
+            raise UsageError(
+                "no-lake", f"there is no {LAKE_FILE} in {self.folder}", hint=f"lakesmith init {self.folder}"
+            )
+        here = Path.cwd()
+        for folder in (here, *here.parents):
+            if (folder / LAKE_FILE).is_file():
+                return folder
+        raise UsageError(
+            "no-lake",
+            f"there is no {LAKE_FILE} in this folder or above it",
+            hint="name the lake with --lake PATH, or make one with `lakesmith init PATH`",
+        )
+
+
+class Verb(click.Command):
+    """A verb: takes the lake's options, returns its exit code, shows errors in the form asked for."""
+
+    def __init__(self, *args: Any, needs_lake: bool = True, **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        if needs_lake:
+            self.params.extend(_lake_parameters())
+
+    def invoke(self, ctx: click.Context) -> None:
+        as_json = bool(ctx.params.get("as_json")) or ctx.params.get("format") == "json"
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except BaseException as error:  # noqa: BLE001 - every end of a verb becomes words and a code
+            code = show_failure(error, as_json=as_json)
+        ctx.exit(code or 0)
+
+
+def lake_options(function: Decorated) -> Decorated:
+    """The shared options as a decorator, for the group."""
+    for parameter in reversed(_lake_parameters()):
+        function.__dict__.setdefault("__click_params__", []).append(parameter)
+    return function
+
+
+def _lake_parameters() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--lake", "-C"],
+            metavar="PATH",
+            expose_value=False,
+            callback=_take_folder,
+            help="The lake's folder [default: this folder or the nearest above that has a lakesmith.yml].",
+        ),
+        click.Option(
+            ["--env", "-e"],
+            metavar="NAME",
+            expose_value=False,
+            callback=_take_environment,
+            help="The environment.",
+        ),
+        click.Option(
+            ["--var"],
+            metavar="NAME=VALUE",
+            multiple=True,
+            expose_value=False,
+            callback=_take_variables,
+            help="Set a variable; may be repeated.",
+        ),
+    ]
+
+
+def _take_folder(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.obj = replace(ctx.obj, folder=value)
+
+
+def _take_environment(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.obj = replace(ctx.obj, environment=value)
+
+
+def _take_variables(ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> None:
+    variables = dict(ctx.obj.variables)
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"'{value}' is not NAME=VALUE", ctx, _parameter)
+        variables[name] = text
+    ctx.obj = replace(ctx.obj, variables=variables)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The lake's tables, for a shell that asks; nothing where the lake cannot be read."""
+    try:
+        names = [str(name) for name in ctx.obj.open().tables]
+    except LakesmithError:
+        return []
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def _complete_selectors(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    plus = "+" if incomplete.startswith("+") else ""
+    word = incomplete.removeprefix("+")
+    layers = [f"layer:{layer}" for layer in LAYERS if f"layer:{layer}".startswith(word)]
+    tables = complete_tables(ctx, _parameter, word)
+    return [CompletionItem(plus + str(name)) for name in (*(item.value for item in tables), *layers)]
+
+
+def selection(function: Decorated) -> Decorated:
+    """Selectors as arguments or with `--select`, and `--exclude`; the verb gets `select` and `exclude`."""
+    for option in (
+        click.option(
+            "--exclude",
+            multiple=True,
+            metavar="SELECTOR",
+            shell_complete=_complete_selectors,
+            help="Leave these out.",
+        ),
+        click.option(
+            "--select",
+            "-s",
+            "selected",
+            multiple=True,
+            metavar="SELECTOR",
+            shell_complete=_complete_selectors,
+            help="Only these: orders, +orders, orders+2, tag:daily, layer:silver; a comma is 'and'.",
+        ),
+        click.argument("selectors", nargs=-1, metavar="[SELECTOR]...", shell_complete=_complete_selectors),
+    ):
+        function = option(function)
+    return function

@@ -1,0 +1,101 @@
+"""Turns whatever went wrong into words and an exit code. A traceback is shown for a bug only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Self
+
+import click
+
+from lakesmith.errors import LakesmithError, Problems
+
+USAGE = 2
+BUG = 70
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+TERMINATED = 143
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: whatever cleans up after Ctrl-C cleans up after this too."""
+
+
+def exit_code_of(call: Callable[[], object]) -> int:
+    """Run the command; what click objects to is shown here, what a verb raises was shown by the verb."""
+    try:
+        code = call()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.Abort:
+        return show_failure(KeyboardInterrupt(), as_json=False)
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    return code if isinstance(code, int) else 0
+
+
+def show_failure(error: BaseException, *, as_json: bool) -> int:
+    """Say what went wrong, as text on stderr or as JSON on stdout; returns the exit code."""
+    match error:
+        case BrokenPipeError():
+            # The reader has seen enough. What is still buffered must not fail again when Python exits.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return BROKEN_PIPE
+        case Terminated():
+            click.echo("terminated; nothing is lost, run again to go on", err=True)
+            return TERMINATED
+        case KeyboardInterrupt():
+            click.echo("interrupted; nothing is lost, run again to go on", err=True)
+            return INTERRUPTED
+        case LakesmithError():
+            show_errors(error.errors if isinstance(error, Problems) else (error,), as_json=as_json)
+            return error.exit_code
+        case Exception():
+            what = f"this is a bug in Lakesmith: {type(error).__name__}: {error}"
+            if as_json:
+                show_errors((LakesmithError("bug", what),), as_json=True)
+            click.echo(f"{what}; please report it with the traceback below", err=True)
+            traceback.print_exception(error)
+            return BUG
+        case _:
+            raise error
+
+
+def show_errors(errors: tuple[LakesmithError, ...], *, as_json: bool) -> None:
+    if as_json:
+        from lakesmith.cli.output import print_json
+
+        print_json({"errors": errors})
+    else:
+        for error in errors:
+            click.echo(str(error), err=True)
+
+
+class Termination:
+    """While it is entered, SIGTERM interrupts like Ctrl-C; it remembers whether one came."""
+
+    came = False
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGTERM, self._terminate)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        raise Terminated
+
+
+def tolerate_narrow_encodings() -> None:
+    """A terminal that cannot print a character gets a question mark, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")

@@ -1,0 +1,40 @@
+"""The steps of a run as people see them, in `run` and in `history --run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakesmith.cli.output import Cell, Grid, Page, Style, Styled
+from lakesmith.cli.words import count, duration
+from lakesmith.records import Outcome, StepRecord
+
+_OUTCOMES: dict[Outcome, Style] = {"ok": "good", "failed": "bad", "skipped": "quiet", "interrupted": "warn"}
+
+TITLES = ("table", "step", "outcome", "in", "written", "quarantined", "deduplicated", "version", "time")
+NUMBERS = frozenset({"in", "written", "quarantined", "deduplicated", "version", "time"})
+
+
+def outcome_cell(outcome: Outcome) -> Styled:
+    return Styled(outcome, _OUTCOMES[outcome])
+
+
+def step_cells(step: StepRecord) -> tuple[Cell, ...]:
+    return (
+        step.table,
+        f"{step.step} {step.mode}",
+        outcome_cell(step.outcome),
+        count(step.rows_in),
+        count(step.rows_written),
+        Styled(count(step.rows_quarantined), "warn" if step.rows_quarantined else ""),
+        count(step.rows_deduplicated),
+        count(step.version),
+        duration(step.seconds),
+    )
+
+
+def show_steps(out: Page, steps: Sequence[StepRecord]) -> None:
+    """One row a step: in = written + quarantined + deduplicated."""
+    out.grid(Grid(titles=TITLES, rows=tuple(step_cells(step) for step in steps), right=NUMBERS))
+    for step in steps:
+        if step.error:
+            out.line(Styled(f"{step.table}: ", "bad"), step.error)

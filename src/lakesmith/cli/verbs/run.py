@@ -1,0 +1,103 @@
+"""`lakesmith run`."""
+
+from __future__ import annotations
+
+import click
+
+from lakesmith.cli.call import Call, Verb, json_option, selection
+from lakesmith.cli.failures import INTERRUPTED, TERMINATED, Termination, show_errors
+from lakesmith.cli.output import Page, Styled, page, print_json
+from lakesmith.cli.progress import progress
+from lakesmith.cli.steps import show_steps
+from lakesmith.cli.verbs.plan import show_plan
+from lakesmith.cli.words import count, duration, plural
+from lakesmith.errors import DataError
+from lakesmith.records import RunRecord
+from lakesmith.reports import RunReport
+
+
+@click.command("run", cls=Verb)
+@selection
+@click.option("--full-refresh", is_flag=True, help="Build the tables anew from all their rows.")
+@click.option("--jobs", type=click.IntRange(1), help="How many tables at a time.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
+@json_option
+@click.pass_obj
+def verb(
+    call: Call,
+    selectors: tuple[str, ...],
+    selected: tuple[str, ...],
+    exclude: tuple[str, ...],
+    full_refresh: bool,
+    jobs: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Bring the tables up to date.
+
+    Reads what is new, refuses bad rows into quarantine, and commits each table once. A run that is
+    interrupted loses nothing: the next one goes on where it stopped.
+    """
+    lake = call.open()
+    select = (*selectors, *selected)
+    if dry_run:
+        return show_plan(lake.plan(select, exclude, full_refresh=full_refresh), as_json=as_json)
+    with Termination() as termination, progress(quiet_stdout=as_json) as told:
+        report = lake.run(select, exclude, full_refresh=full_refresh, jobs=jobs, on_event=told)
+    if as_json:
+        print_json(
+            {
+                "outcome": report.outcome,
+                "run": report.run,
+                "steps": report.steps,
+                "checks": report.checks,
+                "errors": report.errors,
+            }
+        )
+    else:
+        _show(page(), report)
+        show_errors(report.errors, as_json=False)
+    return _exit_code(report, terminated=termination.came)
+
+
+def _exit_code(report: RunReport, *, terminated: bool) -> int:
+    if report.outcome == "interrupted":
+        return TERMINATED if terminated else INTERRUPTED
+    if report.outcome == "failed" or report.errors:
+        return max((error.exit_code for error in report.errors), default=DataError.exit_code)
+    return 0
+
+
+def _show(out: Page, report: RunReport) -> None:
+    if report.run is None:
+        if not report.errors:
+            out.line("nothing to do: every table is up to date")
+        return
+    show_steps(out, report.steps)
+    out.line(_summary(report.run))
+    for check in report.checks:
+        if not check.passed and check.severity == "warn":
+            seen = plural(check.failed_rows, "row") if check.failed_rows else check.observed or "not met"
+            out.line(Styled("warning: ", "warn"), f"{check.table}: {check.check}: {seen}")
+    for advice in _advice(report):
+        out.line(Styled("next: ", "quiet"), advice)
+
+
+def _summary(run: RunRecord) -> str:
+    return (
+        f"run {run.run_id} {run.outcome}: {plural(run.tables, 'table')} in {duration(run.seconds)}, "
+        f"{plural(run.rows_in, 'row')} in = {count(run.rows_written)} written + "
+        f"{count(run.rows_quarantined)} quarantined + {count(run.rows_deduplicated)} deduplicated"
+    )
+
+
+def _advice(report: RunReport) -> list[str]:
+    advice = [
+        f'lakesmith query "FROM quarantine.{table.replace(".", "_")}"'
+        for table in dict.fromkeys(step.table for step in report.steps if step.rows_quarantined)
+    ]
+    if report.outcome == "failed" and report.run:
+        advice.append(f"mend the cause and run again; lakesmith history --run {report.run.run_id} tells more")
+    elif report.outcome == "interrupted":
+        advice.append("lakesmith run goes on where this one stopped")
+    return advice

@@ -1,0 +1,49 @@
+"""A lake: its tables, and where they are deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakesmith.declare.names import TableName
+from lakesmith.declare.secrets import Settings
+from lakesmith.declare.table import Contract, Table
+from lakesmith.errors import Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """A named place where the lake is deployed."""
+
+    name: str
+    warehouse: str
+    """Absolute folder or URL; every table lies below it."""
+    landing: str
+    """Absolute folder or URL that relative source paths start from; the lake's own folder by default."""
+    spark: Mapping[str, str] = field(default_factory=Settings)
+    """Secrets in it are read when a setting is looked up; its text shows only where they come from."""
+    jobs: int = 2
+    """How many tables are built at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a table of a layer is unless it says otherwise."""
+
+    owner: str | None = None
+    contract: Contract | None = None
+    freshness: float | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeDeclaration:
+    """The whole lake as it is written, for one environment."""
+
+    name: str
+    path: str
+    """The lake's folder, absolute."""
+    environment: Environment
+    environments: tuple[str, ...]
+    tables: Mapping[TableName, Table]
+    declared_at: Place

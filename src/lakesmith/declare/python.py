@@ -1,0 +1,184 @@
+"""The Python spelling: decorators and constructors that only write down what they are given and where.
+
+Nothing is judged here. The load border turns what was written into the same nodes as YAML, so the same rules
+hold and the same errors come.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+from lakesmith.declare.names import Layer
+from lakesmith.declare.table import Contract, FileFormat, Severity
+from lakesmith.errors import Place
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Keys with values as YAML would have them, and where they were written."""
+
+    keys: Mapping[str, object]
+    name: str | None = None
+    """For columns and checks, the key that they stand under."""
+    at: Place = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ref:
+    """A parameter's default: the table whose rows the function gets."""
+
+    table: str
+    at: Place = field(compare=False)
+
+
+@dataclass(slots=True, kw_only=True)
+class WrittenTable:
+    """A table as a Python file declares it. Used as a decorator, it takes note of the function."""
+
+    layer: str
+    name: str | None
+    keys: Mapping[str, object]
+    rowwise: bool
+    at: Place
+    function: Callable[..., object] | None = None
+
+    def __call__(self, function: F) -> F:
+        self.function = function
+        return function
+
+
+_collected: ContextVar[list[WrittenTable] | None] = ContextVar("collected", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[list[WrittenTable]]:
+    """The tables that are declared while it lasts, in the order of writing."""
+    tables: list[WrittenTable] = []
+    token = _collected.set(tables)
+    try:
+        yield tables
+    finally:
+        _collected.reset(token)
+
+
+def table(
+    name: str | None = None,
+    *,
+    layer: Layer,
+    source: Written | None = None,
+    load: Written | Literal["append", "replace"] | None = None,
+    contract: Contract | None = None,
+    columns: Sequence[Written] | Mapping[str, object] | None = None,
+    checks: Sequence[Written] | Mapping[str, object] | None = None,
+    owner: str | None = None,
+    description: str | None = None,
+    tags: Sequence[str] | None = None,
+    freshness: str | None = None,
+    enabled: bool | None = None,
+    rowwise: bool = False,
+) -> WrittenTable:
+    """Declare a table. With a source it stands alone; without, it decorates the function that makes its rows.
+
+    The table is called like the function unless `name` says otherwise.
+    """
+    keys = {
+        "source": source,
+        "load": load,
+        "contract": contract,
+        "columns": columns,
+        "checks": checks,
+        "owner": owner,
+        "description": description,
+        "tags": tags,
+        "freshness": freshness,
+        "enabled": enabled,
+    }
+    given = {key: value for key, value in keys.items() if value is not None}
+    written = WrittenTable(layer=layer, name=name, keys=given, rowwise=rowwise, at=_caller())
+    tables = _collected.get()
+    if tables is not None:
+        tables.append(written)
+    return written
+
+
+bronze = partial(table, layer="bronze")
+silver = partial(table, layer="silver")
+gold = partial(table, layer="gold")
+
+
+def ref(name: str) -> Any:
+    """`layer.table`: as a parameter's default, the table whose rows the function gets."""
+    return Ref(table=name, at=_caller())
+
+
+def files(files: str, *, format: FileFormat | None = None, delimiter: str | None = None) -> Written:
+    """Files that arrive in a landing zone, each read exactly once."""
+    return Written(keys={"files": files, "format": format, "delimiter": delimiter}, at=_caller())
+
+
+def append() -> Literal["append"]:
+    """Every new row of the input is added, once."""
+    return "append"
+
+
+def replace() -> Literal["replace"]:
+    """The whole table is computed anew and swapped in one commit."""
+    return "replace"
+
+
+def merge(*, key: str | Sequence[str], order_by: str | Sequence[str]) -> Written:
+    """One row a key, the latest by `order_by`."""
+    at = _caller()
+    return Written(keys={"merge": Written(keys={"key": key, "order_by": order_by}, at=at)}, at=at)
+
+
+def replace_partitions(by: str, *, same_as: str | None = None) -> Written:
+    """Only the partitions that the input's changes touch are computed anew."""
+    at = _caller()
+    return Written(keys={"replace_partitions": Written(keys={"by": by, "same_as": same_as}, at=at)}, at=at)
+
+
+def column(
+    name: str,
+    type: str | None = None,
+    *,
+    required: bool | None = None,
+    check: str | None = None,
+    tags: Sequence[str] | None = None,
+    description: str | None = None,
+) -> Written:
+    """A promise about one column."""
+    keys = {
+        "type": type,
+        "required": required,
+        "check": check,
+        "tags": tags,
+        "description": description,
+    }
+    return Written(name=name, keys=keys, at=_caller())
+
+
+def check(
+    name: str,
+    *,
+    where: str | None = None,
+    expect: str | None = None,
+    on_fail: Severity | None = None,
+    description: str | None = None,
+) -> Written:
+    """A rule with a severity: `where` for each row, or `expect` for the whole batch."""
+    keys = {"where": where, "expect": expect, "on_fail": on_fail, "description": description}
+    return Written(name=name, keys=keys, at=_caller())
+
+
+def _caller() -> Place:
+    frame = sys._getframe(2)
+    return Place(frame.f_code.co_filename, frame.f_lineno)

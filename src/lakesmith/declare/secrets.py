@@ -1,0 +1,111 @@
+"""Secrets by reference: a declaration says where a secret is kept, and never holds its value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from lakesmith.errors import DeclarationError, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A place that a secret is kept in: an environment variable, or a file."""
+
+    kind: Literal["env", "file"]
+    name: str
+    """As it was written; safe to show."""
+    path: str = field(default="", repr=False)
+    """For a file, where it is, absolute."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+    def reveal(self) -> str | None:
+        """The value, or None when there is none."""
+        if self.kind == "env":
+            return os.environ.get(self.name)
+        try:
+            return Path(self.path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Text with at least one reference in it. Its own text shows the references, never what they hold."""
+
+    parts: tuple[str | Reference, ...]
+
+    def __str__(self) -> str:
+        return "".join(f"<{part}>" if isinstance(part, Reference) else part for part in self.parts)
+
+    def __repr__(self) -> str:
+        return f"Secret({self})"
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Reference))
+
+    def reveal(self) -> str:
+        """The value. Only for the moment in which it is used."""
+        return "".join(_revealed(part) for part in self.parts)
+
+
+class Settings(Mapping[str, str]):
+    """Settings of which some are secrets: looking one up reveals it, showing them all does not."""
+
+    __slots__ = ("_written",)
+
+    def __init__(self, written: Mapping[str, str | Secret] | None = None) -> None:
+        self._written = dict(written or {})
+
+    def __getitem__(self, key: str) -> str:
+        value = self._written[key]
+        return value.reveal() if isinstance(value, Secret) else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._written)
+
+    def __len__(self) -> int:
+        return len(self._written)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Settings):
+            return self._written == other._written
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._written.items()))
+
+    def __repr__(self) -> str:
+        return repr({key: str(value) for key, value in self._written.items()})
+
+
+def _revealed(part: str | Reference) -> str:
+    if isinstance(part, str):
+        return part
+    value = part.reveal()
+    if value is None:
+        raise missing_secret(part, None)
+    return value
+
+
+def missing_secret(reference: Reference, at: Place | None) -> DeclarationError:
+    """The error for a reference that leads nowhere. It names the place, as there is no value to name."""
+    if reference.kind == "env":
+        return DeclarationError(
+            "missing-secret",
+            f"the environment variable {reference.name} is not set",
+            at=at,
+            hint=f"set it before you call lakesmith: export {reference.name}=…",
+        )
+    return DeclarationError(
+        "missing-secret",
+        f"the file {reference.name} cannot be read",
+        at=at,
+        hint="a relative path starts at the lake's folder; the file has to be readable and UTF-8",
+    )

@@ -1,0 +1,150 @@
+"""Looks at everything that a run stands on, and says how to mend what is broken."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from lakesmith.errors import LakesmithError
+from lakesmith.ports import Storage
+from lakesmith.reports import Finding
+from lakesmith.spark.archive import archive_file
+from lakesmith.spark.jars import DEFAULT_SETS, damaged, jar_paths, locked, log_store, resolve_jars
+from lakesmith.spark.java import find_java
+from lakesmith.spark.setup import build_archive
+
+PYTHON = (3, 11)
+SPARK = "4.1.3"
+"""The version for which the jars were chosen."""
+FIX = "lakesmith doctor --fix"
+
+
+def diagnose(warehouse_storage: Storage | None, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
+    """Look at each part; with `fix`, fetch jars and make the archive where needed; with `deep`, start Spark for real."""
+    looks: list[Callable[[], Iterator[Finding]]] = [
+        _python,
+        _packages,
+        _java,
+        lambda: _jars(fix),
+        lambda: _archive(fix),
+    ]
+    if warehouse_storage is not None:
+        looks.append(lambda: _storage(warehouse_storage))
+    if deep:
+        looks.append(_spark)
+    return tuple(finding for look in looks for finding in look())
+
+
+def _python() -> Iterator[Finding]:
+    found = ".".join(map(str, sys.version_info[:3]))
+    wanted = ".".join(map(str, PYTHON))
+    ok = sys.version_info >= PYTHON
+    yield Finding(
+        subject="python", ok=ok, found=found, mend=None if ok else f"install Python {wanted} or newer"
+    )
+
+
+def _packages() -> Iterator[Finding]:
+    found = {name: _installed(name) for name in _required()}
+    missing = [name for name, known in found.items() if known is None]
+    listed = ", ".join(f"{name} {known or 'missing'}" for name, known in found.items())
+    mend = f"pip install {' '.join(missing)}" if missing else None
+    yield Finding(subject="packages", ok=not missing, found=listed, mend=mend)
+    spark = _installed("pyspark")
+    right = spark == SPARK
+    mend = None if right else f"pip install 'pyspark=={SPARK}'"
+    yield Finding(subject="pyspark", ok=right, found=spark or "not installed", mend=mend)
+
+
+def _java() -> Iterator[Finding]:
+    try:
+        java = find_java()
+    except LakesmithError as error:
+        yield _refusal("java", error)
+    else:
+        yield Finding(subject="java", ok=True, found=f"{java.version} from {java.origin}: {java.path}")
+
+
+def _jars(fix: bool) -> Iterator[Finding]:
+    for name in DEFAULT_SETS:
+        subject = f"jars: {name}"
+        try:
+            if fix:
+                resolve_jars([name])
+            jars = locked([name])
+            wrong = ", ".join(jar.name for jar in damaged(jars))
+        except LakesmithError as error:
+            yield _refusal(subject, error)
+        else:
+            found = f"missing or damaged: {wrong}" if wrong else f"{len(jars)} jars, hashes right"
+            yield Finding(subject=subject, ok=not wrong, found=found, mend=FIX if wrong else None)
+    try:
+        log_store()
+    except LakesmithError as error:
+        yield _refusal("log store", error)
+    else:
+        yield Finding(subject="log store", ok=True, found="as packaged")
+
+
+def _archive(fix: bool) -> Iterator[Finding]:
+    try:
+        archive = archive_file(find_java(), jar_paths())
+        if fix and not archive.is_file():
+            build_archive()
+    except LakesmithError as error:
+        yield _refusal("class archive", error)
+    else:
+        there = archive.is_file()
+        found = f"{archive.stat().st_size >> 20} MB" if there else "none: Spark takes twice as long to start"
+        yield Finding(subject="class archive", ok=there, found=found, mend=None if there else FIX)
+
+
+def _storage(storage: Storage) -> Iterator[Finding]:
+    wrong = storage.probe()
+    found = wrong or f"{storage.root()} makes a file only where there is none"
+    mend = (
+        None
+        if wrong is None
+        else "put the warehouse on a disk or store that can, and name it in lakesmith.yml"
+    )
+    yield Finding(subject="storage", ok=wrong is None, found=found, mend=mend)
+
+
+def _spark() -> Iterator[Finding]:
+    # Imported here: PySpark costs half a second, and only a deep look needs it.
+    from pyspark.sql import SparkSession
+
+    from lakesmith.spark.session import close_session, open_session
+
+    running = SparkSession.getActiveSession()
+    try:
+        session = running or open_session("doctor", {})
+        rows = session.range(3).count()
+        found = f"Spark {session.version} {'runs' if running else 'started'} and counted {rows} rows"
+        if not running:
+            close_session(session)
+    except LakesmithError as error:
+        yield _refusal("spark", error)
+    else:
+        yield Finding(subject="spark", ok=rows == 3, found=found)
+
+
+def _refusal(subject: str, error: LakesmithError) -> Finding:
+    return Finding(subject=subject, ok=False, found=error.what, mend=error.hint)
+
+
+def _required() -> tuple[str, ...]:
+    """The packages that Lakesmith always needs, as its own metadata tells."""
+    words = (line.partition(";") for line in requires("lakesmith") or ())
+    plain = [name for name, _, condition in words if "extra" not in condition]
+    return tuple(
+        sorted("".join(c if c.isalnum() or c in "-_." else " " for c in name).split()[0] for name in plain)
+    )
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

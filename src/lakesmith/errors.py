@@ -1,0 +1,119 @@
+"""One error tree: what went wrong, where it was written, and what to do next.
+
+    LakesmithError
+    ├── DeclarationError      exit 2: what the user wrote cannot be read or does not make sense
+    ├── UsageError            exit 2: a command was called with words that do not fit
+    ├── DataError             exit 1: the data broke a promise (contract, gate, changed file)
+    ├── InfrastructureError   exit 4: Java, Spark, storage or another process is in the way
+    └── Problems              several errors at once; its exit code is the gravest one's
+
+Every error has a code, a short stable word that `docs/errors.md` explains.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was written: a file of the lake, and the line in it."""
+
+    file: str
+    line: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class LakesmithError(Exception):
+    """What went wrong, where, and the next step."""
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        at: Place | None = None,
+        table: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.at = at
+        self.table = table
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = f"{self.at}: " if self.at else f"{self.table}: " if self.table else ""
+        hint = f"\n  hint: {self.hint}" if self.hint else ""
+        return f"{where}{self.what} [{self.code}]{hint}"
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "code": self.code,
+            "what": self.what,
+            "file": self.at.file if self.at else None,
+            "line": self.at.line if self.at else None,
+            "table": self.table,
+            "hint": self.hint,
+        }
+
+
+class DeclarationError(LakesmithError):
+    """What the user wrote cannot be read, or does not make sense."""
+
+
+class UsageError(LakesmithError):
+    """A command was called with words that do not fit."""
+
+
+class DataError(LakesmithError):
+    """The data broke a promise; the tables are as they were."""
+
+    exit_code = 1
+
+
+class InfrastructureError(LakesmithError):
+    """Java, Spark, storage or another process is in the way."""
+
+    exit_code = 4
+
+
+class Problems(LakesmithError):
+    """Several errors found in one go."""
+
+    SHOWN = 20
+
+    def __init__(self, errors: Sequence[LakesmithError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("several", f"{len(self.errors)} problems")
+        self.exit_code = max(e.exit_code for e in self.errors)
+
+    def __str__(self) -> str:
+        shown = [str(e) for e in self.errors[: self.SHOWN]]
+        if len(self.errors) > self.SHOWN:
+            shown.append(f"… and {len(self.errors) - self.SHOWN} more")
+        return "\n".join(shown)
+
+
+def raise_all(errors: Sequence[LakesmithError]) -> None:
+    """Raise one error as itself, several as `Problems`, none not at all."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise Problems(errors)
+
+
+def did_you_mean(word: str, known: Iterable[str], *, label: str) -> str:
+    """A hint that names the nearest known word, and then the known words."""
+    words = sorted(known)
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    listed = ", ".join(words[:12]) + (", …" if len(words) > 12 else "")
+    guess = f"did you mean '{near[0]}'?  " if near else ""
+    return f"{guess}{label}: {listed}" if words else f"{guess}there are no {label} yet"

@@ -1,0 +1,371 @@
+"""The only wiring: a lake that was opened answers every verb. The CLI and the integrations call nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from lakesmith import doctor
+from lakesmith.declare import LAYERS, Files, LakeDeclaration, SqlQuery, Table, TableName
+from lakesmith.errors import InfrastructureError, LakesmithError, UsageError, did_you_mean, raise_all
+from lakesmith.formats import Delta, FactsMemory
+from lakesmith.ledger.batches import Batches
+from lakesmith.ledger.tables import SYSTEM_TABLES, Ledger
+from lakesmith.load import load_lake
+from lakesmith.monitor import table_status
+from lakesmith.plan.graph import Graph
+from lakesmith.plan.lineage import lineage
+from lakesmith.plan.planner import make_plan
+from lakesmith.plan.select import select as choose
+from lakesmith.plan.steps import LakeFacts, Plan
+from lakesmith.ports import Answer, TableFacts
+from lakesmith.records import Outcome, RunRecord, StepRecord
+from lakesmith.reports import (
+    Event,
+    Finding,
+    Lineage,
+    QuarantineCount,
+    RunReport,
+    TableStatus,
+    Validation,
+    Version,
+)
+from lakesmith.storage import Warehouse, open_storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset
+    from pyspark.sql import SparkSession
+
+_FLOW = "lakesmith.{}"
+
+
+class Lake:
+    """A lake in one environment."""
+
+    def __init__(self, declaration: LakeDeclaration) -> None:
+        self.declaration = declaration
+        self.name = declaration.name
+        self.environment = declaration.environment.name
+        self._warehouse = Warehouse(declaration.environment.warehouse)
+        self._landing = open_storage(declaration.environment.landing)
+        self._memory = FactsMemory(_memory_file(self._warehouse.root))
+        self._format = Delta(self._memory)
+        self._ledger = Ledger(self._warehouse)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path = ".",
+        *,
+        environment: str | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Lake:
+        """Read the declarations below `path`. Starts nothing and writes nothing."""
+        return cls(load_lake(path, environment=environment, variables=variables or {}))
+
+    @property
+    def tables(self) -> Mapping[TableName, Table]:
+        return self.declaration.tables
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Which table is made from which; raises when the declarations do not fit together."""
+        return Graph.of(self.tables)
+
+    def validate(self) -> Validation:
+        """Check all that can be checked without data."""
+        from lakesmith.plan.query import check_columns
+
+        graph = self.graph
+        schemas = self._schemas()
+        errors: list[LakesmithError] = []
+        for table in self.tables.values():
+            if isinstance(table.origin, SqlQuery):
+                errors += check_columns(table.origin, schemas)
+            #COND
+        raise_all(errors)
+        layers = [name.layer for name in sorted(graph.order, key=_layer_order)]
+        return Validation(
+            lake=self.name,
+            environment=self.environment,
+            tables=len(self.tables),
+            by_layer={layer: layers.count(layer) for layer in dict.fromkeys(layers)},
+            checks=sum(
+                len(t.checks) + sum(bool(c.check) + c.required for c in t.columns) for t in self.tables.values()
+            ),
+        )
+
+    def plan(
+        self, select: Sequence[str] = (), exclude: Sequence[str] = (), *, full_refresh: bool = False
+    ) -> Plan:
+        """What a run would do now, and why."""
+        self.validate()
+        selected = choose(self.graph, self.tables, select, exclude)
+        return make_plan(
+            self.declaration, self.graph, self._facts(), selected=selected, full_refresh=full_refresh
+        )
+
+    def run(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        full_refresh: bool = False,
+        jobs: int | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        session: SparkSession | None = None,
+    ) -> RunReport:
+        """Plan, then do it. With nothing to do, nothing is started and nothing is written.
+
+        `session` is a Spark session to work in; without one, a session is started when the first row has to move,
+        and stopped at the end.
+        """
+        plan = self.plan(select, exclude, full_refresh=full_refresh)
+        if not any(plan.steps):
+            return RunReport(run=None, steps=(), checks=(), errors=plan.problems)
+        # The rooms below import PySpark's neighbours; a run with nothing to do must not pay for that.
+        from lakesmith.run import Executor
+
+        self._check_commit_point()
+        started, clock = datetime.now(UTC), monotonic()
+        executor = Executor(
+            self.declaration,
+            self._warehouse,
+            self._landing,
+            self._format,
+            run_id=_new_run_id(started),
+            on_event=on_event or _silent,
+            session=session,
+        )
+        outcome: Outcome = "interrupted"
+        try:
+            executor.execute(plan, jobs or self.declaration.environment.jobs)
+            outcome = "failed" if executor.errors or plan.problems else "ok"
+        finally:
+            record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
+            self._ledger.record(record, executor.steps, executor.checks)
+            executor.close()
+            self._memory.save()
+        return RunReport(
+            run=record,
+            steps=tuple(executor.steps),
+            checks=tuple(executor.checks),
+            errors=(*plan.problems, *executor.errors),
+        )
+
+    def status(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:
+        """Each table as it is now, by layer."""
+        names = (
+            choose(self.graph, self.tables, select, exclude) if select or exclude else frozenset(self.tables)
+        )
+        ordered = sorted(names, key=_layer_order)
+        try:
+            return tuple(
+                table_status(
+                    self.tables[name],
+                    self._table_facts(name),
+                    self._format.facts(self._warehouse.quarantine(name), _FLOW.format(name)),
+                )
+                for name in ordered
+            )
+        finally:
+            self._memory.save()
+
+    def quarantine(self) -> tuple[QuarantineCount, ...]:
+        """How many rows each rule has refused, most first."""
+        counts: list[QuarantineCount] = []
+        for name in sorted(self.tables):
+            if self._format.facts(self._warehouse.quarantine(name), _FLOW.format(name)) is None:
+                continue
+            found = self.query(
+                "SELECT reason, count(*) AS refused, any_value(raw) AS example FROM "
+                f"(SELECT unnest(reasons) AS reason, raw FROM quarantine.{name.layer}_{name.name}) "
+                "GROUP BY reason ORDER BY refused DESC, reason"
+            )
+            for reason, rows, example in found.rows:
+                counts.append(
+                    QuarantineCount(
+                        table=str(name), reason=str(reason), rows=int(str(rows)), example=str(example)[:200]
+                    )
+                )
+        return tuple(counts)
+
+    def history(
+        self, table: str | None = None, *, limit: int = 20
+    ) -> tuple[RunRecord, ...] | tuple[Version, ...]:
+        """The newest runs; with a table, its newest versions."""
+        if table is None:
+            return self._ledger.runs(limit)
+        name = self._name(table)
+        return tuple(
+            Version(
+                version=commit.version,
+                committed_at=commit.committed_at,
+                operation=commit.operation,
+                rows_written=written.inserted + written.updated,
+                run_id=commit.note.rpartition(" run ")[2] if commit.note else None,
+            )
+            for commit in self._format.commits(self._warehouse.table(name), limit)
+            for written in [self._format.written(commit)]
+        )
+
+    def run_steps(self, run_id: str) -> tuple[StepRecord, ...]:
+        """The steps of one run."""
+        steps = self._ledger.steps(run_id=run_id)
+        if not steps:
+            known = [run.run_id for run in self._ledger.runs(200)]
+            raise UsageError(
+                "unknown-run",
+                f"there is no run {run_id!r}",
+                hint=did_you_mean(run_id, known, label="runs"),
+            )
+        return steps
+
+    def query(self, sql: str, *, at: Sequence[str] = ()) -> Answer:
+        """Answer SQL over the lake's tables, the system tables and the quarantine, without a JVM."""
+        from lakesmith.query import DuckDB, match_tables, parse_at
+
+        engine, moments = DuckDB(), parse_at(at)
+        locations = self._queryable()
+        names = match_tables(engine.referenced(sql), locations).values()
+        moments.check(names)
+        return engine.query(sql, {name: self._rows_at(name, locations[name], moments.of(name)) for name in names})
+
+    def _rows_at(
+        self, name: str, location: str, moment: int | datetime | None
+    ) -> pa.dataset.Dataset | pa.RecordBatchReader:
+        facts = self._format.facts(location, "")
+        if facts is None:
+            raise UsageError(
+                "not-built",
+                f"{name} is declared, but holds nothing yet",
+                hint=f"`lakesmith run +{name}` builds it",
+            )
+        if isinstance(moment, datetime):
+            moment = self._format.version_at(location, moment)
+        return self._format.arrow(location, facts.version if moment is None else moment)
+
+    def lineage(self, table: str | None = None) -> Lineage:
+        """Where a table's rows come from and where they go."""
+        name = self._name(table) if table else None
+        return lineage(self.graph, self.tables, name, self._schemas())
+
+    def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
+        """Look at Java, jars, Spark, storage and versions, and say how to mend each."""
+        return doctor.diagnose(self._warehouse.storage, fix=fix, deep=deep)
+
+    def _facts(self) -> LakeFacts:
+        tables, progress, landing = {}, {}, {}
+        for name, table in self.tables.items():
+            facts = self._table_facts(name)
+            location = self._warehouse.table(name)
+            if facts is not None:
+                tables[name] = facts
+            progress[name] = Batches(self._warehouse.storage, name).progress(
+                facts, lambda location=location: self._format.commits(location)
+            )
+            if isinstance(table.origin, Files):
+                landing[name] = tuple(self._landing.list(table.origin.files))
+        self._memory.save()
+        return LakeFacts(tables=tables, progress=progress, landing=landing)
+
+    def _table_facts(self, name: TableName) -> TableFacts | None:
+        return self._format.facts(self._warehouse.table(name), _FLOW.format(name))
+
+    def _schemas(self) -> dict[TableName, tuple[str, ...]]:
+        """The columns of each table, where they are known: from its query, else from its log."""
+        from lakesmith.plan.query import read_query
+
+        schemas: dict[TableName, tuple[str, ...]] = {}
+        for name in self.graph.order:
+            origin = self.tables[name].origin
+            columns = read_query(origin).columns if isinstance(origin, SqlQuery) else None
+            if columns is None and (facts := self._table_facts(name)):
+                columns = tuple(column.name for column in facts.columns)
+                if isinstance(origin, Files):
+                    declared = tuple(column.name for column in self.tables[name].columns)
+                    columns = tuple(dict.fromkeys((*columns, *declared)))
+            if columns is not None:
+                schemas[name] = columns
+        return schemas
+
+    def _name(self, text: str) -> TableName:
+        name = TableName.parse(text)
+        if name not in self.tables:
+            raise UsageError(
+                "unknown-table",
+                f"there is no table {text!r}",
+                hint=did_you_mean(text, map(str, self.tables), label="tables"),
+            )
+        assert name
+        return name
+
+    def _queryable(self) -> dict[str, str]:
+        """Every name that a query may use, and where the table lies."""
+        tables = {str(name): self._warehouse.table(name) for name in self.tables}
+        kept = {f"quarantine.{n.layer}_{n.name}": self._warehouse.quarantine(n) for n in self.tables}
+        system = {f"system.{name}": self._warehouse.system(name) for name in SYSTEM_TABLES}
+        return {**tables, **kept, **system}
+
+    def _check_commit_point(self) -> None:
+        """A store that lets two writers of one file both win would lose commits: refuse it before the first."""
+        wrong = self._warehouse.storage.probe()
+        if wrong:
+            raise InfrastructureError(
+                "no-put-if-absent",
+                wrong,
+                hint="use a warehouse on a local disk that this user may write to and that has hard links",
+            )
+
+    def _run_record(
+        self,
+        plan: Plan,
+        run_id: str,
+        steps: Sequence[StepRecord],
+        outcome: Outcome,
+        started: datetime,
+        seconds: float,
+    ) -> RunRecord:
+        from lakesmith import __version__
+
+        return RunRecord(
+            run_id=run_id,
+            lake=self.name,
+            environment=self.environment,
+            plan_hash=plan.hash,
+            outcome=outcome,
+            tables=len({step.table for step in steps if step.outcome == "ok"}),
+            rows_in=sum(step.rows_in for step in steps),
+            rows_written=sum(step.rows_written for step in steps),
+            rows_quarantined=sum(step.rows_quarantined for step in steps),
+            rows_deduplicated=sum(step.rows_deduplicated for step in steps),
+            started_at=started,
+            seconds=seconds,
+            lakesmith_version=__version__,
+        )
+
+
+def _layer_order(name: TableName) -> tuple[int, str]:
+    return [*LAYERS].index(name.layer), name.name  # type: ignore[arg-type]
+
+
+def _new_run_id(started: datetime) -> str:
+    """Sorts by time, and is unlike any other run's."""
+    return f"{started:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
+
+
+def _memory_file(warehouse: str) -> Path:
+    from lakesmith.spark.java import cache_folder
+
+    return cache_folder() / "facts" / f"{hashlib.sha256(warehouse.encode()).hexdigest()[:16]}.json"
+
+
+def _silent(event: Event) -> None:
+    """Nobody is listening."""

@@ -1,0 +1,199 @@
+"""Batches: what a commit means is written down, put-if-absent, before the commit is made.
+
+The table's own log holds a sequence number, committed atomically with the rows. What that number stands for (which
+files, which versions of which inputs) is pinned here before. So a table is its own bookmark:
+
+    _lakesmith/batches/silver.orders/00000007.01.json     batch 7, first attempt: its exact inputs
+    _lakesmith/batches/silver.orders/00000007.02.json     a second attempt, after the first one was killed
+    _lakesmith/batches/silver.orders/00000007.done.json   which attempt was committed, as which version, and its counts
+
+Every attempt at batch 7 commits with the sequence number 7, so at most one of them can win. `parent` is the batch that
+a batch builds upon: after a rollback that is not the one before it, which is how a restored table finds the position
+that its rows have and not the one that its transaction number has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from lakesmith.declare import TableName
+from lakesmith.errors import DataError
+from lakesmith.plan.steps import Position, Progress
+from lakesmith.ports import CommitFact, FileFact, Storage, TableFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """The exact inputs of one attempt at a commit."""
+
+    sequence: int
+    attempt: int
+    parent: int
+    run_id: str
+    pinned_at: int
+    """Milliseconds since 1970; also the rows' `_ingested_at`."""
+    definition: str
+    mode: str
+    inputs: Mapping[str, Position] = field(default_factory=dict)
+    """Up to which version of each input table this batch reads."""
+    since: Mapping[str, int] = field(default_factory=dict)
+    """For inputs that are read by their changes, the version after which."""
+    files: tuple[FileFact, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """What the commit carries, to tell this attempt from any other."""
+        return f"lakesmith batch {self.sequence}.{self.attempt} run {self.run_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A batch that was seen through to its end."""
+
+    sequence: int
+    attempt: int
+    version: int
+    run_id: str
+    rows_in: int
+    rows_written: int
+    rows_quarantined: int
+    rows_deduplicated: int
+
+
+class Batches:
+    """The batches of one table."""
+
+    def __init__(self, storage: Storage, table: TableName) -> None:
+        self._storage = storage
+        self._folder = f"_lakesmith/batches/{table}"
+        self._table = table
+
+    def pin(self, batch: Batch) -> Batch:
+        """Write the batch down as the first attempt whose number is free."""
+        attempt = 1 + sum(name.startswith(f"{batch.sequence:08}.") for name in self._names())
+        while True:
+            pinned = _with_attempt(batch, attempt)
+            if self._storage.put_if_absent(self._key(batch.sequence, f"{attempt:02}"), _encode(pinned)):
+                return pinned
+            attempt += 1
+
+    def finish(self, done: Done) -> None:
+        """Note that every part of the batch is where it belongs."""
+        self._storage.put_if_absent(self._key(done.sequence, "done"), _encode(done))
+
+    def done(self, sequence: int) -> Done | None:
+        data = self._storage.read(self._key(sequence, "done"))
+        return Done(**json.loads(data)) if data else None
+
+    def committed(self, sequence: int, commits: Callable[[], Sequence[CommitFact]]) -> Batch:
+        """The attempt that the table's log holds under this number."""
+        done = self.done(sequence)
+        attempts = [int(name[9:11]) for name in self._names() if _is_attempt(name, sequence)]
+        if done:
+            return self._attempt(sequence, done.attempt)
+        if len(attempts) == 1:
+            return self._attempt(sequence, attempts[0])
+        notes = {commit.note for commit in commits()}
+        for attempt in attempts:
+            batch = self._attempt(sequence, attempt)
+            if batch.note in notes:
+                return batch
+        raise DataError(
+            "batch-unknown",
+            f"batch {sequence} is in the table, but what it was made from is not in {self._folder}",
+            table=str(self._table),
+            hint=f"the folder was changed by hand; restore it, or `lakesmith run {self._table} --full-refresh`",
+        )
+
+    def progress(self, facts: TableFacts | None, commits: Callable[[], Sequence[CommitFact]]) -> Progress:
+        """How far the table's rows have come. `commits` is called only when the log has to be asked."""
+        if facts is None or facts.sequence == 0:
+            return Progress()
+        done = self.done(facts.sequence)
+        head = facts.sequence
+        if done and facts.version > done.version:
+            head = self._sequence_at(facts.version, facts.sequence, commits())
+        if head == 0:
+            return Progress()
+        batch = self.committed(head, commits)
+        return Progress(
+            head=head,
+            definition=batch.definition,
+            positions=batch.inputs,
+            taken=self._taken(batch, commits),
+            unfinished=facts.sequence if done is None else None,
+            rewritten=done.version if done and head == done.sequence and batch.mode == "whole" else None,
+        )
+
+    def _sequence_at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> int:
+        """The batch that the rows of a version end with, following rollbacks."""
+        by_version = {done.version: seq for seq in range(1, newest + 1) if (done := self.done(seq))}
+        for commit in commits:
+            if commit.version > version:
+                continue
+            if commit.version in by_version:
+                return by_version[commit.version]
+            if commit.operation == "RESTORE":
+                return self._sequence_at(_restored_version(commit, commits), newest, commits)
+        return max((seq for made, seq in by_version.items() if made <= version), default=0)
+
+    def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> dict[str, FileFact]:
+        taken: dict[str, FileFact] = {}
+        batch = head
+        while batch.files:
+            for file in batch.files:
+                taken.setdefault(file.path, file)
+            if batch.parent == 0:
+                break
+            batch = self.committed(batch.parent, commits)
+        return taken
+
+    def _attempt(self, sequence: int, attempt: int) -> Batch:
+        data = self._storage.read(self._key(sequence, f"{attempt:02}"))
+        if data is None:
+            raise DataError(
+                "batch-unknown",
+                f"{self._key(sequence, f'{attempt:02}')} is missing from the warehouse",
+                table=str(self._table),
+                hint=f"restore the file, or `lakesmith run {self._table} --full-refresh`",
+            )
+        return _decode(data)
+
+    def _names(self) -> Sequence[str]:
+        return self._storage.keys(self._folder)
+
+    def _key(self, sequence: int, suffix: str) -> str:
+        return f"{self._folder}/{sequence:08}.{suffix}.json"
+
+
+def _is_attempt(name: str, sequence: int) -> bool:
+    return name.startswith(f"{sequence:08}.") and name[9:11].isdigit()
+
+
+def _with_attempt(batch: Batch, attempt: int) -> Batch:
+    values = {name: getattr(batch, name) for name in batch.__dataclass_fields__}
+    return Batch(**{**values, "attempt": attempt})
+
+
+def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int:
+    version = restore.parameters.get("version", "")
+    if version.isdigit():
+        return int(version)
+    when = restore.parameters.get("timestamp", "")
+    return max(
+        (c.version for c in commits if c.version < restore.version and c.committed_at.isoformat() <= when),
+        default=0,
+    )
+
+
+def _encode(value: Batch | Done) -> bytes:
+    return json.dumps(asdict(value), sort_keys=True).encode()
+
+
+def _decode(data: bytes) -> Batch:
+    values = json.loads(data)
+    values["inputs"] = {table: Position(**position) for table, position in values["inputs"].items()}
+    values["files"] = tuple(FileFact(**file) for file in values["files"])
+    return Batch(**values)

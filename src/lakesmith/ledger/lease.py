@@ -1,0 +1,115 @@
+"""Leases: for what is longer than a commit, one holder a table, and everybody can see who.
+
+A lease is a numbered file, so taking it over is put-if-absent of the next number: of two that judge a lease dead at the
+same moment, one wins. A lease makes a second run wait its turn with a clear word; it is the fence in the table's
+log that keeps rows from being lost or doubled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+
+from lakesmith.declare import TableName
+from lakesmith.errors import InfrastructureError
+from lakesmith.ports import Storage
+
+SECONDS = 60.0
+"""How long a lease outlives its holder's last sign of life."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who may change a table, and until when."""
+
+    holder: str
+    host: str
+    process: int
+    expires_at: float
+    released: bool = False
+
+    def is_dead(self, now: float) -> bool:
+        if self.released or now >= self.expires_at:
+            return True
+        return self.host == socket.gethostname() and not _is_alive(self.process)
+
+
+class Leases:
+    """The leases of a warehouse, kept alive while this process works."""
+
+    def __init__(self, storage: Storage, holder: str, *, clock: Callable[[], float] = time.time) -> None:
+        self._storage = storage
+        self._holder = holder
+        self._clock = clock
+
+    @contextmanager
+    def held(self, table: TableName, purpose: str) -> Iterator[None]:
+        """Hold the table's lease for as long as the block runs; an error that names the holder otherwise."""
+        folder = f"_lakesmith/leases/{table}"
+        key, lease = self._take(folder, table, purpose)
+        ended = threading.Event()
+        keeper = threading.Thread(target=self._keep, args=(key, lease, ended), daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            keeper.join()
+            self._storage.replace(key, _encode(replace(lease, released=True)))
+
+    def _take(self, folder: str, table: TableName, purpose: str) -> tuple[str, Lease]:
+        numbers = [int(name.removesuffix(".json")) for name in self._storage.keys(folder)]
+        newest = max(numbers, default=0)
+        held = self._read(f"{folder}/{newest:08}.json")
+        if held and not held.is_dead(self._clock()):
+            raise _taken(table, held)
+        lease = Lease(
+            holder=f"{purpose} {self._holder}",
+            host=socket.gethostname(),
+            process=os.getpid(),
+            expires_at=self._clock() + SECONDS,
+        )
+        key = f"{folder}/{newest + 1:08}.json"
+        if not self._storage.put_if_absent(key, _encode(lease)):
+            winner = self._read(key)
+            raise _taken(table, winner or lease)
+        for number in numbers:
+            self._storage.remove(f"{folder}/{number:08}.json")
+        return key, lease
+
+    def _read(self, key: str) -> Lease | None:
+        data = self._storage.read(key)
+        return Lease(**json.loads(data)) if data else None
+
+    def _keep(self, key: str, lease: Lease, ended: threading.Event) -> None:
+        while not ended.wait(SECONDS / 4):
+            self._storage.replace(key, _encode(replace(lease, expires_at=self._clock() + SECONDS)))
+
+
+def _taken(table: TableName, lease: Lease) -> InfrastructureError:
+    return InfrastructureError(
+        "table-leased",
+        f"{lease.holder} (process {lease.process} on {lease.host}) is working on it",
+        table=str(table),
+        hint=f"wait until it has ended; a holder that died gives the table back within {SECONDS:.0f} seconds",
+    )
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _encode(lease: Lease) -> bytes:
+    return json.dumps(asdict(lease), sort_keys=True).encode()

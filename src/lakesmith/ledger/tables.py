@@ -1,0 +1,106 @@
+"""The system tables: runs, steps and checks as Delta tables in the lake, written without Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar, get_type_hints
+
+from lakesmith.records import CheckRecord, RunRecord, StepRecord
+from lakesmith.storage import Warehouse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SYSTEM_TABLES: Mapping[str, type] = {"runs": RunRecord, "steps": StepRecord, "checks": CheckRecord}
+
+Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord)
+
+
+class Ledger:
+    """Appends records, and gives them back newest first."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+
+    def record(self, run: RunRecord, steps: Sequence[StepRecord], checks: Sequence[CheckRecord]) -> None:
+        """Steps and checks first: a run that is in the ledger is there with all its parts."""
+        self._append("steps", steps)
+        self._append("checks", checks)
+        self._append("runs", [run])
+
+    def runs(self, limit: int) -> tuple[RunRecord, ...]:
+        return self._read("runs", RunRecord, "started_at DESC", limit=limit)
+
+    def steps(self, *, run_id: str | None = None, table: str | None = None) -> tuple[StepRecord, ...]:
+        wanted = {name: value for name, value in {"run_id": run_id, "table": table}.items() if value}
+        return self._read("steps", StepRecord, "started_at, sequence", where=wanted)
+
+    def _append(self, name: str, records: Sequence[RunRecord | StepRecord | CheckRecord]) -> None:
+        if not records:
+            return
+        import pyarrow as pa
+        from deltalake import write_deltalake
+
+        rows = pa.Table.from_pylist(
+            [dataclasses.asdict(record) for record in records], schema=_arrow_schema(type(records[0]))
+        )
+        write_deltalake(self._warehouse.system(name), rows, mode="append", schema_mode="merge")
+
+    def _read(
+        self,
+        name: str,
+        record: type[Record],
+        order: str,
+        *,
+        where: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> tuple[Record, ...]:
+        from deltalake import DeltaTable, QueryBuilder
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            table = DeltaTable(self._warehouse.system(name))
+        except TableNotFoundError:
+            return ()
+        columns = ", ".join(f'"{field.name}"' for field in dataclasses.fields(record))
+        conditions = " AND ".join(f"\"{column}\" = '{_text(value)}'" for column, value in (where or {}).items())
+        found = (
+            QueryBuilder()
+            .register(name, table)
+            .execute(
+                f"SELECT {columns} FROM {name} {'WHERE ' + conditions if conditions else ''} ORDER BY {order}"
+                + (f" LIMIT {limit}" if limit else "")
+            )
+            .read_all()
+        )
+        names = [field.name for field in dataclasses.fields(record)]
+        values = [found[column].to_pylist() for column in names]
+        return tuple(record(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True))
+
+
+def _text(value: str) -> str:
+    return value.replace("'", "''")
+
+
+def _arrow_schema(record: type) -> pa.Schema:
+    import pyarrow as pa
+
+    types = {
+        int: pa.int64(),
+        float: pa.float64(),
+        bool: pa.bool_(),
+        datetime: pa.timestamp("us", tz="UTC"),
+    }
+    hints = get_type_hints(record)
+    return pa.schema(
+        [
+            (field.name, next((arrow for kind, arrow in types.items() if _holds(hints[field.name], kind)), pa.string()))
+            for field in dataclasses.fields(record)
+        ]
+    )
+
+
+def _holds(hint: object, kind: type) -> bool:
+    return hint is kind or kind in getattr(hint, "__args__", ())

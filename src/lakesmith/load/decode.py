@@ -1,0 +1,298 @@
+"""Nodes become values of a model; all that does not fit is collected, each error with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never, cast
+
+from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean
+from lakesmith.load import kinds
+from lakesmith.load.kinds import B, Kind, keys_of, kind_of
+from lakesmith.load.nodes import BOOLEANS, Entries, Items, Node, Scalar
+from lakesmith.load.rules import ColumnName
+from lakesmith.load.unfit import Unfit
+from lakesmith.load.variables import Variables
+
+_COLUMN_NAMES = kind_of(ColumnName)
+_WHOLE = re.compile(r"[0-9]{1,9}")
+_READ_AS = {
+    "boolean": "true or false",
+    "number": "a number",
+    "null": "nothing",
+    "date": "a date",
+    "other": "something else",
+}
+
+
+class _Unread:
+    """Stands for a value that could not be read; the reason is among the problems."""
+
+
+UNREAD: Final = _Unread()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoder:
+    """Reads nodes by the kinds of a model, with the variables that hold there."""
+
+    variables: Variables
+    problems: list[LakesmithError]
+
+    def block(self, model: type[B], node: Node, label: str) -> B | None:
+        """The model's value, or None when a required key is missing or the node is no mapping."""
+        value = self._block(kinds.Blocks(model), node, label)
+        return None if isinstance(value, _Unread) else cast(B, value)
+
+    def value(self, kind: Kind, node: Node, label: str) -> object:
+        """The value of any kind, or `UNREAD`."""
+        match kind:
+            case kinds.Texts():
+                return self._text(kind, node, label)
+            case kinds.Settings():
+                return self._setting(node, label)
+            case kinds.Numbers():
+                return self._number(node, label)
+            case kinds.Booleans():
+                return self._boolean(node, label)
+            case kinds.Words():
+                return self._word(kind, node, label)
+            case kinds.Lists():
+                return self._list(kind, node, label)
+            case kinds.Named():
+                return self._named(kind, node, label)
+            case kinds.Blocks():
+                return self._block(kind, node, label)
+            case kinds.WordOrBlock():
+                return self._word_or_block(kind, node, label)
+            case kinds.Optional():
+                empty = isinstance(node, Scalar) and node.sort == "null"
+                return None if empty else self.value(kind.value, node, label)
+            case kinds.Later():
+                return node
+            case _:
+                assert_never(kind)
+
+    def _block(self, kind: kinds.Blocks, node: Node, label: str) -> object:
+        model, keys = kind.model, keys_of(kind.model)
+        if isinstance(node, Scalar) and model.SHORT is not None and node.sort != "null":
+            short = self.value(keys[model.SHORT].kind, node, label)
+            if isinstance(short, _Unread):
+                return UNREAD
+            return model(at=node.at, places={model.SHORT: node.at}, **{model.SHORT: short})
+        if not isinstance(node, Entries):
+            wanted = f"{_listed(keys)} with values"
+            return self._wrong(node, label, wanted, f"{label}: {{{next(iter(keys))}: …}}")
+        places: dict[str, Place] = {}
+        values: dict[str, object] = {}
+        for key, item in self._unique(node):
+            name = key.text
+            if name not in keys:
+                self._problem(
+                    key.at, "unknown-key", f"'{_shown(name)}' is not a key of {label}", _key_hint(name, keys)
+                )
+                continue
+            places[name] = key.at
+            value = self.value(keys[name].kind, item, name)
+            if not isinstance(value, _Unread):
+                values[name] = value
+        missing = [name for name, key in keys.items() if key.required and name not in places]
+        for name in missing:
+            self._problem(
+                node.at,
+                "missing-key",
+                f"{label} needs the key '{name}'",
+                f"{name}: {_first(keys[name].about)}",
+            )
+        if model.ONE_KEY and len(node.entries) != 1:
+            self._problem(
+                node.at, "one-of", f"{label} needs exactly one key", f"write one of {_listed(keys)}"
+            )
+        if any(key.required and name not in values for name, key in keys.items()):
+            return UNREAD
+        return model(at=node.at, places=places, **values)
+
+    def _named(self, kind: kinds.Named, node: Node, label: str) -> object:
+        if not isinstance(node, Entries):
+            return self._wrong(node, label, "names with values", f"{label}: {{name: …}}")
+        values: dict[object, object] = {}
+        for key, item in self._unique(node, fold=kind.name == _COLUMN_NAMES):
+            name = self._key(kind.name, key, label)
+            value = self.value(kind.value, item, f"{label}.{_shown(key.text)}")
+            if not isinstance(name, _Unread) and not isinstance(value, _Unread):
+                values[name] = value
+        return values
+
+    def _key(self, kind: Kind, key: Scalar, label: str) -> object:
+        """A name, which is taken as it stands: variables are for values."""
+        return Decoder(variables=Variables(folder="", strict=False), problems=self.problems).value(
+            kind, key, f"a name in {label}"
+        )
+
+    def _unique(self, node: Entries, *, fold: bool = False) -> list[tuple[Scalar, Node]]:
+        """The entries, each key once. With `fold`, case makes no difference, as in Spark."""
+        first: dict[str, Scalar] = {}
+        entries: list[tuple[Scalar, Node]] = []
+        for key, item in node.entries:
+            before = first.setdefault(key.text.lower() if fold else key.text, key)
+            if before is key:
+                entries.append((key, item))
+                continue
+            again = "again" if before.text == key.text else f"as '{_shown(before.text)}' before"
+            self._problem(
+                key.at,
+                "duplicate-key",
+                f"'{_shown(key.text)}' is written {again}; the first is in line {before.at.line}",
+                "remove one of the two",
+            )
+        return entries
+
+    def _list(self, kind: kinds.Lists, node: Node, label: str) -> object:
+        items = node.items if isinstance(node, Items) else (node,)
+        if not items:
+            return self._wrong(node, label, "at least one value", "write a value, or leave the key out")
+        values = [self.value(kind.item, item, label) for item in items]
+        return UNREAD if any(isinstance(value, _Unread) for value in values) else tuple(values)
+
+    def _word_or_block(self, kind: kinds.WordOrBlock, node: Node, label: str) -> object:
+        if not isinstance(node, Scalar):
+            return self._block(kind.block, node, label)
+        keys = keys_of(kind.block.model)
+        if node.text in keys:
+            block = keys[node.text].kind
+            inner = (
+                ", ".join(f"{name}: …" for name in keys_of(block.model))
+                if isinstance(block, kinds.Blocks)
+                else "…"
+            )
+            return self._problem(
+                node.at,
+                "wrong-type",
+                f"'{node.text}' needs keys of its own",
+                f"{label}: {{{node.text}: {{{inner}}}}}",
+            )
+        return self._word(kind.words, node, label, also=tuple(keys))
+
+    def _word(self, kind: kinds.Words, node: Node, label: str, also: tuple[str, ...] = ()) -> object:
+        text = self._filled(node, label, f"one of {', '.join((*kind.words, *also))}")
+        if not isinstance(text, str) or text in kind.words:
+            return text
+        hint = did_you_mean(text, (*kind.words, *also), label=f"words for {label}")
+        return self._problem(node.at, "unknown-word", f"'{_shown(text)}' is not known for {label}", hint)
+
+    def _text(self, kind: kinds.Texts, node: Node, label: str) -> object:
+        text = self._filled(node, label, "text")
+        if not isinstance(text, str) or kind.rule is None:
+            return text
+        return self._judged(node.at, label, lambda: kind.rule.read(text) if kind.rule else text)
+
+    def _setting(self, node: Node, label: str) -> object:
+        if isinstance(node, Scalar) and (_WHOLE.fullmatch(node.text) or node.text in ("true", "false")):
+            return node.text
+        if not isinstance(node, Scalar):
+            return self._wrong(node, label, "text", f"write {label}: followed by text")
+        if node.sort != "text":
+            # The text is not repeated: it may be a secret.
+            read_as = _READ_AS[node.sort]
+            return self._problem(
+                node.at,
+                "needs-quotes",
+                f"{label} has to be text, but can be read as {read_as}",
+                "write it in quotes",
+            )
+        return self._judged(node.at, label, lambda: self.variables.setting(node.text))
+
+    def _filled(self, node: Node, label: str, wanted: str) -> object:
+        scalar = self._scalar(node, label, wanted)
+        if not isinstance(scalar, Scalar):
+            return scalar
+        return self._judged(node.at, label, lambda: self.variables.fill(scalar.text))
+
+    def _scalar(self, node: Node, label: str, wanted: str) -> Scalar | _Unread:
+        """A scalar that is text to every reader of YAML."""
+        if not isinstance(node, Scalar) or node.sort == "null" or (node.sort == "other" and " " in node.text):
+            return self._wrong(node, label, wanted, f"write {label}: followed by {wanted}")
+        if node.sort != "text":
+            return self._problem(
+                node.at,
+                "needs-quotes",
+                f"{label} has to be {wanted}, but {_shown(node.text)} can be read as {_READ_AS[node.sort]}",
+                f'write it in quotes: "{_shown(node.text)}"',
+            )
+        return node
+
+    def _number(self, node: Node, label: str) -> object:
+        text = self._variable_text(node, label)
+        if isinstance(text, _Unread):
+            return text
+        if text is None or not _WHOLE.fullmatch(text) or int(text) < 1:
+            return self._wrong(
+                node, label, "a whole number from 1 on", f"write it without quotes: {label}: 4"
+            )
+        return int(text)
+
+    def _boolean(self, node: Node, label: str) -> object:
+        text = self._variable_text(node, label)
+        if isinstance(text, _Unread):
+            return text
+        if text is None or text not in BOOLEANS:
+            return self._wrong(node, label, "true or false", f"write it without quotes: {label}: true")
+        return BOOLEANS[text]
+
+    def _variable_text(self, node: Node, label: str) -> str | _Unread | None:
+        """The text of a scalar that is not quoted, or that a variable was filled into."""
+        if not isinstance(node, Scalar):
+            return None
+        if node.sort != "text":
+            return node.text
+        if "${" not in node.text:
+            return None
+        filled = self._judged(node.at, label, lambda: self.variables.fill(node.text))
+        return filled if isinstance(filled, str | _Unread) else None
+
+    def _judged(self, at: Place, label: str, read: Callable[[], object]) -> object:
+        try:
+            return read()
+        except Unfit as unfit:
+            return self._problem(at, unfit.code, f"{label}: {unfit.what}", unfit.hint)
+
+    def _wrong(self, node: Node, label: str, wanted: str, hint: str) -> _Unread:
+        return self._problem(node.at, "wrong-type", f"{label} has to be {wanted}, found {_found(node)}", hint)
+
+    def _problem(self, at: Place, code: str, what: str, hint: str) -> _Unread:
+        self.problems.append(DeclarationError(code, what, at=at, hint=hint))
+        return UNREAD
+
+
+def _found(node: Node) -> str:
+    match node:
+        case Items():
+            return "a list"
+        case Entries():
+            return "keys with values"
+        case Scalar(sort="null"):
+            return "nothing"
+        case Scalar(sort="text"):
+            return f"the text '{_shown(node.text)}'"
+        case Scalar():
+            return _shown(node.text)
+
+
+def _key_hint(name: str, keys: Mapping[str, kinds.Key]) -> str:
+    if name == "<<":
+        return "blocks are not merged here; write the keys out, or use `defaults` in lakesmith.yml"
+    return did_you_mean(name, keys, label="keys")
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(names)
+
+
+def _first(about: str) -> str:
+    return about[0].lower() + about[1:]
+
+
+def _shown(text: str) -> str:
+    text = text if len(text) <= 60 else text[:57] + "…"
+    return "".join(character if character.isprintable() else "�" for character in text)

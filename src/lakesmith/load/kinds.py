@@ -1,0 +1,179 @@
+"""The kinds of value that a declaration can hold, read off the type annotations of the models."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from typing import Annotated, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from lakesmith.errors import Place
+from lakesmith.load.rules import LATER, SETTING, Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The base of the models: what may be written as keys and values."""
+
+    SHORT: ClassVar[str | None] = None
+    """The key that a single word stands for."""
+    ONE_KEY: ClassVar[bool] = False
+    """Exactly one key is written."""
+    at: Place
+    places: Mapping[str, Place]
+    """Where each key stands that was written, whether or not its value could be read."""
+
+
+B = TypeVar("B", bound=Block)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A text that meets a rule."""
+
+    rule: Rule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A text that may hold a secret by reference; numbers and true/false stand for themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A whole number, at least 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Booleans:
+    """true or false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """A list; one value need not be wrapped in one."""
+
+    item: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Names with values."""
+
+    name: Kind
+    value: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The keys of a model."""
+
+    model: type[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class WordOrBlock:
+    """One of a few words, or the keys of a model."""
+
+    words: Words
+    block: Blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A value that may be left empty."""
+
+    value: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A value that is kept as it is until the variables are known."""
+
+    value: Kind
+
+
+Kind = Texts | Settings | Numbers | Booleans | Words | Lists | Named | Blocks | WordOrBlock | Optional | Later
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a model."""
+
+    kind: Kind
+    required: bool
+    about: str
+
+
+_keys: dict[type[Block], Mapping[str, Key]] = {}
+
+
+def keys_of(model: type[Block]) -> Mapping[str, Key]:
+    """The keys that may be written, in the order of the model."""
+    if model not in _keys:
+        _keys[model] = _read_keys(model)
+    return _keys[model]
+
+
+def _read_keys(model: type[Block]) -> Mapping[str, Key]:
+    hints = get_type_hints(model, include_extras=True)
+    found: dict[str, Key] = {}
+    for item in fields(model):
+        if item.name in ("at", "places"):
+            continue
+        required = item.default is MISSING and item.default_factory is MISSING
+        about = next(note for note in hints[item.name].__metadata__ if isinstance(note, str))
+        found[item.name] = Key(kind_of(hints[item.name]), required, about)
+    return found
+
+
+@cache
+def kind_of(annotation: typing.Any) -> Kind:
+    """The kind that a type annotation stands for."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _noted(annotation)
+    if origin in (types.UnionType, typing.Union):
+        rest = [argument for argument in arguments if argument is not type(None)]
+        if len(rest) == 2:
+            words, block = kind_of(rest[0]), kind_of(rest[1])
+            assert isinstance(words, Words)
+            assert isinstance(block, Blocks)
+            return WordOrBlock(words, block)
+        return kind_of(rest[0])
+    if origin is Literal:
+        return Words(arguments)
+    if origin is tuple:
+        return Lists(kind_of(arguments[0]))
+    if origin is Mapping:
+        optional = type(None) in get_args(arguments[1])
+        value = kind_of(arguments[1])
+        return Named(kind_of(arguments[0]), Optional(value) if optional else value)
+    if annotation is bool:
+        return Booleans()
+    if annotation is int:
+        return Numbers()
+    if isinstance(annotation, type) and issubclass(annotation, Block):
+        return Blocks(annotation)
+    assert annotation is str, annotation
+    return Texts()
+
+
+def _noted(annotation: typing.Any) -> Kind:
+    for note in annotation.__metadata__:
+        if isinstance(note, Rule):
+            return Texts(note)
+        if note is SETTING:
+            return Settings()
+        if note is LATER:
+            return Later(kind_of(annotation.__origin__))
+    return kind_of(annotation.__origin__)

@@ -1,0 +1,184 @@
+"""What may be written in lakesmith.yml, in a YAML table and in the header of a SQL table.
+
+The decoder, its errors and the JSON Schema are all read off these models, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+from lakesmith.declare.table import Contract, FileFormat, Severity
+from lakesmith.load.kinds import Block
+from lakesmith.load.rules import (
+    LATER,
+    ColumnName,
+    ColumnReference,
+    Delimiter,
+    Duration,
+    LowName,
+    Setting,
+    Tag,
+    Text,
+    Type,
+    VariableName,
+)
+
+ContractWord = Contract
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceBlock(Block):
+    """Where a bronze table's rows come from."""
+
+    files: Annotated[Text, "A glob of files: relative to `landing`, an absolute path, or a URL."]
+    format: Annotated[
+        FileFormat | None, "How the files are written. Taken from the glob's ending where it tells."
+    ] = None
+    delimiter: Annotated[
+        Delimiter | None, "What stands between two values; CSV only. A comma by default."
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeBlock(Block):
+    """One row a key, the latest wins."""
+
+    key: Annotated[tuple[ColumnName, ...], "The columns that tell which rows are the same thing."]
+    order_by: Annotated[tuple[ColumnName, ...], "The columns that tell which of two rows is the later one."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacePartitionsBlock(Block):
+    """Only touched partitions are computed anew."""
+
+    SHORT: ClassVar[str | None] = "by"
+
+    by: Annotated[ColumnName, "The column that the table is partitioned by."]
+    same_as: Annotated[
+        ColumnReference | None,
+        "layer.table.column whose value decides the partition of a row. SQL tables need not say it.",
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadBlock(Block):
+    """How rows enter a table, where it needs more than a word."""
+
+    ONE_KEY: ClassVar[bool] = True
+
+    merge: Annotated[MergeBlock | None, "One row a key, the latest by `order_by`."] = None
+    replace_partitions: Annotated[
+        ReplacePartitionsBlock | None, "Only the partitions that changes touch are computed anew."
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnBlock(Block):
+    """A promise about one column."""
+
+    SHORT: ClassVar[str | None] = "type"
+
+    type: Annotated[Type | None, "A Spark SQL type. Without one, the type is what the data brings."] = None
+    required: Annotated[bool, "A row without a value goes to quarantine."] = False
+    check: Annotated[Text | None, "A condition that each row has to meet, or the row goes to quarantine."] = (
+        None
+    )
+    tags: Annotated[tuple[Tag, ...], "Words about the column, such as `pii`."] = ()
+    description: Annotated[Text | None, "What the column holds, for people."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckBlock(Block):
+    """A rule with a severity; exactly one of `where` and `expect`."""
+
+    where: Annotated[
+        Text | None,
+        "A condition on one row: rows for which it is false have failed; unknown (NULL) is not false.",
+    ] = None
+    expect: Annotated[Text | None, "A condition on aggregates of the batch, such as `count(*) > 0`."] = None
+    on_fail: Annotated[
+        Severity | None,
+        "`warn` reports, `quarantine` sets the row aside, `fail` refuses the batch. "
+        "By default `quarantine` for `where` and `fail` for `expect`.",
+    ] = None
+    description: Annotated[Text | None, "Why the rule is there, for people."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableBlock(Block):
+    """A table: where its rows come from, how they enter, and what is promised of them."""
+
+    source: Annotated[SourceBlock | None, "Bronze only: where the rows come from."] = None
+    load: Annotated[
+        Literal["append", "replace"] | LoadBlock | None,
+        "How rows enter the table. `append` for bronze; `replace` by default for silver and gold.",
+    ] = None
+    contract: Annotated[
+        ContractWord | None,
+        "What may change: `additive` takes new columns in, `strict` refuses them, `open` takes anything.",
+    ] = None
+    columns: Annotated[
+        Mapping[ColumnName, ColumnBlock], "Promises about columns; a type alone may stand for the block."
+    ] = field(default_factory=dict)
+    checks: Annotated[Mapping[ColumnName, CheckBlock], "Rules that rows and batches have to meet."] = field(
+        default_factory=dict
+    )
+    owner: Annotated[Text | None, "Who answers for the table."] = None
+    description: Annotated[Text | None, "What the table holds, for people."] = None
+    tags: Annotated[tuple[Tag, ...], "Words to select tables by, added to those of `defaults`."] = ()
+    freshness: Annotated[
+        Duration | None, "After this long without new rows the table counts as late, such as `1h`."
+    ] = None
+    enabled: Annotated[bool, "`false` leaves the table out of plans and runs."] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentBlock(Block):
+    """A place where the lake is deployed."""
+
+    warehouse: Annotated[
+        Setting, "The folder or URL that every table lies below; relative to the lake's folder."
+    ] = ".lakesmith/warehouse"
+    landing: Annotated[
+        Setting | None,
+        "The folder or URL that relative source paths start from; the lake's folder by default.",
+    ] = None
+    spark: Annotated[
+        Mapping[Text, Setting], "Settings of the Spark session; secrets as `env:NAME` or `file:PATH`."
+    ] = field(default_factory=dict)
+    jobs: Annotated[int, "How many tables are built at a time."] = 2
+    variables: Annotated[Mapping[VariableName, Setting], "Values of variables in this environment."] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultsBlock(Block):
+    """What the tables of a layer are unless they say otherwise."""
+
+    owner: Annotated[Text | None, "Who answers for the tables."] = None
+    contract: Annotated[ContractWord | None, "What may change in the tables."] = None
+    freshness: Annotated[Duration | None, "After this long without new rows a table counts as late."] = None
+    tags: Annotated[tuple[Tag, ...], "Words that every table of the layer has."] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeBlock(Block):
+    """lakesmith.yml: the lake's name, where it is deployed, and what holds for many tables."""
+
+    name: Annotated[LowName, "What the lake is called."]
+    environments: Annotated[
+        Mapping[LowName, Annotated[EnvironmentBlock, LATER]],
+        "Where the lake is deployed, by name. Without any there is `dev`, in .lakesmith/warehouse.",
+    ] = field(default_factory=dict)
+    default_environment: Annotated[LowName | None, "The environment to use when none is named."] = None
+    variables: Annotated[
+        Mapping[VariableName, Setting | None],
+        "Variables for ${name} in YAML values and SQL. One without a value has to be given.",
+    ] = field(default_factory=dict)
+    defaults: Annotated[
+        Mapping[Literal["all", "bronze", "silver", "gold"], Annotated[DefaultsBlock, LATER]],
+        "What tables are unless they say otherwise: by layer, and `all`.",
+    ] = field(default_factory=dict)

@@ -1,0 +1,116 @@
+"""The rules that texts in declarations have to meet, each with its part of the JSON Schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from lakesmith.declare.names import TableName, is_identifier, is_table_identifier
+from lakesmith.declare.secrets import Secret
+from lakesmith.load.spark_types import spark_type
+from lakesmith.load.unfit import Unfit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """How a text is read, and how the JSON Schema says it."""
+
+    read: Callable[[str], object]
+    schema: Mapping[str, Any]
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}")
+_DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([a-z]+)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def _some(text: str) -> str:
+    if not text.strip():
+        raise Unfit("empty-text", "the text is empty", "write something, or leave the key out")
+    return text
+
+
+def _column(text: str) -> str:
+    if not is_identifier(text):
+        raise _bad(text, "a name here has letters, digits and underscores only")
+    if text.lower() in ("_change_type", "_commit_version", "_commit_timestamp"):
+        raise _bad(text, "the change feed of the table format uses this name; choose another")
+    return text
+
+
+def _low(text: str) -> str:
+    if not is_table_identifier(text):
+        raise _bad(text, f"a name here has lower-case letters, digits and underscores only{_proposed(text)}")
+    return text
+
+
+def _variable(text: str) -> str:
+    if not _VARIABLE.fullmatch(text):
+        raise _bad(text, "a variable's name has letters, digits and underscores only")
+    return text
+
+
+def _tag(text: str) -> str:
+    if not _TAG.fullmatch(text):
+        raise _bad(text, "a tag has letters, digits and . : / - _ only, so that `tag:` can select it")
+    return text
+
+
+def _reference(text: str) -> str:
+    layer_and_table, _, column = text.rpartition(".")
+    if TableName.parse(layer_and_table) is None or not is_identifier(column):
+        raise _bad(text, "write layer.table.column, such as silver.orders.day")
+    return text
+
+
+def _seconds(text: str) -> float:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or match[2] not in _SECONDS or float(match[1]) == 0:
+        raise Unfit(
+            "bad-duration",
+            f"'{text[:40]}' is not a length of time",
+            "write a number and a unit, such as 30m, 1h or 2d (units: s, m, h, d, w)",
+        )
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _delimiter(text: str) -> str:
+    if len(text) != 1 or text in "\r\n\x00":
+        raise Unfit(
+            "bad-delimiter",
+            f"'{text[:20]}' is not a single character",
+            'write one character in quotes, such as ";" or "\\t"',
+        )
+    return text
+
+
+def _bad(text: str, hint: str) -> Unfit:
+    shown = text if len(text) <= 60 else text[:57] + "…"
+    return Unfit("bad-identifier", f"{shown!r} is not a name", hint)
+
+
+def _proposed(text: str) -> str:
+    proposal = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
+    return f"; '{proposal}' would do" if is_table_identifier(proposal) else ""
+
+
+SETTING = object()
+"""Marks a text that may hold a secret by reference."""
+LATER = object()
+"""Marks a value that is decoded later, when the variables are known."""
+
+Text = Annotated[str, Rule(_some, {"minLength": 1})]
+ColumnName = Annotated[str, Rule(_column, {"pattern": r"^[^\W\d]\w*$"})]
+LowName = Annotated[str, Rule(_low, {"pattern": "^[a-z][a-z0-9_]{0,62}$"})]
+VariableName = Annotated[str, Rule(_variable, {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,62}$"})]
+Tag = Annotated[str, Rule(_tag, {"pattern": "^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}$"})]
+ColumnReference = Annotated[
+    str, Rule(_reference, {"pattern": r"^(bronze|silver|gold)\.[a-z][a-z0-9_]*\.\w+$"})
+]
+Type = Annotated[str, Rule(spark_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
+Duration = Annotated[float, Rule(_seconds, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
+Delimiter = Annotated[str, Rule(_delimiter, {"minLength": 1, "maxLength": 1})]
+Setting = Annotated[str | Secret, SETTING]

@@ -1,0 +1,105 @@
+"""The JSON Schema of what may be written, read off the models, so that editors complete it.
+
+The files in `lakesmith/schema` are shipped; a test says when they are old, and `write_schemas` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal, assert_never
+
+from lakesmith.load import kinds
+from lakesmith.load.kinds import Block, Kind, keys_of
+from lakesmith.load.models import LakeBlock, TableBlock
+
+SchemaKind = Literal["lake", "table"]
+MODELS: dict[SchemaKind, type[Block]] = {"lake": LakeBlock, "table": TableBlock}
+FOLDER = Path(__file__).parent.parent / "schema"
+
+_VARIABLE = {"type": "string", "pattern": r"\$\{[^{}]+\}"}
+
+
+def json_schema(kind: SchemaKind) -> dict[str, Any]:
+    """The schema of lakesmith.yml (`lake`), or of a YAML table and the header of a SQL table (`table`)."""
+    model = MODELS[kind]
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"Lakesmith: a {kind}"}
+    return schema | _block(model)
+
+
+def schema_text(kind: SchemaKind) -> str:
+    """The bytes of the shipped file."""
+    return json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n"
+
+
+def write_schemas(folder: Path = FOLDER) -> None:
+    """Write the files that are shipped."""
+    for kind in MODELS:
+        (folder / f"{kind}.json").write_text(schema_text(kind), encoding="utf-8")
+
+
+def _block(model: type[Block]) -> dict[str, Any]:
+    keys = keys_of(model)
+    schema: dict[str, Any] = {
+        "description": (model.__doc__ or "").strip(),
+        "type": "object",
+        "properties": {name: {"description": key.about} | _schema(key.kind) for name, key in keys.items()},
+        "additionalProperties": False,
+    }
+    required = [name for name, key in keys.items() if key.required]
+    if required:
+        schema["required"] = required
+    if model.ONE_KEY:
+        schema |= {"minProperties": 1, "maxProperties": 1}
+    return schema
+
+
+def _schema(kind: Kind) -> dict[str, Any]:
+    match kind:
+        case kinds.Texts(rule=None):
+            return {"type": "string"}
+        case kinds.Texts(rule=rule):
+            assert rule is not None
+            return _or_variable({"type": "string", **rule.schema})
+        case kinds.Settings():
+            return {"type": ["string", "integer", "boolean"]}
+        case kinds.Numbers():
+            return _or_variable({"type": "integer", "minimum": 1})
+        case kinds.Booleans():
+            return _or_variable({"type": "boolean"})
+        case kinds.Words():
+            return _or_variable({"enum": list(kind.words)})
+        case kinds.Lists():
+            item = _schema(kind.item)
+            return {"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]}
+        case kinds.Named(name=name, value=value):
+            return {"type": "object", **_names(name), "additionalProperties": _schema(value)}
+        case kinds.Blocks(model=model):
+            block = _block(model)
+            if model.SHORT is None:
+                return block
+            return {"anyOf": [_schema(keys_of(model)[model.SHORT].kind), block]}
+        case kinds.WordOrBlock():
+            return {"anyOf": [_schema(kind.words), _schema(kind.block)]}
+        case kinds.Optional():
+            return {"anyOf": [_schema(kind.value), {"type": "null"}]}
+        case kinds.Later():
+            return _schema(kind.value)
+        case _:
+            assert_never(kind)
+
+
+def _names(kind: Kind) -> dict[str, Any]:
+    match kind:
+        case kinds.Words():
+            return {"propertyNames": {"enum": list(kind.words)}}
+        case kinds.Texts(rule=rule) if rule is not None:
+            return {"propertyNames": dict(rule.schema)}
+        case _:
+            return {}
+
+
+def _or_variable(schema: dict[str, Any]) -> dict[str, Any]:
+    if set(schema) <= {"type", "minLength", "examples"} and schema["type"] == "string":
+        return schema
+    return {"anyOf": [schema, _VARIABLE]}

@@ -1,0 +1,132 @@
+"""A SQL file is cut into its header and its one SELECT; what that means is the planner's to find out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lakesmith.errors import DeclarationError, LakesmithError, Place, raise_all
+from lakesmith.load.unfit import Unfit
+from lakesmith.load.variables import USE, Variables
+
+_HEADER = re.compile(r"/\*\s*lakesmith\b:?", re.IGNORECASE)
+_TOKEN = re.compile(
+    r"""(?P<comment> --[^\n]* | /\*.*?\*/ )
+      | (?P<quoted> '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `[^`]*` )
+      | (?P<open> /\* | ['"`] )
+      | (?P<end> ; )
+      | (?P<space> \s+ )
+      | (?P<word> \w+ | . )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlText:
+    """The two parts of a SQL file."""
+
+    header: str | None
+    header_line: int
+    query: str
+    query_at: Place
+
+
+def read_sql(text: str, file: str, variables: Variables) -> SqlText:
+    """Cut the text; the query's variables are filled in."""
+    header, header_line, start = _header(text, file)
+    first: int | None = None
+    last = 0
+    ended = False
+
+    def place(match: re.Match[str]) -> Place:
+        return Place(file, _line(text, match.start()))
+
+    for match in _TOKEN.finditer(text, start):
+        match match.lastgroup:
+            case "open":
+                what = "a comment" if match[0] == "/*" else "a quote"
+                raise DeclarationError(
+                    "sql-syntax", f"{what} is opened here and not closed", at=place(match), hint="close it"
+                )
+            case "comment" if _HEADER.match(match[0]):
+                raise DeclarationError(
+                    "sql-header",
+                    "the header has to come first, and only once",
+                    at=place(match),
+                    hint="write one /* lakesmith … */ at the top of the file",
+                )
+            case "end":
+                ended = True
+            case "word" | "quoted":
+                if ended:
+                    raise DeclarationError(
+                        "sql-several",
+                        "there is more than one statement",
+                        at=place(match),
+                        hint="a table is one SELECT; make a file of each, or use WITH",
+                    )
+                first = match.start() if first is None else first
+                last = match.end()
+    if first is None:
+        raise DeclarationError(
+            "sql-empty",
+            "there is no SELECT in the file",
+            at=Place(file, _line(text, len(text.rstrip()))),
+            hint="write the query below the header: SELECT … FROM layer.table",
+        )
+    query_at = Place(file, _line(text, first))
+    word = re.match(r"\(*\s*(\w*)", text[first:])
+    if word is None or word[1].upper() not in ("SELECT", "WITH"):
+        found = word[1].upper() if word and word[1] else text[first]
+        raise DeclarationError(
+            "sql-not-select",
+            f"the statement starts with {found}, not with SELECT or WITH",
+            at=query_at,
+            hint="write what the table is; Lakesmith creates, inserts and merges (see `load`)",
+        )
+    query = _filled(text[first:last], query_at, variables)
+    return SqlText(header=header, header_line=header_line, query=query, query_at=query_at)
+
+
+def _header(text: str, file: str) -> tuple[str | None, int, int]:
+    """The header's text, the line it starts in, and where the rest begins."""
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup not in ("comment", "space", "open"):
+            break
+        start = _HEADER.match(text, match.start())
+        if start is not None:
+            line = _line(text, start.end())
+            if match.lastgroup == "open":
+                raise DeclarationError(
+                    "sql-header", "the header is not closed", at=Place(file, line), hint="end it with */"
+                )
+            return text[start.end() : match.end() - 2], line, match.end()
+        if match.lastgroup == "open":
+            break
+    return None, 1, 0
+
+
+def _filled(query: str, at: Place, variables: Variables) -> str:
+    """The query with its variables' values; comments are left alone."""
+    if "${" not in query:
+        return query
+    comments = [match.span() for match in _TOKEN.finditer(query) if match.lastgroup == "comment"]
+    problems: list[LakesmithError] = []
+
+    def fill(use: re.Match[str]) -> str:
+        if any(start <= use.start() < end for start, end in comments):
+            return use[0]
+        try:
+            return variables.fill(use[0])
+        except Unfit as unfit:
+            place = Place(at.file, at.line + query.count("\n", 0, use.start()))
+            problems.append(DeclarationError(unfit.code, unfit.what, at=place, hint=unfit.hint))
+            return use[0]
+
+    filled = USE.sub(fill, query)
+    raise_all(problems)
+    return filled
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1

@@ -1,0 +1,228 @@
+"""A table as it was written becomes a table as it is meant: defaults, and rules that hold between keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
+
+from lakesmith.declare import (
+    Append,
+    Check,
+    Column,
+    Defaults,
+    Files,
+    Load,
+    Merge,
+    Query,
+    Replace,
+    ReplacePartitions,
+    Table,
+    TableName,
+)
+from lakesmith.declare.table import FileFormat
+from lakesmith.errors import DeclarationError, LakesmithError, Place
+from lakesmith.load.models import CheckBlock, ColumnBlock, LoadBlock, SourceBlock, TableBlock
+
+_FORMATS: Mapping[str, FileFormat] = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maker:
+    """Makes tables with the defaults of the lake, and takes note of what does not make sense."""
+
+    defaults: Mapping[str, Defaults]
+    problems: list[LakesmithError]
+
+    def table(self, name: TableName, block: TableBlock, query: Query | None) -> Table | None:
+        """The table, or None when it has no origin; then the reason is among the problems."""
+        found = len(self.problems)
+        try:
+            origin = self._origin(name, block, query)
+        except DeclarationError as problem:
+            origin = None
+            self.problems.append(problem)
+        load = self._load(name, block)
+        columns = tuple(self._column(column, item) for column, item in block.columns.items())
+        checks = tuple(self._check(check, item) for check, item in block.checks.items())
+        if origin is None or len(self.problems) > found:
+            return None
+        defaults = self.defaults[name.layer]
+        return Table(
+            name=name,
+            origin=origin,
+            load=load,
+            contract=block.contract or defaults.contract or "additive",
+            columns=columns,
+            checks=checks,
+            owner=block.owner or defaults.owner,
+            description=block.description,
+            tags=tuple(dict.fromkeys((*defaults.tags, *block.tags))),
+            freshness=block.freshness or defaults.freshness,
+            enabled=block.enabled,
+            declared_at=block.at,
+        )
+
+    def _origin(self, name: TableName, block: TableBlock, query: Query | None) -> Files | Query | None:
+        source_at = block.places.get("source", block.at)
+        if name.layer == "bronze":
+            if query is not None:
+                raise _problem(
+                    query.declared_at,
+                    name,
+                    "query-in-bronze",
+                    "a bronze table takes rows as they arrived, not from a query",
+                    f"give it a source in bronze/{name.name}.yml, or move the file to silver/ or gold/",
+                )
+            if "source" not in block.places:
+                raise _problem(
+                    block.at,
+                    name,
+                    "missing-source",
+                    "the bronze table has no source",
+                    f"source: {{files: landing/{name.name}/*.json}}",
+                )
+            return self._files(name, block.source) if block.source else None
+        if "source" in block.places:
+            raise _problem(
+                source_at,
+                name,
+                "source-outside-bronze",
+                f"only bronze tables have a source, and this one is in {name.layer}/",
+                f"move it to bronze/, or query a bronze table: SELECT … FROM bronze.{name.name}",
+            )
+        if query is None:
+            raise _problem(
+                block.at,
+                name,
+                "no-query",
+                f"nothing says where the rows of {name} come from",
+                f"write {name.layer}/{name.name}.sql or .py: a {name.layer} table is a query over others",
+            )
+        return query
+
+    def _files(self, name: TableName, source: SourceBlock) -> Files | None:
+        at = source.places["files"]
+        path = PurePosixPath(source.files.replace("\\", "/"))
+        problem = path_problem(source.files)
+        if problem is not None:
+            raise _problem(at, name, *problem)
+        format = source.format or _FORMATS.get(path.suffix.lower())
+        if format is None:
+            if "format" in source.places:
+                return None
+            raise _problem(
+                at,
+                name,
+                "unknown-format",
+                f"the ending of '{path.name}' does not tell how the files are written",
+                "add format: json or format: csv to the source",
+            )
+        if source.delimiter is not None and format != "csv":
+            raise _problem(
+                source.places["delimiter"],
+                name,
+                "unknown-format",
+                f"a delimiter is for CSV, and these files are {format}",
+                "remove the delimiter, or set format: csv",
+            )
+        return Files(files=source.files, format=format, delimiter=source.delimiter or ",")
+
+    def _load(self, name: TableName, block: TableBlock) -> Load:
+        if name.layer == "bronze" and block.load not in (None, "append"):
+            self.problems.append(
+                _problem(
+                    block.places["load"],
+                    name,
+                    "bronze-append-only",
+                    "rows of a bronze table are never changed: its load is append",
+                    "remove the key; cleaning and merging belong to silver",
+                )
+            )
+        match block.load:
+            case "append":
+                return Append()
+            case LoadBlock(merge=merge) if merge is not None:
+                return Merge(key=merge.key, order_by=merge.order_by)
+            case LoadBlock(replace_partitions=partitions) if partitions is not None:
+                return ReplacePartitions(by=partitions.by, same_as=partitions.same_as)
+            case _:
+                return Append() if name.layer == "bronze" else Replace()
+
+    def _column(self, name: str, block: ColumnBlock) -> Column:
+        return Column(
+            name=name,
+            type=block.type,
+            required=block.required,
+            check=block.check,
+            tags=block.tags,
+            description=block.description,
+            declared_at=block.at,
+        )
+
+    def _check(self, name: str, block: CheckBlock) -> Check:
+        row, batch = "where" in block.places, "expect" in block.places
+        if row == batch:
+            self.problems.append(
+                DeclarationError(
+                    "one-of",
+                    f"the check '{name}' needs exactly one of where and expect",
+                    at=block.at,
+                    hint="where is a condition on each row, expect one on the whole batch",
+                )
+            )
+        if batch and block.on_fail == "quarantine":
+            self.problems.append(
+                DeclarationError(
+                    "bad-severity",
+                    f"the check '{name}' is on the whole batch, which has no row to put in quarantine",
+                    at=block.places["on_fail"],
+                    hint="on_fail: fail refuses the batch, on_fail: warn reports it",
+                )
+            )
+        return Check(
+            name=name,
+            where=block.where,
+            expect=block.expect,
+            on_fail=block.on_fail or ("fail" if batch else "quarantine"),
+            description=block.description,
+            declared_at=block.at,
+        )
+
+
+def _problem(at: Place, table: TableName, code: str, what: str, hint: str) -> DeclarationError:
+    return DeclarationError(code, what, at=at, table=str(table), hint=hint)
+
+
+def is_url(path: str) -> bool:
+    return "://" in path
+
+
+def path_problem(path: str) -> tuple[str, str, str] | None:
+    """Code, text and hint of what is wrong with a path or URL, without repeating it: it may be secret."""
+    if "\x00" in path or not path.strip():
+        return "bad-path", "the path is empty or has a null character", "write a path or a URL"
+    if is_url(path):
+        try:
+            parts = urlsplit(path)
+            password = parts.password
+        except ValueError:
+            return "bad-path", "the URL cannot be read", "write it like s3a://bucket/folder"
+        if password is not None:
+            return (
+                "credentials-in-url",
+                "there is a password in the URL, which is shown and stored",
+                "give credentials as spark settings: env:NAME or file:PATH",
+            )
+        if ".." in parts.path.split("/"):
+            return "path-escapes", "the URL leaves its root with '..'", "write the URL without '..'"
+        return None
+    if not os.path.isabs(path) and os.path.normpath(path).split(os.sep)[0] == "..":
+        return (
+            "path-escapes",
+            "the path leaves its root with '..'",
+            "write a path below the lake's folder, or an absolute path if that is meant",
+        )
+    return None

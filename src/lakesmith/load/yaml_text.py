@@ -1,0 +1,175 @@
+"""YAML text becomes nodes with places, by events, so that nothing in it is ever constructed or run."""
+
+from __future__ import annotations
+
+import yaml
+
+from lakesmith.errors import DeclarationError, Place
+from lakesmith.load.nodes import Entries, Items, Node, Scalar, plain_sort
+
+MAX_DEPTH = 20
+MAX_ALIASED = 1_000
+"""How many nodes aliases may stand for in one file."""
+
+# The parser in C is ten times as fast; a build of PyYAML without it reads the same language.
+_Parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_yaml(text: str, file: str, first_line: int = 1) -> Node | None:
+    """The only document in `text`, or None when there is none; `first_line` is its place in the file."""
+    try:
+        return _Document(text, file, first_line).read()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line if mark else 0
+        raise DeclarationError(
+            "yaml-syntax",
+            f"this is not YAML: {_said(error)}",
+            at=Place(file, min(first_line + line, first_line + text.count("\n"))),
+            hint=_hint(error, text, line),
+        ) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) if isinstance(error.position, int) else 0
+        raise DeclarationError(
+            "yaml-syntax",
+            "there is a control character in the text",
+            at=Place(file, first_line + line),
+            hint="remove the character; in quotes it can be written as \\x07",
+        ) from None
+
+
+class _Document:
+    """One pass over the events of one text."""
+
+    def __init__(self, text: str, file: str, first_line: int) -> None:
+        self._events = _Parser(text)
+        self._file = file
+        self._first_line = first_line
+        self._anchors: dict[str, Node | None] = {}
+        self._aliased = 0
+
+    def read(self) -> Node | None:
+        self._events.get_event()
+        if self._events.check_event(yaml.StreamEndEvent):
+            return None
+        self._events.get_event()
+        node = self._node(0)
+        self._events.get_event()
+        if not self._events.check_event(yaml.StreamEndEvent):
+            event = self._events.peek_event()
+            raise DeclarationError(
+                "several-documents",
+                "the text holds more than one YAML document",
+                at=self._place(event),
+                hint="remove the line '---', or make a file of each document",
+            )
+        if isinstance(node, Scalar) and node.sort == "null" and not node.text:
+            return None
+        return node
+
+    def _node(self, depth: int) -> Node:
+        event = self._events.get_event()
+        at = self._place(event)
+        if depth > MAX_DEPTH:
+            raise DeclarationError(
+                "too-deep",
+                f"the YAML is nested more than {MAX_DEPTH} levels deep",
+                at=at,
+                hint="no declaration needs more than five levels",
+            )
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event.anchor or "", at)
+        if event.tag is not None:
+            raise DeclarationError(
+                "yaml-tag",
+                f"the YAML tag {_short_tag(event.tag)} is not taken here",
+                at=at,
+                hint="remove the tag; text that could be read as something else goes in quotes",
+            )
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        node: Node
+        if isinstance(event, yaml.ScalarEvent):
+            node = Scalar(event.value, plain_sort(event.value) if event.implicit[0] else "text", at)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node = self._items(at, depth)
+        else:
+            node = self._entries(at, depth)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _items(self, at: Place, depth: int) -> Items:
+        items: list[Node] = []
+        while not self._events.check_event(yaml.SequenceEndEvent):
+            items.append(self._node(depth + 1))
+        self._events.get_event()
+        return Items(tuple(items), at, 1 + sum(item.size for item in items))
+
+    def _entries(self, at: Place, depth: int) -> Entries:
+        entries: list[tuple[Scalar, Node]] = []
+        while not self._events.check_event(yaml.MappingEndEvent):
+            key = self._node(depth + 1)
+            if not isinstance(key, Scalar):
+                raise DeclarationError(
+                    "yaml-key",
+                    "a key has to be one word, not a list or a mapping",
+                    at=key.at,
+                    hint="was a value like {name} meant as text?  then write it in quotes",
+                )
+            entries.append((key, self._node(depth + 1)))
+        self._events.get_event()
+        return Entries(tuple(entries), at, 1 + sum(1 + value.size for _, value in entries))
+
+    def _alias(self, anchor: str, at: Place) -> Node:
+        if anchor not in self._anchors:
+            raise DeclarationError(
+                "yaml-alias",
+                f"there is no anchor &{anchor} before this alias",
+                at=at,
+                hint="text that starts with * goes in quotes",
+            )
+        node = self._anchors[anchor]
+        if node is None:
+            raise DeclarationError(
+                "yaml-alias",
+                f"the alias *{anchor} stands inside of what it repeats",
+                at=at,
+                hint="write the value out",
+            )
+        # Counted by size and not by walking: a bomb of nested aliases is known before it is unfolded.
+        self._aliased += node.size
+        if self._aliased > MAX_ALIASED:
+            raise DeclarationError(
+                "alias-bomb",
+                f"the aliases of this file stand for more than {MAX_ALIASED} values",
+                at=at,
+                hint="write the values out, or use `defaults` in lakesmith.yml",
+            )
+        return node
+
+    def _place(self, event: yaml.Event) -> Place:
+        return Place(self._file, self._first_line + (event.start_mark.line if event.start_mark else 0))
+
+
+def _said(error: yaml.MarkedYAMLError) -> str:
+    return " ".join(part for part in (error.context, error.problem) if part) or "it cannot be read"
+
+
+def _short_tag(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!")
+
+
+def _hint(error: yaml.MarkedYAMLError, text: str, line: int) -> str:
+    lines = text.split("\n")
+    content = lines[line] if line < len(lines) else ""
+    problem = error.problem or ""
+    if "\t" in content:
+        return "YAML is indented with spaces; there is a tab in this line"
+    if "cannot start any token" in problem:
+        return "text that starts with @, ` or % goes in quotes"
+    if "mapping values are not allowed" in problem:
+        return "text with ': ' in it goes in quotes, and keys of one block start in one column"
+    if "unexpected end of stream" in problem:
+        return "a quote or bracket is opened here and not closed"
+    return "look for a missing quote, bracket or colon, and for uneven indentation, here or just above"

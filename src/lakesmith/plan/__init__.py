@@ -1,0 +1,1 @@
+"""Declarations and facts become steps. Pure: no I/O, no JVM."""

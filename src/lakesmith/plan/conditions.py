@@ -1,0 +1,36 @@
+"""Reads the conditions of checks, so that a misspelt one is found before any row has moved."""
+
+from __future__ import annotations
+
+import functools
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from lakesmith.plan.statement import SPARK
+
+
+class ConditionFault(Exception):
+    """The text is not one condition."""
+
+
+@functools.lru_cache(maxsize=8192)
+def columns_of(condition: str) -> tuple[str, ...]:
+    """The columns that a condition names, in order of appearance."""
+    try:
+        read = SPARK.parse_into(exp.Condition, condition)
+    except ParseError as error:
+        told = error.errors[0] if error.errors else {}
+        near = str(told.get("highlight") or "").strip()
+        raise ConditionFault(f"it goes wrong near '{near}'" if near else "it is not a condition") from None
+    except TokenError:
+        raise ConditionFault("a quotation mark is opened and never closed") from None
+    nodes = [node for node in read if node is not None]
+    if len(nodes) != 1:
+        raise ConditionFault("it has to be one condition")
+    if next(nodes[0].find_all(exp.Query), None) is not None:
+        raise ConditionFault("it has a subquery, and a check sees only the rows that are on their way")
+    columns = sorted(
+        nodes[0].find_all(exp.Column), key=lambda column: int(column.parts[0].meta.get("start") or 0)
+    )
+    return tuple(dict.fromkeys(column.parts[0].name for column in columns if not column.is_star))

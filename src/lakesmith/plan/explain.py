@@ -1,0 +1,91 @@
+"""The first reader of a plan: tells what will happen, as plain values that any output can show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from lakesmith.declare import LAYERS
+from lakesmith.errors import LakesmithError
+from lakesmith.plan.planner import size
+from lakesmith.plan.steps import Build, Finish, Ingest, Plan, Status, Step, TablePlan
+
+Symbol = Literal["+", "~", "=", "!"]
+_SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedStep:
+    """One step in words."""
+
+    step: Literal["ingest", "build", "finish"]
+    what: str
+    cost_reason: str | None = None
+    """Why it is not done in a cheaper way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedTable:
+    """What will happen to one table, in words."""
+
+    table: str
+    layer: str
+    symbol: Symbol
+    """`+` added, `~` changed, `=` unchanged, `!` has a problem."""
+    status: Status
+    reason: str
+    steps: tuple[ExplainedStep, ...]
+    after: tuple[str, ...]
+    problem: LakesmithError | None = None
+
+
+def explain(plan: Plan) -> tuple[ExplainedTable, ...]:
+    """The plan's tables by layer, each in an order that the graph allows."""
+    problems = {problem.table: problem for problem in reversed(plan.problems)}
+    told = (_explained(table, problems.get(str(table.table))) for table in plan.tables)
+    ranks: dict[str, int] = {layer: rank for rank, layer in enumerate(LAYERS)}
+    return tuple(sorted(told, key=lambda table: ranks[table.layer]))
+
+
+def in_words(step: Step) -> ExplainedStep:
+    """What one step does."""
+    match step:
+        case Ingest(files=files):
+            count = "1 file" if len(files) == 1 else f"{len(files)} files"
+            return ExplainedStep(
+                step="ingest", what=f"take in {count} ({size(sum(file.size for file in files))})"
+            )
+        case Build(cost_reason=cost_reason):
+            return ExplainedStep(step="build", what=_build_in_words(step), cost_reason=cost_reason)
+        case Finish(sequence=sequence):
+            return ExplainedStep(step="finish", what=f"finish batch {sequence}, which was interrupted")
+        case _:
+            assert_never(step)
+
+
+def _explained(table: TablePlan, problem: LakesmithError | None) -> ExplainedTable:
+    return ExplainedTable(
+        table=str(table.table),
+        layer=table.table.layer,
+        symbol=_SYMBOLS[table.status] if problem is None else "!",
+        status=table.status,
+        reason=table.reason,
+        steps=tuple(in_words(step) for step in table.steps),
+        after=tuple(str(name) for name in table.after),
+        problem=problem,
+    )
+
+
+def _build_in_words(build: Build) -> str:
+    followed = " and ".join(
+        f"{each.table} since version {each.since}" for each in build.inputs if each.since is not None
+    )
+    match build.mode:
+        case "changes":
+            return f"compute from changed rows of {followed}"
+        case "partitions":
+            return f"recompute the partitions touched by changes of {followed}"
+        case "whole":
+            return f"compute all rows from {', '.join(str(each.table) for each in build.inputs)}"
+        case _:
+            assert_never(build.mode)

@@ -1,0 +1,99 @@
+"""What a table's definition comes down to, so that a run notices when the rows were made by another one.
+
+A fingerprint is `<query>.<shape>:<checks>`, three short hashes. The first two decide what the rows are: when
+one of them changes, the table is rebuilt. The last one decides which rows are let in: a change of it applies to
+the rows that come from then on. Descriptions, owners, tags, freshness and the place that files are looked for in
+are no part of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import textwrap
+
+from lakesmith.declare import (
+    Append,
+    Files,
+    Merge,
+    PythonQuery,
+    Replace,
+    ReplacePartitions,
+    SqlQuery,
+    Table,
+)
+
+
+def definition(table: Table) -> str:
+    """The fingerprint that goes with a batch."""
+    return f"{rebuild_part(table)}:{_hashed(_checks(table))}"
+
+
+def rebuild_part(table: Table) -> str:
+    """The part of the fingerprint whose change makes the rows that are there wrong."""
+    return f"{_hashed(_query(table))}.{_hashed(_shape(table))}"
+
+
+def rebuild_because(recorded: str, table: Table) -> str | None:
+    """What has changed since `recorded` so that the rows that are there are wrong, or None."""
+    query, _, shape = recorded.partition(":")[0].partition(".")
+    query_now, _, shape_now = rebuild_part(table).partition(".")
+    if query != query_now:
+        return "query"
+    return "load or column types" if shape != shape_now else None
+
+
+def checks_changed(recorded: str, table: Table) -> bool:
+    """Whether other rows are let in than when `recorded` was made."""
+    return recorded.partition(":")[2] != definition(table).partition(":")[2]
+
+
+def _hashed(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _query(table: Table) -> object:
+    match table.origin:
+        case SqlQuery(text=text):
+            # sqlglot is slow to import and needed only where there is SQL.
+            from lakesmith.plan.statement import words
+
+            return ["sql", *words(text)]
+        case PythonQuery(source=source, function=function, refs=refs):
+            return ["python", function, _python(source), [[parameter, str(name)] for parameter, name in refs]]
+        case Files(format=kind, delimiter=delimiter):
+            return ["files", kind, delimiter if kind == "csv" else ""]
+
+
+def _python(source: str) -> str:
+    """The source without comments and layout; as it is where it does not stand alone."""
+    try:
+        return ast.dump(ast.parse(textwrap.dedent(source)))
+    except SyntaxError:
+        return source
+
+
+def _shape(table: Table) -> object:
+    types = sorted((column.name, column.type) for column in table.columns if column.type is not None)
+    match table.load:
+        case Append():
+            return ["append", types]
+        case Replace():
+            return ["replace", types]
+        case ReplacePartitions(by=by):
+            return ["replace_partitions", by, types]
+        case Merge(key=key, order_by=order_by):
+            return ["merge", key, order_by, types]
+
+
+def _checks(table: Table) -> object:
+    promises = sorted(
+        (column.name, column.required, column.check or "")
+        for column in table.columns
+        if column.required or column.check
+    )
+    rules = sorted(
+        (check.name, check.where) for check in table.checks if check.where and check.on_fail == "quarantine"
+    )
+    return [table.contract, promises, rules]

@@ -1,0 +1,69 @@
+"""Where rows come from and where they go, by table and, where the SQL can be read, by column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lakesmith.declare import Files, SqlQuery, Table, TableName
+from lakesmith.plan.graph import Graph
+from lakesmith.plan.query import column_origins, output_columns
+from lakesmith.reports import ColumnEdge, Edge, Lineage
+
+
+def lineage(
+    graph: Graph,
+    tables: Mapping[TableName, Table],
+    name: TableName | None,
+    schemas: Mapping[TableName, Sequence[str]],
+) -> Lineage:
+    """The tables that `name` is made from and those made from it, or the whole lake.
+
+    Columns of a table without a known schema are those that its own SQL names, so that lineage works before
+    the first run too. Python queries have table edges only.
+    """
+    around = (
+        frozenset(graph.order)
+        if name is None
+        else graph.ancestors(name) | graph.descendants(name) | frozenset({name})
+    )
+    nodes = tuple(each for each in graph.order if each in around)
+    return Lineage(
+        table=None if name is None else str(name),
+        nodes=tuple(str(node) for node in nodes),
+        edges=tuple(
+            Edge(source=str(source), target=str(node))
+            for node in nodes
+            for source in graph.upstream(node)
+            if source in around
+        ),
+        columns=_column_edges(graph, tables, nodes, schemas),
+        sources={str(node): files.files for node in nodes if isinstance(files := tables[node].origin, Files)},
+    )
+
+
+def _column_edges(
+    graph: Graph,
+    tables: Mapping[TableName, Table],
+    nodes: Sequence[TableName],
+    schemas: Mapping[TableName, Sequence[str]],
+) -> tuple[ColumnEdge, ...]:
+    known: dict[TableName, Sequence[str]] = dict(schemas)
+    wanted = set(nodes)
+    needed = wanted.union(*(graph.ancestors(node) for node in nodes)) if nodes else wanted
+    edges: list[ColumnEdge] = []
+    for node in graph.order:
+        query = tables[node].origin
+        if node not in needed or not isinstance(query, SqlQuery):
+            continue
+        if node in wanted:
+            edges.extend(
+                ColumnEdge(source=f"{table}.{column}", target=f"{node}.{target}")
+                for target, origins in column_origins(query, known).items()
+                for table, column in sorted(origins)
+                if table in wanted
+            )
+        if node not in known:
+            columns = output_columns(query, known)
+            if columns is not None:
+                known[node] = columns
+    return tuple(edges)

@@ -1,0 +1,361 @@
+"""Declarations and facts become a plan: which steps, in which order, and why each of them.
+
+The cheapest way that provably gives the same rows as computing everything anew is chosen; where that is
+everything anew, the step says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from lakesmith.declare import (
+    Append,
+    Files,
+    LakeDeclaration,
+    Merge,
+    Replace,
+    ReplacePartitions,
+    Table,
+    TableName,
+)
+from lakesmith.errors import DataError, LakesmithError, Problems, UsageError
+from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because
+from lakesmith.plan.graph import Graph, is_append_only, place_of_input
+from lakesmith.plan.query import partition_source, rowwise
+from lakesmith.plan.steps import (
+    Build,
+    Finish,
+    Ingest,
+    Input,
+    LakeFacts,
+    Mode,
+    Plan,
+    Progress,
+    Status,
+    Step,
+    TablePlan,
+)
+from lakesmith.ports import FileFact
+
+
+def make_plan(
+    lake: LakeDeclaration,
+    graph: Graph,
+    facts: LakeFacts,
+    *,
+    selected: frozenset[TableName],
+    full_refresh: bool = False,
+) -> Plan:
+    """What brings the selected tables up to date. Problems of one table leave the others their steps."""
+    planning = _Planning(lake=lake, graph=graph, facts=facts, selected=selected, full_refresh=full_refresh)
+    for name in graph.order:
+        if name in selected and lake.tables[name].enabled:
+            planning.add(lake.tables[name])
+    return Plan(
+        lake=lake.name,
+        environment=lake.environment.name,
+        tables=tuple(planning.planned.values()),
+        problems=tuple(planning.problems),
+    )
+
+
+def size(count: int) -> str:
+    """A number of bytes as people write it."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Planning:
+    """The plan as far as it has come; tables are added after their inputs."""
+
+    lake: LakeDeclaration
+    graph: Graph
+    facts: LakeFacts
+    selected: frozenset[TableName]
+    full_refresh: bool
+    planned: dict[TableName, TablePlan] = field(default_factory=dict)
+    problems: list[LakesmithError] = field(default_factory=list)
+    blocked: set[TableName] = field(default_factory=set)
+    """Tables that have a problem or wait for one that has."""
+    empty: set[TableName] = field(default_factory=set)
+    """Tables that will not exist after this plan either, because nothing has arrived for them yet."""
+
+    def add(self, table: Table) -> None:
+        try:
+            planned = self._bronze(table) if isinstance(table.origin, Files) else self._made(table)
+        except LakesmithError as error:
+            found = error.errors if isinstance(error, Problems) else (error,)
+            self.problems.extend(found)
+            self.blocked.add(table.name)
+            planned = TablePlan(table=table.name, status="unchanged", reason=found[0].what)
+        self.planned[table.name] = planned
+
+    def _progress(self, table: Table) -> Progress:
+        return self.facts.progress.get(table.name, Progress())
+
+    def _status(self, table: Table) -> Status:
+        return "changed" if table.name in self.facts.tables else "added"
+
+    def _bronze(self, table: Table) -> TablePlan:
+        progress = self._progress(table)
+        landing = self.facts.landing.get(table.name, ())
+        _refuse_changed_files(table, landing, progress.taken)
+        new = tuple(sorted(file for file in landing if file.path not in progress.taken))
+        steps: list[Step] = self._finish(table, progress)
+        if new:
+            steps.append(Ingest(table=table.name, files=new, reason=_files_told(new)))
+        elif table.name not in self.facts.tables:
+            self.empty.add(table.name)
+        if new:
+            reason = _files_told(new)
+        elif steps:
+            reason = steps[0].reason
+        elif table.name in self.empty:
+            reason = f"no files have arrived yet ({_glob(table)})"
+        elif self.full_refresh:
+            reason = "no new files; a full refresh leaves bronze as it arrived"
+        else:
+            reason = "no new files"
+        status = self._status(table) if steps else "unchanged"
+        return TablePlan(table=table.name, status=status, reason=reason, steps=tuple(steps))
+
+    def _finish(self, table: Table, progress: Progress) -> list[Step]:
+        if progress.unfinished is None:
+            return []
+        if progress.definition is not None and progress.definition != definition(table):
+            if self.full_refresh and not isinstance(table.origin, Files):
+                return []
+            other_way = (
+                ""
+                if isinstance(table.origin, Files)
+                else f"; or rebuild it: lakesmith run {table.name} --full-refresh"
+            )
+            raise DataError(
+                "unfinished-under-other-definition",
+                f"batch {progress.unfinished} of {table.name} was interrupted, then its declaration changed",
+                at=table.declared_at,
+                table=str(table.name),
+                hint=f"put {table.declared_at.file} back as it was, run once, then change it{other_way}",
+            )
+        return [
+            Finish(
+                table=table.name,
+                sequence=progress.unfinished,
+                reason=f"batch {progress.unfinished} was interrupted before its end",
+            )
+        ]
+
+    def _made(self, table: Table) -> TablePlan:
+        name = table.name
+        upstream = self.graph.upstream(name)
+        waits = next((each for each in upstream if each in self.blocked), None)
+        if waits is not None:
+            self.blocked.add(name)
+            return TablePlan(table=name, status="unchanged", reason=f"waits for {waits}, which has a problem")
+        missing = [each for each in upstream if not self._will_exist(each)]
+        for each in missing:
+            if each not in self.empty and self.facts.landing.get(each) != ():
+                raise self._missing_input(table, each)
+        after = tuple(each for each in upstream if self._has_steps(each))
+        progress = self._progress(table)
+        if missing:
+            if name not in self.facts.tables:
+                self.empty.add(name)
+            return TablePlan(table=name, status="unchanged", reason=f"{missing[0]} has no rows yet")
+        steps: list[Step] = self._finish(table, progress)
+        build, reason = self._build(table, progress)
+        if build is not None:
+            steps.append(build)
+        elif steps:
+            reason = steps[0].reason
+        status = self._status(table) if steps else "unchanged"
+        return TablePlan(
+            table=name, status=status, reason=reason, steps=tuple(steps), after=after if steps else ()
+        )
+
+    def _will_exist(self, name: TableName) -> bool:
+        return name in self.facts.tables or self._has_steps(name)
+
+    def _has_steps(self, name: TableName) -> bool:
+        planned = self.planned.get(name)
+        return planned is not None and bool(planned.steps)
+
+    def _changes_here(self, name: TableName) -> bool:
+        """Whether this plan gives the table new rows. Finishing a batch does not: its rows are there."""
+        planned = self.planned.get(name)
+        return planned is not None and any(not isinstance(step, Finish) for step in planned.steps)
+
+    def _missing_input(self, table: Table, name: TableName) -> LakesmithError:
+        declared = self.lake.tables[name]
+        if not declared.enabled:
+            why, hint = "is disabled and was never built", f"enable it in {declared.declared_at.file}"
+        else:
+            why, hint = "was never built and is not selected", f"lakesmith run +{table.name}"
+        return UsageError(
+            "input-missing",
+            f"{table.name} reads {name}, which {why}",
+            at=place_of_input(table, name),
+            table=str(table.name),
+            hint=hint,
+        )
+
+    def _build(self, table: Table, progress: Progress) -> tuple[Build | None, str]:
+        """The build that the table needs, if any, and the reason for it or for leaving the table alone."""
+        because = self._rebuild_because(table, progress)
+        if because is not None:
+            whole = tuple(Input(table=each, since=None) for each in self.graph.upstream(table.name))
+            return Build(table=table.name, mode="whole", inputs=whole, reason=because, rebuild=True), because
+        changed = self._changed_inputs(table, progress)
+        if not changed:
+            up_to_date = "up to date"
+            if progress.definition is not None and checks_changed(progress.definition, table):
+                up_to_date = "up to date; its checks have changed and apply to rows that come from now on"
+            return None, up_to_date
+        reason = "; ".join(changed.values())
+        mode, cost_reason = self._mode(table, progress, frozenset(changed))
+        followed = frozenset(changed) if mode != "whole" else frozenset()
+        for each in followed:
+            self._refuse_gap(table, each, progress)
+        inputs = tuple(
+            Input(table=each, since=progress.positions[str(each)].version if each in followed else None)
+            for each in self.graph.upstream(table.name)
+        )
+        return Build(
+            table=table.name, mode=mode, inputs=inputs, reason=reason, cost_reason=cost_reason
+        ), reason
+
+    def _rebuild_because(self, table: Table, progress: Progress) -> str | None:
+        name = table.name
+        if name not in self.facts.tables:
+            return "new table"
+        if self.full_refresh:
+            return "full refresh was asked for"
+        if progress.definition is None:
+            raise DataError(
+                "unknown-progress",
+                f"{name} exists, but no batch of this lake is recorded in it",
+                at=table.declared_at,
+                table=str(name),
+                hint=f"to replace it by what the declaration says: lakesmith run {name} --full-refresh",
+            )
+        what = rebuild_because(progress.definition, table)
+        if what is not None:
+            return f"{what} changed since the last run ({table.declared_at.file})"
+        for each in self.graph.upstream(name):
+            position = progress.positions.get(str(each))
+            now = self.facts.tables.get(each)
+            if position is None:
+                return f"{each} was not read before"
+            if now is None:
+                return f"{each} is made anew in this run"
+            if now.table_id != position.table_id or now.version < position.version:
+                return f"{each} was dropped and made anew"
+        return None
+
+    def _changed_inputs(self, table: Table, progress: Progress) -> dict[TableName, str]:
+        """The inputs that have, or will have, rows that the table has not seen, each with that in words."""
+        told: dict[TableName, str] = {}
+        for each in self.graph.upstream(table.name):
+            seen, now = progress.positions[str(each)].version, self.facts.tables[each].version
+            if self._changes_here(each):
+                told[each] = f"{each} changes in this run"
+            elif now > seen:
+                versions = "a new version" if now - seen == 1 else f"{now - seen} new versions"
+                told[each] = f"{each} has {versions} ({seen} → {now})"
+        return told
+
+    def _mode(
+        self, table: Table, progress: Progress, changed: frozenset[TableName]
+    ) -> tuple[Mode, str | None]:
+        """The cheapest mode that gives the same rows as computing all, and why it is not a cheaper one."""
+        match table.load:
+            case Replace():
+                return "whole", "a table with load: replace is computed from all rows each time"
+            case ReplacePartitions():
+                return self._partitions_mode(table, changed)
+            case Append() | Merge():
+                return self._changes_mode(table, progress)
+
+    def _partitions_mode(self, table: Table, changed: frozenset[TableName]) -> tuple[Mode, str | None]:
+        source = partition_source(table)
+        if isinstance(source, str):
+            return "whole", f"the touched partitions cannot be told: {source}"
+        others = sorted(str(each) for each in changed if each != source.table)
+        if others:
+            return "whole", (
+                f"{' and '.join(others)} changed, and only changes of {source.table} lead to partitions"
+            )
+        return "partitions", None
+
+    def _changes_mode(self, table: Table, progress: Progress) -> tuple[Mode, str | None]:
+        because = rowwise(table)
+        if because is not None:
+            return "whole", f"changed rows alone do not suffice: {because}"
+        upstream = self.graph.upstream(table.name)
+        if len(upstream) > 1:
+            return "whole", f"changed rows alone do not suffice: it reads {len(upstream)} tables"
+        source = upstream[0]
+        if not is_append_only(self.lake.tables[source]):
+            return "whole", (
+                f"rows of {source} change and go, and a row that was merged before could not be taken back"
+            )
+        if self._is_rewritten(source, progress.positions[str(source)].version):
+            return "whole", f"{source} was rebuilt: rows that were read before may be others now"
+        return "changes", None
+
+    def _is_rewritten(self, source: TableName, seen: int) -> bool:
+        planned = self.planned.get(source)
+        steps = planned.steps if planned is not None else ()
+        if any(isinstance(step, Build) and step.mode == "whole" for step in steps):
+            return True
+        rewritten = self.facts.progress.get(source, Progress()).rewritten
+        return rewritten is not None and rewritten > seen
+
+    def _refuse_gap(self, table: Table, source: TableName, progress: Progress) -> None:
+        seen, oldest = progress.positions[str(source)].version, self.facts.tables[source].oldest
+        if oldest > seen + 1:
+            raise DataError(
+                "source-gap",
+                f"{table.name} has read {source} up to version {seen}, but the log begins at {oldest}: "
+                "what changed in between is gone",
+                at=table.declared_at,
+                table=str(table.name),
+                hint=f"compute it from all rows once: lakesmith run {table.name} --full-refresh",
+            )
+
+
+def _refuse_changed_files(table: Table, landing: tuple[FileFact, ...], taken: Mapping[str, FileFact]) -> None:
+    changed = [file for file in landing if file.path in taken and taken[file.path] != file]
+    if not changed:
+        return
+    file = changed[0]
+    before = taken[file.path]
+    more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+    raise DataError(
+        "file-changed",
+        f"{file.path}{more} was taken in as {size(before.size)} of {_when(before)}, and is now "
+        f"{size(file.size)} of {_when(file)}",
+        at=table.declared_at,
+        table=str(table.name),
+        hint="landing is append-only: put the file back as it was and land the correction under a new name",
+    )
+
+
+def _when(file: FileFact) -> str:
+    return datetime.fromtimestamp(file.modified / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _files_told(files: tuple[FileFact, ...]) -> str:
+    count = "1 new file" if len(files) == 1 else f"{len(files)} new files"
+    return f"{count}, {size(sum(file.size for file in files))}"
+
+
+def _glob(table: Table) -> str:
+    return table.origin.files if isinstance(table.origin, Files) else ""

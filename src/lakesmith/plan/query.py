@@ -1,0 +1,349 @@
+"""What can be known of a query without running it: inputs, columns, and whether it can follow changes.
+
+This is the light side of `statement`: importing it costs nothing until there is SQL to read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakesmith.declare import (
+    Append,
+    Files,
+    Merge,
+    PythonQuery,
+    Replace,
+    ReplacePartitions,
+    SqlQuery,
+    Table,
+    TableName,
+)
+from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean, raise_all
+
+if TYPE_CHECKING:
+    from lakesmith.plan.statement import Fault, Scope, Source, Statement, Use
+
+Schemas = Mapping[TableName, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFacts:
+    """What the text of a query tells."""
+
+    refs: tuple[TableName, ...]
+    """The tables that it reads, in order of appearance."""
+    columns: tuple[str, ...] | None
+    """The names of its columns; None where a `*` cannot be expanded without schemas."""
+    rowwise: bool
+    """Each output row is proved to depend on one input row only."""
+    not_rowwise_because: str | None
+    reads: Mapping[TableName, frozenset[str]]
+    """The columns that it reads, for the tables where that is decidable from the text."""
+    lines: Mapping[TableName, int]
+    """For each table, the line of the file on which it is first read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTrace:
+    """The table whose rows decide into which partition a row falls, and how."""
+
+    table: TableName
+    expression: str
+    """SQL over that table's columns."""
+
+
+def read_query(query: SqlQuery, declared: Iterable[TableName] = ()) -> QueryFacts:
+    """What the query's text tells. Raises what is wrong with it; `declared` only makes the hints better."""
+    statement = _statement(query)
+    raise_all([_error(query, fault, declared) for fault in statement.faults])
+    return _facts(query)
+
+
+def bind(query: SqlQuery, names: Mapping[TableName, str]) -> str:
+    """The query's own text with each table replaced by the view that stands for it."""
+    statement = _statement(query)
+    raise_all([_error(query, fault, ()) for fault in statement.faults])
+    raise_all(list(_qualified_column_errors(query, statement)))
+    text = statement.text
+    edits: list[tuple[int, int, str]] = []
+    for reference in statement.references:
+        alias = "" if reference.alias else f" AS `{reference.table.name}`"
+        view = names[reference.table].replace("`", "``")
+        edits.append((reference.start, reference.end, f"`{view}`{alias}"))
+    edits.extend((start, end, "") for start, end in _layer_prefixes(statement))
+    edits.extend((start, end, "") for start, end in _last_semicolon(statement))
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def partition_trace(query: SqlQuery, by: str) -> PartitionTrace | str:
+    """What decides the partition column `by`, or in words why that cannot be proved."""
+    statement = _statement(query)
+    from lakesmith.plan.statement import Reason
+    from lakesmith.plan.trace import trace
+
+    found = trace(statement, by)
+    if isinstance(found, Reason):
+        return found.told(query.declared_at.line)
+    return PartitionTrace(table=found.table, expression=found.text)
+
+
+def partition_source(table: Table) -> PartitionTrace | str:
+    """What decides the partition of a `replace_partitions` table: its `same_as`, or what its SQL proves."""
+    load, origin = table.load, table.origin
+    if not isinstance(load, ReplacePartitions):
+        return "its load is not replace_partitions"
+    if load.same_as is not None:
+        layer, name, column = load.same_as.split(".", 2)
+        return PartitionTrace(table=TableName(layer, name), expression=f"`{column}`")
+    if isinstance(origin, SqlQuery):
+        return partition_trace(origin, load.by)
+    return "a Python query tells with same_as which input column decides the partition, and this one does not"
+
+
+def rowwise(table: Table) -> str | None:
+    """Why the table's query cannot be computed from changed rows alone, or None when it can."""
+    match table.origin:
+        case SqlQuery() as query:
+            return read_query(query).not_rowwise_because
+        case PythonQuery(rowwise=True):
+            return None
+        case PythonQuery():
+            return "a Python query is not known to work row by row unless it says rowwise=True"
+        case Files():
+            return None
+
+
+def inputs(table: Table, declared: Iterable[TableName] = ()) -> tuple[TableName, ...]:
+    """The tables that a table is made from, in order of appearance."""
+    match table.origin:
+        case SqlQuery() as query:
+            return read_query(query, declared).refs
+        case PythonQuery(refs=refs):
+            return tuple(dict.fromkeys(name for _, name in refs))
+        case Files():
+            return ()
+
+
+def output_columns(query: SqlQuery, schemas: Schemas) -> tuple[str, ...] | None:
+    """The names of the query's columns, with the help of the schemas that are known."""
+    statement = _statement(query)
+    from lakesmith.plan.statement import outputs
+
+    return outputs(statement.root, schemas)
+
+
+def check_columns(query: SqlQuery, schemas: Schemas) -> list[LakesmithError]:
+    """The columns that no table in their scope has. Only scopes whose every table is known are judged."""
+    statement = _statement(query)
+    from lakesmith.plan.columns import unknown
+
+    return [
+        DeclarationError(
+            "unknown-column",
+            f"column '{each.name}' is not in {' or '.join(each.tables)}",
+            at=_place(query, each.line),
+            hint=did_you_mean(each.name, each.known, label="columns"),
+        )
+        for each in unknown(statement, schemas)
+    ]
+
+
+def check_conditions(table: Table, columns: Sequence[str] | None) -> list[LakesmithError]:
+    """What is wrong with the table's checks, and with the columns that its load and its contract name.
+
+    `columns` are those that the table is known to have; a condition is held against them and the declared ones.
+    """
+    origin = table.origin
+    given = read_query(origin).columns if isinstance(origin, SqlQuery) else None
+    errors = [] if given is None else list(_columns_not_given(table, given))
+    written = [(c.check, f"the check of column {c.name}", c.declared_at) for c in table.columns if c.check]
+    written += [(c.where, f"check {c.name}", c.declared_at) for c in table.checks if c.where]
+    written += [(c.expect, f"check {c.name}", c.declared_at) for c in table.checks if c.expect]
+    if not written:
+        return errors
+    from lakesmith.plan.conditions import ConditionFault, columns_of
+
+    known = None
+    if given is not None or columns is not None:
+        known = list(dict.fromkeys((*(given or columns or ()), *(column.name for column in table.columns))))
+    for condition, shown, place in written:
+        try:
+            used = columns_of(condition)
+        except ConditionFault as fault:
+            errors.append(
+                DeclarationError(
+                    "sql-syntax",
+                    f"{shown} cannot be read: {fault}",
+                    at=place,
+                    table=str(table.name),
+                    hint="write a condition over columns, such as amount >= 0",
+                )
+            )
+            continue
+        if known is None:
+            continue
+        low = {column.lower() for column in known}
+        errors.extend(
+            _unknown_promise(table, f"{shown} names column '{name}', which", name, known, place)
+            for name in used
+            if name.lower() not in low and not _is_audit(table, name)
+        )
+    return errors
+
+
+def column_origins(query: SqlQuery, schemas: Schemas) -> dict[str, frozenset[tuple[TableName, str]]]:
+    """For each column of the result that can be followed, the table columns that it is made from."""
+    statement = _statement(query)
+    from lakesmith.plan.columns import origins
+
+    return origins(statement, schemas)
+
+
+def _columns_not_given(table: Table, given: Sequence[str]) -> Iterator[LakesmithError]:
+    """The columns that a load or a contract counts on and the query does not give."""
+    match table.load:
+        case ReplacePartitions(by=by):
+            named = [("replace_partitions", by)]
+        case Merge(key=key, order_by=order_by):
+            named = [*(("merge key", name) for name in key), *(("merge order_by", name) for name in order_by)]
+        case Append() | Replace():
+            named = []
+    low = {name.lower() for name in given}
+    for word, name in named:
+        if name.lower() not in low:
+            yield _unknown_promise(
+                table, f"{word} names column '{name}', which", name, given, table.declared_at
+            )
+    for column in table.columns:
+        if column.name.lower() not in low:
+            what = f"column '{column.name}' is declared, but"
+            yield _unknown_promise(table, what, column.name, given, column.declared_at)
+
+
+def _unknown_promise(
+    table: Table, what: str, name: str, known: Sequence[str], place: Place
+) -> DeclarationError:
+    return DeclarationError(
+        "unknown-column",
+        f"{what} {table.name} does not have",
+        at=place,
+        table=str(table.name),
+        hint=did_you_mean(name, known, label="columns"),
+    )
+
+
+def _is_audit(table: Table, name: str) -> bool:
+    return isinstance(table.origin, Files) and name.startswith("_")
+
+
+def _statement(query: SqlQuery) -> Statement:
+    # sqlglot costs a quarter of a second to import; status and history never need it.
+    from lakesmith.plan.statement import Unreadable, read
+
+    try:
+        return read(query.text)
+    except Unreadable as error:
+        raise _error(query, error.fault, ()) from None
+
+
+@functools.lru_cache(maxsize=4096)
+def _facts(query: SqlQuery) -> QueryFacts:
+    statement = _statement(query)
+    from lakesmith.plan.columns import reads
+    from lakesmith.plan.rowwise import not_rowwise
+    from lakesmith.plan.statement import outputs
+
+    reason = not_rowwise(statement)
+    first = query.declared_at.line
+    lines: dict[TableName, int] = {}
+    for reference in statement.references:
+        lines.setdefault(reference.table, reference.line + first - 1)
+    return QueryFacts(
+        refs=tuple(lines),
+        columns=None if statement.pipes else outputs(statement.root, {}),
+        rowwise=reason is None,
+        not_rowwise_because=None if reason is None else reason.told(first),
+        reads=reads(statement),
+        lines=lines,
+    )
+
+
+def _place(query: SqlQuery, line: int) -> Place:
+    return Place(query.declared_at.file, query.declared_at.line + line - 1)
+
+
+def _error(query: SqlQuery, fault: Fault, declared: Iterable[TableName]) -> DeclarationError:
+    hint = fault.hint
+    if fault.unlayered is not None:
+        same = sorted(str(name) for name in declared if name.name == fault.unlayered)
+        if same:
+            hint = f"write {' or '.join(same)}"
+        else:
+            hint = did_you_mean(fault.unlayered, (str(name) for name in declared), label="tables")
+    return DeclarationError(fault.code, fault.what, at=_place(query, fault.line), hint=hint)
+
+
+def _layer_prefixes(statement: Statement) -> Iterator[tuple[int, int]]:
+    """Where a column is written layer.table.column: the layer, which the bound text does not know."""
+    for scope, use, source in _qualified_uses(statement):
+        if source is not None and not _ambiguous(scope, source):
+            first, second = use.node.parts[0], use.node.parts[1]
+            yield first.meta["start"], second.meta["start"]
+
+
+def _qualified_column_errors(query: SqlQuery, statement: Statement) -> Iterator[DeclarationError]:
+    for scope, use, source in _qualified_uses(statement):
+        written = ".".join(part.name for part in use.node.parts)
+        if source is None:
+            what, hint = f"'{written}' names a table that has an alias here", "write alias.column"
+        elif _ambiguous(scope, source):
+            what = f"'{written}' is not plain: two tables here are called {source.alias}"
+            hint = "give each an alias and write alias.column"
+        else:
+            continue
+        line = int(use.node.parts[0].meta["line"])
+        yield DeclarationError("qualified-column", what, at=_place(query, line), hint=hint)
+
+
+def _qualified_uses(statement: Statement) -> Iterator[tuple[Scope, Use, Source | None]]:
+    """The columns that begin with layer.table, with the source that this is, if it can be seen from there."""
+    from lakesmith.plan.statement import parts
+
+    tables = {str(reference.table) for reference in statement.references}
+    for scope in statement.scopes:
+        for use in scope.uses:
+            written = parts(use.node)
+            if len(written) < 3 or f"{written[0]}.{written[1]}" not in tables:
+                continue
+            outer: Scope | None = scope
+            found: Source | None = None
+            is_alias = False
+            while outer is not None and found is None and not is_alias:
+                is_alias = outer.named(written[0]) is not None
+                found = next(
+                    (
+                        source
+                        for source in outer.sources
+                        if not source.aliased and str(source.table) == f"{written[0]}.{written[1]}"
+                    ),
+                    None,
+                )
+                outer = outer.parent
+            if not is_alias:
+                yield scope, use, found
+
+
+def _ambiguous(scope: Scope, source: Source) -> bool:
+    return sum(other.alias == source.alias for other in scope.sources) > 1
+
+
+def _last_semicolon(statement: Statement) -> Iterator[tuple[int, int]]:
+    for token in reversed(statement.tokens):
+        if token.text != ";":
+            return
+        yield token.start, token.end + 1

@@ -1,0 +1,132 @@
+"""The steps of a plan: pure data with two readers, `explain` and `execute`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from lakesmith.declare import TableName
+from lakesmith.errors import LakesmithError
+from lakesmith.ports import FileFact, TableFacts
+
+Mode = Literal["changes", "partitions", "whole"]
+Status = Literal["added", "changed", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingest:
+    """Takes new files into a bronze table, each exactly once. Never touches a row that is there."""
+
+    table: TableName
+    files: tuple[FileFact, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A table that a build reads."""
+
+    table: TableName
+    since: int | None
+    """Changes after this version are read; None reads the whole table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """Brings a silver or gold table up to its inputs in one commit. Never shows a half-built table."""
+
+    table: TableName
+    mode: Mode
+    """`changes` reads only changed rows, `partitions` recomputes the touched partitions, `whole` all rows."""
+    inputs: tuple[Input, ...]
+    reason: str
+    cost_reason: str | None = None
+    """Why the mode is not a cheaper one."""
+    rebuild: bool = False
+    """Computed even when no input has changed: the table is new, or is defined in another way than before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """Completes a batch whose rows are in the table but whose refused rows may not be in quarantine yet."""
+
+    table: TableName
+    sequence: int
+    reason: str
+
+
+Step = Ingest | Build | Finish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlan:
+    """What will happen to one table, and why."""
+
+    table: TableName
+    status: Status
+    reason: str
+    steps: tuple[Step, ...] = ()
+    after: tuple[TableName, ...] = ()
+    """Tables of this plan that have to be ready before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What will happen, in an order that the graph allows."""
+
+    lake: str
+    environment: str
+    tables: tuple[TablePlan, ...]
+    problems: tuple[LakesmithError, ...] = ()
+    """What keeps some of the tables from being brought up to date; the others go on."""
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        return (step for table in self.tables for step in table.steps)
+
+    @property
+    def hash(self) -> str:
+        """The same for the same steps on the same inputs."""
+        told = [[type(step).__name__, asdict(step)] for step in self.steps]
+        return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far one input has been read."""
+
+    table_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a table has come, told by its own log and the batches that were pinned for it."""
+
+    head: int = 0
+    """The batch that the table's rows end with; 0 before the first."""
+    definition: str | None = None
+    """The fingerprint of the declaration that the head was made with."""
+    positions: Mapping[str, Position] = field(default_factory=dict)
+    """By input table."""
+    taken: Mapping[str, FileFact] = field(default_factory=dict)
+    """By path, the files that are in the table."""
+    unfinished: int | None = None
+    """A batch whose rows are in the table but that was not seen through to its end."""
+    rewritten: int | None = None
+    """The newest version that replaced rows instead of adding to them, where that is known: whoever has read
+    less cannot go on by adding the rows that are new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeFacts:
+    """All that a plan has to know of the world."""
+
+    tables: Mapping[TableName, TableFacts] = field(default_factory=dict)
+    """Tables that exist."""
+    progress: Mapping[TableName, Progress] = field(default_factory=dict)
+    landing: Mapping[TableName, tuple[FileFact, ...]] = field(default_factory=dict)
+    """For bronze tables, the files that are in the landing zone now."""

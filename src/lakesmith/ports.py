@@ -1,0 +1,211 @@
+"""One port per outside thing: what Lakesmith asks of table formats, storage and query engines, and what they answer.
+
+An adapter says what it can do in `capabilities`; what it cannot do fails before any I/O. `tests/conformance` holds
+the suite that every adapter of a port has to pass.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Capability(enum.Enum):
+    """What an adapter of the table port may or may not be able to do."""
+
+    APPEND = "append rows"
+    OVERWRITE = "replace all rows in one commit"
+    OVERWRITE_WHERE = "replace the rows of some partitions in one commit"
+    MERGE = "update and insert by key in one commit"
+    CHANGE_FEED = "tell which rows changed between two versions"
+    FENCE = "commit a sequence number with the rows"
+    TIME_TRAVEL = "read an earlier version"
+    SCHEMA_EVOLUTION = "take in a new column with the rows"
+    READ_WITHOUT_SPARK = "be read without a JVM"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFact:
+    """A column as it is stored."""
+
+    name: str
+    type: str
+    """A Spark SQL type, such as `bigint`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFacts:
+    """What a table's own log tells, without a JVM."""
+
+    location: str
+    version: int
+    table_id: str
+    """Changes when the table is dropped and made anew."""
+    columns: tuple[ColumnFact, ...]
+    partition_by: tuple[str, ...]
+    rows: int
+    bytes: int
+    files: int
+    committed_at: datetime
+    """When the newest version was committed."""
+    oldest: int
+    """The oldest version whose commit is still in the log: changes before it cannot be read."""
+    sequence: int
+    """The newest batch number that Lakesmith committed with rows; 0 when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFact:
+    """One commit in a table's log."""
+
+    version: int
+    committed_at: datetime
+    operation: str
+    parameters: Mapping[str, str]
+    metrics: Mapping[str, str]
+    note: str | None = None
+    """What the writer left in the commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """What goes with the rows into a commit."""
+
+    flow: str
+    """Who writes; with `sequence` the fence against a second writer of the same batch."""
+    sequence: int
+    note: str = ""
+    """Kept in the commit, to tell this writer's commit from a twin's."""
+    partition_by: tuple[str, ...] = ()
+    """Used when the table is created by this write."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Likewise."""
+    evolve: bool = False
+    """Columns that the table does not have are added to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a commit did, as its log tells."""
+
+    version: int
+    considered: int = 0
+    """Rows that a merge compared with the table."""
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    bytes: int = 0
+    files: int = 0
+
+
+class TableFormat(Protocol):
+    """A table format: Delta first. Methods that take a session or a frame move rows; the others need no JVM."""
+
+    name: str
+    capabilities: frozenset[Capability]
+
+    def facts(self, location: str, flow: str) -> TableFacts | None:
+        """What the table's log tells, or None when there is no table."""
+
+    def commits(self, location: str, limit: int | None = None) -> Sequence[CommitFact]:
+        """The newest commits first."""
+
+    def written(self, commit: CommitFact) -> Written:
+        """What a commit did."""
+
+    def version_at(self, location: str, when: datetime) -> int:
+        """The version that was current at `when`."""
+
+    def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
+        """The rows of a version for engines that read Arrow."""
+
+    def read(self, spark: SparkSession, location: str, version: int) -> DataFrame:
+        """The rows of exactly that version."""
+
+    def changes(self, spark: SparkSession, location: str, after: int, until: int) -> DataFrame:
+        """The rows that changed in versions after < v <= until, with `_change_type` (insert, update_preimage,
+        update_postimage, delete) and `_commit_version`."""
+
+    def append(self, frame: DataFrame, location: str, write: Write) -> Written:
+        """Add the rows; makes the table when there is none."""
+
+    def overwrite(self, frame: DataFrame, location: str, write: Write, where: str | None = None) -> Written:
+        """Replace all rows, or those that meet `where`, in one commit; makes the table when there is none."""
+
+    def merge(
+        self, frame: DataFrame, location: str, write: Write, key: Sequence[str], newer: str
+    ) -> Written:
+        """Update rows with the same key when `newer` holds (`source` and `target` name the sides), insert others."""
+
+    def advance(self, location: str, write: Write) -> Written:
+        """Commit the sequence number alone."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileFact:
+    """A file as a listing shows it."""
+
+    path: str
+    """Absolute path or URL."""
+    size: int
+    modified: int
+    """Milliseconds since 1970."""
+
+
+class Storage(Protocol):
+    """Bytes that are not tables: landing files, pinned batches, leases. Keys are relative to one root."""
+
+    def root(self) -> str:
+        """The absolute folder or URL of the root."""
+
+    def list(self, pattern: str) -> Iterable[FileFact]:
+        """The files that match a glob, in order of path."""
+
+    def read(self, key: str) -> bytes | None:
+        """The bytes, or None when there is no such file."""
+
+    def head(self, path: str, size: int) -> bytes:
+        """The first bytes of a listed file."""
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Make the file with all its bytes, or return False and change nothing because it is there already."""
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Make or overwrite the file; readers see the old bytes or the new, never a part."""
+
+    def remove(self, key: str) -> bool:
+        """Remove the file; False when somebody else did."""
+
+    def keys(self, folder: str) -> Sequence[str]:
+        """The file names directly in a folder, sorted."""
+
+    def probe(self) -> str | None:
+        """Try put-if-absent for real; what is wrong with the store, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Rows that a query gave."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+
+
+class QueryEngine(Protocol):
+    """Answers SQL over tables of the lake."""
+
+    name: str
+
+    def referenced(self, sql: str) -> frozenset[str]:
+        """The table names, as written, that a statement reads; an error when it is not a single SELECT."""
+
+    def query(self, sql: str, tables: Mapping[str, pa.dataset.Dataset | pa.RecordBatchReader]) -> Answer:
+        """Run the statement over these tables and nothing else."""

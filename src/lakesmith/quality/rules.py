@@ -1,0 +1,160 @@
+"""The rules of a table, compiled to Spark SQL text: one array of failed rule names a row, one aggregate a batch rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakesmith.declare import Merge, Severity, Table
+
+CORRUPT = "_corrupt_record"
+"""The column that holds a row's text when it could not be read."""
+FAILED = "_failed"
+"""The column that holds the names of the rules that a row broke."""
+UNREADABLE = "unreadable"
+"""The rule that a row which could not be parsed has broken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowRule:
+    """A condition on one row. A row breaks it when it is false; unknown (NULL) is not false, as in SQL."""
+
+    name: str
+    condition: str
+    severity: Severity
+    reason: str
+    """What is said of a row that breaks it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """A condition on aggregates of the rows that are about to be written."""
+
+    name: str
+    condition: str
+    severity: Severity
+
+    def aggregates(self) -> tuple[str, ...]:
+        """SQL: the aggregates in the condition, so that a failure can tell what they were."""
+        import sqlglot
+        from sqlglot import exp
+
+        found = sqlglot.parse_one(self.condition, dialect="databricks").find_all(exp.AggFunc)
+        return tuple(dict.fromkeys(node.sql(dialect="databricks") for node in found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """All rules of a table."""
+
+    rows: tuple[RowRule, ...]
+    batch: tuple[Expectation, ...]
+
+    @property
+    def gate(self) -> bool:
+        """Something has to be judged before the commit, so the batch is held until then."""
+        return any(rule.severity == "fail" for rule in (*self.rows, *self.batch))
+
+    def failed(self) -> str:
+        """SQL: the names of the rules that a row broke, in order."""
+        if not self.rows:
+            return "CAST(array() AS array<string>)"
+        cases = ", ".join(
+            f"CASE WHEN NOT ({rule.condition}) THEN {literal(rule.name)} END" for rule in self.rows
+        )
+        return f"filter(array({cases}), rule -> rule IS NOT NULL)"
+
+    def refused(self) -> str:
+        """SQL over the failed names: the row goes to quarantine."""
+        names = [rule.name for rule in self.rows if rule.severity == "quarantine"]
+        if not names:
+            return "false"
+        if len(names) == len(self.rows):
+            return f"size({FAILED}) > 0"
+        return f"arrays_overlap({FAILED}, array({', '.join(map(literal, names))}))"
+
+    def broken(self, rule: RowRule) -> str:
+        """SQL aggregate: how many rows broke a rule."""
+        return f"count_if(array_contains({FAILED}, {literal(rule.name)}))"
+
+    def reasons(self) -> str:
+        """SQL over the failed names: the reason of each."""
+        if not self.rows:
+            return "CAST(array() AS array<string>)"
+        pairs = ", ".join(f"{literal(rule.name)}, {literal(rule.reason)}" for rule in self.rows)
+        return f"transform({FAILED}, rule -> element_at(map({pairs}), rule))"
+
+
+def rules_of(table: Table, *, from_files: bool, casts: dict[str, str] | None = None) -> Rules:
+    """The rules that follow from a table's columns, load and checks.
+
+    `casts` names the columns whose values are cast to the declared type, with the SQL of the value before the cast:
+    a value that the cast would turn into NULL breaks the rule `column.type`.
+    """
+    rows: list[RowRule] = []
+    if from_files:
+        rows.append(
+            RowRule(
+                name=UNREADABLE,
+                condition=f"{CORRUPT} IS NULL",
+                severity="quarantine",
+                reason="the row could not be read: its text does not parse, or a value does not fit its column's type",
+            )
+        )
+    keys = table.load.key if isinstance(table.load, Merge) else ()
+    required = {column.name for column in table.columns if column.required} | set(keys)
+    types = {column.name: column.type for column in table.columns}
+    for name, before in (casts or {}).items():
+        rows.append(
+            RowRule(
+                name=f"{name}.type",
+                condition=f"{before} IS NULL OR {quoted(name)} IS NOT NULL",
+                severity="quarantine",
+                reason=f"{name} is not a {types[name]}",
+            )
+        )
+    for name in sorted(required, key=[*types, *sorted(required)].index):
+        rows.append(
+            RowRule(
+                name=f"{name}.required",
+                condition=f"{quoted(name)} IS NOT NULL",
+                severity="quarantine",
+                reason=f"{name} has no value" + (", and it is the table's key" if name in keys else ""),
+            )
+        )
+    for column in table.columns:
+        if column.check:
+            rows.append(
+                RowRule(
+                    name=f"{column.name}.check",
+                    condition=column.check,
+                    severity="quarantine",
+                    reason=f"not {column.check}",
+                )
+            )
+    for check in table.checks:
+        if check.where:
+            rows.append(
+                RowRule(
+                    name=check.name,
+                    condition=check.where,
+                    severity=check.on_fail,
+                    reason=check.description or f"not {check.where}",
+                )
+            )
+    batch = tuple(
+        Expectation(name=check.name, condition=check.expect, severity=check.on_fail)
+        for check in table.checks
+        if check.expect
+    )
+    return Rules(rows=tuple(rows), batch=batch)
+
+
+def literal(text: str) -> str:
+    """A string literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def quoted(name: str) -> str:
+    """An identifier of Spark SQL."""
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,7 @@
+"""Answers SQL over the lake's tables without a JVM: one file per engine, all behind `ports.QueryEngine`."""
+
+from lakesmith.query.at import At, parse_at
+from lakesmith.query.duckdb import DuckDB
+from lakesmith.query.names import match_tables
+
+__all__ = ["At", "DuckDB", "match_tables", "parse_at"]

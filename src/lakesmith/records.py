@@ -1,0 +1,71 @@
+"""The rows of the system tables. What a run tells while it goes on is the same values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+Outcome = Literal["ok", "failed", "skipped", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One step of a run: `rows_in = rows_written + rows_quarantined + rows_deduplicated`, counted."""
+
+    run_id: str
+    table: str
+    step: str
+    """`ingest`, `build` or `finish`."""
+    mode: str
+    """`files`, `changes`, `partitions` or `whole`."""
+    reason: str
+    outcome: Outcome
+    sequence: int
+    rows_in: int = 0
+    rows_written: int = 0
+    rows_quarantined: int = 0
+    rows_deduplicated: int = 0
+    bytes: int = 0
+    version_before: int | None = None
+    version: int | None = None
+    started_at: datetime
+    seconds: float
+    error: str | None = None
+    """The error's code and text when the step failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRecord:
+    """What one rule found in one batch."""
+
+    run_id: str
+    table: str
+    sequence: int
+    check: str
+    severity: str
+    failed_rows: int
+    """Rows that broke a row rule; 0 for a batch rule."""
+    passed: bool
+    observed: str | None = None
+    """For a batch rule, the values that its aggregates had."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One execution of a plan."""
+
+    run_id: str
+    lake: str
+    environment: str
+    plan_hash: str
+    outcome: Outcome
+    tables: int
+    rows_in: int
+    rows_written: int
+    rows_quarantined: int
+    rows_deduplicated: int
+    started_at: datetime
+    seconds: float
+    lakesmith_version: str

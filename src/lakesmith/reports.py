@@ -1,0 +1,138 @@
+"""What the verbs answer. The CLI, the web pages and Python all read these values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from lakesmith.errors import LakesmithError
+from lakesmith.records import CheckRecord, Outcome, RunRecord, StepRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """`validate`: what was found fit."""
+
+    lake: str
+    environment: str
+    tables: int
+    by_layer: dict[str, int]
+    checks: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """`status`: one table as it is now."""
+
+    table: str
+    layer: str
+    load: str
+    state: Literal["fresh", "late", "missing", "ok"]
+    """`ok` when no freshness was promised."""
+    rows: int | None
+    quarantined: int | None
+    """Rows in the table's quarantine."""
+    bytes: int | None
+    version: int | None
+    updated_at: datetime | None
+    age_seconds: float | None
+    freshness_seconds: float | None
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineCount:
+    """How many rows a rule refused, over all batches."""
+
+    table: str
+    reason: str
+    rows: int
+    example: str
+    """The raw payload of one of them, shortened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """`history TABLE`: one version of one table, with the run that made it where Lakesmith did."""
+
+    version: int
+    committed_at: datetime
+    operation: str
+    rows_written: int | None
+    run_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """`lineage`: `target` is made from `source`."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnEdge:
+    """`lineage`: a column and the columns that it is made from, where the query can be read."""
+
+    source: str
+    """`layer.table.column`."""
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """`lineage`: where a table's rows come from and where they go; the whole lake when no table is named."""
+
+    table: str | None
+    nodes: tuple[str, ...]
+    edges: tuple[Edge, ...]
+    columns: tuple[ColumnEdge, ...]
+    sources: dict[str, str]
+    """For each bronze table, where its rows come from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`doctor`: one thing that was looked at."""
+
+    subject: str
+    """`java`, `jars`, `spark`, `storage`, `versions`, …"""
+    ok: bool
+    found: str
+    mend: str | None = None
+    """The command or change that mends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """`run`: what was done."""
+
+    run: RunRecord | None
+    """None when there was nothing to do: then nothing is written either."""
+    steps: tuple[StepRecord, ...]
+    checks: tuple[CheckRecord, ...]
+    errors: tuple[LakesmithError, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.run.outcome if self.run else "ok"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted:
+    """Told while a run goes on: a table's step has begun."""
+
+    table: str
+    step: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkStarting:
+    """Told once, before the JVM starts."""
+
+
+Event = SparkStarting | StepStarted | StepRecord
+"""A `StepRecord` tells that a step has ended."""

@@ -1,0 +1,183 @@
+"""Walks a plan: several tables at a time where the graph allows, and says what happened."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lakesmith.declare import LakeDeclaration, TableName
+from lakesmith.errors import LakesmithError
+from lakesmith.ledger.lease import Leases
+from lakesmith.plan.steps import Plan, Step, TablePlan
+from lakesmith.ports import Storage, TableFormat
+from lakesmith.records import CheckRecord, StepRecord
+from lakesmith.reports import Event, SparkStarting, StepStarted
+from lakesmith.run.failures import translate
+from lakesmith.run.step import Moved, Workplace
+from lakesmith.spark.session import close_session, isolated, open_session
+from lakesmith.spark.write import GateFailed
+from lakesmith.storage import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Executor:
+    """One run of a plan. What it did is in `steps`, `checks` and `errors`, also after an interruption."""
+
+    def __init__(
+        self,
+        lake: LakeDeclaration,
+        warehouse: Warehouse,
+        landing: Storage,
+        format: TableFormat,
+        *,
+        run_id: str,
+        on_event: Callable[[Event], None],
+        session: SparkSession | None = None,
+    ) -> None:
+        self._lake = lake
+        self.run_id = run_id
+        self._tell = on_event
+        self._leases = Leases(warehouse.storage, f"run {run_id}")
+        self._session = session
+        self._owned = session is None
+        self._starting = threading.Lock()
+        self._workplace = Workplace(
+            run_id=run_id, warehouse=warehouse, landing=landing, format=format, session=self._own_session
+        )
+        self.steps: list[StepRecord] = []
+        self.checks: list[CheckRecord] = []
+        self.errors: list[LakesmithError] = []
+
+    def execute(self, plan: Plan, jobs: int) -> None:
+        """Take every step. A table that fails stops only what is made from it."""
+        waiting = {table.table: table for table in plan.tables if table.steps}
+        ended: dict[TableName, bool] = {}
+        running: dict[Future[bool], TableName] = {}
+        with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="table") as pool:
+            try:
+                while waiting or running:
+                    self._start_ready(waiting, ended, running, pool)
+                    if running:
+                        finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                        for future in finished:
+                            ended[running.pop(future)] = future.result()
+            except BaseException:
+                self.close()  # jobs that still run fail at once, and their threads end
+                raise
+
+    def close(self) -> None:
+        """Stop the session when this run started it."""
+        if self._session is not None and self._owned:
+            close_session(self._session)
+            self._session = None
+
+    def _start_ready(
+        self,
+        waiting: dict[TableName, TablePlan],
+        ended: dict[TableName, bool],
+        running: dict[Future[bool], TableName],
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        for name, table in list(waiting.items()):
+            if not all(before in ended for before in table.after):
+                continue
+            del waiting[name]
+            failed = [str(before) for before in table.after if not ended[before]]
+            if failed:
+                ended[name] = False
+                for step in table.steps:
+                    reason = f"waits for {', '.join(failed)}"
+                    self._record(self._ended(table.table, step, datetime.now(UTC), 0.0, "skipped", reason))
+            else:
+                running[pool.submit(self._table, table)] = name
+
+    def _table(self, plan: TablePlan) -> bool:
+        """All steps of one table, in order; True when its dependants may go on."""
+        table = self._lake.tables[plan.table]
+        for step in plan.steps:
+            self._tell(StepStarted(table=str(plan.table), step=_kind(step), reason=step.reason))
+            started, clock = datetime.now(UTC), time.monotonic()
+            try:
+                with self._leases.held(plan.table, "run"):
+                    moved = self._workplace.take(table, step)
+            except Exception as error:
+                failure = translate(error, table)
+                failure.table = failure.table or str(plan.table)
+                if isinstance(error, GateFailed):
+                    self.checks.extend(error.checks)
+                self.errors.append(failure)
+                seconds = time.monotonic() - clock
+                self._record(self._ended(plan.table, step, started, seconds, "failed", step.reason, str(failure)))
+                return False
+            self.checks.extend(moved.checks)
+            self._record(self._done(plan.table, step, moved, started, time.monotonic() - clock))
+        return True
+
+    def _own_session(self) -> SparkSession:
+        with self._starting:
+            if self._session is None:
+                self._tell(SparkStarting())
+                self._session = open_session(self._lake.name, self._lake.environment.spark)
+        return isolated(self._session)
+
+    def _record(self, record: StepRecord) -> None:
+        self.steps.append(record)
+        self._tell(record)
+
+    def _ended(
+        self,
+        table: TableName,
+        step: Step,
+        started: datetime,
+        seconds: float,
+        outcome: str,
+        reason: str,
+        error: str | None = None,
+    ) -> StepRecord:
+        return StepRecord(
+            run_id=self.run_id,
+            table=str(table),
+            step=_kind(step),
+            mode=getattr(step, "mode", "files"),
+            reason=reason,
+            outcome="failed" if outcome == "failed" else "skipped",
+            sequence=0,
+            started_at=started,
+            seconds=seconds,
+            error=error,
+        )
+
+    def _done(
+        self, table: TableName, step: Step, moved: Moved, started: datetime, seconds: float
+    ) -> StepRecord:
+        if moved.settled is None:
+            return self._ended(table, step, started, seconds, "skipped", moved.reason)
+        done = moved.settled.done
+        return StepRecord(
+            run_id=self.run_id,
+            table=str(table),
+            step=_kind(step),
+            mode=moved.mode,
+            reason=moved.reason,
+            outcome="ok",
+            sequence=done.sequence,
+            rows_in=done.rows_in,
+            rows_written=done.rows_written,
+            rows_quarantined=done.rows_quarantined,
+            rows_deduplicated=done.rows_deduplicated,
+            bytes=moved.settled.bytes,
+            version_before=moved.before.version if moved.before else None,
+            version=done.version,
+            started_at=started,
+            seconds=seconds,
+        )
+
+
+def _kind(step: Step) -> str:
+    return type(step).__name__.lower()

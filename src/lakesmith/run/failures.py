@@ -1,0 +1,73 @@
+"""What Spark and Delta raise becomes an error with a code and a next step. Nothing of theirs reaches a user raw."""
+
+from __future__ import annotations
+
+from lakesmith.declare import Table
+from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError
+
+_CONFLICTS = ("ConcurrentTransaction", "ConcurrentAppend", "ConcurrentWrite", "ConcurrentDelete", "CONCURRENT")
+_DATA = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO", "NUMERIC_VALUE_OUT_OF_RANGE")
+_CHANGED_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
+
+
+def translate(error: Exception, table: Table) -> LakesmithError:
+    """The error as a user should see it; raises anything that is a bug of ours."""
+    if isinstance(error, LakesmithError):
+        return error
+    from pyspark.errors import AnalysisException, PySparkException
+    from py4j.protocol import Py4JError
+
+    if not isinstance(error, PySparkException | Py4JError | OSError):
+        raise error
+    text = str(error)
+    said = _first_lines(text)
+    name = str(table.name)
+    if any(word in text for word in _CONFLICTS):
+        return InfrastructureError(
+            "commit-conflict",
+            f"another writer changed the table at the same time: {said}",
+            table=name,
+            hint="nothing is lost: run again",
+        )
+    if "DELTA_REPLACE_WHERE_MISMATCH" in text:
+        return DataError(
+            "partition-escaped",
+            "the query gave rows of partitions that its input's changes did not touch",
+            at=table.declared_at,
+            table=name,
+            hint="the promise `same_as` does not hold for this query; take it away, and the whole table is recomputed",
+        )
+    if any(word in text for word in _DATA):
+        return DataError(
+            "query-raised",
+            f"a row made the query fail: {said}",
+            at=table.declared_at,
+            table=name,
+            hint="use try_cast / try_divide, or declare the column's type and let bad rows go to quarantine",
+        )
+    if any(word in text for word in _CHANGED_FILES):
+        return DataError(
+            "file-gone",
+            f"a file vanished while it was read: {said}",
+            table=name,
+            hint="a landing zone is append-only: put the file back, or run again without it",
+        )
+    if isinstance(error, AnalysisException):
+        return DeclarationError(
+            "query-refused",
+            f"Spark cannot run the query: {said}",
+            at=table.declared_at,
+            table=name,
+            hint="correct the query or the columns that it names",
+        )
+    return InfrastructureError(
+        "spark-failed",
+        said,
+        table=name,
+        hint="the table is as it was; `lakesmith doctor --deep` checks Java, jars and storage",
+    )
+
+
+def _first_lines(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "\tat " not in line]
+    return " ".join(lines[:2])[:400]

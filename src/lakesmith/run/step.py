@@ -1,0 +1,228 @@
+"""One step of one table: look at the facts afresh, pin the batch, move the rows, note that it is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, assert_never
+
+from lakesmith.declare import Files, Table, TableName
+from lakesmith.errors import DataError
+from lakesmith.ledger.batches import Batch, Batches, Done
+from lakesmith.plan.fingerprint import definition
+from lakesmith.plan.steps import Build, Finish, Ingest, Mode, Position, Progress, Step
+from lakesmith.ports import Storage, TableFacts, TableFormat, Write
+from lakesmith.quality import rules_of
+from lakesmith.records import CheckRecord
+from lakesmith.spark.build import build_batch
+from lakesmith.spark.ingest import read_batch
+from lakesmith.spark.write import Arrival, Settled, Writer, flow
+from lakesmith.storage import Warehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+_REWRITES = frozenset({"DELETE", "RESTORE", "TRUNCATE", "CLONE", "CREATE OR REPLACE TABLE", "REPLACE TABLE"})
+"""Operations that take rows away, so that the rows which came do not tell what the table holds now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What a step did."""
+
+    mode: str
+    reason: str
+    before: TableFacts | None
+    settled: Settled | None = None
+    """None when there turned out to be nothing to do."""
+
+    @property
+    def checks(self) -> tuple[CheckRecord, ...]:
+        return self.settled.checks if self.settled else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """What a step works with."""
+
+    run_id: str
+    warehouse: Warehouse
+    landing: Storage
+    format: TableFormat
+    session: Callable[[], SparkSession] = field(repr=False)
+    """A session for one step alone; starts Spark when it is the first to ask."""
+
+    def take(self, table: Table, step: Step) -> Moved:
+        """Carry the step out."""
+        facts = self.format.facts(self.warehouse.table(table.name), flow(table.name))
+        batches = Batches(self.warehouse.storage, table.name)
+        progress = batches.progress(facts, lambda: self.format.commits(self.warehouse.table(table.name)))
+        match step:
+            case Ingest():
+                return self._ingest(table, step, facts, batches, progress)
+            case Build():
+                return self._build(table, step, facts, batches, progress)
+            case Finish():
+                return self._finish(table, step, facts, batches)
+            case _:
+                assert_never(step)
+
+    def _ingest(
+        self, table: Table, step: Ingest, facts: TableFacts | None, batches: Batches, progress: Progress
+    ) -> Moved:
+        files = tuple(file for file in step.files if file.path not in progress.taken)
+        if not files:
+            return Moved(mode="files", reason="another run has taken the files in", before=facts)
+        batch = batches.pin(self._batch(table, facts, progress, mode="files", files=files))
+        return self._settle(table, batch, step.reason, facts, batches)
+
+    def _build(
+        self, table: Table, step: Build, facts: TableFacts | None, batches: Batches, progress: Progress
+    ) -> Moved:
+        inputs: dict[str, TableFacts] = {}
+        for needed in step.inputs:
+            found = self.format.facts(self.warehouse.table(needed.table), flow(needed.table))
+            if found is None:
+                return Moved(mode=step.mode, reason=f"{needed.table} has no rows yet", before=facts)
+            inputs[str(needed.table)] = found
+        ahead = {name for name, found in inputs.items() if _is_ahead(found, progress.positions.get(name))}
+        if not ahead and facts is not None and not step.rebuild:
+            return Moved(mode=step.mode, reason="nothing new", before=facts)
+        mode, reason = self._mode(step, facts, progress, inputs)
+        batch = self._batch(
+            table,
+            facts,
+            progress,
+            mode=mode,
+            inputs={n: Position(table_id=f.table_id, version=f.version) for n, f in inputs.items()},
+            since={n: progress.positions[n].version for n in inputs} if mode != "whole" else {},
+        )
+        return self._settle(table, batches.pin(batch), reason, facts, batches)
+
+    def _mode(
+        self, step: Build, facts: TableFacts | None, progress: Progress, inputs: Mapping[str, TableFacts]
+    ) -> tuple[Mode, str]:
+        """The planned mode, or the whole table when the inputs turned out to have changed in another way."""
+        if step.mode == "whole" or facts is None or step.rebuild:
+            return "whole", step.reason
+        for name, found in inputs.items():
+            position = progress.positions.get(name)
+            if position is None or position.table_id != found.table_id:
+                return "whole", f"{name} was made anew"
+            if found.oldest > position.version + 1:
+                raise DataError(
+                    "source-gap",
+                    f"{name} has lost the changes of versions {position.version + 1} to {found.oldest - 1}",
+                    hint=f"its log was cleaned up; `lakesmith run {step.table} --full-refresh` reads it as a whole",
+                )
+            if step.mode == "changes" and (operation := self._rewrite(name, position.version)):
+                return "whole", f"{name} lost rows ({operation})"
+        return step.mode, step.reason
+
+    def _rewrite(self, name: str, since: int) -> str | None:
+        """An operation after `since` that took rows away from a table, if there is one."""
+        parsed = TableName.parse(name)
+        assert parsed
+        for commit in self.format.commits(self.warehouse.table(parsed)):
+            if commit.version <= since:
+                return None
+            overwrote = commit.operation == "WRITE" and commit.parameters.get("mode") == "Overwrite"
+            if commit.operation in _REWRITES or overwrote or self.format.written(commit).deleted:
+                return commit.operation
+        return None
+
+    def _finish(self, table: Table, step: Finish, facts: TableFacts | None, batches: Batches) -> Moved:
+        location = self.warehouse.table(table.name)
+        batch = batches.committed(step.sequence, lambda: self.format.commits(location))
+        if batch.definition != definition(table):
+            raise DataError(
+                "unfinished-under-other-definition",
+                f"batch {step.sequence} was cut short under an earlier definition of the table",
+                at=table.declared_at,
+                table=str(table.name),
+                hint="run once with the definition as it was, so that its refused rows are kept, then change it",
+            )
+        arrival = self._arrival(table, batch, facts)
+        if arrival is None:
+            settled = _nothing(batch, facts.version if facts else 0)
+        else:
+            settled = self._writer().finish(arrival)
+        batches.finish(settled.done)
+        return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
+
+    def _settle(
+        self, table: Table, batch: Batch, reason: str, facts: TableFacts | None, batches: Batches
+    ) -> Moved:
+        arrival = self._arrival(table, batch, facts)
+        if arrival is None:
+            location = self.warehouse.table(table.name)
+            write = Write(flow=flow(table.name), sequence=batch.sequence, note=batch.note)
+            settled = _nothing(batch, self.format.advance(location, write).version)
+        else:
+            settled = self._writer().settle(arrival)
+        batches.finish(settled.done)
+        return Moved(mode=batch.mode, reason=reason, before=facts, settled=settled)
+
+    def _arrival(self, table: Table, batch: Batch, facts: TableFacts | None) -> Arrival | None:
+        """The rows that a batch stands for; None when there are none by its nature."""
+        spark = self.session()
+        if isinstance(table.origin, Files):
+            return Arrival(
+                table=table,
+                batch=batch,
+                rows=read_batch(spark, table, batch, facts, self.landing),
+                rules=rules_of(table, from_files=True),
+                facts=facts,
+                evolve=table.contract != "strict",
+            )
+        built = build_batch(spark, table, batch, self.format, self.warehouse)
+        if built is None:
+            return None
+        return Arrival(
+            table=table,
+            batch=batch,
+            rows=built.rows,
+            rules=rules_of(table, from_files=False, casts=dict(built.casts)),
+            facts=facts,
+            evolve=batch.mode == "whole" or table.contract != "strict",
+            where=built.where,
+            partitions=built.partitions,
+        )
+
+    def _writer(self) -> Writer:
+        return Writer(self.format, self.warehouse)
+
+    def _batch(
+        self, table: Table, facts: TableFacts | None, progress: Progress, *, mode: str, **inputs: object
+    ) -> Batch:
+        batch = Batch(
+            sequence=(facts.sequence if facts else 0) + 1,
+            attempt=0,
+            parent=progress.head,
+            run_id=self.run_id,
+            pinned_at=time.time_ns() // 1_000_000,
+            definition=definition(table),
+            mode=mode,
+        )
+        return replace(batch, **inputs)  # type: ignore[arg-type]  # files, or inputs and since
+
+
+def _is_ahead(found: TableFacts, position: Position | None) -> bool:
+    return position is None or found.table_id != position.table_id or found.version > position.version
+
+
+def _nothing(batch: Batch, version: int) -> Settled:
+    done = Done(
+        sequence=batch.sequence,
+        attempt=batch.attempt,
+        version=version,
+        run_id=batch.run_id,
+        rows_in=0,
+        rows_written=0,
+        rows_quarantined=0,
+        rows_deduplicated=0,
+    )
+    return Settled(done=done, bytes=0, checks=())

@@ -1,0 +1,171 @@
+"""Queries become rows of a silver or gold table, over the inputs that a batch has pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from lakesmith.declare import PythonQuery, ReplacePartitions, SqlQuery, Table, TableName
+from lakesmith.errors import DataError
+from lakesmith.ledger.batches import Batch
+from lakesmith.load import import_function
+from lakesmith.plan.query import PartitionTrace, bind, partition_source
+from lakesmith.ports import TableFormat
+from lakesmith.quality.rules import literal, quoted
+from lakesmith.spark.types import parse_columns
+from lakesmith.storage import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+BEFORE = "_before_"
+"""Prefix of the hidden columns that hold a value as it was before it was cast to its declared type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The rows that a query gives for a batch."""
+
+    rows: DataFrame
+    casts: Mapping[str, str]
+    """By column, the hidden column that holds its value before the cast to the declared type."""
+    where: str | None = None
+    """SQL: which partitions are replaced, when it is not the whole table."""
+    partitions: tuple[str | None, ...] = ()
+    """Their values, as text."""
+
+
+def build_batch(
+    spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse
+) -> Built | None:
+    """The rows of the batch; None when the changes touch no partition."""
+    frames = {
+        name: _input(spark, TableName.parse(name) or _unreachable(name), batch, format, warehouse)
+        for name in batch.inputs
+    }
+    if batch.mode != "partitions":
+        return _typed(spark, table, _run_query(spark, table, frames))
+    trace = partition_source(table)
+    assert isinstance(trace, PartitionTrace) and isinstance(table.load, ReplacePartitions)
+    values = _touched(spark, trace, batch, format, warehouse)
+    if not values:
+        return None
+    frames[str(trace.table)] = frames[str(trace.table)].where(_among(trace.expression, values))
+    built = _typed(spark, table, _run_query(spark, table, frames))
+    return Built(
+        rows=built.rows,
+        casts=built.casts,
+        where=_among(quoted(table.load.by), values),
+        partitions=tuple(None if value is None else str(value) for value in values),
+    )
+
+
+def _input(
+    spark: SparkSession, name: TableName, batch: Batch, format: TableFormat, warehouse: Warehouse
+) -> DataFrame:
+    position = batch.inputs[str(name)]
+    location = warehouse.table(name)
+    since = batch.since.get(str(name))
+    if since is None or batch.mode != "changes":
+        return format.read(spark, location, position.version)
+    feed = format.changes(spark, location, since, position.version)
+    return feed.where("_change_type IN ('insert', 'update_postimage')").drop(*_FEED_COLUMNS)
+
+
+def _run_query(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame]) -> DataFrame:
+    query = table.origin
+    if isinstance(query, SqlQuery):
+        views = {}
+        for name, frame in frames.items():
+            view = f"lakesmith_{name.replace('.', '_')}"
+            frame.createOrReplaceTempView(view)
+            views[TableName.parse(name) or _unreachable(name)] = view
+        return spark.sql(bind(query, views))
+    assert isinstance(query, PythonQuery)
+    function = import_function(query)
+    rows = function(**{parameter: frames[str(ref)] for parameter, ref in query.refs})
+    if not hasattr(rows, "createOrReplaceTempView"):
+        raise DataError(
+            "not-a-dataframe",
+            f"{query.function}() returned {type(rows).__name__}, not a DataFrame",
+            at=query.declared_at,
+            table=str(table.name),
+            hint="return the DataFrame that the table is to hold",
+        )
+    return rows  # type: ignore[no-any-return]  # the user's function is untyped
+
+
+def _typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
+    """Cast to the declared types, keeping the values before, and hold the output to the contract."""
+    found = {field.name: field.dataType for field in rows.schema.fields}
+    missing = [column.name for column in table.columns if column.name not in found]
+    undeclared = [name for name in found if name not in {column.name for column in table.columns}]
+    if missing or (table.contract == "strict" and undeclared):
+        wrong = f"does not give {', '.join(missing)}" if missing else f"also gives {', '.join(undeclared)}"
+        raise DataError(
+            "contract-broken",
+            f"the query {wrong}",
+            at=table.declared_at,
+            table=str(table.name),
+            hint=f"the query gives {', '.join(found)}; declare the columns that it gives",
+        )
+    declared = parse_columns(spark, {column.name: column.type for column in table.columns if column.type})
+    casts = {field.name: field for field in declared.fields if field.dataType != found[field.name]}
+    if not casts:
+        return Built(rows=rows, casts={})
+    selected = [
+        f"try_cast({quoted(name)} AS {casts[name].dataType.simpleString()}) AS {quoted(name)}"
+        if name in casts
+        else quoted(name)
+        for name in found
+    ]
+    before = {name: BEFORE + name for name in casts}
+    kept = [f"{quoted(name)} AS {quoted(hidden)}" for name, hidden in before.items()]
+    return Built(rows=rows.selectExpr(*selected, *kept), casts=before)
+
+
+def _touched(
+    spark: SparkSession, trace: PartitionTrace, batch: Batch, format: TableFormat, warehouse: Warehouse
+) -> list[object]:
+    """The partitions of every row that was there before or is there now: a row that moved touches both."""
+    name = str(trace.table)
+    feed = format.changes(spark, warehouse.table(trace.table), batch.since[name], batch.inputs[name].version)
+    found = feed.selectExpr(f"{trace.expression} AS partition").distinct().collect()
+    return sorted((row.partition for row in found), key=lambda value: (value is not None, str(value)))
+
+
+def _among(expression: str, values: Sequence[object]) -> str:
+    """SQL: the expression has one of the values."""
+    listed = ", ".join(_literal(value) for value in values if value is not None)
+    parts = [f"{expression} IN ({listed})"] if listed else []
+    if None in values:
+        parts.append(f"{expression} IS NULL")
+    return " OR ".join(parts)
+
+
+def _literal(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | Decimal():
+            return str(value)
+        case datetime():
+            return f"TIMESTAMP'{value.isoformat(sep=' ')}'"
+        case date():
+            return f"DATE'{value.isoformat()}'"
+        case str():
+            return literal(value)
+        case _:
+            raise DataError(
+                "bad-partition-type",
+                f"a table cannot be partitioned by a {type(value).__name__}",
+                hint="partition by a date, a string, an integer or a boolean",
+            )
+
+
+def _unreachable(name: str) -> TableName:
+    raise AssertionError(f"{name} was validated when it was loaded")

@@ -1,0 +1,179 @@
+"""Starts Spark with settings that suit small local batches, quietly, from jars that are already there."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakesmith.errors import InfrastructureError
+from lakesmith.spark.archive import archive_file
+from lakesmith.spark.jars import DEFAULT_SETS, jar_paths, spark_home
+from lakesmith.spark.java import JavaHome, cache_folder, find_java, launch_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG_STORE_CLASS = "io.lakesmith.storage.LocalLogStore"
+
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.delta.logStore.file.impl": LOG_STORE_CLASS,
+    "spark.hadoop.io.delta.kernel.logStore.file.impl": LOG_STORE_CLASS,
+}
+
+JOINED = {
+    "spark.sql.extensions": ",",
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.driver.extraJavaOptions": " ",
+    "spark.jars": ",",
+}
+"""Settings whose value is a list: what the user gives comes after ours instead of in its place."""
+
+
+def open_session(
+    name: str, settings: Mapping[str, str], jar_sets: tuple[str, ...] = DEFAULT_SETS
+) -> SparkSession:
+    """Start Spark, or return the session that this process has. `spark.remote` in the settings means Spark Connect."""
+    # Imported here: PySpark costs half a second and most verbs never need it.
+    from pyspark.sql import SparkSession
+
+    if remote := settings.get("spark.remote"):
+        others = {key: value for key, value in settings.items() if key != "spark.remote"}
+        with _told_as("spark-start", f"Spark Connect at {remote} did not answer", "check spark.remote"):
+            return SparkSession.builder.remote(remote).appName(name).config(map=others).getOrCreate()
+
+    java = find_java()
+    merged = session_settings(settings, java=java, jars=jar_paths(jar_sets))
+    hint = "lakesmith doctor --deep"
+    with _told_as("spark-start", "Spark did not start", hint), _environment(java):
+        session = SparkSession.builder.appName(name).config(map=merged).getOrCreate()
+    for key in DELTA:
+        if session.conf.get(key, "") != merged[key]:
+            what = f"this process already runs a Spark that Lakesmith did not start, and its {key} is another"
+            raise InfrastructureError("spark-foreign", what, hint="stop that session first")
+    return session
+
+
+def isolated(session: SparkSession) -> SparkSession:
+    """A session of its own settings and temporary views on the same Spark, for one table's writes."""
+    # On Spark Connect a session cannot be made empty, only copied; what it then sets is its own all the same.
+    fresh = session.newSession if hasattr(session, "newSession") else session.cloneSession
+    return fresh()
+
+
+def close_session(session: SparkSession) -> None:
+    """Stop Spark; on Spark Connect, let go of the server."""
+    session.stop()
+
+
+def session_settings(
+    settings: Mapping[str, str], *, java: JavaHome, jars: tuple[Path, ...]
+) -> dict[str, str]:
+    """Lakesmith's settings with the user's over them."""
+    ours = {
+        "spark.master": "local[*]",
+        **DELTA,
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+        "spark.driver.extraJavaOptions": " ".join(java_options(java, jars)),
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": (cache_folder() / "spark" / "warehouse").as_uri(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    master = settings.get("spark.master", ours["spark.master"])
+    if cores := _local_cores(master):
+        ours["spark.sql.shuffle.partitions"] = str(cores)
+        ours["spark.driver.memory"] = _memory()
+        # Nobody else talks to a local Spark; a name that does not resolve must not stop it.
+        ours["spark.driver.host"] = "localhost"
+        ours["spark.driver.bindAddress"] = "127.0.0.1"
+    else:
+        ours["spark.jars"] = ",".join(jar.as_uri() for jar in jars)
+    merged = {**ours, **settings}
+    for key, separator in JOINED.items():
+        if key in ours and key in settings:
+            merged[key] = ours[key] + separator + settings[key]
+    return merged
+
+
+def java_options(java: JavaHome, jars: tuple[Path, ...]) -> tuple[str, ...]:
+    """What the driver's JVM is started with."""
+    configuration = Path(__file__).with_name("log4j2.properties")
+    options = [
+        # Measured on the demo against the default collector and the serial one; see bench/.
+        "-XX:+UseParallelGC",
+        "-Dfile.encoding=UTF-8",
+        f"-Dlog4j2.configurationFile={configuration.as_uri()}",
+        f"-Dderby.system.home={cache_folder() / 'spark' / 'derby'}",
+    ]
+    archive = archive_file(java, jars)
+    if archive.is_file():
+        # A stale archive is no error: the JVM notices, says so in a log that is off, and starts without it.
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable"]
+    return tuple(f'"{option}"' if " " in option else option for option in options)
+
+
+def _local_cores(master: str) -> int | None:
+    """How many cores a local master uses; None for a cluster."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
+    if not found:
+        return None
+    if found[1] == "*":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(found[1] or 1)
+
+
+def _memory() -> str:
+    """A quarter of the machine's memory, between 1 and 4 GB: Spark's own 1 GB is for driver and executors together."""
+    try:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return "1g"
+    return f"{min(max(machine // 4, 1 << 30), 4 << 30) >> 20}m"
+
+
+@contextmanager
+def _environment(java: JavaHome) -> Iterator[None]:
+    """What Spark's launcher reads from the environment, for as long as it starts."""
+    wanted = {
+        "JAVA_HOME": str(launch_home(java)),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # Another Spark's scripts and jars do not fit this PySpark.
+        "SPARK_HOME": str(spark_home()),
+        # The launcher is a JVM of its own that lives for a moment.
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    if (
+        "UTF"
+        not in (os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG", "")).upper()
+    ):
+        # A JVM in another locale cannot name a file whose name is not plain ASCII.
+        wanted["LC_ALL"] = "C.UTF-8"
+    before = {key: os.environ.get(key) for key in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+@contextmanager
+def _told_as(code: str, what: str, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise InfrastructureError(code, f"{what}: {type(error).__name__}: {first}", hint=hint) from error

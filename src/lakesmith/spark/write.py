@@ -1,0 +1,393 @@
+"""A batch enters its table: rules judged, good rows and refused rows parted, gates before the commit, books closed."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lakesmith.declare import Append, Merge, Replace, ReplacePartitions, Table, TableName
+from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.ledger.batches import Batch, Done
+from lakesmith.ports import TableFacts, TableFormat, Write, Written
+from lakesmith.quality import Rules
+from lakesmith.quality.rules import CORRUPT, FAILED, literal, quoted
+from lakesmith.records import CheckRecord
+from lakesmith.spark.build import BEFORE
+from lakesmith.spark.ingest import AUDIT
+from lakesmith.storage import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+_PROPERTIES = {"delta.enableChangeDataFeed": "true"}
+_RANK = "_lakesmith_rank"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """Rows on their way into a table."""
+
+    table: Table
+    batch: Batch
+    rows: DataFrame
+    rules: Rules
+    facts: TableFacts | None
+    """The table as it is before this batch."""
+    evolve: bool
+    """The table's columns follow the rows'."""
+    where: str | None = None
+    """SQL: the partitions that are replaced, when it is not the whole table."""
+    partitions: tuple[str | None, ...] = ()
+
+    @property
+    def payload(self) -> list[str]:
+        """The columns that are stored."""
+        hidden = (CORRUPT, FAILED)
+        return [name for name in self.rows.columns if name not in hidden and not name.startswith(BEFORE)]
+
+    @property
+    def replaces(self) -> bool:
+        """The batch is the whole content of the table or of some partitions, not an addition to it."""
+        return self.batch.mode in ("whole", "partitions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What became of a batch."""
+
+    done: Done
+    bytes: int
+    checks: tuple[CheckRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many rows came, and how many broke which rule."""
+
+    came: int
+    refused: int
+    broken: Mapping[str, int]
+    expected: Mapping[str, bool]
+    observed: Mapping[str, str]
+
+
+class Writer:
+    """Brings arrivals into the tables of one warehouse."""
+
+    def __init__(self, format: TableFormat, warehouse: Warehouse) -> None:
+        self._format = format
+        self._warehouse = warehouse
+
+    def settle(self, arrival: Arrival) -> Settled:
+        """Commit the good rows to the table, then the refused ones to its quarantine."""
+        checked = arrival.rows.selectExpr("*", f"{arrival.rules.failed()} AS {FAILED}")
+        # A merge reads its rows more than once, and a gate has to be judged before the commit: both hold the batch.
+        if arrival.rules.gate or (isinstance(arrival.table.load, Merge) and not arrival.replaces):
+            checked = checked.persist()
+            try:
+                counts = _count(checked, arrival)
+                _judge(arrival, counts)
+                written = self._commit(arrival, _good(checked, arrival), counts)
+                refused = self._quarantine(arrival, checked, counts.refused)
+            finally:
+                checked.unpersist()
+        else:
+            watch = _Watch(arrival)
+            written = self._commit(arrival, watch.good(checked), None)
+            counts = watch.counts()
+            refused = self._quarantine(arrival, checked, counts.refused)
+        return self._close(arrival, counts, written, refused)
+
+    def finish(self, arrival: Arrival) -> Settled:
+        """Complete a batch whose good rows are in the table already: only the refused rows may be missing."""
+        checked = arrival.rows.selectExpr("*", f"{arrival.rules.failed()} AS {FAILED}").persist()
+        try:
+            counts = _count(checked, arrival)
+            refused = self._quarantine(arrival, checked, counts.refused)
+        finally:
+            checked.unpersist()
+        location = self._warehouse.table(arrival.table.name)
+        made = next(c for c in self._format.commits(location) if c.note == arrival.batch.note)
+        written = self._format.written(made)
+        return self._close(arrival, counts, written, refused)
+
+    def _commit(self, arrival: Arrival, good: DataFrame, counts: Counts | None) -> Written:
+        location = self._warehouse.table(arrival.table.name)
+        load = arrival.table.load
+        write = Write(
+            flow=flow(arrival.table.name),
+            sequence=arrival.batch.sequence,
+            note=arrival.batch.note,
+            partition_by=(load.by,) if isinstance(load, ReplacePartitions) else (),
+            properties=_PROPERTIES,
+            evolve=arrival.evolve,
+        )
+        if isinstance(load, Merge):
+            good = _latest(good, load, _column_order(arrival))
+        if arrival.facts is None:
+            return self._format.append(good, location, replace(write, evolve=False))
+        if counts is not None and counts.came == 0 and not arrival.replaces:
+            return self._format.advance(location, write)
+        match load:
+            case Merge() if not arrival.replaces:
+                return self._format.merge(good, location, write, load.key, _newer(load, arrival))
+            case Append() if not arrival.replaces:
+                return self._format.append(good, location, write)
+            case Append() | Merge() | Replace() | ReplacePartitions():
+                return self._format.overwrite(good, location, write, arrival.where)
+
+    def _quarantine(self, arrival: Arrival, checked: DataFrame, count: int) -> int:
+        """Keep the refused rows; what a recomputed part of the table had refused before is replaced."""
+        location = self._warehouse.quarantine(arrival.table.name)
+        name = flow(arrival.table.name)
+        facts = self._format.facts(location, name)
+        stale = arrival.replaces and facts is not None and facts.rows > 0
+        if count == 0 and not stale:
+            return 0
+        if facts is not None and facts.sequence >= arrival.batch.sequence:
+            return count  # an earlier attempt to finish this batch got this far
+        rows = _refused(checked, arrival)
+        write = Write(
+            flow=name, sequence=arrival.batch.sequence, note=arrival.batch.note, properties=_PROPERTIES
+        )
+        if not arrival.replaces:
+            return self._format.append(rows, location, write).inserted
+        where = _partition_filter(arrival) if arrival.where is not None and facts is not None else None
+        return self._format.overwrite(rows, location, write, where).inserted
+
+    def _close(self, arrival: Arrival, counts: Counts, written: Written, refused: int) -> Settled:
+        kept = written.inserted + written.updated
+        deduplicated = 0
+        if isinstance(arrival.table.load, Merge):
+            deduplicated = counts.came - counts.refused - kept
+        if refused != counts.refused or counts.came != kept + refused + deduplicated or deduplicated < 0:
+            raise InfrastructureError(
+                "books-open",
+                f"batch {arrival.batch.sequence} does not add up: {counts.came} rows came, {kept} were written, "
+                f"{refused} quarantined (of {counts.refused}), {deduplicated} deduplicated",
+                table=str(arrival.table.name),
+                hint="the query gives other rows each time it is evaluated; make it deterministic and run again "
+                "with --full-refresh",
+            )
+        done = Done(
+            sequence=arrival.batch.sequence,
+            attempt=arrival.batch.attempt,
+            version=written.version,
+            run_id=arrival.batch.run_id,
+            rows_in=counts.came,
+            rows_written=kept,
+            rows_quarantined=refused,
+            rows_deduplicated=deduplicated,
+        )
+        return Settled(done=done, bytes=written.bytes, checks=_check_records(arrival, counts))
+
+
+def flow(name: TableName) -> str:
+    """Who writes a table, as its log knows it."""
+    return f"lakesmith.{name}"
+
+
+class _Watch:
+    """Counts rows while they are written, so that counting costs no pass of its own."""
+
+    def __init__(self, arrival: Arrival) -> None:
+        from pyspark.sql import Observation
+
+        self._arrival = arrival
+        self._came: Observation = Observation(f"came-{uuid.uuid4().hex}")
+        self._good: Observation | None = (
+            Observation(f"good-{uuid.uuid4().hex}") if arrival.rules.batch else None
+        )
+
+    def good(self, checked: DataFrame) -> DataFrame:
+        rows = _good(_observed(checked, self._came, _row_metrics(self._arrival.rules)), self._arrival)
+        return _observed(rows, self._good, _batch_metrics(self._arrival.rules)) if self._good else rows
+
+    def counts(self) -> Counts:
+        return _counts(self._arrival.rules, self._came.get, self._good.get if self._good else {})
+
+
+def _count(checked: DataFrame, arrival: Arrival) -> Counts:
+    """Count a batch that is held, in one job: row rules on all rows, batch rules on the good ones."""
+    from pyspark.sql import Observation
+
+    came = Observation(f"came-{uuid.uuid4().hex}")
+    rows = _good(_observed(checked, came, _row_metrics(arrival.rules)), arrival)
+    metrics = {"good": "count(*)", **_batch_metrics(arrival.rules)}
+    found = rows.selectExpr(*(f"{sql} AS {quoted(name)}" for name, sql in metrics.items())).collect()[0]
+    return _counts(arrival.rules, came.get, found.asDict())
+
+
+def _observed(rows: DataFrame, observation: Observation, metrics: Mapping[str, str]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return rows.observe(observation, *(F.expr(sql).alias(name) for name, sql in metrics.items()))
+
+
+def _row_metrics(rules: Rules) -> dict[str, str]:
+    broken = {f"rule_{index}": rules.broken(rule) for index, rule in enumerate(rules.rows)}
+    return {"came": "count(*)", "refused": f"count_if({rules.refused()})", **broken}
+
+
+def _batch_metrics(rules: Rules) -> dict[str, str]:
+    metrics = {}
+    for index, rule in enumerate(rules.batch):
+        metrics[f"expect_{index}"] = f"coalesce({rule.condition}, false)"
+        for number, sql in enumerate(rule.aggregates()):
+            metrics[f"value_{index}_{number}"] = f"CAST({sql} AS string)"
+    return metrics
+
+
+def _counts(rules: Rules, rows: Mapping[str, object], batch: Mapping[str, object]) -> Counts:
+    # Spark may leave out the metrics of a plan that it found to be empty.
+    numbers = {name: int(str(value)) for name, value in rows.items()}
+    return Counts(
+        came=numbers.get("came", 0),
+        refused=numbers.get("refused", 0),
+        broken={rule.name: numbers.get(f"rule_{index}", 0) for index, rule in enumerate(rules.rows)},
+        expected={rule.name: bool(batch.get(f"expect_{index}")) for index, rule in enumerate(rules.batch)},
+        observed={
+            rule.name: ", ".join(
+                f"{sql} = {batch.get(f'value_{index}_{number}')}"
+                for number, sql in enumerate(rule.aggregates())
+            )
+            for index, rule in enumerate(rules.batch)
+        },
+    )
+
+
+def _judge(arrival: Arrival, counts: Counts) -> None:
+    """Refuse the batch when a gate is not met: nothing has been committed yet."""
+    failures = [
+        f"{rule.name}: {counts.broken[rule.name]:,} rows are {rule.reason}"
+        for rule in arrival.rules.rows
+        if rule.severity == "fail" and counts.broken[rule.name]
+    ]
+    failures += [
+        f"{rule.name}: expected {rule.condition}, found {counts.observed[rule.name]}"
+        for rule in arrival.rules.batch
+        if rule.severity == "fail" and not counts.expected[rule.name]
+    ]
+    if failures:
+        raise GateFailed(arrival, "; ".join(failures), _check_records(arrival, counts))
+
+
+class GateFailed(DataError):
+    """A batch that was refused before its commit, with what its checks found."""
+
+    def __init__(self, arrival: Arrival, what: str, checks: tuple[CheckRecord, ...]) -> None:
+        version = "not been made" if arrival.facts is None else f"stayed at version {arrival.facts.version}"
+        super().__init__(
+            "gate-failed",
+            what,
+            at=arrival.table.declared_at,
+            table=str(arrival.table.name),
+            hint=f"the table has {version}; mend the data or the check, then run again",
+        )
+        self.checks = checks
+
+
+def _good(checked: DataFrame, arrival: Arrival) -> DataFrame:
+    return checked.where(f"NOT ({arrival.rules.refused()})").select(*map(quoted, arrival.payload))
+
+
+def _refused(checked: DataFrame, arrival: Arrival) -> DataFrame:
+    """The rows of the quarantine: what came, what was wrong with it, and where it was found."""
+    batch = arrival.batch
+    names = [name for name in arrival.payload if name not in AUDIT]
+    before = {name: BEFORE + name if BEFORE + name in checked.columns else name for name in names}
+    row = ", ".join(f"{quoted(held)} AS {quoted(name)}" for name, held in before.items())
+    text = f"to_json(struct({row}))"
+    raw = f"coalesce({CORRUPT}, {text})" if CORRUPT in checked.columns else text
+    load = arrival.table.load
+    position = json.dumps({name: f"version {p.version}" for name, p in sorted(batch.inputs.items())})
+    return checked.where(arrival.rules.refused()).selectExpr(
+        f"{raw} AS raw",
+        f"{FAILED} AS rules",
+        f"{arrival.rules.reasons()} AS reasons",
+        "_source_file AS position" if batch.files else f"'{position}' AS position",
+        f"CAST({quoted(load.by)} AS string) AS partition"
+        if isinstance(load, ReplacePartitions)
+        else "CAST(NULL AS string) AS partition",
+        f"CAST({batch.sequence} AS bigint) AS batch",
+        f"'{batch.run_id}' AS run_id",
+        f"'{batch.definition}' AS definition",
+        f"timestamp_millis({batch.pinned_at}) AS quarantined_at",
+    )
+
+
+def _partition_filter(arrival: Arrival) -> str:
+    listed = ", ".join(literal(value) for value in arrival.partitions if value is not None)
+    parts = [f"partition IN ({listed})"] if listed else []
+    if None in arrival.partitions:
+        parts.append("partition IS NULL")
+    return " OR ".join(parts)
+
+
+def _column_order(arrival: Arrival) -> list[str]:
+    """The stored columns in the order that the table gained them: the tie-break must not depend on today's query."""
+    stored = [column.name for column in arrival.facts.columns] if arrival.facts else []
+    return [*(name for name in stored if name in arrival.payload), *(n for n in arrival.payload if n not in stored)]
+
+
+def _latest(rows: DataFrame, load: Merge, columns: list[str]) -> DataFrame:
+    """One row a key: the greatest by `order_by`, ties broken by the row's content, so that no order of arrival shows."""
+    key = ", ".join(map(quoted, load.key))
+    order = ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in load.order_by)
+    ranked = rows.selectExpr(
+        "*", f"row_number() OVER (PARTITION BY {key} ORDER BY {order}, {_tie(columns)} DESC) AS {_RANK}"
+    )
+    return ranked.where(f"{_RANK} = 1").drop(_RANK)
+
+
+def _newer(load: Merge, arrival: Arrival) -> str:
+    """SQL: the source row comes after the target row, in the same order that `_latest` uses."""
+    stored = {column.name for column in arrival.facts.columns} if arrival.facts else set()
+    columns = _column_order(arrival)
+
+    def rank(side: str, names: list[str]) -> str:
+        order = ", ".join(f"{side}.{quoted(name)}" for name in load.order_by)
+        return f"struct({order}, {_tie(names, side + '.')})"
+
+    return f"{rank('source', columns)} > {rank('target', [name for name in columns if name in stored])}"
+
+
+def _tie(columns: list[str], side: str = "") -> str:
+    """SQL: a number from a row's content. xxhash64 passes over NULLs, so a column gained later does not change it."""
+    return f"xxhash64({', '.join(side + quoted(name) for name in columns)})"
+
+
+def _check_records(arrival: Arrival, counts: Counts) -> tuple[CheckRecord, ...]:
+    now = datetime.now(UTC)
+    shared = {
+        "run_id": arrival.batch.run_id,
+        "table": str(arrival.table.name),
+        "sequence": arrival.batch.sequence,
+        "at": now,
+    }
+    rows = [
+        CheckRecord(
+            check=rule.name,
+            severity=rule.severity,
+            failed_rows=counts.broken[rule.name],
+            passed=counts.broken[rule.name] == 0,
+            **shared,  # type: ignore[arg-type]
+        )
+        for rule in arrival.rules.rows
+    ]
+    batch = [
+        CheckRecord(
+            check=rule.name,
+            severity=rule.severity,
+            failed_rows=0,
+            passed=counts.expected[rule.name],
+            observed=counts.observed[rule.name],
+            **shared,  # type: ignore[arg-type]
+        )
+        for rule in arrival.rules.batch
+    ]
+    return tuple(rows + batch)

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Protocol
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lakesmith.cli import app
+from lakesmith.cli.call import Call
+from lakesmith.declare import TableName
+from lakesmith.errors import LakesmithError
+from lakesmith.plan.steps import Build, Ingest, Input, Plan, TablePlan
+from lakesmith.ports import Answer, FileFact
+from lakesmith.records import CheckRecord, Outcome, RunRecord, StepRecord
+from lakesmith.reports import (
+    ColumnEdge,
+    Edge,
+    Event,
+    Finding,
+    Lineage,
+    QuarantineCount,
+    RunReport,
+    SparkStarting,
+    StepStarted,
+    TableStatus,
+    Validation,
+    Version,
+)
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+BRONZE, SILVER = TableName("bronze", "orders"), TableName("silver", "orders")
+
+
+class FakeLake:
+    """Answers what a small lake would, and remembers what it was asked. `raises` is raised by every verb."""
+
+    name = "shop"
+    environment = "dev"
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Any] = {}
+        self.call: Call | None = None
+        self.raises: BaseException | None = None
+        self.report = _report("ok")
+        self.findings: tuple[Finding, ...] = (Finding(subject="java", ok=True, found="Java 17"),)
+        self.answer = Answer(
+            columns=("order_id", "amount", "note"),
+            types=("BIGINT", "DECIMAL(12,2)", "VARCHAR"),
+            rows=((1, Decimal("19.90"), "a|b"), (1234567, Decimal("-5.00"), None)),
+        )
+
+    def will_end(self, outcome: Outcome, *errors: LakesmithError) -> None:
+        self.report = _report(outcome, *errors)
+
+    def _ask(self, verb: str, **asked: object) -> None:
+        self.asked = {"verb": verb, **asked}
+        if self.raises:
+            raise self.raises
+
+    def validate(self) -> Validation:
+        self._ask("validate")
+        return Validation(
+            lake="shop",
+            environment="dev",
+            tables=2,
+            by_layer={"bronze": 1, "silver": 1},
+            checks=1,
+            warnings=("silver.orders has no owner",),
+        )
+
+    def plan(
+        self, select: Sequence[str] = (), exclude: Sequence[str] = (), *, full_refresh: bool = False
+    ) -> Plan:
+        self._ask("plan", select=select, exclude=exclude, full_refresh=full_refresh)
+        ingest = Ingest(table=BRONZE, files=(FileFact("/l/a.json", 2048, 1),), reason="1 new file")
+        build = Build(
+            table=SILVER,
+            mode="whole",
+            inputs=(Input(table=BRONZE, since=None),),
+            reason="the table is new",
+            cost_reason="nothing was read before",
+        )
+        return Plan(
+            lake="shop",
+            environment="dev",
+            tables=(
+                TablePlan(table=BRONZE, status="changed", reason="files have come", steps=(ingest,)),
+                TablePlan(
+                    table=SILVER, status="added", reason="it does not exist", steps=(build,), after=(BRONZE,)
+                ),
+                TablePlan(table=TableName("gold", "sales"), status="unchanged", reason="inputs are the same"),
+            ),
+        )
+
+    def run(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        full_refresh: bool = False,
+        jobs: int | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> RunReport:
+        assert on_event is not None
+        if self.report.run:
+            on_event(SparkStarting())
+        for step in self.report.steps:
+            on_event(StepStarted(table=step.table, step=step.step, reason=step.reason))
+            on_event(step)
+        self._ask("run", select=select, exclude=exclude, full_refresh=full_refresh, jobs=jobs)
+        return self.report
+
+    def status(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:
+        self._ask("status", select=select, exclude=exclude)
+        return (
+            table_status("bronze.orders", "ok", rows=1234567, age=200.0),
+            table_status("silver.orders", "late", rows=10, age=90000.0),
+            table_status("gold.sales", "missing"),
+        )
+
+    def quarantine(self) -> tuple[QuarantineCount, ...]:
+        return (
+            QuarantineCount(table="silver.orders", reason="amount >= 0", rows=1, example='{"amount": -5}'),
+            QuarantineCount(table="silver.hidden", reason="secret", rows=1, example="{}"),
+        )
+
+    @property
+    def tables(self) -> dict[TableName, None]:
+        return {BRONZE: None, SILVER: None}
+
+    def history(
+        self, table: str | None = None, *, limit: int = 20
+    ) -> tuple[RunRecord, ...] | tuple[Version, ...]:
+        self._ask("history", table=table, limit=limit)
+        if table:
+            return (
+                Version(version=3, committed_at=NOON, operation="MERGE", rows_written=1000, run_id="r1"),
+                Version(version=2, committed_at=NOON, operation="OPTIMIZE", rows_written=None, run_id=None),
+            )
+        return (run_record(),)
+
+    def run_steps(self, run_id: str) -> tuple[StepRecord, ...]:
+        self._ask("run_steps", run_id=run_id)
+        return (step_record("silver.orders"),) if run_id == "r1" else ()
+
+    def query(self, sql: str, *, at: Sequence[str] = ()) -> Answer:
+        self._ask("query", sql=sql, at=at)
+        return self.answer
+
+    def lineage(self, table: str | None = None) -> Lineage:
+        self._ask("lineage", table=table)
+        return Lineage(
+            table=table,
+            nodes=("bronze.orders", "silver.orders", "gold.sales"),
+            edges=(
+                Edge(source="bronze.orders", target="silver.orders"),
+                Edge(source="silver.orders", target="gold.sales"),
+            ),
+            columns=(ColumnEdge(source="bronze.orders.amount", target="silver.orders.amount"),),
+            sources={"bronze.orders": "landing/orders/*.json"},
+        )
+
+    def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
+        self._ask("doctor", fix=fix, deep=deep)
+        return self.findings
+
+
+def table_status(table: str, state: Any, rows: int | None = None, age: float | None = None) -> TableStatus:
+    return TableStatus(
+        table=table,
+        layer=table.partition(".")[0],
+        load="append",
+        state=state,
+        rows=rows,
+        quarantined=1 if table == "silver.orders" else 0,
+        bytes=None if rows is None else rows * 2,
+        version=None if rows is None else 4,
+        updated_at=None if age is None else NOON,
+        age_seconds=age,
+        freshness_seconds=None,
+        owner="sales",
+    )
+
+
+def step_record(
+    table: str, *, outcome: Outcome = "ok", quarantined: int = 1, error: str | None = None
+) -> StepRecord:
+    return StepRecord(
+        run_id="r1",
+        table=table,
+        step="build",
+        mode="changes",
+        reason="1 new version",
+        outcome=outcome,
+        sequence=1,
+        rows_in=1002 + quarantined,
+        rows_written=1000,
+        rows_quarantined=quarantined,
+        rows_deduplicated=2,
+        version=3,
+        started_at=NOON,
+        seconds=2.5,
+        error=error,
+    )
+
+
+def run_record(outcome: Outcome = "ok") -> RunRecord:
+    return RunRecord(
+        run_id="r1",
+        lake="shop",
+        environment="dev",
+        plan_hash="abc",
+        outcome=outcome,
+        tables=1,
+        rows_in=1003,
+        rows_written=1000,
+        rows_quarantined=1,
+        rows_deduplicated=2,
+        started_at=NOON,
+        seconds=12.0,
+        lakesmith_version="0.1.0",
+    )
+
+
+def _report(outcome: Outcome, *errors: LakesmithError) -> RunReport:
+    step = step_record("silver.orders", outcome=outcome, error=errors[0].what if errors else None)
+    check = CheckRecord(
+        run_id="r1",
+        table="silver.orders",
+        sequence=1,
+        check="known_currency",
+        severity="warn",
+        failed_rows=3,
+        passed=False,
+        at=NOON,
+    )
+    return RunReport(run=run_record(outcome), steps=(step,), checks=(check,), errors=errors)
+
+
+class Invoke(Protocol):
+    def __call__(self, *arguments: str, text: str | None = None) -> Result: ...
+
+
+@pytest.fixture(autouse=True)
+def no_colour_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def invoke() -> Invoke:
+    def call(*arguments: str, text: str | None = None) -> Result:
+        return CliRunner().invoke(app, list(arguments), input=text)
+
+    return call
+
+
+@pytest.fixture
+def lake(monkeypatch: pytest.MonkeyPatch) -> FakeLake:
+    fake = FakeLake()
+
+    def opened(self: Call) -> FakeLake:
+        fake.call = self
+        return fake
+
+    monkeypatch.setattr(Call, "open", opened)
+    monkeypatch.setattr(Call, "lake_folder", lambda self: ".")
+    return fake
+
+
+class Parsed(Protocol):
+    def __call__(self, result: Result) -> Any: ...
+
+
+@pytest.fixture
+def parsed() -> Parsed:
+    """The JSON that stdout is, and nothing else."""
+
+    def load(result: Result) -> Any:
+        return json.loads(result.stdout)
+
+    return load

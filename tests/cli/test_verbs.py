@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import csv
+import io
+import math
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from lakesmith.cli import app
+from lakesmith.errors import DataError, InfrastructureError, UsageError
+from lakesmith.ports import Answer
+from lakesmith.reports import Finding, RunReport
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import FakeLake, Invoke, Parsed
+
+
+def completions(arguments: list[str], incomplete: str) -> list[str]:
+    found = ShellComplete(app, {}, "lakesmith", "_LAKESMITH_COMPLETE").get_completions(arguments, incomplete)
+    return [item.value for item in found]
+
+
+def test_validate_tells_what_was_found_fit(invoke: Invoke, lake: FakeLake) -> None:
+    result = invoke("validate")
+    assert result.exit_code == 0
+    assert "valid: shop (dev), 2 tables (1 bronze, 1 silver), 1 check" in result.stdout
+    assert "warning: silver.orders has no owner" in result.stdout
+
+
+def test_validate_as_json(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+    assert parsed(invoke("validate", "--json"))["by_layer"] == {"bronze": 1, "silver": 1}
+
+
+def test_plan_is_a_tree_by_layer_with_reasons(invoke: Invoke, lake: FakeLake) -> None:
+    lines = invoke("plan").stdout.splitlines()
+    assert lines[0] == "shop (dev): 2 tables to bring up to date, 1 as it is"
+    assert "    ~ bronze.orders  files have come" in lines
+    assert "    + silver.orders  it does not exist" in lines
+    assert "    = gold.sales  inputs are the same" in lines
+    assert "        because nothing was read before" in lines
+
+
+def test_plan_as_json_has_every_step_with_its_inputs(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+    plan = parsed(invoke("plan", "--json"))
+    assert plan["lake"] == "shop"
+    assert len(plan["hash"]) == 16
+    bronze, silver, gold = plan["tables"]
+    assert bronze["steps"][0]["step"] == "ingest"
+    assert bronze["steps"][0]["files"] == [{"path": "/l/a.json", "size": 2048, "modified": 1}]
+    assert silver["after"] == ["bronze.orders"]
+    assert silver["steps"][0]["inputs"] == [{"table": "bronze.orders", "since": None}]
+    assert (gold["status"], gold["steps"]) == ("unchanged", [])
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "status"])
+def test_selectors_are_arguments_or_options(verb: str, invoke: Invoke, lake: FakeLake) -> None:
+    result = invoke(verb, "+orders", "-s", "tag:daily", "--select", "layer:gold", "--exclude", "orders+2")
+    assert result.exit_code == 0
+    assert lake.asked["select"] == ("+orders", "tag:daily", "layer:gold")
+    assert lake.asked["exclude"] == ("orders+2",)
+
+
+def test_run_tells_events_and_the_balance_of_rows(invoke: Invoke, lake: FakeLake) -> None:
+    result = invoke("run", "--full-refresh", "--jobs", "3")
+    assert result.exit_code == 0
+    assert (lake.asked["full_refresh"], lake.asked["jobs"]) == (True, 3)
+    assert "starting Spark…\n" in result.stdout
+    assert "silver.orders: build (1 new version)\n" in result.stdout
+    assert "1,003 rows in, 1,000 written, 1 quarantined, 2 deduplicated" in result.stdout
+    assert "1,003 rows in = 1,000 written + 1 quarantined + 2 deduplicated" in result.stdout
+    assert "warning: silver.orders: known_currency: 3 rows" in result.stdout
+    assert 'next: lakesmith query "FROM quarantine.silver_orders"' in result.stdout
+
+
+def test_run_with_nothing_to_do_says_so(invoke: Invoke, lake: FakeLake) -> None:
+    lake.report = RunReport(run=None, steps=(), checks=())
+    result = invoke("run")
+    assert (result.exit_code, result.stdout) == (0, "nothing to do: every table is up to date\n")
+
+
+def test_a_table_that_cannot_be_planned_fails_the_run_even_when_there_is_nothing_else_to_do(
+    invoke: Invoke, lake: FakeLake
+) -> None:
+    lake.report = RunReport(run=None, steps=(), checks=(), errors=(DataError("changed-file", "it changed"),))
+    result = invoke("run")
+    assert result.exit_code == 1
+    assert "[changed-file]" in result.stderr
+    assert "nothing to do" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("errors", "code"),
+    [
+        ((), 1),
+        ((DataError("gate", "too few rows"),), 1),
+        ((DataError("gate", "too few rows"), InfrastructureError("disk", "full")), 4),
+    ],
+)
+def test_a_failed_run_exits_with_the_gravest_error(
+    errors: tuple[DataError, ...], code: int, invoke: Invoke, lake: FakeLake
+) -> None:
+    lake.will_end("failed", *errors)
+    result = invoke("run")
+    assert result.exit_code == code
+    assert all(f"[{error.code}]" in result.stderr for error in errors)
+    assert "lakesmith history --run r1" in result.stdout
+
+
+def test_run_as_json_keeps_progress_off_stdout(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+    lake.will_end("failed", DataError("gate", "too few rows", table="silver.orders"))
+    result = invoke("run", "--json")
+    told = parsed(result)
+    assert result.exit_code == 1
+    assert told["outcome"] == "failed"
+    assert told["steps"][0]["started_at"] == "2026-11-15T12:00:00Z"
+    assert told["errors"][0]["code"] == "gate"
+    assert "starting Spark…" in result.stderr
+
+
+def test_a_dry_run_is_the_plan(invoke: Invoke, lake: FakeLake) -> None:
+    assert invoke("run", "--dry-run").stdout == invoke("plan").stdout
+    assert lake.asked["verb"] == "plan"
+
+
+def test_status_has_numbers_for_people_by_layer(invoke: Invoke, lake: FakeLake) -> None:
+    lines = invoke("status").stdout.splitlines()
+    bronze = next(line for line in lines if line.startswith("bronze.orders"))
+    assert ["1,234,567", "2.5", "MB", "3", "min", "ago"] == [
+        word for word in bronze.split() if word in "1,234,567 2.5 MB 3 min ago".split()
+    ]
+    assert lines[lines.index(bronze) + 1] == ""
+    assert "1 row in quarantine; why: lakesmith status --quarantine" in lines
+
+
+def test_status_tells_why_rows_are_in_quarantine(invoke: Invoke, lake: FakeLake) -> None:
+    told = invoke("status", "--quarantine").stdout
+    assert 'silver.orders  amount >= 0     1  {"amount": -5}' in told
+    assert "secret" not in told
+
+
+def test_status_as_json_has_plain_numbers(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+    told = parsed(invoke("status", "--json", "--quarantine"))
+    assert (told["lake"], told["environment"]) == ("shop", "dev")
+    assert told["tables"][0]["rows"] == 1234567
+    assert told["tables"][2]["updated_at"] is None
+    assert told["quarantine"][0]["reason"] == "amount >= 0"
+
+
+def test_history_lists_runs(invoke: Invoke, lake: FakeLake) -> None:
+    told = invoke("history", "--limit", "5").stdout
+    assert lake.asked == {"verb": "history", "table": None, "limit": 5}
+    assert "2026-11-15 12:00:00 UTC" in told
+    assert "1,003" in told
+
+
+def test_history_of_a_table_lists_versions(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+    assert "OPTIMIZE" in invoke("history", "silver.orders").stdout
+    told = parsed(invoke("history", "silver.orders", "--json"))
+    assert told["table"] == "silver.orders"
+    assert told["versions"][0] == {
+        "version": 3,
+        "committed_at": "2026-11-15T12:00:00Z",
+        "operation": "MERGE",
+        "rows_written": 1000,
+        "run_id": "r1",
+    }
+
+
+def test_history_of_a_run_lists_its_steps(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+    assert "build changes" in invoke("history", "--run", "r1").stdout
+    assert parsed(invoke("history", "--run", "r1", "--json"))["steps"][0]["rows_deduplicated"] == 2
+
+
+def test_history_takes_a_table_or_a_run(invoke: Invoke, lake: FakeLake) -> None:
+    assert invoke("history", "silver.orders", "--run", "r1").exit_code == 2
+
+
+def test_query_takes_sql_from_the_command_a_file_or_standard_input(
+    invoke: Invoke, lake: FakeLake, tmp_path: Path
+) -> None:
+    (tmp_path / "q.sql").write_text("SELECT 2")
+    for arguments, text, sql in (
+        (("SELECT 1",), None, "SELECT 1"),
+        (("--file", str(tmp_path / "q.sql")), None, "SELECT 2"),
+        (("-",), "SELECT 3", "SELECT 3"),
+    ):
+        assert invoke("query", *arguments, "--at", "3", "--at", "silver.a=1", text=text).exit_code == 0
+        assert lake.asked == {"verb": "query", "sql": sql, "at": ("3", "silver.a=1")}
+
+
+@pytest.mark.parametrize("arguments", [(), ("SELECT 1", "--file", "x"), ("--file", "/does/not/exist")])
+def test_query_without_readable_sql_is_a_usage_error(
+    arguments: tuple[str, ...], invoke: Invoke, lake: FakeLake
+) -> None:
+    result = invoke("query", *arguments)
+    assert result.exit_code == 2
+    assert "hint" in result.stderr or "cannot be read" in result.stderr
+
+
+def test_query_shows_numbers_as_they_are(invoke: Invoke, lake: FakeLake) -> None:
+    assert invoke("query", "x").stdout == (
+        "order_id  amount  note\n       1   19.90  a|b\n 1234567   -5.00  NULL\n"
+    )
+
+
+def test_query_as_markdown_escapes_bars(invoke: Invoke, lake: FakeLake) -> None:
+    told = invoke("query", "x", "--format", "markdown").stdout.splitlines()
+    assert told[:3] == ["| order_id | amount | note |", "| ---: | ---: | --- |", "| 1 | 19.90 | a\\|b |"]
+
+
+def test_query_as_csv_can_be_read_back(invoke: Invoke, lake: FakeLake) -> None:
+    lake.answer = Answer(
+        columns=("a", "b"), types=("VARCHAR", "BIGINT[]"), rows=(('x,"y"\nz', [1]), (None, None))
+    )
+    told = invoke("query", "x", "--format", "csv").stdout
+    assert list(csv.reader(io.StringIO(told))) == [["a", "b"], ['x,"y"\nz', "[1]"], ["", ""]]
+
+
+@pytest.mark.parametrize("arguments", [("--json",), ("--format", "json")])
+def test_query_as_json_is_exact_and_whole(
+    arguments: tuple[str, ...], invoke: Invoke, lake: FakeLake, parsed: Parsed
+) -> None:
+    rows = tuple((number, math.nan, b"\xff", datetime(2026, 1, 1)) for number in range(500))
+    lake.answer = Answer(
+        columns=("n", "f", "b", "t"), types=("BIGINT", "DOUBLE", "BLOB", "TIMESTAMP"), rows=rows
+    )
+    told = parsed(invoke("query", "x", "--limit", "3", *arguments))
+    assert told["columns"] == ["n", "f", "b", "t"]
+    assert told["rows"][499] == [499, "nan", "ff", "2026-01-01T00:00:00"]
+
+
+def test_a_long_answer_is_cut_for_people_and_says_so(invoke: Invoke, lake: FakeLake) -> None:
+    lake.answer = Answer(columns=("n",), types=("BIGINT",), rows=tuple((number,) for number in range(500)))
+    result = invoke("query", "x", "--limit", "3")
+    assert len(result.stdout.splitlines()) == 4
+    assert "3 of 500 rows are shown" in result.stderr
+    assert len(invoke("query", "x", "--limit", "0").stdout.splitlines()) == 501
+
+
+def test_data_cannot_drive_the_terminal(invoke: Invoke, lake: FakeLake) -> None:
+    lake.answer = Answer(columns=("t",), types=("VARCHAR",), rows=(("\x1b[31mred\a\nnext",),))
+    assert invoke("query", "x").stdout.splitlines()[1] == "\\x1b[31mred\\x07\\nnext"
+
+
+def test_lineage_of_the_lake_is_a_tree_from_its_sources(invoke: Invoke, lake: FakeLake) -> None:
+    assert invoke("lineage").stdout.splitlines() == [
+        "bronze.orders  ← landing/orders/*.json",
+        "  silver.orders",
+        "    gold.sales",
+    ]
+
+
+def test_lineage_of_a_table_goes_both_ways(invoke: Invoke, lake: FakeLake) -> None:
+    assert invoke("lineage", "silver.orders", "--columns").stdout.splitlines() == [
+        "made from",
+        "silver.orders",
+        "  bronze.orders  ← landing/orders/*.json",
+        "used by",
+        "silver.orders",
+        "  gold.sales",
+        "",
+        "column                made from",
+        "silver.orders.amount  bronze.orders.amount",
+    ]
+
+
+def test_lineage_as_json_and_mermaid(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+    assert parsed(invoke("lineage", "--json"))["edges"][0] == {
+        "source": "bronze.orders",
+        "target": "silver.orders",
+    }
+    told = invoke("lineage", "--format", "mermaid").stdout.splitlines()
+    assert told[0] == "flowchart LR"
+    assert "    bronze__orders --> silver__orders" in told
+
+
+def test_a_fine_doctor_exits_with_0(invoke: Invoke, lake: FakeLake) -> None:
+    result = invoke("doctor", "--fix", "--deep")
+    assert (result.exit_code, result.stdout) == (0, "ok     java  Java 17\n")
+    assert lake.asked == {"verb": "doctor", "fix": True, "deep": True}
+
+
+def test_a_doctor_that_finds_something_says_how_to_mend_it(
+    invoke: Invoke, lake: FakeLake, parsed: Parsed
+) -> None:
+    lake.findings = (Finding(subject="java", ok=False, found="none", mend="install Java 17"),)
+    result = invoke("doctor")
+    assert result.exit_code == 4
+    assert "mend: install Java 17" in result.stdout
+    assert parsed(invoke("doctor", "--json")) == {
+        "ok": False,
+        "findings": [{"subject": "java", "ok": False, "found": "none", "mend": "install Java 17"}],
+    }
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(shell: str, invoke: Invoke) -> None:
+    result = invoke("completion", shell)
+    assert result.exit_code == 0
+    assert "_LAKESMITH_COMPLETE" in result.stdout
+
+
+def test_an_unknown_shell_is_a_usage_error(invoke: Invoke) -> None:
+    assert invoke("completion", "tcsh").exit_code == 2
+
+
+def test_verbs_and_tables_complete(lake: FakeLake) -> None:
+    assert completions([], "st") == ["status"]
+    assert completions(["history"], "silver") == ["silver.orders"]
+    assert completions(["run"], "+bronze") == ["+bronze.orders"]
+    assert completions(["plan", "--select"], "layer:g") == ["layer:gold"]
+
+
+def test_a_lake_that_cannot_be_read_completes_nothing(
+    lake: FakeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: object) -> None:
+        raise UsageError("no-lake", "there is none")
+
+    monkeypatch.setattr("lakesmith.cli.call.Call.open", broken)
+    assert completions(["history"], "silver") == []

@@ -1,0 +1,252 @@
+"""What every table format has to do. A second adapter joins by being added to `FORMATS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakesmith.errors import InfrastructureError, UsageError
+from lakesmith.formats import Delta, FactsMemory
+from lakesmith.ports import Capability, TableFormat, Write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+FORMATS: dict[str, Callable[[], TableFormat]] = {"delta": Delta}
+FLOW = "lakesmith.silver.orders"
+FEED = {"delta.enableChangeDataFeed": "true"}
+
+
+@pytest.fixture(params=FORMATS)
+def format(request: pytest.FixtureRequest) -> TableFormat:
+    return FORMATS[request.param]()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return str(tmp_path / "table")
+
+
+def write(sequence: int, **settings: object) -> Write:
+    basis = Write(flow=FLOW, sequence=sequence, note=f"batch {sequence}", properties=FEED)
+    return replace(basis, **settings)  # type: ignore[arg-type]
+
+
+def rows(spark: SparkSession, *values: tuple[object, ...], columns: str = "id bigint, v string") -> DataFrame:
+    return spark.createDataFrame(list(values), columns)
+
+
+def held(format: TableFormat, place: str, version: int | None = None) -> list[tuple[object, ...]]:
+    """The rows of a table as an engine without Spark sees them."""
+    import pyarrow as pa
+
+    if version is None:
+        facts = format.facts(place, FLOW)
+        assert facts
+        version = facts.version
+    found = format.arrow(place, version)
+    table = found.read_all() if isinstance(found, pa.RecordBatchReader) else found.to_table()
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=str)
+
+
+def test_there_are_no_facts_of_a_table_that_is_not_there(format: TableFormat, place: str) -> None:
+    assert format.facts(place, FLOW) is None
+    assert list(format.commits(place)) == []
+
+
+def test_the_first_append_makes_the_table_with_fence_properties_and_rows_in_one_commit(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    written = format.append(rows(spark, (1, "a"), (2, "b")), place, write(1))
+    facts = format.facts(place, FLOW)
+    assert facts
+    assert (written.version, written.inserted) == (0, 2)
+    assert (facts.version, facts.rows, facts.sequence) == (0, 2, 1)
+    assert [(column.name, column.type) for column in facts.columns] == [("id", "bigint"), ("v", "string")]
+    assert facts.bytes > 0 and facts.files > 0
+    assert held(format, place) == [(1, "a"), (2, "b")]
+
+
+def test_a_batch_that_is_there_already_is_not_written_again(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    with pytest.raises(InfrastructureError) as caught:
+        format.append(rows(spark, (1, "a")), place, write(1, note="a twin"))
+    assert caught.value.code == "commit-lost"
+    assert held(format, place) == [(1, "a")]
+
+
+def test_an_overwrite_replaces_all_rows_in_one_commit(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a"), (2, "b")), place, write(1))
+    written = format.overwrite(rows(spark, (3, "c")), place, write(2))
+    assert (written.version, written.inserted) == (1, 1)
+    assert held(format, place) == [(3, "c")]
+
+
+def test_an_overwrite_of_some_partitions_leaves_the_others(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    made = write(1, partition_by=("v",))
+    format.append(rows(spark, (1, "a"), (2, "b"), (3, "b")), place, made)
+    written = format.overwrite(rows(spark, (9, "b")), place, replace(made, sequence=2, note="2"), "`v` IN ('b')")
+    assert written.inserted == 1
+    assert held(format, place) == [(1, "a"), (9, "b")]
+    facts = format.facts(place, FLOW)
+    assert facts and facts.partition_by == ("v",)
+
+
+def test_a_merge_updates_what_is_newer_and_inserts_what_is_new(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a"), (2, "z")), place, write(1))
+    newer = "source.v > target.v"
+    written = format.merge(rows(spark, (1, "b"), (2, "y"), (3, "c")), place, write(2), ["id"], newer)
+    assert (written.considered, written.inserted, written.updated) == (3, 1, 1)
+    assert held(format, place) == [(1, "b"), (2, "z"), (3, "c")]
+
+
+def test_a_merge_leaves_no_setting_behind_that_would_swallow_the_next_write(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    format.merge(rows(spark, (2, "b")), place, write(2), ["id"], "false")
+    spark.createDataFrame([(3, "c")], "id bigint, v string").write.format("delta").mode("append").save(place)
+    assert len(held(format, place)) == 3
+
+
+def test_a_merge_of_a_batch_that_is_there_already_is_not_done_again(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    format.merge(rows(spark, (2, "b")), place, write(2), ["id"], "false")
+    with pytest.raises(InfrastructureError):
+        format.merge(rows(spark, (3, "c")), place, write(2, note="a twin"), ["id"], "false")
+    assert held(format, place) == [(1, "a"), (2, "b")]
+
+
+def test_the_change_feed_tells_inserts_updates_and_deletes_between_two_versions(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a"), (2, "b")), place, write(1))
+    format.merge(rows(spark, (1, "x"), (3, "c")), place, write(2), ["id"], "true")
+    format.overwrite(rows(spark, (3, "c")), place, write(3))
+    found = format.changes(spark, place, 0, 1).select("id", "v", "_change_type").collect()
+    assert sorted((row.id, row.v, row._change_type) for row in found) == [
+        (1, "a", "update_preimage"),
+        (1, "x", "update_postimage"),
+        (3, "c", "insert"),
+    ]
+    later = format.changes(spark, place, 1, 2).where("_change_type = 'delete'").collect()
+    assert {row.id for row in later} >= {1, 2}
+
+
+def test_an_earlier_version_can_be_read_with_and_without_spark(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    format.append(rows(spark, (2, "b")), place, write(2))
+    assert [tuple(row) for row in format.read(spark, place, 0).collect()] == [(1, "a")]
+    assert held(format, place, 0) == [(1, "a")]
+
+
+def test_a_version_that_never_was_is_an_error_with_a_next_step(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    with pytest.raises(UsageError) as caught:
+        format.arrow(place, 99)
+    assert caught.value.code == "unknown-version"
+    with pytest.raises(UsageError) as caught:
+        format.version_at(place, datetime(2020, 1, 1, tzinfo=UTC))
+    assert caught.value.code == "before-first-version"
+
+
+def test_the_version_of_a_time_is_the_newest_that_was_there(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    for number in (1, 2, 3):
+        format.append(rows(spark, (number, "a")), place, write(number))
+    for commit in format.commits(place):
+        assert format.version_at(place, commit.committed_at) == commit.version
+
+
+def test_commits_are_told_newest_first_with_note_and_metrics(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    format.append(rows(spark, (2, "b"), (3, "c")), place, write(2))
+    newest, oldest = format.commits(place)
+    assert (newest.version, newest.note, oldest.note) == (1, "batch 2", "batch 1")
+    assert format.written(newest).inserted == 2
+
+
+def test_a_new_column_is_taken_in_with_the_rows_of_an_append_and_of_a_merge(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    wider = rows(spark, (2, "b", 7), columns="id bigint, v string, n int")
+    format.append(wider, place, write(2, evolve=True))
+    widest = rows(spark, (1, "c", 8, True), columns="id bigint, v string, n int, ok boolean")
+    format.merge(widest, place, write(3, evolve=True), ["id"], "true")
+    assert held(format, place) == [(1, "c", 8, True), (2, "b", 7, None)]
+
+
+def test_the_position_can_move_without_rows(format: TableFormat, spark: SparkSession, place: str) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    assert format.advance(place, write(2)).version == 1
+    facts = format.facts(place, FLOW)
+    assert facts and (facts.sequence, facts.rows, facts.version) == (2, 1, 1)
+
+
+def test_column_names_are_quoted_wherever_they_are_used(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    odd = "`select` bigint, `a-b'c` string"
+    format.append(rows(spark, (1, "a"), columns=odd), place, write(1))
+    format.merge(rows(spark, (1, "b"), columns=odd), place, write(2), ["select"], "true")
+    assert held(format, place) == [(1, "b")]
+
+
+def test_remembered_facts_are_the_facts_and_a_new_commit_makes_them_read_again(
+    spark: SparkSession, place: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "facts.json"
+    Delta().append(rows(spark, (1, "a")), place, write(1))
+    first = FactsMemory(file)
+    facts = Delta(first).facts(place, FLOW)
+    first.save()
+    assert FactsMemory(file).recall(place, FLOW) == facts
+    Delta().append(rows(spark, (2, "b")), place, write(2))
+    assert FactsMemory(file).recall(place, FLOW) is None
+
+
+def test_deleted_rows_do_not_show_where_the_table_uses_deletion_vectors(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    made = write(1, properties={"delta.enableDeletionVectors": "true"})
+    format.append(spark.range(100).selectExpr("id", "'a' AS v").coalesce(1), place, made)
+    spark.sql(f"DELETE FROM delta.`{place}` WHERE id < 90")
+    assert len(held(format, place)) == 10
+    facts = format.facts(place, FLOW)
+    assert facts and facts.rows == 10
+
+
+def test_an_adapter_says_what_it_can_do(format: TableFormat) -> None:
+    assert format.capabilities <= frozenset(Capability)
+    assert Capability.APPEND in format.capabilities
+
+
+@pytest.fixture(autouse=True)
+def _own_session(spark: SparkSession) -> Iterator[None]:
+    yield
+    assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None

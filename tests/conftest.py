@@ -1,0 +1,27 @@
+"""What many tests share. Nothing here imports PySpark before a test asks for Spark: pure tests run without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakesmith.spark.session import close_session, isolated, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def shared_spark() -> Iterator[SparkSession]:
+    """One Spark for the whole test run."""
+    session = open_session("tests", {})
+    yield session
+    close_session(session)
+
+
+@pytest.fixture
+def spark(shared_spark: SparkSession) -> SparkSession:
+    """A session of the test's own on the shared Spark: settings and temporary views do not reach the next test."""
+    return isolated(shared_spark)

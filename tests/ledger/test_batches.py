@@ -1,0 +1,177 @@
+"""Pinned batches and the position that they give a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from lakesmith.declare import TableName
+from lakesmith.errors import DataError
+from lakesmith.ledger.batches import Batch, Batches, Done
+from lakesmith.plan.steps import Position
+from lakesmith.ports import CommitFact, FileFact, TableFacts
+from lakesmith.storage import LocalStorage
+
+NAME = TableName("silver", "orders")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def batches(tmp_path: Path) -> Batches:
+    return Batches(LocalStorage(tmp_path), NAME)
+
+
+def batch(sequence: int, *, parent: int | None = None, files: tuple[FileFact, ...] = (), version: int = 0) -> Batch:
+    return Batch(
+        sequence=sequence,
+        attempt=0,
+        parent=sequence - 1 if parent is None else parent,
+        run_id=f"run-{sequence}",
+        pinned_at=1,
+        definition="d",
+        mode="changes",
+        inputs={"bronze.orders": Position(table_id="t", version=version)},
+        files=files,
+    )
+
+
+def done(pinned: Batch, version: int) -> Done:
+    return Done(
+        sequence=pinned.sequence,
+        attempt=pinned.attempt,
+        version=version,
+        run_id=pinned.run_id,
+        rows_in=0,
+        rows_written=0,
+        rows_quarantined=0,
+        rows_deduplicated=0,
+    )
+
+
+def facts(version: int, sequence: int) -> TableFacts:
+    return TableFacts(
+        location="x",
+        version=version,
+        table_id="id",
+        columns=(),
+        partition_by=(),
+        rows=0,
+        bytes=0,
+        files=0,
+        committed_at=START,
+        oldest=0,
+        sequence=sequence,
+    )
+
+
+def commit(at: int, operation: str, note: str | None = None, **parameters: str) -> CommitFact:
+    return CommitFact(
+        version=at,
+        committed_at=START + timedelta(minutes=at),
+        operation=operation,
+        parameters=parameters,
+        metrics={},
+        note=note,
+    )
+
+
+def test_a_new_table_has_no_progress(batches: Batches) -> None:
+    assert batches.progress(None, lambda: ()).head == 0
+
+
+def test_attempts_at_a_batch_are_numbered(batches: Batches) -> None:
+    assert [batches.pin(batch(7)).attempt for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_finished_batch_is_the_head_with_its_positions(batches: Batches) -> None:
+    pinned = batches.pin(batch(1, version=5))
+    batches.finish(done(pinned, version=0))
+    progress = batches.progress(facts(0, 1), lambda: ())
+    assert (progress.head, progress.unfinished) == (1, None)
+    assert progress.positions == {"bronze.orders": Position(table_id="t", version=5)}
+
+
+def test_a_batch_that_is_committed_but_not_noted_as_done_is_unfinished(batches: Batches) -> None:
+    batches.pin(batch(1))
+    assert batches.progress(facts(0, 1), lambda: ()).unfinished == 1
+
+
+def test_a_pinned_batch_that_was_never_committed_does_not_count(batches: Batches) -> None:
+    first = batches.pin(batch(1, version=1))
+    batches.finish(done(first, 0))
+    batches.pin(batch(2, version=9))
+    assert batches.progress(facts(0, 1), lambda: ()).positions["bronze.orders"].version == 1
+
+
+def test_of_two_attempts_the_one_in_the_log_counts(batches: Batches) -> None:
+    batches.pin(batch(1, version=1))
+    second = batches.pin(batch(1, version=2))
+    commits = [commit(0, "WRITE", second.note)]
+    assert batches.progress(facts(0, 1), lambda: commits).positions["bronze.orders"].version == 2
+
+
+def test_the_files_of_all_batches_up_to_the_head_are_taken(batches: Batches) -> None:
+    for number in (1, 2, 3):
+        pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),)))
+        batches.finish(done(pinned, number - 1))
+    assert set(batches.progress(facts(2, 3), lambda: ()).taken) == {"f1", "f2", "f3"}
+
+
+def test_after_a_rollback_the_position_is_that_of_the_rows_and_not_of_the_transaction(batches: Batches) -> None:
+    for number in (1, 2, 3):
+        pinned = batches.pin(batch(number, version=number * 10, files=(FileFact(f"f{number}", 1, 1),)))
+        batches.finish(done(pinned, number - 1))
+    commits = [commit(3, "RESTORE", version="0"), *(commit(v, "WRITE") for v in (2, 1, 0))]
+    progress = batches.progress(facts(3, 3), lambda: commits)
+    assert progress.head == 1
+    assert progress.positions["bronze.orders"].version == 10
+    assert set(progress.taken) == {"f1"}
+
+
+def test_batches_after_a_rollback_build_upon_the_restored_one(batches: Batches) -> None:
+    for number in (1, 2):
+        pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),)))
+        batches.finish(done(pinned, number - 1))
+    again = batches.pin(batch(3, parent=1, files=(FileFact("f2", 1, 2),)))
+    batches.finish(done(again, 3))
+    taken = batches.progress(facts(3, 3), lambda: ()).taken
+    assert {path: file.modified for path, file in taken.items()} == {"f1": 1, "f2": 2}
+
+
+def test_a_rollback_to_a_time_finds_the_version_of_that_time(batches: Batches) -> None:
+    for number in (1, 2):
+        batches.finish(done(batches.pin(batch(number)), number - 1))
+    when = (START + timedelta(seconds=30)).isoformat()
+    commits = [commit(2, "RESTORE", timestamp=when), commit(1, "WRITE"), commit(0, "WRITE")]
+    assert batches.progress(facts(2, 2), lambda: commits).head == 1
+
+
+def test_maintenance_by_others_does_not_move_the_position(batches: Batches) -> None:
+    for number in (1, 2):
+        batches.finish(done(batches.pin(batch(number)), number - 1))
+    commits = [commit(2, "OPTIMIZE"), commit(1, "WRITE"), commit(0, "WRITE")]
+    assert batches.progress(facts(2, 2), lambda: commits).head == 2
+
+
+def test_the_position_outlives_the_log(batches: Batches) -> None:
+    for number in (1, 2):
+        batches.finish(done(batches.pin(batch(number, version=number)), number - 1))
+    only_newest = [commit(40, "OPTIMIZE")]
+    assert batches.progress(facts(40, 2), lambda: only_newest).positions["bronze.orders"].version == 2
+
+
+def test_a_batch_whose_meaning_was_removed_is_an_error_with_a_next_step(batches: Batches) -> None:
+    with pytest.raises(DataError) as caught:
+        batches.progress(facts(0, 4), lambda: ())
+    assert caught.value.code == "batch-unknown"
+    assert "--full-refresh" in str(caught.value.hint)
+
+
+def test_finishing_twice_keeps_the_first_word(batches: Batches) -> None:
+    first = done(batches.pin(batch(1)), 0)
+    batches.finish(first)
+    batches.finish(replace(first, rows_in=99))
+    assert batches.done(1) == first

@@ -1,0 +1,85 @@
+"""Leases: one holder a table, and a dead one does not hold it for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lakesmith.declare import TableName
+from lakesmith.errors import InfrastructureError
+from lakesmith.ledger.lease import SECONDS, Leases
+from lakesmith.storage import LocalStorage
+
+NAME = TableName("gold", "sales")
+
+
+def test_a_second_holder_is_refused_and_told_who_holds_the_table(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    with Leases(storage, "run one").held(NAME, "run"):
+        with pytest.raises(InfrastructureError) as caught, Leases(storage, "run two").held(NAME, "vacuum"):
+            pass
+    assert caught.value.code == "table-leased"
+    assert "run one" in caught.value.what and str(os.getpid()) in caught.value.what
+
+
+def test_a_released_lease_can_be_taken_again(tmp_path: Path) -> None:
+    leases = Leases(LocalStorage(tmp_path), "run")
+    for _ in range(3):
+        with leases.held(NAME, "run"):
+            pass
+    assert len(LocalStorage(tmp_path).keys(f"_lakesmith/leases/{NAME}")) == 1
+
+
+def test_two_tables_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
+    leases = Leases(LocalStorage(tmp_path), "run")
+    with leases.held(NAME, "run"), leases.held(TableName("gold", "other"), "run"):
+        pass
+
+
+def test_a_lease_whose_process_died_is_taken_over_at_once(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "from lakesmith.ledger.lease import Leases\nfrom lakesmith.storage import LocalStorage\n"
+        "from lakesmith.declare import TableName\n"
+        f"context = Leases(LocalStorage({str(tmp_path)!r}), 'run dead').held(TableName('gold', 'sales'), 'run')\n"
+        "context.__enter__()\nos._exit(9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    with Leases(LocalStorage(tmp_path), "run alive").held(NAME, "run"):
+        pass
+
+
+def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 1000.0, "released": False}
+    storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
+    with pytest.raises(InfrastructureError), Leases(storage, "b", clock=lambda: 999.0).held(NAME, "run"):
+        pass
+    with Leases(storage, "b", clock=lambda: 1000.0 + SECONDS).held(NAME, "run"):
+        pass
+
+
+def test_of_many_that_take_over_a_dead_lease_one_wins(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 0.0, "released": False}
+    storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
+    entered = []
+
+    def take(number: int) -> None:
+        try:
+            context = Leases(storage, f"run {number}").held(NAME, "run")
+            context.__enter__()
+        except InfrastructureError:
+            return
+        entered.append(context)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(take, range(8)))
+    assert len(entered) == 1
+    entered[0].__exit__(None, None, None)

@@ -1,0 +1,83 @@
+import io.delta.storage.LogStore;
+import java.io.RandomAccessFile;
+import java.nio.ByteOrder;
+import java.nio.MappedByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.FileAlreadyExistsException;
+import java.util.Arrays;
+import java.util.Iterator;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+
+/** Drives a log store from the command line: what the tests look at is printed, a line each. */
+public final class Drive {
+
+    public static void main(String[] words) throws Exception {
+        Configuration configuration = new Configuration(false);
+        LogStore store = (LogStore) Class.forName(words[1])
+            .getConstructor(Configuration.class)
+            .newInstance(configuration);
+        switch (words[0]) {
+            case "race" -> race(store, configuration, words);
+            case "write" -> write(store, configuration, new Path(words[2]), words[3], Boolean.valueOf(words[4]), 0);
+            case "read" -> store.read(new Path(words[2]), configuration).forEachRemaining(System.out::println);
+            case "list" -> list(store.listFrom(new Path(words[2]), configuration));
+            default -> throw new IllegalArgumentException(words[0]);
+        }
+    }
+
+    /** Contend for versions with another process: both start on a version only when both have come to it. */
+    private static void race(LogStore store, Configuration configuration, String[] words) throws Exception {
+        String folder = words[2];
+        int self = Integer.parseInt(words[3]);
+        int versions = Integer.parseInt(words[4]);
+        int delay = Integer.parseInt(words[5]);
+        try (RandomAccessFile file = new RandomAccessFile(words[6], "rw")) {
+            MappedByteBuffer progress = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, 128);
+            progress.order(ByteOrder.nativeOrder());
+            for (int version = 0; version < versions; version++) {
+                progress.putInt(self * 64, version + 1);
+                java.lang.invoke.VarHandle.fullFence();
+                while (progress.getInt((1 - self) * 64) < version + 1) {
+                    Thread.yield();
+                    java.lang.invoke.VarHandle.fullFence();
+                }
+                Path path = new Path(folder, String.format("%020d.json", version));
+                write(store, configuration, path, self + ":" + version, false, delay);
+            }
+        }
+    }
+
+    private static void write(
+            LogStore store, Configuration configuration, Path path, String line, boolean overwrite, int delay)
+            throws Exception {
+        Iterator<String> once = Arrays.asList(line).iterator();
+        Iterator<String> slow = new Iterator<>() {
+            @Override
+            public boolean hasNext() {
+                return once.hasNext();
+            }
+
+            @Override
+            public String next() {
+                try {
+                    Thread.sleep(delay);
+                } catch (InterruptedException interrupted) {
+                    throw new IllegalStateException(interrupted);
+                }
+                return once.next();
+            }
+        };
+        try {
+            store.write(path, slow, overwrite, configuration);
+            System.out.println("won " + line);
+        } catch (FileAlreadyExistsException taken) {
+            System.out.println("lost " + line);
+        }
+    }
+
+    private static void list(Iterator<FileStatus> files) {
+        files.forEachRemaining(file -> System.out.println(file.getPath().getName()));
+    }
+}

@@ -1,0 +1,159 @@
+"""The commit point on a local disk, raced by two processes that share nothing but the folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from lakesmith.spark.jars import LOG_STORE, digest, spark_jars
+from lakesmith.spark.java import find_java
+from lakesmith.spark.session import LOG_STORE_CLASS
+
+pytestmark = pytest.mark.spark
+
+OURS = LOG_STORE_CLASS
+DELTAS = "io.delta.storage.LocalLogStore"
+DELAY = 25
+"""Milliseconds between a store's look whether a version is taken and its claim to it."""
+
+Drive = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="module")
+def build() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "java_build", Path(__file__).parents[2] / "java" / "build.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def command(build: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Starts tests/spark/java/Drive.java."""
+    classes = tmp_path_factory.mktemp("classes")
+    against = build.class_path()
+    build.compile_java([Path(__file__).parent / "java" / "Drive.java"], classes, against=against)
+    path = ":".join(map(str, (classes, LOG_STORE, *against, *spark_jars())))
+    return [str(find_java().java), "-XX:+UseSerialGC", "-cp", path, "Drive"]
+
+
+@pytest.fixture
+def drive(command: list[str]) -> Drive:
+    def run(*words: object) -> list[str]:
+        answer = subprocess.run([*command, *map(str, words)], capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout.splitlines()
+
+    return run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """What two writers were told, and what is there."""
+
+    acknowledged: list[str]
+    """`writer:version` for every commit that a writer was told it had made."""
+    present: list[str]
+
+    @property
+    def gone(self) -> set[str]:
+        return set(self.acknowledged) - set(self.present)
+
+
+def race(command: list[str], store: str, folder: Path, versions: int, delay: int) -> Race:
+    log = folder / "_delta_log"
+    log.mkdir()
+    barrier = folder / "barrier"
+    words = [
+        (*command, "race", store, str(log), str(n), str(versions), str(delay), str(barrier)) for n in (0, 1)
+    ]
+    writers = [subprocess.Popen(w, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for w in words]
+    answers = [writer.communicate(timeout=120) for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0], answers
+    told = [line.split() for out, _ in answers for line in out.splitlines()]
+    assert len(told) == 2 * versions
+    present = [(log / f"{version:020}.json").read_text().strip() for version in range(versions)]
+    return Race(acknowledged=[what for word, what in told if word == "won"], present=present)
+
+
+def test_of_two_processes_that_race_for_a_thousand_versions_exactly_one_wins_each(
+    command: list[str], tmp_path: Path
+) -> None:
+    result = race(command, OURS, tmp_path, versions=1000, delay=0)
+    assert sorted(result.acknowledged) == sorted(result.present)
+    assert {what[0] for what in result.present} == {"0", "1"}, "one process won everything: nothing was raced"
+
+
+def test_a_delay_before_the_claim_loses_nothing(command: list[str], tmp_path: Path) -> None:
+    result = race(command, OURS, tmp_path, versions=40, delay=DELAY)
+    assert sorted(result.acknowledged) == sorted(result.present)
+
+
+def test_the_same_delay_makes_the_store_of_delta_lose_acknowledged_commits(
+    command: list[str], tmp_path: Path
+) -> None:
+    result = race(command, DELTAS, tmp_path, versions=40, delay=DELAY)
+    assert result.gone
+
+
+def test_a_version_that_is_taken_is_refused_and_stays_as_it_was(drive: Drive, tmp_path: Path) -> None:
+    commit = tmp_path / "00000000000000000000.json"
+    commit.write_text("first\n")
+    assert drive("write", OURS, commit, "second", False) == ["lost second"]
+    assert commit.read_text() == "first\n"
+
+
+def test_nothing_but_the_commit_stays_in_the_folder(drive: Drive, tmp_path: Path) -> None:
+    drive("write", OURS, tmp_path / "00000000000000000000.json", "first", False)
+    drive("write", OURS, tmp_path / "00000000000000000000.json", "second", False)
+    assert [file.name for file in tmp_path.iterdir()] == ["00000000000000000000.json"]
+
+
+def test_an_overwritten_file_can_be_read_although_an_old_checksum_was_beside_it(
+    drive: Drive, tmp_path: Path
+) -> None:
+    file = tmp_path / "_last_checkpoint"
+    # Delta's own store writes through Hadoop, and so leaves a checksum.
+    drive("write", DELTAS, file, "old", True)
+    assert (tmp_path / "._last_checkpoint.crc").is_file()
+    drive("write", OURS, file, "new", True)
+    assert drive("read", OURS, file) == ["new"]
+
+
+def test_a_commit_can_be_read_although_a_checksum_of_an_older_file_was_left(
+    drive: Drive, tmp_path: Path
+) -> None:
+    commit = tmp_path / "00000000000000000000.json"
+    drive("write", DELTAS, commit, "old", False)
+    commit.unlink()
+    drive("write", OURS, commit, "new", False)
+    assert drive("read", OURS, commit) == ["new"]
+
+
+def test_a_temporary_file_that_a_killed_writer_left_is_not_listed(drive: Drive, tmp_path: Path) -> None:
+    drive("write", OURS, tmp_path / "00000000000000000000.json", "first", False)
+    (tmp_path / ".00000000000000000001.json.0b0a.tmp").write_text("half a com")
+    assert drive("list", OURS, tmp_path / "00000000000000000000.json") == ["00000000000000000000.json"]
+
+
+def test_names_with_spaces_percents_and_emoji_are_taken_as_they_are(drive: Drive, tmp_path: Path) -> None:
+    folder = tmp_path / "a b%20c 🧊"
+    folder.mkdir()
+    drive("write", OURS, f"file://{folder}/0.json", "first", False)
+    assert (folder / "0.json").read_text() == "first\n"
+
+
+def test_the_shipped_jar_is_what_the_source_makes(build: ModuleType, tmp_path: Path) -> None:
+    rebuilt = tmp_path / "rebuilt.jar"
+    build.build(rebuilt)
+    assert digest(rebuilt) == digest(LOG_STORE), "run `make log-store` after a change to java/src"

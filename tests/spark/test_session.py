@@ -1,0 +1,161 @@
+"""The settings that Spark is started with, and that a start is quiet, isolated and commits safely."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakesmith.errors import InfrastructureError
+from lakesmith.spark import session as sessions
+from lakesmith.spark.archive import archive_file
+from lakesmith.spark.jars import jar_paths
+from lakesmith.spark.java import JavaHome, find_java
+from lakesmith.spark.session import isolated, open_session, session_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA = JavaHome(path=Path("/java"), version="17.0.1", origin="folder")
+JARS = (Path("/jars/a.jar"), Path("/jars/b.jar"))
+
+Settings = Callable[[dict[str, str]], dict[str, str]]
+
+
+@pytest.fixture
+def merged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settings:
+    """Lakesmith's settings with a user's, on a machine that has no class archive."""
+    monkeypatch.setattr(sessions, "archive_file", lambda java, jars: tmp_path / "none.jsa")
+    return lambda user: session_settings(user, java=JAVA, jars=JARS)
+
+
+def test_what_the_user_sets_wins(merged: Settings) -> None:
+    assert merged({"spark.sql.shuffle.partitions": "7"})["spark.sql.shuffle.partitions"] == "7"
+
+
+def test_a_local_spark_shuffles_into_as_many_partitions_as_it_has_cores(merged: Settings) -> None:
+    assert merged({"spark.master": "local[3]"})["spark.sql.shuffle.partitions"] == "3"
+
+
+def test_a_cluster_is_sent_the_jars_and_keeps_its_own_sizes(merged: Settings) -> None:
+    settings = merged({"spark.master": "spark://host:7077"})
+    assert settings["spark.jars"] == "file:///jars/a.jar,file:///jars/b.jar"
+    assert "spark.sql.shuffle.partitions" not in settings
+    assert "spark.driver.memory" not in settings
+
+
+def test_a_users_extensions_and_class_path_are_added_to_those_of_delta(merged: Settings) -> None:
+    settings = merged({"spark.sql.extensions": "org.example.More", "spark.driver.extraClassPath": "/c.jar"})
+    assert settings["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension,org.example.More"
+    assert settings["spark.driver.extraClassPath"] == "/jars/a.jar:/jars/b.jar:/c.jar"
+
+
+def test_an_archive_is_used_only_when_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    monkeypatch.setattr(sessions, "archive_file", lambda java, jars: archive)
+    assert not any("SharedArchive" in option for option in sessions.java_options(JAVA, JARS))
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={archive}" in sessions.java_options(JAVA, JARS)
+
+
+def test_the_environment_is_as_before_after_a_start_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/elsewhere")
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    with pytest.raises(ZeroDivisionError), sessions._environment(find_java()):
+        assert os.environ["PYSPARK_PYTHON"] == sys.executable
+        raise ZeroDivisionError
+    assert os.environ["SPARK_HOME"] == "/elsewhere"
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+@pytest.mark.spark
+def test_views_and_settings_of_an_isolated_session_do_not_reach_another(spark: SparkSession) -> None:
+    one, other = isolated(spark), isolated(spark)
+    one.range(1).createOrReplaceTempView("mine")
+    one.conf.set("spark.databricks.delta.write.txnAppId", "flow")
+    assert not other.catalog.tableExists("mine")
+    assert other.conf.get("spark.databricks.delta.write.txnAppId", "unset") == "unset"
+    assert other.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+@pytest.mark.spark
+def test_commits_go_through_the_log_store_of_lakesmith(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).write.format("delta").save(str(tmp_path / "table"))
+    log = {file.name for file in (tmp_path / "table" / "_delta_log").iterdir()}
+    assert "00000000000000000000.json" in log
+    # Hadoop would have left a checksum beside the commit; a link leaves none.
+    assert ".00000000000000000000.json.crc" not in log
+
+
+@pytest.mark.spark
+def test_a_session_that_runs_is_opened_again_as_itself(
+    shared_spark: SparkSession, spark: SparkSession
+) -> None:
+    assert open_session("again", {}).sparkContext is shared_spark.sparkContext
+
+
+@pytest.mark.spark
+def test_a_session_that_lakesmith_did_not_start_is_refused(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sessions.DELTA, "spark.sql.catalog.spark_catalog", "org.example.Other")
+    monkeypatch.setattr(spark.__class__.builder.__class__, "getOrCreate", lambda builder: spark)
+    with pytest.raises(InfrastructureError) as caught:
+        open_session("again", {})
+    assert caught.value.code == "spark-foreign"
+
+
+def start(folder: Path, settings: str = "{}") -> subprocess.CompletedProcess[str]:
+    script = (
+        "from lakesmith.errors import LakesmithError\n"
+        "from lakesmith.spark.session import open_session\n"
+        "try:\n"
+        f"    spark = open_session('a start', {settings})\n"
+        "except LakesmithError as error:\n"
+        "    print(error.code)\n"
+        "else:\n"
+        "    print(spark.range(5).count())\n"
+        "    spark.stop()\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=240,
+    )
+
+
+@pytest.mark.spark
+def test_a_start_prints_nothing_and_leaves_nothing_in_the_folder(tmp_path: Path) -> None:
+    answer = start(tmp_path)
+    assert (answer.stdout, answer.stderr) == ("5\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_an_archive_that_does_not_fit_is_passed_over_in_silence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archive = archive_file(find_java(), jar_paths())
+    cache = tmp_path / "cache"
+    (cache / "archive").mkdir(parents=True)
+    (cache / "jars").symlink_to(archive.parent.parent / "jars")
+    monkeypatch.setenv("LAKESMITH_CACHE", str(cache))
+    # The jars are found by another path here, and with it the archive has another name.
+    stale = archive_file(find_java(), jar_paths())
+    stale.write_bytes(archive.read_bytes()[:4096])
+    answer = start(tmp_path)
+    assert (answer.stdout, answer.stderr) == ("5\n", "")
+
+
+@pytest.mark.spark
+def test_a_spark_that_cannot_start_is_an_error_of_the_infrastructure(tmp_path: Path) -> None:
+    answer = start(tmp_path, "{'spark.driver.memory': 'plenty'}")
+    assert answer.stdout == "spark-start\n"
