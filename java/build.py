@@ -1,4 +1,4 @@
-"""Compiles Lakesmith's own Java into the jar that the package ships: the same bytes from the same source, anywhere."""
+"""Compiles Lakesmith's own Java into the jar that the package ships, the same bytes wherever it is done."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def class_path() -> tuple[Path, ...]:
 def compile_java(
     sources: Sequence[Path], into: Path, *, against: Sequence[Path], java: JavaHome | None = None
 ) -> None:
-    """Compile for Java 17 with a pinned compiler that is itself a jar, so that a Java without `javac` is enough."""
+    """Compile for Java 17 with a pinned compiler that is itself a jar: a Java without `javac` is enough."""
     (compiler,) = resolve_jars(["build"])
     command = [
         str((java or find_java()).java),
         *("-jar", str(compiler)),
-        # Not --release: it reads the JDK's table of older interfaces, which a runtime without a compiler lacks.
+        # Not --release: it reads the JDK's table of older interfaces, which a mere runtime lacks.
         *("-source", "17", "-target", "17", "-encoding", "UTF-8", "-proc:none", "-g:source,lines"),
         *("-warn:none", "-classpath", ":".join(map(str, against)), "-d", str(into)),
         *map(str, sources),

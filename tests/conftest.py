@@ -1,4 +1,4 @@
-"""What many tests share. Nothing here imports PySpark before a test asks for Spark: pure tests run without it."""
+"""What many tests share. Nothing here imports PySpark before a test asks for Spark: pure tests do without."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def shared_spark() -> Iterator[SparkSession]:
     """One Spark for the whole test run."""
-    session = open_session("tests", {})
+    # Many small batches and nothing long: the optimising compiler would cost more than it gives.
+    session = open_session("tests", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
     yield session
     close_session(session)
 
 
 @pytest.fixture
 def spark(shared_spark: SparkSession) -> SparkSession:
-    """A session of the test's own on the shared Spark: settings and temporary views do not reach the next test."""
+    """A session of the test's own on the shared Spark: its settings and views do not reach the next test."""
     return isolated(shared_spark)

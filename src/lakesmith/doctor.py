@@ -21,7 +21,7 @@ FIX = "lakesmith doctor --fix"
 
 
 def diagnose(warehouse_storage: Storage | None, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
-    """Look at each part; with `fix`, fetch jars and make the archive where needed; with `deep`, start Spark for real."""
+    """Look at each part; `fix` fetches jars and makes the archive if need be, `deep` starts Spark too."""
     looks: list[Callable[[], Iterator[Finding]]] = [
         _python,
         _packages,
@@ -136,7 +136,11 @@ def _refusal(subject: str, error: LakesmithError) -> Finding:
 
 def _required() -> tuple[str, ...]:
     """The packages that Lakesmith always needs, as its own metadata tells."""
-    words = (line.partition(";") for line in requires("lakesmith") or ())
+    try:
+        lines = requires("lakesmith") or []
+    except PackageNotFoundError:
+        return ("lakesmith",)
+    words = (line.partition(";") for line in lines)
     plain = [name for name, _, condition in words if "extra" not in condition]
     return tuple(
         sorted("".join(c if c.isalnum() or c in "-_." else " " for c in name).split()[0] for name in plain)

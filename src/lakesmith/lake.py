@@ -11,7 +11,6 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from lakesmith import doctor
 from lakesmith.declare import LAYERS, Files, LakeDeclaration, SqlQuery, Table, TableName
 from lakesmith.errors import InfrastructureError, LakesmithError, UsageError, did_you_mean, raise_all
 from lakesmith.formats import Delta, FactsMemory
@@ -81,7 +80,7 @@ class Lake:
 
     def validate(self) -> Validation:
         """Check all that can be checked without data."""
-        from lakesmith.plan.query import check_columns
+        from lakesmith.plan.query import check_columns, check_conditions
 
         graph = self.graph
         schemas = self._schemas()
@@ -89,7 +88,7 @@ class Lake:
         for table in self.tables.values():
             if isinstance(table.origin, SqlQuery):
                 errors += check_columns(table.origin, schemas)
-            #COND
+            errors += check_conditions(table, schemas.get(table.name))
         raise_all(errors)
         layers = [name.layer for name in sorted(graph.order, key=_layer_order)]
         return Validation(
@@ -259,6 +258,8 @@ class Lake:
 
     def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
         """Look at Java, jars, Spark, storage and versions, and say how to mend each."""
+        from lakesmith import doctor
+
         return doctor.diagnose(self._warehouse.storage, fix=fix, deep=deep)
 
     def _facts(self) -> LakeFacts:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakesmith
-
 from lakesmith.cli import VERBS, app
 from lakesmith.cli.call import Call
 from lakesmith.errors import (

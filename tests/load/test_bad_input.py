@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -64,7 +65,7 @@ YAML = {
     "two documents": (BRONZE + "---\nowner: me\n", "several-documents", 2, "---"),
     "a file that is one word": ("orders\n", "wrong-type", 1, "source"),
     "a file that is a list": ("- a\n- b\n", "wrong-type", 1, "source"),
-    "an alias bomb": (BOMB, "alias-bomb", 4, "write the values out"),
+    "an alias bomb": (BOMB, "alias-bomb", 3, "write the values out"),
     "an alias in itself": ("source: &x\n  files: *x\n", "yaml-alias", 2, "write the value out"),
     "an alias without anchor": ("source: *x\n", "yaml-alias", 1, "quotes"),
     "deep nesting": ("source: " + "[" * 40 + "]" * 40 + "\n", "too-deep", 1, "levels"),
@@ -84,7 +85,7 @@ YAML = {
         BRONZE[:-2] + ', delimiter: ";"}\n',
         "unknown-format",
         1,
-        "CSV" if False else "csv",
+        "format: csv",
     ),
     "a delimiter of two": (
         'source: {files: "a.csv", delimiter: "||"}\n',
@@ -430,3 +431,11 @@ def test_a_file_that_does_not_belong_is_told(
     (error,) = refuse(files)
     assert (error.code, str(error.at)) == (code, at), str(error)
     assert hint in (error.hint or "")
+
+
+def test_a_link_that_leads_nowhere_is_told(refuse: Refuse, tmp_path: Path) -> None:
+    (tmp_path / "bronze").mkdir()
+    (tmp_path / "bronze" / "orders.yml").symlink_to(tmp_path / "nowhere")
+    (error,) = refuse({})
+    assert (error.code, str(error.at)) == ("unreadable-file", "bronze/orders.yml:1")
+    assert "link" in (error.hint or "")

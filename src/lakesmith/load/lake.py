@@ -7,48 +7,22 @@ import inspect
 import os
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from lakesmith.declare import (
-    LAYERS,
-    Defaults,
-    Environment,
-    LakeDeclaration,
-    PythonQuery,
-    Query,
-    Secret,
-    Settings,
-    SqlQuery,
-    Table,
-    TableName,
-)
+from lakesmith.declare import LAYERS, LakeDeclaration, PythonQuery, Query, SqlQuery, Table, TableName
 from lakesmith.declare.names import is_table_identifier
 from lakesmith.declare.python import Ref, WrittenTable
-from lakesmith.declare.secrets import missing_secret
-from lakesmith.errors import (
-    DeclarationError,
-    LakesmithError,
-    Place,
-    Problems,
-    UsageError,
-    did_you_mean,
-    raise_all,
-)
+from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, raise_all
 from lakesmith.load.decode import Decoder
-from lakesmith.load.kinds import Block
-from lakesmith.load.models import DefaultsBlock, EnvironmentBlock, LakeBlock, TableBlock
-from lakesmith.load.nodes import Entries, Node, from_python
+from lakesmith.load.files import empty_file, read_text
+from lakesmith.load.lake_file import LAKE_FILE, LakeFile
+from lakesmith.load.models import TableBlock
+from lakesmith.load.nodes import Entries, from_python
 from lakesmith.load.python import PythonFile, read_python
 from lakesmith.load.sql_text import read_sql
-from lakesmith.load.tables import Maker, is_url, path_problem
-from lakesmith.load.unfit import Unfit
-from lakesmith.load.variables import Variables
+from lakesmith.load.tables import Maker
 from lakesmith.load.yaml_text import read_yaml
 
-LAKE_FILE = "lakesmith.yml"
-MAX_BYTES = 1_000_000
 _ENDINGS = (".yml", ".yaml", ".sql", ".py")
 _NOT_PLAIN = (
     inspect.CO_VARARGS
@@ -66,16 +40,6 @@ def load_lake(
     return _Loading(os.path.abspath(path)).load(environment, variables or {})
 
 
-@dataclass(slots=True)
-class _Chosen:
-    """What lakesmith.yml says for the environment that was asked for."""
-
-    environment: Environment
-    names: tuple[str, ...]
-    variables: Variables
-    defaults: Mapping[str, Defaults]
-
-
 class _Loading:
     """One reading of one folder."""
 
@@ -86,8 +50,7 @@ class _Loading:
         self._places: dict[TableName, Place] = {}
 
     def load(self, environment: str | None, variables: Mapping[str, str]) -> LakeDeclaration:
-        block = self._lake_block()
-        chosen = self._chosen(block, environment, variables)
+        chosen = LakeFile(folder=self._folder, problems=self._problems).choose(environment, variables)
         maker = Maker(defaults=chosen.defaults, problems=self._problems)
         decoder = Decoder(variables=chosen.variables, problems=self._problems)
         for layer, file in self._files():
@@ -97,171 +60,15 @@ class _Loading:
                 self._problems.extend(problems.errors)
             except LakesmithError as problem:
                 self._problems.append(problem)
-        self._raise()
+        raise_all(sorted(self._problems, key=_problem_order))
         return LakeDeclaration(
-            name=block.name,
+            name=chosen.name,
             path=self._folder,
             environment=chosen.environment,
-            environments=chosen.names,
+            environments=chosen.environments,
             tables=dict(sorted(self._tables.items(), key=lambda item: _table_order(item[0]))),
-            declared_at=block.at,
+            declared_at=chosen.declared_at,
         )
-
-    def _lake_block(self) -> LakeBlock:
-        path = os.path.join(self._folder, LAKE_FILE)
-        if not os.path.isfile(path):
-            other = os.path.join(self._folder, "lakesmith.yaml")
-            raise UsageError(
-                "no-lake",
-                f"there is no {LAKE_FILE} in {self._folder}",
-                hint=f"rename lakesmith.yaml to {LAKE_FILE}"
-                if os.path.isfile(other)
-                else "`lakesmith init` makes a lake; --lake names the folder of one",
-            )
-        node = read_yaml(self._text(path, LAKE_FILE), LAKE_FILE)
-        if node is None:
-            raise _empty(LAKE_FILE, "name: shop")
-        decoder = Decoder(variables=Variables(folder=self._folder), problems=self._problems)
-        block = decoder.block(LakeBlock, node, "the lake")
-        if block is None:
-            self._raise()
-        assert block is not None
-        return block
-
-    def _chosen(self, block: LakeBlock, environment: str | None, given: Mapping[str, str]) -> _Chosen:
-        environments = _nodes(block.environments) or {"dev": Entries((), block.at)}
-        name = self._environment_name(block, tuple(environments), environment)
-        at = block.places.get("variables", block.at)
-        values: dict[str, str | Secret | None] = dict(block.variables)
-        lenient = Variables(folder=self._folder, strict=False)
-        own: Mapping[str, str | Secret] = {}
-        for other, node in environments.items():
-            read = Decoder(variables=lenient, problems=self._problems).block(
-                EnvironmentBlock, node, f"environments.{other}"
-            )
-            if other == name and read is not None:
-                own = read.variables
-        for variable in own:
-            if variable not in values:
-                self._problems.append(
-                    DeclarationError(
-                        "unknown-variable",
-                        f"environment '{name}' sets the variable '{variable}', which the lake does not have",
-                        at=environments[name].at,
-                        hint=did_you_mean(variable, values, label="variables"),
-                    )
-                )
-        for variable in given:
-            if variable not in values:
-                self._problems.append(
-                    UsageError(
-                        "unknown-variable",
-                        f"there is no variable '{variable}' to give a value to",
-                        at=at,
-                        hint=did_you_mean(variable, values, label="variables"),
-                    )
-                )
-        values |= own
-        for variable, text in given.items():
-            try:
-                values[variable] = lenient.setting(text)
-            except Unfit as unfit:
-                self._problems.append(
-                    UsageError(unfit.code, f"--var {variable}: {unfit.what}", hint=unfit.hint)
-                )
-        variables = Variables(folder=self._folder, values=values)
-        return _Chosen(
-            environment=self._environment(name, environments[name], variables),
-            names=tuple(environments),
-            variables=variables,
-            defaults=self._defaults(_nodes(block.defaults), variables),
-        )
-
-    def _environment_name(self, block: LakeBlock, names: tuple[str, ...], asked: str | None) -> str:
-        name = asked or block.default_environment
-        if name is None:
-            if "dev" in names or len(names) == 1:
-                return "dev" if "dev" in names else names[0]
-            self._problems.append(
-                DeclarationError(
-                    "no-environment",
-                    "the lake has several environments, and none was named",
-                    at=block.places["environments"],
-                    hint=f"add default_environment: {names[0]}, or call with --env {names[0]}",
-                )
-            )
-        elif name not in names:
-            hint = did_you_mean(name, names, label="environments")
-            what = f"there is no environment '{name}'"
-            if asked:
-                self._problems.append(UsageError("unknown-environment", what, hint=hint))
-            else:
-                at = block.places["default_environment"]
-                self._problems.append(DeclarationError("unknown-environment", what, at=at, hint=hint))
-        else:
-            return name
-        self._raise()
-        raise AssertionError("a problem was noted just before")
-
-    def _environment(self, name: str, node: Node, variables: Variables) -> Environment:
-        # What does not depend on variables was told when the environment was read without them.
-        problems: list[LakesmithError] = []
-        block = Decoder(variables=variables, problems=problems).block(
-            EnvironmentBlock, node, f"environments.{name}"
-        )
-        told = {(str(problem.at), problem.code) for problem in self._problems}
-        self._problems += [problem for problem in problems if (str(problem.at), problem.code) not in told]
-        if block is None:
-            self._raise()
-        assert block is not None
-        for value in block.spark.values():
-            self._secret(value, block.places.get("spark", block.at))
-        return Environment(
-            name=name,
-            warehouse=self._location(block, "warehouse", block.warehouse),
-            landing=self._location(block, "landing", block.landing) if block.landing else self._folder,
-            spark=Settings(block.spark),
-            jobs=block.jobs,
-        )
-
-    def _location(self, block: Block, key: str, value: str | Secret) -> str:
-        """The absolute folder or URL that a setting names."""
-        at = block.places.get(key, block.at)
-        if not self._secret(value, at):
-            return self._folder
-        path = value.reveal() if isinstance(value, Secret) else value
-        problem = path_problem(path)
-        if problem is not None:
-            code, what, hint = problem
-            shown = f"{key} ({value})" if isinstance(value, Secret) else f"{key} '{value}'"
-            if code == "credentials-in-url":
-                shown = key
-            self._problems.append(DeclarationError(code, f"{shown}: {what}", at=at, hint=hint))
-            return self._folder
-        if is_url(path):
-            return path.rstrip("/")
-        return os.path.normpath(os.path.join(self._folder, os.path.expanduser(path)))
-
-    def _secret(self, value: str | Secret, at: Place) -> bool:
-        missing = (
-            [ref for ref in value.references if ref.reveal() is None] if isinstance(value, Secret) else []
-        )
-        self._problems.extend(missing_secret(reference, at) for reference in missing)
-        return not missing
-
-    def _defaults(self, nodes: Mapping[str, Node], variables: Variables) -> Mapping[str, Defaults]:
-        decoder = Decoder(variables=variables, problems=self._problems)
-        blocks = {key: decoder.block(DefaultsBlock, node, f"defaults.{key}") for key, node in nodes.items()}
-        found: dict[str, Defaults] = {}
-        for layer in LAYERS:
-            several = [block for block in (blocks.get(layer), blocks.get("all")) if block is not None]
-            found[layer] = Defaults(
-                owner=next((block.owner for block in several if block.owner), None),
-                contract=next((block.contract for block in several if block.contract), None),
-                freshness=next((block.freshness for block in several if block.freshness), None),
-                tags=tuple(dict.fromkeys(tag for block in reversed(several) for tag in block.tags)),
-            )
-        return found
 
     def _files(self) -> Iterator[tuple[str, str]]:
         """The declaration files as layer and file name; what else lies there is a problem."""
@@ -301,7 +108,7 @@ class _Loading:
     def _near_layer(self, entry: os.DirEntry[str]) -> None:
         name = entry.name.lower()
         near = next((layer for layer in LAYERS if _is_near(name, layer)), None)
-        if near is None or not any(item.name.endswith(_ENDINGS) for item in os.scandir(entry.path)):
+        if near is None or not any(name.endswith(_ENDINGS) for name in os.listdir(entry.path)):
             return
         self._problems.append(
             DeclarationError(
@@ -316,7 +123,7 @@ class _Loading:
         file = f"{layer}/{entry}"
         path = os.path.join(self._folder, layer, entry)
         stem, ending = os.path.splitext(entry)
-        text = self._text(path, file)
+        text = read_text(path, file)
         if ending == ".py":
             self._read_python(layer, path, file, text, decoder, maker)
             return
@@ -331,7 +138,7 @@ class _Loading:
         else:
             read = read_yaml(text, file)
             if read is None:
-                raise _empty(file, f"source: {{files: landing/{stem}/*.json}}")
+                raise empty_file(file, f"source: {{files: landing/{stem}/*.json}}")
             node = read
         block = decoder.block(TableBlock, node, "the table")
         if block is not None and fit:
@@ -349,29 +156,37 @@ class _Loading:
                 hint=f"use @lake.{layer}(…) on a function; shared code goes into a folder beside the layers",
             )
         for written in found.tables:
-            at = found.place(written.at)
-            called = written.name if written.name is not None else getattr(written.function, "__name__", None)
-            if not isinstance(called, str):
-                self._problems.append(_nameless(written, at))
-                continue
-            name = TableName(layer, called)
-            if written.layer != layer:
-                self._problems.append(
-                    DeclarationError(
-                        "wrong-layer",
-                        f"'{called}' is declared as {written.layer} in the folder {layer}/",
-                        at=at,
-                        table=str(name),
-                        hint=f"use @lake.{layer}, or move it to a file in {written.layer}/",
-                    )
-                )
-                continue
-            fit = self._fit(name, at, "rename the function, or give a name as first argument")
-            query = self._python_query(written, called, found, at)
-            node = from_python(written.keys, at, found.place)
-            block = decoder.block(TableBlock, node, "the table")
-            if block is not None and fit:
-                self._add(maker.table(name, block, query), name, at)
+            try:
+                self._read_written(layer, written, found, decoder, maker)
+            except DeclarationError as problem:
+                self._problems.append(problem)
+
+    def _read_written(
+        self, layer: str, written: WrittenTable, found: PythonFile, decoder: Decoder, maker: Maker
+    ) -> None:
+        at = found.place(written.at)
+        called = written.name if written.name is not None else getattr(written.function, "__name__", None)
+        if not isinstance(called, str):
+            raise DeclarationError(
+                "no-query",
+                f"the {written.layer} table is not on a function and has no name",
+                at=at,
+                hint=f"write @lake.{written.layer}(…), with brackets, above the function that makes the rows",
+            )
+        name = TableName(layer, called)
+        if written.layer != layer:
+            raise DeclarationError(
+                "wrong-layer",
+                f"'{called}' is declared as {written.layer} in the folder {layer}/",
+                at=at,
+                table=str(name),
+                hint=f"use @lake.{layer}, or move it to a file in {written.layer}/",
+            )
+        fit = self._fit(name, at, "rename the function, or give a name as first argument")
+        query = self._python_query(written, called, found, at)
+        block = decoder.block(TableBlock, from_python(written.keys, at, found.place), "the table")
+        if block is not None and fit:
+            self._add(maker.table(name, block, query), name, at)
 
     def _python_query(
         self, written: WrittenTable, called: str, found: PythonFile, at: Place
@@ -380,15 +195,12 @@ class _Loading:
         if function is None:
             return None
         if not isinstance(function, types.FunctionType) or function.__code__.co_flags & _NOT_PLAIN:
-            self._problems.append(
-                DeclarationError(
-                    "wrong-type",
-                    f"'{called}' has to be a plain function that returns a DataFrame",
-                    at=at,
-                    hint="write def, without async, yield or *arguments, and the lake's decorator on top",
-                )
+            raise DeclarationError(
+                "wrong-type",
+                f"'{called}' has to be a plain function that returns a DataFrame",
+                at=at,
+                hint="write def, without async, yield or *arguments, and the lake's decorator on top",
             )
-            return None
         code = function.__code__
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         defaults = dict(
@@ -459,49 +271,6 @@ class _Loading:
             )
         elif table is not None:
             self._tables[name] = table
-
-    def _text(self, path: str, file: str) -> str:
-        with open(path, "rb") as content:
-            data = content.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise DeclarationError(
-                "too-large",
-                f"the file is larger than {MAX_BYTES:,} bytes",
-                at=Place(file),
-                hint="a declaration is short; rows belong into the landing zone",
-            )
-        try:
-            return data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DeclarationError(
-                "not-utf8",
-                "the file is not UTF-8 text",
-                at=Place(file, data.count(b"\n", 0, error.start) + 1),
-                hint="save it as UTF-8",
-            ) from None
-
-    def _raise(self) -> None:
-        raise_all(sorted(self._problems, key=_problem_order))
-
-
-def _nodes(mapping: Mapping[Any, object]) -> dict[str, Node]:
-    """Blocks that the decoder kept as nodes."""
-    return {key: node for key, node in mapping.items() if isinstance(node, Node)}
-
-
-def _empty(file: str, example: str) -> DeclarationError:
-    return DeclarationError(
-        "empty-file", "the file is empty", at=Place(file), hint=f"it could start with {example}"
-    )
-
-
-def _nameless(written: WrittenTable, at: Place) -> DeclarationError:
-    return DeclarationError(
-        "no-query",
-        f"the {written.layer} table is not on a function and has no name",
-        at=at,
-        hint=f"write @lake.{written.layer}(…), with brackets, above the function that makes the rows",
-    )
 
 
 def _is_near(name: str, layer: str) -> bool:

@@ -106,8 +106,12 @@ def read_python(path: str, text: str, folder: str) -> PythonFile:
 def import_function(query: PythonQuery) -> Callable[..., object]:
     """Import the file for real and give the function as it was before it was decorated."""
     folder = os.path.dirname(os.path.dirname(query.path))
-    with open(query.path, encoding="utf-8-sig") as file:
-        _, code = _compiled(query.path, file.read(), folder)
+    try:
+        with open(query.path, encoding="utf-8-sig") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    _, code = _compiled(query.path, text, folder)
     with _alone, _lake_modules(folder):
         tables = _executed(query.path, code, folder)
     if folder not in sys.path:
@@ -254,8 +258,9 @@ def _imported(alias: ast.alias) -> str:
 
 def _first_line(node: ast.stmt) -> int:
     """Where a statement starts, with its decorators."""
-    decorators = getattr(node, "decorator_list", ())
-    return min((node.lineno, *(decorator.lineno for decorator in decorators)))
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return min((node.lineno, *(decorator.lineno for decorator in node.decorator_list)))
+    return node.lineno
 
 
 def _is_below(file: str, folder: str) -> bool:

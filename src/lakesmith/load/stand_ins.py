@@ -102,11 +102,7 @@ class StandIn:
 
     def __call__(self, *arguments: object, **named: object) -> StandIn:
         if not self._pure:
-            raise DeclarationError(
-                "spark-while-loading",
-                f"{self._name} is used while the file is loaded, when there is no Spark yet",
-                hint="move it into the function that makes the table's rows",
-            )
+            raise self._used()
         return StandIn(f"{self._name}()", pure=True)
 
     def __getitem__(self, item: object) -> StandIn:
@@ -121,7 +117,14 @@ class StandIn:
         return ()
 
     def __iter__(self) -> Iterator[StandIn]:
-        return iter(())
+        raise self._used()
+
+    def _used(self) -> DeclarationError:
+        return DeclarationError(
+            "spark-while-loading",
+            f"{self._name} is used while the file is loaded, when there is no Spark yet",
+            hint="move it into the function that makes the table's rows",
+        )
 
     def __repr__(self) -> str:
         return f"<{self._name}, standing in while declarations are loaded>"

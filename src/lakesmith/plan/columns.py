@@ -84,7 +84,7 @@ def origins(statement: Statement, schemas: Schemas) -> dict[str, Origins]:
     if statement.pipes:
         return {}
     followed = _Follower(schemas).results(statement.root) or []
-    return {name: made_from for name, made_from in followed if made_from is not None}
+    return {name: made_from for name, made_from in followed if name and made_from is not None}
 
 
 def _tables(scope: Scope) -> Iterator[TableName]:
@@ -179,7 +179,7 @@ class _Follower:
                 found.extend((column, self._of_source(source, column)) for source, column in expanded)
                 continue
             made_from = self._of_expression(scope, node)
-            found.extend((name, made_from) for name in output_names(node))
+            found.extend((name, made_from) for name in output_names(node) or ("",))
         return found
 
     def _of_expression(self, scope: Scope, node: exp.Expr) -> Origins | None:
@@ -249,7 +249,7 @@ class _Follower:
         results = self.results(source.scope)
         if results is None:
             return None
-        names = source.columns or tuple(result for result, _ in results)
+        names = source.columns or source.scope.renamed or tuple(result for result, _ in results)
         return next(
             (
                 made_from

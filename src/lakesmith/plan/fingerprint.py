@@ -1,9 +1,9 @@
 """What a table's definition comes down to, so that a run notices when the rows were made by another one.
 
 A fingerprint is `<query>.<shape>:<checks>`, three short hashes. The first two decide what the rows are: when
-one of them changes, the table is rebuilt. The last one decides which rows are let in: a change of it applies to
-the rows that come from then on. Descriptions, owners, tags, freshness and the place that files are looked for in
-are no part of it.
+one of them changes, the table is rebuilt. The last one decides which rows are let in: a change of it applies
+to the rows that come from then on. Descriptions, owners, tags, freshness and the place that files are looked
+for in are no part of it.
 """
 
 from __future__ import annotations

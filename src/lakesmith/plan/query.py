@@ -156,7 +156,7 @@ def check_columns(query: SqlQuery, schemas: Schemas) -> list[LakesmithError]:
 def check_conditions(table: Table, columns: Sequence[str] | None) -> list[LakesmithError]:
     """What is wrong with the table's checks, and with the columns that its load and its contract name.
 
-    `columns` are those that the table is known to have; a condition is held against them and the declared ones.
+    `columns` are those that the table is known to have; a condition may use them and the declared ones.
     """
     origin = table.origin
     given = read_query(origin).columns if isinstance(origin, SqlQuery) else None

@@ -49,7 +49,8 @@ def _union(graph: Graph, tables: Mapping[TableName, Table], selectors: Sequence[
 
 
 def _intersection(graph: Graph, tables: Mapping[TableName, Table], term: str) -> frozenset[TableName]:
-    matches = [_atom(graph, tables, atom, term) for atom in term.split(",")]
+    shapes = [_shape(atom, term) for atom in term.split(",")]
+    matches = [_around(graph, tables, shape) for shape in shapes]
     both = frozenset.intersection(*matches)
     if not both:
         raise UsageError(
@@ -58,7 +59,7 @@ def _intersection(graph: Graph, tables: Mapping[TableName, Table], term: str) ->
     return both
 
 
-def _atom(graph: Graph, tables: Mapping[TableName, Table], atom: str, term: str) -> frozenset[TableName]:
+def _shape(atom: str, term: str) -> re.Match[str]:
     shape = _ATOM.fullmatch(atom)
     if shape is None or (shape["at"] and (shape["up"] or shape["down"])):
         within = f" in '{term}'" if atom != term else ""
@@ -67,7 +68,11 @@ def _atom(graph: Graph, tables: Mapping[TableName, Table], atom: str, term: str)
             f"'{atom}'{within} is not a selector",
             hint="examples: orders  silver.*  +orders  orders+1  @orders  tag:pii  layer:silver  a,b",
         )
-    matched = _matching(tables, shape["method"], shape["value"], atom)
+    return shape
+
+
+def _around(graph: Graph, tables: Mapping[TableName, Table], shape: re.Match[str]) -> frozenset[TableName]:
+    matched = _matching(tables, shape["method"], shape["value"], shape[0])
     found = set(matched)
     for name in matched:
         if shape["up"]:

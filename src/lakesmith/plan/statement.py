@@ -2,8 +2,8 @@
 
 The dialect is `spark`, not `databricks`: the lake runs on open-source Spark, and what only Databricks can
 parse (`payload:field`, say) has to be an error here and not in the middle of a run. `columns`, `rowwise`,
-`trace` and `conditions` are its readers; all are imported only when there is SQL to read, because sqlglot costs
-more to import than all of `status`.
+`trace` and `conditions` are its readers; all are imported only when there is SQL to read, because sqlglot
+costs more to import than all of `status`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lakesmith.plan.functions import AGGREGATES, BARE, CHANGING, GENERATORS
 SPARK = Dialect.get_or_raise("spark")
 
 _TABLE_FUNCTIONS = GENERATORS | {"range", "sql_keywords", "collations"}
+_NOT_A_CALL_AFTER = (TokenType.DOT, TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE)
 _PATH_FORMATS = frozenset(
     {"delta", "csv", "json", "parquet", "orc", "text", "avro", "iceberg", "hudi", "xml", "binaryfile"}
 )
@@ -122,6 +123,8 @@ class Scope:
     cut: str | None = None
     """`LIMIT` or `OFFSET`, when there is one."""
     recursive: bool = False
+    renamed: tuple[str, ...] = ()
+    """The columns' names where a CTE lists them: WITH name (a, b) AS …."""
 
     @property
     def projections(self) -> Sequence[exp.Expr]:
@@ -151,7 +154,7 @@ class Statement:
         self.pipes = any(token.token_type == TokenType.PIPE_GT for token in self.tokens)
         self.root = self._scope(_parsed(text, self.tokens), {}, None)
         self.references.sort(key=lambda reference: reference.start)
-        self.faults.extend(self._unnamed())
+        self.faults.extend(self._misnamed())
         self.faults.sort(key=lambda fault: fault.line)
 
     def line_of(self, *kinds: TokenType) -> int | None:
@@ -169,7 +172,7 @@ class Statement:
             before = self.tokens[at - 1].token_type if at else None
             opens = self.tokens[at + 1 : at + 2]
             if opens and opens[0].token_type == TokenType.L_PAREN:
-                if word in names and before != TokenType.DOT:
+                if word in names and before not in _NOT_A_CALL_AFTER:
                     return word, token.line
                 without_arguments = self.tokens[at + 2 : at + 3]
                 if (
@@ -183,11 +186,22 @@ class Statement:
                 return word, token.line
         return None
 
-    def _unnamed(self) -> Iterator[Fault]:
+    def _misnamed(self) -> Iterator[Fault]:
+        """Result columns that no table could hold: without a name, or two with one name."""
         select = self.root
         while select.branches:
             select = select.branches[0]
+        seen: set[str] = set()
         for position, node in enumerate(select.projections, start=1):
+            for name in () if is_star(node) else output_names(node):
+                if name.lower() in seen:
+                    yield Fault(
+                        code="duplicate-column",
+                        what=f"two result columns are called '{name}'",
+                        line=line_in(node) or 1,
+                        hint="leave one out, or give it another name: … AS name",
+                    )
+                seen.add(name.lower())
             if output_names(node) == () and not _is_generator(node):
                 yield Fault(
                     code="unnamed-column",
@@ -225,6 +239,7 @@ class Statement:
                 scope.recursive = _reaches(scope, placeholder)
             else:
                 scope = self._scope(cte.this, names, None)
+            scope.renamed = tuple(column.name for column in cte.args["alias"].columns)
             names[name] = scope
 
     def _add_sources(self, scope: Scope, select: exp.Select, names: Mapping[str, Scope]) -> None:
@@ -319,6 +334,7 @@ class Statement:
         function = node.this
         name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
         source.shown = f"{name.lower()}()"
+        source.line = source.line or function.meta.get("line")
         if name.lower() in GENERATORS or isinstance(function, exp.UDTF | exp.Explode | exp.Inline):
             source.generator = function
         elif name.lower() not in _TABLE_FUNCTIONS:
@@ -388,6 +404,8 @@ def is_aggregate(node: exp.Expr) -> bool:
     """Whether a call needs more than one row."""
     if isinstance(node, exp.AggFunc):
         return True
+    if isinstance(node, exp.Any):
+        return not isinstance(node.parent, exp.Binary)
     if isinstance(node, exp.Anonymous):
         return node.name.lower() in AGGREGATES
     return isinstance(node, exp.Func) and any(name.lower() in AGGREGATES for name in node.sql_names())
@@ -395,6 +413,8 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 def outputs(scope: Scope, known: Mapping[TableName, Sequence[str]]) -> tuple[str, ...] | None:
     """The names of a scope's columns in their order, or None where `*` hides them."""
+    if scope.renamed:
+        return scope.renamed
     if scope.branches:
         return outputs(scope.branches[0], known)
     if not isinstance(scope.node, exp.Select) or scope.recursive:

@@ -1,8 +1,8 @@
 """Follows a partition column to the table that decides it, so that only touched partitions are recomputed.
 
 The proof has to hold for every row: each output row of a partition may depend only on rows of the traced
-table whose expression has that partition's value. Where that cannot be shown the answer is the reason, and the
-table is computed whole.
+table whose expression has that partition's value. Where that cannot be shown the answer is the reason, and
+the table is computed whole.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _check_rows(scope: Scope, node: exp.Expr, name: str) -> None:
     """Whether rows of one partition are made without rows of another."""
     group = scope.node.args.get("group")
     if group is not None:
-        if any(group.args.get(kind) for kind in ("rollup", "cube", "grouping_sets", "totals")):
+        if group.args.get("totals") or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None:
             raise _Untraceable("it groups in several ways at once", clause="ROLLUP, CUBE or GROUPING SETS")
         if not group.args.get("all") and not _decided_by(scope, node, _group_keys(scope, group)):
             raise _Untraceable(
@@ -317,7 +317,7 @@ def _joined(told: str, statement: Statement, tokens: Sequence[Token], start: int
 def _of_source(statement: Statement, source: Source, name: str, text: str) -> Traced:
     if source.table is not None:
         return Traced(source.table, text)
-    if source.scope is None or source.columns is not None:
+    if source.scope is None or source.columns is not None or source.scope.renamed:
         raise _Untraceable(f"'{name}' comes from {source.shown}, which is not followed", line=source.line)
     below = _column(statement, source.scope, name)
     plain_name = below.text.replace("`", "").isidentifier()

@@ -1,4 +1,4 @@
-"""The jars that Spark needs besides its own: a committed list with hashes, fetched once, then used from a cache."""
+"""The jars that Spark needs besides its own: a committed list with hashes, fetched once into a cache."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def locked(sets: Iterable[str] = DEFAULT_SETS) -> tuple[Jar, ...]:
 
 
 def jar_paths(sets: Iterable[str] = DEFAULT_SETS) -> tuple[Path, ...]:
-    """The files of the named sets and the log store, for the class path. Looks at sizes; `damaged` looks at bytes."""
+    """The log store and the named sets, for the class path. Compares sizes; `damaged` compares bytes."""
     jars = locked(sets)
     missing = [jar.name for jar in jars if not _has_size(jar)]
     if missing:

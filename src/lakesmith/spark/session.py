@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.spark.archive import archive_file
@@ -39,20 +39,20 @@ JOINED = {
 def open_session(
     name: str, settings: Mapping[str, str], jar_sets: tuple[str, ...] = DEFAULT_SETS
 ) -> SparkSession:
-    """Start Spark, or return the session that this process has. `spark.remote` in the settings means Spark Connect."""
+    """Start Spark, or return the session that this process has; `spark.remote` means Spark Connect."""
     # Imported here: PySpark costs half a second and most verbs never need it.
     from pyspark.sql import SparkSession
 
     if remote := settings.get("spark.remote"):
         others = {key: value for key, value in settings.items() if key != "spark.remote"}
         with _told_as("spark-start", f"Spark Connect at {remote} did not answer", "check spark.remote"):
-            return SparkSession.builder.remote(remote).appName(name).config(map=others).getOrCreate()
+            return SparkSession.builder.remote(remote).appName(name).config(map={**others}).getOrCreate()
 
     java = find_java()
     merged = session_settings(settings, java=java, jars=jar_paths(jar_sets))
     hint = "lakesmith doctor --deep"
     with _told_as("spark-start", "Spark did not start", hint), _environment(java):
-        session = SparkSession.builder.appName(name).config(map=merged).getOrCreate()
+        session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
     for key in DELTA:
         if session.conf.get(key, "") != merged[key]:
             what = f"this process already runs a Spark that Lakesmith did not start, and its {key} is another"
@@ -62,9 +62,9 @@ def open_session(
 
 def isolated(session: SparkSession) -> SparkSession:
     """A session of its own settings and temporary views on the same Spark, for one table's writes."""
-    # On Spark Connect a session cannot be made empty, only copied; what it then sets is its own all the same.
-    fresh = session.newSession if hasattr(session, "newSession") else session.cloneSession
-    return fresh()
+    # A session of Spark Connect cannot be made empty, only copied; what it then sets is its own all the same.
+    make = "newSession" if hasattr(session, "newSession") else "cloneSession"
+    return cast("SparkSession", getattr(session, make)())
 
 
 def close_session(session: SparkSession) -> None:
@@ -132,7 +132,7 @@ def _local_cores(master: str) -> int | None:
 
 
 def _memory() -> str:
-    """A quarter of the machine's memory, between 1 and 4 GB: Spark's own 1 GB is for driver and executors together."""
+    """A quarter of the machine's memory, between 1 and 4 GB: a local Spark has one heap for all it does."""
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

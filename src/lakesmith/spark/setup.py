@@ -1,4 +1,4 @@
-"""Prepares a machine once: fetches the jars, and rehearses a small run to archive the classes that it loads."""
+"""Prepares a machine once: fetches the jars, and rehearses a small run to archive the classes it loads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def build_archive() -> Path:
 
 
 def rehearse(archive: Path, lake: Path) -> None:
-    """What runs do: create, append, merge, replace partitions, read the change feed; then archive what was loaded."""
+    """Create, append, merge, replace partitions and read the change feed as runs do, then archive."""
     from pyspark.sql import functions as F
 
     from lakesmith.spark.session import isolated, open_session
@@ -105,7 +105,9 @@ def rehearse(archive: Path, lake: Path) -> None:
         "replaceWhere", "day = '1'"
     ).save(daily)
     own.sql(f"SELECT * FROM delta.`{daily}` ORDER BY day").collect()
-    jvm = spark.sparkContext._gateway.proc
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    jvm = gateway.proc
     spark.stop()
     # The JVM writes the archive as it ends, which it does when its input is closed.
     jvm.stdin.close()

@@ -80,7 +80,7 @@ def _tree(plan: Plan) -> Tree:
     return Tree(
         label=(
             Styled(plan.lake, "strong"),
-            f" ({plan.environment}): {todo}, {len(plan.tables) - busy:,} as it is",
+            f" ({plan.environment}): {todo}, {len(plan.tables) - busy:,} unchanged",
         ),
         branches=tuple(
             Tree(label=(Styled(layer, "strong"),), branches=tuple(_table(table) for table in tables))

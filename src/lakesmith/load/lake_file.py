@@ -1,0 +1,221 @@
+"""lakesmith.yml: which environment is meant, what its variables hold, and what tables are by default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from lakesmith.declare import LAYERS, Defaults, Environment, Secret, Settings
+from lakesmith.declare.secrets import missing_secret
+from lakesmith.errors import DeclarationError, LakesmithError, Place, UsageError, did_you_mean, raise_all
+from lakesmith.load.decode import Decoder
+from lakesmith.load.files import empty_file, read_text
+from lakesmith.load.kinds import Block
+from lakesmith.load.models import DefaultsBlock, EnvironmentBlock, LakeBlock
+from lakesmith.load.nodes import Entries, Node
+from lakesmith.load.tables import is_url, path_problem
+from lakesmith.load.unfit import Unfit
+from lakesmith.load.variables import Variables
+from lakesmith.load.yaml_text import read_yaml
+
+LAKE_FILE = "lakesmith.yml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What lakesmith.yml says for the environment that was asked for."""
+
+    name: str
+    """The lake's."""
+    environment: Environment
+    environments: tuple[str, ...]
+    variables: Variables
+    defaults: Mapping[str, Defaults]
+    declared_at: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeFile:
+    """One reading of one lakesmith.yml."""
+
+    folder: str
+    """The lake's, absolute."""
+    problems: list[LakesmithError]
+
+    def choose(self, environment: str | None, given: Mapping[str, str]) -> Chosen:
+        """Read the file for one environment; `given` are values of variables that override all others."""
+        block = self._lake_block()
+        environments = _nodes(block.environments) or {"dev": Entries((), block.at)}
+        name = self._environment_name(block, tuple(environments), environment)
+        values = self._values(block, environments, name, given)
+        variables = Variables(folder=self.folder, values=values)
+        return Chosen(
+            name=block.name,
+            environment=self._environment(name, environments[name], variables),
+            environments=tuple(environments),
+            variables=variables,
+            defaults=self._defaults(_nodes(block.defaults), variables),
+            declared_at=block.at,
+        )
+
+    def _values(
+        self, block: LakeBlock, environments: Mapping[str, Node], name: str, given: Mapping[str, str]
+    ) -> Mapping[str, str | Secret | None]:
+        """What the variables hold: what was given, else what the environment says, else the lake."""
+        at = block.places.get("variables", block.at)
+        values: dict[str, str | Secret | None] = dict(block.variables)
+        lenient = Variables(folder=self.folder, strict=False)
+        own: Mapping[str, str | Secret] = {}
+        for other, node in environments.items():
+            read = Decoder(variables=lenient, problems=self.problems).block(
+                EnvironmentBlock, node, f"environments.{other}"
+            )
+            if other == name and read is not None:
+                own = read.variables
+        for variable in own:
+            if variable not in values:
+                self.problems.append(
+                    DeclarationError(
+                        "unknown-variable",
+                        f"environment '{name}' sets the variable '{variable}', which the lake does not have",
+                        at=environments[name].at,
+                        hint=did_you_mean(variable, values, label="variables"),
+                    )
+                )
+        for variable in given:
+            if variable not in values:
+                self.problems.append(
+                    UsageError(
+                        "unknown-variable",
+                        f"there is no variable '{variable}' to give a value to",
+                        at=at,
+                        hint=did_you_mean(variable, values, label="variables"),
+                    )
+                )
+        values |= own
+        for variable, text in given.items():
+            try:
+                values[variable] = lenient.setting(text)
+            except Unfit as unfit:
+                self.problems.append(
+                    UsageError(unfit.code, f"--var {variable}: {unfit.what}", hint=unfit.hint)
+                )
+        return values
+
+    def _lake_block(self) -> LakeBlock:
+        path = os.path.join(self.folder, LAKE_FILE)
+        if not os.path.isfile(path):
+            other = os.path.join(self.folder, "lakesmith.yaml")
+            raise UsageError(
+                "no-lake",
+                f"there is no {LAKE_FILE} in {self.folder}",
+                hint=f"rename lakesmith.yaml to {LAKE_FILE}"
+                if os.path.isfile(other)
+                else "`lakesmith init` makes a lake; --lake names the folder of one",
+            )
+        node = read_yaml(read_text(path, LAKE_FILE), LAKE_FILE)
+        if node is None:
+            raise empty_file(LAKE_FILE, "name: shop")
+        decoder = Decoder(variables=Variables(folder=self.folder), problems=self.problems)
+        block = decoder.block(LakeBlock, node, "the lake")
+        if block is None:
+            self._give_up()
+        return block
+
+    def _environment_name(self, block: LakeBlock, names: tuple[str, ...], asked: str | None) -> str:
+        name = asked or block.default_environment
+        if name in names:
+            return name
+        if name is None and ("dev" in names or len(names) == 1):
+            return "dev" if "dev" in names else names[0]
+        if name is None:
+            self.problems.append(
+                DeclarationError(
+                    "no-environment",
+                    "the lake has several environments, and none was named",
+                    at=block.places["environments"],
+                    hint=f"add default_environment: {names[0]}, or call with --env {names[0]}",
+                )
+            )
+        else:
+            hint = did_you_mean(name, names, label="environments")
+            what = f"there is no environment '{name}'"
+            at = block.places.get("default_environment")
+            self.problems.append(
+                UsageError("unknown-environment", what, hint=hint)
+                if asked
+                else DeclarationError("unknown-environment", what, at=at, hint=hint)
+            )
+        return self._give_up()
+
+    def _environment(self, name: str, node: Node, variables: Variables) -> Environment:
+        # What does not depend on variables was told when the environment was read without them.
+        problems: list[LakesmithError] = []
+        block = Decoder(variables=variables, problems=problems).block(
+            EnvironmentBlock, node, f"environments.{name}"
+        )
+        told = {(str(problem.at), problem.code) for problem in self.problems}
+        self.problems.extend(p for p in problems if (str(p.at), p.code) not in told)
+        if block is None:
+            self._give_up()
+        for value in block.spark.values():
+            self._secret(value, block.places.get("spark", block.at))
+        return Environment(
+            name=name,
+            warehouse=self._location(block, "warehouse", block.warehouse),
+            landing=self._location(block, "landing", block.landing) if block.landing else self.folder,
+            spark=Settings(block.spark),
+            jobs=block.jobs,
+        )
+
+    def _location(self, block: Block, key: str, value: str | Secret) -> str:
+        """The absolute folder or URL that a setting names."""
+        at = block.places.get(key, block.at)
+        if not self._secret(value, at):
+            return self.folder
+        path = value.reveal() if isinstance(value, Secret) else value
+        problem = path_problem(path)
+        if problem is not None:
+            code, what, hint = problem
+            shown = f"{key} ({value})" if isinstance(value, Secret) else f"{key} '{value}'"
+            if code == "credentials-in-url":
+                shown = key
+            self.problems.append(DeclarationError(code, f"{shown}: {what}", at=at, hint=hint))
+            return self.folder
+        if is_url(path):
+            return path.rstrip("/")
+        return os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))
+
+    def _secret(self, value: str | Secret, at: Place) -> bool:
+        missing = (
+            [ref for ref in value.references if ref.reveal() is None] if isinstance(value, Secret) else []
+        )
+        self.problems.extend(missing_secret(reference, at) for reference in missing)
+        return not missing
+
+    def _defaults(self, nodes: Mapping[str, Node], variables: Variables) -> Mapping[str, Defaults]:
+        decoder = Decoder(variables=variables, problems=self.problems)
+        blocks = {key: decoder.block(DefaultsBlock, node, f"defaults.{key}") for key, node in nodes.items()}
+        found: dict[str, Defaults] = {}
+        for layer in LAYERS:
+            several = [block for block in (blocks.get(layer), blocks.get("all")) if block is not None]
+            found[layer] = Defaults(
+                owner=next((block.owner for block in several if block.owner), None),
+                contract=next((block.contract for block in several if block.contract), None),
+                freshness=next((block.freshness for block in several if block.freshness), None),
+                tags=tuple(dict.fromkeys(tag for block in reversed(several) for tag in block.tags)),
+            )
+        return found
+
+    def _give_up(self) -> NoReturn:
+        """Raise what was found: without this, the tables cannot be read either."""
+        self.problems.sort(key=lambda problem: problem.at.line if problem.at else 0)
+        raise_all(self.problems)
+        raise AssertionError("only called after a problem was noted")
+
+
+def _nodes(mapping: Mapping[Any, object]) -> dict[str, Node]:
+    """Blocks that the decoder kept as nodes."""
+    return {key: node for key, node in mapping.items() if isinstance(node, Node)}

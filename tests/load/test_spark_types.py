@@ -1,0 +1,65 @@
+"""Types are read as Spark SQL reads them, and spelt as Spark shows them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakesmith.load.spark_types import spark_type
+from lakesmith.load.unfit import Unfit
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("bigint", "bigint"),
+        ("LONG", "bigint"),
+        ("Integer", "int"),
+        ("decimal", "decimal(10,0)"),
+        ("numeric( 5 )", "decimal(5,0)"),
+        ("DECIMAL(38, 38)", "decimal(38,38)"),
+        ("timestamp_ntz", "timestamp_ntz"),
+        ("array<string>", "array<string>"),
+        ("map<string, array<int>>", "map<string,array<int>>"),
+        ("struct<a: int, Größe: struct<c string>>", "struct<a:int,Größe:struct<c:string>>"),
+    ],
+)
+def test_a_type_is_spelt_as_spark_shows_it(written: str, shown: str) -> None:
+    assert spark_type(written) == shown
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "array",
+        "array<",
+        "array<int>>",
+        "map<int>",
+        "struct<>",
+        "struct<a>",
+        "struct<a: int, A: int>",
+        "int int",
+        "decimal(0)",
+        "decimal(5,6)",
+        "decimal(x)",
+        "decimal(²)",
+        "bigint; drop",
+        "struct<1a: int>",
+        "array<" * 30,
+    ],
+)
+def test_what_is_no_type_is_refused(written: str) -> None:
+    with pytest.raises(Unfit) as caught:
+        spark_type(written)
+    assert caught.value.code == "bad-type"
+
+
+@given(st.text(alphabet="abint<>(),: 0123456789struc decimal", max_size=60))
+def test_any_text_is_a_type_or_refused(text: str) -> None:
+    try:
+        shown = spark_type(text)
+    except Unfit:
+        return
+    assert spark_type(shown) == shown

@@ -1,0 +1,68 @@
+"""A plan in words."""
+
+from __future__ import annotations
+
+from tests.plan.lakes import file, named
+
+from lakesmith.errors import DataError
+from lakesmith.plan.explain import ExplainedStep, explain, in_words
+from lakesmith.plan.steps import Build, Finish, Ingest, Input, Plan, TablePlan
+
+
+def test_each_step_is_told_in_words() -> None:
+    orders = named("silver.orders")
+    since = (Input(table=named("bronze.orders"), since=3),)
+    whole = (Input(table=named("bronze.a"), since=None), Input(table=named("bronze.b"), since=None))
+    assert [
+        in_words(step).what
+        for step in (
+            Ingest(table=orders, files=(file("a", 4000), file("b", 100)), reason=""),
+            Ingest(table=orders, files=(file("a", 7),), reason=""),
+            Build(table=orders, mode="changes", inputs=since, reason=""),
+            Build(table=orders, mode="partitions", inputs=since, reason=""),
+            Build(table=orders, mode="whole", inputs=whole, reason=""),
+            Finish(table=orders, sequence=4, reason=""),
+        )
+    ] == [
+        "take in 2 files (4.1 kB)",
+        "take in 1 file (7 B)",
+        "compute from changed rows of bronze.orders since version 3",
+        "recompute the partitions touched by changes of bronze.orders since version 3",
+        "compute all rows from bronze.a, bronze.b",
+        "finish batch 4, which was interrupted",
+    ]
+
+
+def test_tables_are_told_by_layer_with_symbol_and_reason() -> None:
+    error = DataError("file-changed", "it changed", table="bronze.b")
+    build = Build(table=named("gold.a"), mode="whole", inputs=(), reason="new table", cost_reason="of a join")
+    found = explain(
+        Plan(
+            lake="shop",
+            environment="dev",
+            tables=(
+                TablePlan(
+                    table=named("gold.a"),
+                    status="added",
+                    reason="new table",
+                    steps=(build,),
+                    after=(named("silver.a"),),
+                ),
+                TablePlan(table=named("silver.a"), status="changed", reason="more"),
+                TablePlan(table=named("silver.b"), status="unchanged", reason="up to date"),
+                TablePlan(table=named("bronze.b"), status="unchanged", reason="it changed"),
+            ),
+            problems=(error,),
+        )
+    )
+    assert [(table.table, table.symbol, table.reason) for table in found] == [
+        ("bronze.b", "!", "it changed"),
+        ("silver.a", "~", "more"),
+        ("silver.b", "=", "up to date"),
+        ("gold.a", "+", "new table"),
+    ]
+    assert found[0].problem is error
+    assert found[3].after == ("silver.a",)
+    assert found[3].steps == (
+        ExplainedStep(step="build", what="compute all rows from ", cost_reason="of a join"),
+    )

@@ -1,0 +1,109 @@
+"""What counts as a change of a table's definition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.plan.lakes import bronze, column, made, python
+
+from lakesmith.declare import Check, Files, Merge, Replace, ReplacePartitions, Table
+from lakesmith.errors import Place
+from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because, rebuild_part
+
+TABLE = made(
+    "silver.x",
+    "SELECT id, amount FROM bronze.orders",
+    Merge(key=("id",), order_by=("ts",)),
+    columns=(column("id", type="bigint", required=True), column("amount", type="double", check="amount > 0")),
+    checks=(Check(name="a", where="id > 0", on_fail="quarantine", declared_at=Place("silver/x.sql")),),
+)
+
+
+def with_text(text: str) -> Table:
+    return made("silver.x", text, TABLE.load, columns=TABLE.columns, checks=TABLE.checks)
+
+
+def test_layout_and_comments_are_no_change() -> None:
+    other = with_text("SELECT id, -- the key\n  amount\nFROM /* as it arrived */ bronze.orders ;")
+    assert definition(other) == definition(TABLE)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"description": "other"},
+        {"owner": "other"},
+        {"tags": ("x",)},
+        {"freshness": 3.0},
+        {"declared_at": Place("elsewhere.sql", 9)},
+        {"columns": tuple(replace(each, description="x", tags=("pii",)) for each in TABLE.columns)},
+        {"columns": TABLE.columns[::-1]},
+        {"checks": (*TABLE.checks, Check(name="w", where="id > 9", on_fail="warn", declared_at=Place("x")))},
+    ],
+)
+def test_what_is_only_said_about_the_table_is_no_change(changed: dict[str, object]) -> None:
+    assert definition(replace(TABLE, **changed)) == definition(TABLE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        (with_text("SELECT id, amount + 1 AS amount FROM bronze.orders"), "query"),
+        (with_text("SELECT id, 'a  b' AS amount FROM bronze.orders"), "query"),
+        (replace(TABLE, load=Replace()), "load or column types"),
+        (replace(TABLE, load=Merge(key=("id", "b"), order_by=("ts",))), "load or column types"),
+        (replace(TABLE, columns=(column("id", type="string", required=True),)), "load or column types"),
+    ],
+)
+def test_what_makes_the_rows_wrong_asks_for_a_rebuild(other: Table, what: str) -> None:
+    assert rebuild_because(definition(TABLE), other) == what
+    assert rebuild_part(other) != rebuild_part(TABLE)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(TABLE, contract="strict"),
+        replace(TABLE, checks=()),
+        replace(TABLE, columns=(TABLE.columns[0], replace(TABLE.columns[1], check="amount > 1"))),
+        replace(TABLE, columns=(TABLE.columns[0], replace(TABLE.columns[1], required=True))),
+    ],
+)
+def test_what_decides_which_rows_come_in_asks_for_no_rebuild(other: Table) -> None:
+    assert rebuild_because(definition(TABLE), other) is None
+    assert checks_changed(definition(TABLE), other)
+    assert not checks_changed(definition(TABLE), TABLE)
+
+
+def test_spaces_inside_a_string_are_a_change() -> None:
+    one, two = with_text("SELECT 'a b' AS x FROM bronze.o"), with_text("SELECT 'a  b' AS x FROM bronze.o")
+    assert definition(one) != definition(two)
+
+
+def test_comments_in_python_are_no_change_and_code_is() -> None:
+    first = python("silver.x", ["bronze.a"], source="def make(a):\n    return a\n")
+    same = python(
+        "silver.x", ["bronze.a"], source="    def make(a):\n        # all of it\n        return (a)\n"
+    )
+    other = python("silver.x", ["bronze.a"], source="def make(a):\n    return a.limit(1)\n")
+    assert definition(first) == definition(same)
+    assert rebuild_because(definition(first), other) == "query"
+
+
+def test_another_input_for_a_parameter_is_a_change_of_the_query() -> None:
+    recorded = definition(python("silver.x", ["bronze.a"]))
+    assert rebuild_because(recorded, python("silver.x", ["bronze.b"])) == "query"
+
+
+def test_where_files_land_is_no_change_and_how_they_are_read_is() -> None:
+    table = bronze("x", origin=Files(files="a/*.csv", format="csv"))
+    assert definition(replace(table, origin=Files(files="b/*.csv", format="csv"))) == definition(table)
+    other = replace(table, origin=Files(files="a/*.csv", format="csv", delimiter=";"))
+    assert definition(other) != definition(table)
+
+
+def test_same_as_is_no_part_of_the_rows() -> None:
+    one = replace(TABLE, load=ReplacePartitions(by="id"))
+    two = replace(TABLE, load=ReplacePartitions(by="id", same_as="bronze.orders.id"))
+    assert definition(one) == definition(two)

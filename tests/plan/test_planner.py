@@ -1,0 +1,571 @@
+"""Declarations and facts become steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypedDict, Unpack
+
+import pytest
+from tests.plan.lakes import bronze, facts, file, lake, made, named, python
+
+from lakesmith.declare import Append, Load, Merge, ReplacePartitions, Table, TableName
+from lakesmith.errors import DataError, LakesmithError, Place, UsageError
+from lakesmith.plan.fingerprint import definition
+from lakesmith.plan.graph import Graph
+from lakesmith.plan.planner import make_plan
+from lakesmith.plan.steps import (
+    Build,
+    Finish,
+    Ingest,
+    Input,
+    LakeFacts,
+    Plan,
+    Position,
+    Progress,
+    TablePlan,
+)
+from lakesmith.ports import FileFact, TableFacts
+
+MERGE = Merge(key=("id",), order_by=("ts",))
+ORDERS = bronze("orders")
+SILVER = made("silver.orders", "SELECT id, ts, day FROM bronze.orders", MERGE)
+DAILY = made(
+    "gold.daily", "SELECT day, count(*) AS n FROM silver.orders GROUP BY day", ReplacePartitions(by="day")
+)
+
+
+class Known(TypedDict, total=False):
+    """What a plan is made from besides the declarations, by table."""
+
+    there: Mapping[str, TableFacts]
+    progress: Mapping[str, Progress]
+    landing: Mapping[str, tuple[FileFact, ...]]
+    selected: tuple[str, ...] | None
+
+
+def plan(*tables: Table, full_refresh: bool = False, **known: Unpack[Known]) -> Plan:
+    declared = lake(*tables)
+    world = LakeFacts(
+        tables={named(name): found for name, found in known.get("there", {}).items()},
+        progress={named(name): found for name, found in known.get("progress", {}).items()},
+        landing={named(name): found for name, found in known.get("landing", {}).items()},
+    )
+    selected = known.get("selected")
+    chosen = declared.tables if selected is None else [named(name) for name in selected]
+    return make_plan(
+        declared,
+        Graph.of(declared.tables),
+        world,
+        selected=frozenset(chosen),
+        full_refresh=full_refresh,
+    )
+
+
+def of(made_plan: Plan, name: str) -> TablePlan:
+    return next(table for table in made_plan.tables if table.table == named(name))
+
+
+def build_of(made_plan: Plan, name: str) -> Build:
+    (build,) = (step for step in of(made_plan, name).steps if isinstance(step, Build))
+    return build
+
+
+def read(table: Table, **positions: int) -> Progress:
+    """The progress of a table that has read its inputs, by `layer_table`, up to a version."""
+    return Progress(
+        head=1,
+        definition=definition(table),
+        positions={
+            name.replace("_", ".", 1): Position(table_id="one", version=version)
+            for name, version in positions.items()
+        },
+    )
+
+
+def problem(made_plan: Plan) -> LakesmithError:
+    (error,) = made_plan.problems
+    return error
+
+
+# Bronze
+
+
+def test_new_files_are_taken_in_in_one_step() -> None:
+    files = (file("b.json", 3100), file("a.json", 1000))
+    table = of(plan(ORDERS, landing={"bronze.orders": files}), "bronze.orders")
+    assert (table.status, table.reason) == ("added", "2 new files, 4.1 kB")
+    assert table.steps == (
+        Ingest(table=named("bronze.orders"), files=(files[1], files[0]), reason="2 new files, 4.1 kB"),
+    )
+
+
+def test_files_that_are_taken_are_not_taken_again() -> None:
+    old, new = file("a.json"), file("b.json", 12)
+    found = plan(
+        ORDERS,
+        there={"bronze.orders": facts()},
+        progress={"bronze.orders": Progress(head=1, taken={old.path: old})},
+        landing={"bronze.orders": (old, new)},
+    )
+    table = of(found, "bronze.orders")
+    assert (table.status, table.reason) == ("changed", "1 new file, 12 B")
+    assert table.steps == (Ingest(table=named("bronze.orders"), files=(new,), reason="1 new file, 12 B"),)
+
+
+def test_nothing_new_in_landing_leaves_bronze_alone() -> None:
+    old = file("a.json")
+    known: Known = {
+        "there": {"bronze.orders": facts()},
+        "progress": {"bronze.orders": Progress(head=1, taken={old.path: old})},
+        "landing": {"bronze.orders": (old,)},
+    }
+    table = of(plan(ORDERS, **known), "bronze.orders")
+    assert (table.status, table.reason, table.steps) == ("unchanged", "no new files", ())
+    refreshed = of(plan(ORDERS, full_refresh=True, **known), "bronze.orders")
+    assert (refreshed.reason, refreshed.steps) == (
+        "no new files; a full refresh leaves bronze as it arrived",
+        (),
+    )
+
+
+def test_a_file_that_left_the_landing_zone_is_no_problem() -> None:
+    old = file("a.json")
+    found = plan(
+        ORDERS,
+        there={"bronze.orders": facts()},
+        progress={"bronze.orders": Progress(head=1, taken={old.path: old})},
+        landing={"bronze.orders": ()},
+    )
+    assert (found.problems, list(found.steps)) == ((), [])
+
+
+@pytest.mark.parametrize("now", [file("a.json", 999), file("a.json", 1000, 5000)])
+def test_a_file_that_changed_after_it_was_taken_is_a_problem(now: FileFact) -> None:
+    old = file("a.json", 1000, 0)
+    found = plan(
+        ORDERS,
+        there={"bronze.orders": facts()},
+        progress={"bronze.orders": Progress(head=1, taken={old.path: old})},
+        landing={"bronze.orders": (now, file("b.json"))},
+    )
+    error = problem(found)
+    assert isinstance(error, DataError)
+    assert (error.code, error.table, error.at) == (
+        "file-changed",
+        "bronze.orders",
+        Place("bronze/orders.yml"),
+    )
+    assert "/lake/landing/a.json was taken in as 1.0 kB of 1970-01-01 00:00:00" in error.what
+    assert of(found, "bronze.orders").steps == ()
+
+
+# Silver and gold
+
+
+def test_a_new_table_is_computed_whole() -> None:
+    found = plan(ORDERS, SILVER, landing={"bronze.orders": (file("a.json"),)})
+    table = of(found, "silver.orders")
+    assert (table.status, table.reason, table.after) == ("added", "new table", (named("bronze.orders"),))
+    assert table.steps == (
+        Build(
+            table=named("silver.orders"),
+            mode="whole",
+            inputs=(Input(table=named("bronze.orders"), since=None),),
+            reason="new table",
+            rebuild=True,
+        ),
+    )
+
+
+def settled(*, version: int = 3, landing: tuple[FileFact, ...] = ()) -> Known:
+    """Bronze and silver exist; silver has read bronze up to version 3."""
+    return {
+        "there": {"bronze.orders": facts(version), "silver.orders": facts(7)},
+        "progress": {"silver.orders": read(SILVER, bronze_orders=3)},
+        "landing": {"bronze.orders": landing},
+    }
+
+
+def test_an_up_to_date_table_has_no_step() -> None:
+    table = of(plan(ORDERS, SILVER, **settled()), "silver.orders")
+    assert (table.status, table.reason, table.steps, table.after) == ("unchanged", "up to date", (), ())
+
+
+def test_new_versions_of_the_input_are_read_as_changes() -> None:
+    found = plan(ORDERS, SILVER, **settled(version=5))
+    reason = "bronze.orders has 2 new versions (3 → 5)"
+    assert of(found, "silver.orders").status == "changed"
+    assert build_of(found, "silver.orders") == Build(
+        table=named("silver.orders"),
+        mode="changes",
+        inputs=(Input(table=named("bronze.orders"), since=3),),
+        reason=reason,
+    )
+
+
+def test_an_input_that_changes_in_this_run_is_read_from_the_bookmark() -> None:
+    found = plan(ORDERS, SILVER, **settled(landing=(file("new.json"),)))
+    build = build_of(found, "silver.orders")
+    assert (build.mode, build.inputs[0].since, build.reason) == (
+        "changes",
+        3,
+        "bronze.orders changes in this run",
+    )
+    assert of(found, "silver.orders").after == (named("bronze.orders"),)
+
+
+def test_a_changed_query_asks_for_a_rebuild() -> None:
+    other = made("silver.orders", "SELECT id, ts, day + 1 AS day FROM bronze.orders", MERGE)
+    build = build_of(plan(ORDERS, other, **settled()), "silver.orders")
+    assert (build.mode, build.rebuild) == ("whole", True)
+    assert build.reason == "query changed since the last run (silver/orders.sql)"
+
+
+def test_a_changed_load_asks_for_a_rebuild() -> None:
+    other = replace(SILVER, load=Append())
+    build = build_of(plan(ORDERS, other, **settled()), "silver.orders")
+    assert build.reason == "load or column types changed since the last run (silver/orders.sql)"
+
+
+def test_changed_checks_apply_to_the_rows_to_come() -> None:
+    other = replace(SILVER, contract="strict")
+    table = of(plan(ORDERS, other, **settled()), "silver.orders")
+    assert table.steps == ()
+    assert table.reason == "up to date; its checks have changed and apply to rows that come from now on"
+    assert build_of(plan(ORDERS, other, **settled(version=4)), "silver.orders").mode == "changes"
+
+
+def test_a_full_refresh_rebuilds_what_is_up_to_date() -> None:
+    build = build_of(plan(ORDERS, SILVER, full_refresh=True, **settled()), "silver.orders")
+    assert (build.mode, build.rebuild, build.reason) == ("whole", True, "full refresh was asked for")
+
+
+def test_a_source_that_was_made_anew_is_read_whole() -> None:
+    known = settled()
+    known["there"] = {"bronze.orders": facts(3, table_id="two"), "silver.orders": facts(7)}
+    build = build_of(plan(ORDERS, SILVER, **known), "silver.orders")
+    assert (build.mode, build.rebuild, build.reason) == (
+        "whole",
+        True,
+        "bronze.orders was dropped and made anew",
+    )
+
+
+def test_a_source_that_is_made_anew_in_this_run_is_read_whole() -> None:
+    known = settled(landing=(file("a.json"),))
+    known["there"] = {"silver.orders": facts(7)}
+    build = build_of(plan(ORDERS, SILVER, **known), "silver.orders")
+    assert (build.mode, build.reason) == ("whole", "bronze.orders is made anew in this run")
+
+
+def test_a_log_that_was_cleaned_past_the_bookmark_is_a_problem_with_a_next_step() -> None:
+    known = settled()
+    known["there"] = {"bronze.orders": facts(9, oldest=5), "silver.orders": facts(7)}
+    error = problem(plan(ORDERS, SILVER, **known))
+    assert (error.code, error.exit_code) == ("source-gap", 1)
+    assert error.hint == "compute it from all rows once: lakesmith run silver.orders --full-refresh"
+
+
+@pytest.mark.parametrize("oldest", [0, 4])
+def test_a_log_that_begins_right_after_the_bookmark_has_no_gap(oldest: int) -> None:
+    known = settled()
+    known["there"] = {"bronze.orders": facts(9, oldest=oldest), "silver.orders": facts(7)}
+    assert build_of(plan(ORDERS, SILVER, **known), "silver.orders").mode == "changes"
+
+
+def test_a_full_refresh_gets_past_a_gap() -> None:
+    known = settled()
+    known["there"] = {"bronze.orders": facts(9, oldest=5), "silver.orders": facts(7)}
+    assert plan(ORDERS, SILVER, full_refresh=True, **known).problems == ()
+
+
+def test_a_table_computed_whole_does_not_care_for_a_gap() -> None:
+    whole = made("silver.orders", "SELECT DISTINCT id, ts, day FROM bronze.orders", MERGE)
+    found = plan(
+        ORDERS,
+        whole,
+        there={"bronze.orders": facts(9, oldest=5), "silver.orders": facts(7)},
+        progress={"silver.orders": read(whole, bronze_orders=3)},
+    )
+    assert build_of(found, "silver.orders").mode == "whole"
+
+
+def test_a_table_that_no_batch_made_is_not_overwritten_unasked() -> None:
+    known: Known = {"there": {"bronze.orders": facts(), "silver.orders": facts()}}
+    error = problem(plan(ORDERS, SILVER, **known))
+    assert error.code == "unknown-progress"
+    assert build_of(plan(ORDERS, SILVER, full_refresh=True, **known), "silver.orders").rebuild
+
+
+def mode(table: Table, *, full: Mapping[str, int] | None = None, upstream: tuple[Table, ...] = ()) -> Build:
+    """How a table is built when the inputs in `full` are two versions ahead of its bookmark."""
+    moved = full or {"bronze_orders": 3}
+    inputs = Graph.of({each.name: each for each in (ORDERS, *upstream, table)}).upstream(table.name)
+    keys = {str(name).replace(".", "_", 1) for name in inputs}
+    found = plan(
+        ORDERS,
+        *upstream,
+        table,
+        there={
+            **{str(name): facts(5 if str(name).replace(".", "_", 1) in moved else 3) for name in inputs},
+            str(table.name): facts(),
+        },
+        progress={str(table.name): read(table, **dict.fromkeys(keys, 3))},
+        selected=(str(table.name),),
+    )
+    return build_of(found, str(table.name))
+
+
+@pytest.mark.parametrize("load", [MERGE, Append()])
+def test_an_aggregate_is_computed_whole_with_the_reason(load: Load) -> None:
+    build = mode(made("silver.x", "SELECT id, max(ts) AS ts FROM bronze.orders\nGROUP BY id", load))
+    assert (build.mode, build.rebuild) == ("whole", False)
+    assert build.cost_reason == "changed rows alone do not suffice: it aggregates (GROUP BY, line 6)"
+
+
+def test_replace_is_computed_whole_with_the_reason() -> None:
+    build = mode(made("silver.x", "SELECT id FROM bronze.orders"))
+    assert build.cost_reason == "a table with load: replace is computed from all rows each time"
+
+
+def test_a_python_query_is_computed_from_changes_when_it_promises_rowwise() -> None:
+    assert mode(python("silver.x", ["bronze.orders"], MERGE, rowwise=True)).mode == "changes"
+    build = mode(python("silver.x", ["bronze.orders"], MERGE))
+    assert (build.mode, build.cost_reason) == (
+        "whole",
+        "changed rows alone do not suffice: a Python query is not known to work row by row unless it says "
+        "rowwise=True",
+    )
+
+
+def test_two_inputs_are_read_whole_even_when_rowwise_is_promised() -> None:
+    build = mode(
+        python("silver.x", ["bronze.orders", "bronze.other"], MERGE, rowwise=True),
+        upstream=(bronze("other"),),
+    )
+    assert (build.mode, build.cost_reason) == (
+        "whole",
+        "changed rows alone do not suffice: it reads 2 tables",
+    )
+
+
+def test_a_merge_over_rows_that_change_is_computed_whole() -> None:
+    build = mode(
+        made("gold.x", "SELECT id, ts FROM silver.orders WHERE day > 1", MERGE),
+        upstream=(SILVER,),
+        full={"silver_orders": 3},
+    )
+    assert (build.mode, build.cost_reason) == (
+        "whole",
+        "rows of silver.orders change and go, and a row that was merged before could not be taken back",
+    )
+
+
+def test_an_append_table_that_was_rebuilt_is_read_whole() -> None:
+    first = made("silver.a", "SELECT id FROM bronze.orders", Append())
+    second = made("silver.b", "SELECT id FROM silver.a", Append())
+
+    def planned(rewritten: int | None) -> Build:
+        found = plan(
+            ORDERS,
+            first,
+            second,
+            there={"bronze.orders": facts(3), "silver.a": facts(5), "silver.b": facts()},
+            progress={
+                "silver.a": replace(read(first, bronze_orders=3), rewritten=rewritten),
+                "silver.b": read(second, silver_a=3),
+            },
+        )
+        return build_of(found, "silver.b")
+
+    assert planned(None).mode == "changes"
+    assert planned(3).mode == "changes"
+    assert (planned(4).mode, planned(4).cost_reason) == (
+        "whole",
+        "silver.a was rebuilt: rows that were read before may be others now",
+    )
+
+
+def test_what_reads_a_table_that_is_rebuilt_in_this_run_is_computed_whole() -> None:
+    first = made("silver.a", "SELECT id FROM bronze.orders", Append())
+    second = made("silver.b", "SELECT id FROM silver.a", Append())
+    found = plan(
+        ORDERS,
+        first,
+        second,
+        there={"bronze.orders": facts(3), "silver.a": facts(5), "silver.b": facts()},
+        progress={
+            "silver.a": replace(read(first, bronze_orders=3), definition="other.one:x"),
+            "silver.b": read(second, silver_a=5),
+        },
+    )
+    assert build_of(found, "silver.a").rebuild
+    assert build_of(found, "silver.b").mode == "whole"
+
+
+def test_touched_partitions_are_recomputed_from_the_table_that_decides_them() -> None:
+    build = mode(DAILY, upstream=(SILVER,), full={"silver_orders": 3})
+    assert (build.mode, build.inputs, build.cost_reason) == (
+        "partitions",
+        (Input(table=named("silver.orders"), since=3),),
+        None,
+    )
+
+
+JOINED = made(
+    "gold.daily",
+    "SELECT o.day, c.name FROM silver.orders o JOIN silver.c c ON o.id = c.id",
+    ReplacePartitions(by="day"),
+)
+CUSTOMERS = made("silver.c", "SELECT id, name FROM bronze.orders")
+
+
+def test_other_inputs_of_a_partitioned_table_are_read_whole() -> None:
+    build = mode(JOINED, upstream=(SILVER, CUSTOMERS), full={"silver_orders": 3})
+    assert (build.mode, build.inputs) == (
+        "partitions",
+        (Input(table=named("silver.orders"), since=3), Input(table=named("silver.c"), since=None)),
+    )
+
+
+def test_a_change_of_another_input_recomputes_all_partitions() -> None:
+    build = mode(JOINED, upstream=(SILVER, CUSTOMERS), full={"silver_orders": 3, "silver_c": 3})
+    assert (build.mode, build.cost_reason) == (
+        "whole",
+        "silver.c changed, and only changes of silver.orders lead to partitions",
+    )
+    assert build.reason == ("silver.orders has 2 new versions (3 → 5); silver.c has 2 new versions (3 → 5)")
+
+
+def test_a_partition_that_cannot_be_traced_recomputes_all() -> None:
+    table = made(
+        "gold.daily", "SELECT max(day) AS day, id FROM silver.orders GROUP BY id", ReplacePartitions(by="day")
+    )
+    build = mode(table, upstream=(SILVER,), full={"silver_orders": 3})
+    assert (build.mode, build.cost_reason) == (
+        "whole",
+        "the touched partitions cannot be told: 'day' is an aggregate (line 5)",
+    )
+
+
+def test_same_as_lets_a_python_table_follow_partitions() -> None:
+    load = ReplacePartitions(by="day", same_as="silver.orders.day")
+    build = mode(python("gold.daily", ["silver.orders"], load), upstream=(SILVER,), full={"silver_orders": 3})
+    assert build.mode == "partitions"
+
+
+# What is missing, broken or unfinished
+
+
+def test_an_input_that_was_never_built_and_is_not_selected_is_a_problem() -> None:
+    error = problem(plan(ORDERS, SILVER, selected=("silver.orders",)))
+    assert isinstance(error, UsageError)
+    assert (error.code, error.at, error.hint) == (
+        "input-missing",
+        Place("silver/orders.sql", 5),
+        "lakesmith run +silver.orders",
+    )
+
+
+def test_a_disabled_input_that_was_never_built_is_a_problem_with_its_own_hint() -> None:
+    error = problem(plan(replace(ORDERS, enabled=False), SILVER))
+    assert (error.code, error.hint) == ("input-missing", "enable it in bronze/orders.yml")
+
+
+def test_a_disabled_input_is_read_as_it_is() -> None:
+    disabled = replace(ORDERS, enabled=False)
+    found = plan(disabled, SILVER, **settled(version=4, landing=(file("a.json"),)))
+    assert [str(table.table) for table in found.tables] == ["silver.orders"]
+    assert of(found, "silver.orders").after == ()
+    assert build_of(found, "silver.orders").mode == "changes"
+
+
+@pytest.mark.parametrize("selected", [None, ("silver.orders", "gold.daily")])
+def test_tables_over_an_empty_landing_zone_wait_without_an_error(selected: tuple[str, ...] | None) -> None:
+    found = plan(ORDERS, SILVER, DAILY, landing={"bronze.orders": ()}, selected=selected)
+    assert (found.problems, list(found.steps)) == ((), [])
+    assert of(found, "silver.orders").reason == "bronze.orders has no rows yet"
+    assert of(found, "gold.daily").reason == "silver.orders has no rows yet"
+
+
+def test_an_empty_landing_zone_is_told_of() -> None:
+    found = of(plan(ORDERS, landing={"bronze.orders": ()}), "bronze.orders")
+    assert found.reason == "no files have arrived yet (landing/orders/*.json)"
+
+
+def test_a_problem_stops_only_what_depends_on_it() -> None:
+    old = file("a.json")
+    other = made("silver.other", "SELECT id FROM bronze.other")
+    found = plan(
+        ORDERS,
+        bronze("other"),
+        SILVER,
+        DAILY,
+        other,
+        there={"bronze.orders": facts()},
+        progress={"bronze.orders": Progress(head=1, taken={old.path: replace(old, size=1)})},
+        landing={"bronze.orders": (old,), "bronze.other": (file("b.json"),)},
+    )
+    assert problem(found).code == "file-changed"
+    assert of(found, "silver.orders").reason == "waits for bronze.orders, which has a problem"
+    assert of(found, "gold.daily").reason == "waits for silver.orders, which has a problem"
+    assert {step.table for step in found.steps} == {named("bronze.other"), named("silver.other")}
+
+
+def test_an_interrupted_batch_is_finished_before_anything_else() -> None:
+    known = settled(version=5)
+    known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
+    finish, build = of(plan(ORDERS, SILVER, **known), "silver.orders").steps
+    assert finish == Finish(
+        table=named("silver.orders"), sequence=4, reason="batch 4 was interrupted before its end"
+    )
+    assert isinstance(build, Build)
+
+
+def test_an_interrupted_batch_is_finished_though_nothing_is_new() -> None:
+    old = file("a.json")
+    unfinished = Progress(head=2, definition=definition(ORDERS), taken={old.path: old}, unfinished=2)
+    found = plan(
+        ORDERS,
+        SILVER,
+        there={"bronze.orders": facts(3), "silver.orders": facts()},
+        progress={"bronze.orders": unfinished, "silver.orders": read(SILVER, bronze_orders=3)},
+        landing={"bronze.orders": (old,)},
+    )
+    table = of(found, "bronze.orders")
+    assert (table.status, table.reason) == ("changed", "batch 2 was interrupted before its end")
+    assert [type(step) for step in table.steps] == [Finish]
+    assert of(found, "silver.orders").steps == ()
+
+
+def test_a_batch_interrupted_under_another_definition_is_a_problem() -> None:
+    known = settled()
+    known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
+    other = replace(SILVER, contract="strict")
+    error = problem(plan(ORDERS, other, **known))
+    assert (error.code, error.exit_code) == ("unfinished-under-other-definition", 1)
+    assert error.hint == (
+        "put silver/orders.sql back as it was, run once, then change it; or rebuild it: "
+        "lakesmith run silver.orders --full-refresh"
+    )
+    refreshed = plan(ORDERS, other, full_refresh=True, **known)
+    assert [type(step) for step in of(refreshed, "silver.orders").steps] == [Build]
+
+
+def test_only_selected_tables_have_steps() -> None:
+    found = plan(ORDERS, SILVER, landing={"bronze.orders": (file("a.json"),)}, selected=("bronze.orders",))
+    assert [str(table.table) for table in found.tables] == ["bronze.orders"]
+
+
+def test_the_same_facts_give_the_same_hash_and_others_another() -> None:
+    one = plan(ORDERS, SILVER, **settled(version=5))
+    same = plan(ORDERS, SILVER, **settled(version=5))
+    other = plan(ORDERS, SILVER, **settled(version=6))
+    assert one.hash == same.hash != other.hash
+
+
+def test_tables_stand_in_an_order_that_the_graph_allows() -> None:
+    found = plan(DAILY, SILVER, ORDERS, landing={"bronze.orders": (file("a.json"),)})
+    order: list[TableName] = [table.table for table in found.tables]
+    assert order == [named("bronze.orders"), named("silver.orders"), named("gold.daily")]

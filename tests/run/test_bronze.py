@@ -1,0 +1,163 @@
+"""Files into bronze: as they arrived, each exactly once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.run.conftest import Written
+
+pytestmark = pytest.mark.spark
+
+JSON = {"bronze/orders.yml": "source: {files: landing/orders/*.json}\n"}
+CSV = {"bronze/people.yml": "source: {files: landing/people/*.csv}\n"}
+TYPED_CSV = {"bronze/people.yml": "source: {files: landing/people/*.csv}\ncolumns: {id: bigint}\n"}
+
+
+def test_each_file_is_taken_in_once_with_where_it_came_from(written: Written) -> None:
+    written.declare(JSON)
+    written.land("orders/a.json", {"id": 1, "who": "ä🙂"}, {"id": 2, "who": None})
+    first = written.run()["bronze.orders"]
+    written.land("orders/odd [1] {x} 100%.json", {"id": 3, "who": "c"})
+    second = written.run()["bronze.orders"]
+    third = written.run()
+    assert (first.rows_in, first.rows_written, second.rows_in, third) == (2, 2, 1, {})
+    found = written.rows("SELECT id, who, _source_file, _run_id, _row_hash FROM bronze.orders ORDER BY id")
+    assert [row[:2] for row in found] == [(1, "ä🙂"), (2, None), (3, "c")]
+    assert str(found[0][2]).endswith("/landing/orders/a.json")
+    assert found[0][3] == first.run_id != found[2][3] == second.run_id
+    assert len({row[4] for row in found}) == 3
+    modified, ingested = written.rows("SELECT min(_source_modified), min(_ingested_at) FROM bronze.orders")[0]
+    assert modified is not None and ingested is not None
+
+
+def test_a_file_that_changed_after_it_was_read_is_noticed_and_nothing_is_taken_in(written: Written) -> None:
+    written.declare(JSON)
+    path = written.land("orders/a.json", {"id": 1})
+    written.run()
+    written.land("orders/a.json", {"id": 1}, {"id": 2})
+    written.land("orders/b.json", {"id": 3})
+    assert written.run(ok=False) == {}
+    (error,) = written.reports[-1].errors
+    assert (error.code, error.exit_code, error.table) == ("file-changed", 1, "bronze.orders")
+    assert str(path) in error.what and "new name" in str(error.hint)
+    assert written.rows("SELECT count(*) FROM bronze.orders") == [(1,)]
+
+
+def test_rows_that_cannot_be_read_are_kept_with_their_text_and_the_books_close(written: Written) -> None:
+    written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json}\ncolumns: {id: bigint}\n"})
+    broken, wrong = '{"id": 2, "who":', '{"id": "two", "who": "b"}'
+    written.land("orders/a.json", {"id": 1, "who": "a"}, broken, wrong)
+    step = written.run()["bronze.orders"]
+    assert (step.rows_in, step.rows_written, step.rows_quarantined) == (3, 1, 2)
+    kept = written.rows("SELECT raw, rules, position, batch, run_id FROM quarantine.bronze_orders ORDER BY raw")
+    assert [row[0] for row in kept] == [broken, wrong]
+    assert kept[0][1] == ["unreadable"] and str(kept[0][2]).endswith("a.json")
+    assert kept[0][3:] == (1, step.run_id)
+
+
+def test_a_new_field_is_taken_in_and_the_hash_of_old_rows_stays(written: Written) -> None:
+    written.declare(JSON)
+    written.land("orders/a.json", {"id": 1, "to": {"city": "Ulm"}})
+    written.run()
+    written.land("orders/b.json", {"id": 1, "to": {"city": "Ulm"}}, {"id": 2, "to": {"zip": "89"}, "new": True})
+    written.run()
+    rows = written.rows("SELECT id, to_json(\"to\"), new, _row_hash FROM bronze.orders ORDER BY id, _source_file")
+    assert [row[0] for row in rows] == [1, 1, 2]
+    assert rows[0][3] == rows[1][3]
+    assert rows[2][2] is True and '"zip":"89"' in str(rows[2][1])
+
+
+def test_a_strict_contract_refuses_a_new_field_before_anything_is_written(written: Written) -> None:
+    written.declare(
+        {"bronze/orders.yml": "source: {files: landing/orders/*.json}\ncontract: strict\ncolumns: {id: bigint}\n"}
+    )
+    written.land("orders/a.json", {"id": 1})
+    written.run()
+    written.land("orders/b.json", {"id": 2, "surprise": 1})
+    written.run(ok=False)
+    (error,) = written.reports[-1].errors
+    assert error.code == "contract-broken" and "'surprise'" in error.what
+    assert written.version("bronze.orders") == 0
+
+
+def test_an_open_contract_keeps_every_value_as_it_came(written: Written) -> None:
+    written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json}\ncontract: open\n"})
+    written.land("orders/a.json", {"id": 1}, {"id": "two"}, {"id": 3.5})
+    written.run()
+    assert sorted(written.rows("SELECT id FROM bronze.orders")) == [("1",), ("3.5",), ("two",)]
+
+
+def test_csv_columns_are_matched_by_name_whatever_order_the_header_has(written: Written) -> None:
+    written.declare(TYPED_CSV)
+    written.land("people/a.csv", "id,name,town", '1,"Smith, Ann",Ulm')
+    written.land("people/b.csv", "\ufefftown,id", "Bonn,2")
+    written.land("people/c.csv", "name,id,since", "Cid,3,2020", "Dot,four,2021", "Eve,5,2022,extra")
+    step = written.run()["bronze.people"]
+    assert (step.rows_in, step.rows_written, step.rows_quarantined) == (5, 3, 2)
+    assert written.rows("SELECT id, name, town, since FROM bronze.people ORDER BY id") == [
+        (1, "Smith, Ann", "Ulm", None),
+        (2, None, "Bonn", None),
+        (3, "Cid", None, "2020"),
+    ]
+    assert sorted(written.rows("SELECT raw FROM quarantine.bronze_people")) == [
+        ("Dot,four,2021",),
+        ("Eve,5,2022,extra",),
+    ]
+
+
+def test_empty_files_and_files_with_a_header_alone_bring_no_rows_and_are_not_read_again(written: Written) -> None:
+    written.declare(CSV)
+    written.land("people/empty.csv")
+    written.land("people/header.csv", "id,name")
+    assert written.run()["bronze.people"].rows_in == 0
+    assert written.run() == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [("id,ID", "header-twice"), ("id,full name", "bad-column-name"), ("id,_run_id", "reserved-column")],
+)
+def test_a_header_that_cannot_be_stored_is_an_error_that_names_the_file(
+    written: Written, line: str, code: str
+) -> None:
+    written.declare(CSV)
+    path = written.land("people/a.csv", line, "1,2")
+    written.run(ok=False)
+    (error,) = written.reports[-1].errors
+    assert (error.code, error.exit_code) == (code, 1)
+    assert str(path) in error.what
+
+
+def test_a_file_that_is_not_utf8_is_an_error_that_names_the_file(written: Written) -> None:
+    written.declare(CSV)
+    path = written.land("people/a.csv", "id,name")
+    path.write_bytes("id,größe\n1,2\n".encode("latin-1"))
+    written.run(ok=False)
+    assert written.reports[-1].errors[0].code == "not-utf8"
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_an_error_and_the_next_run_goes_on(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakesmith.ledger.batches import Batch, Batches
+
+    written.declare(JSON)
+    written.land("orders/a.json", {"id": 1})
+    doomed = written.land("orders/b.json", {"id": 2})
+    pin = Batches.pin
+
+    def pin_then_lose(batches: Batches, batch: Batch) -> Batch:
+        doomed.unlink(missing_ok=True)
+        return pin(batches, batch)
+
+    monkeypatch.setattr(Batches, "pin", pin_then_lose)
+    written.run(ok=False)
+    assert written.reports[-1].errors[0].exit_code in (1, 2)
+    assert not os.path.exists(Path(written.folder) / ".lakesmith/warehouse/bronze/orders/_delta_log")
+    monkeypatch.undo()
+    assert written.run()["bronze.orders"].rows_written == 1

@@ -1,0 +1,134 @@
+"""A run that is cut short anywhere loses nothing and doubles nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakesmith.declare import TableName
+from lakesmith.ledger.batches import Batches
+from lakesmith.ledger.lease import Leases
+from lakesmith.spark.write import Writer
+from lakesmith.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.run.conftest import Written
+
+pytestmark = pytest.mark.spark
+
+
+class Cut(BaseException):
+    """Stands for the process being killed here: nothing of ours catches it."""
+
+
+def row(id: int, amount: object = 1, at: int = 1) -> dict[str, object]:
+    return {"id": id, "amount": amount, "day": "d", "at": at}
+
+
+CUTS = {
+    "after the batch was pinned": (Batches, "pin", "after"),
+    "before the commit": (Writer, "_commit", "before"),
+    "between the table and its quarantine": (Writer, "_quarantine", "before"),
+    "after the quarantine": (Writer, "_close", "before"),
+    "before the batch is noted as done": (Batches, "finish", "before"),
+    "after the batch is noted as done": (Batches, "finish", "after"),
+}
+
+
+@pytest.mark.parametrize("table", ["bronze.orders", "silver.orders", "gold.sales"])
+@pytest.mark.parametrize("cut", CUTS)
+def test_cut_short_and_run_again_every_row_is_in_one_place_once(
+    orders: Written, monkeypatch: pytest.MonkeyPatch, cut: str, table: str
+) -> None:
+    owner, method, when = CUTS[cut]
+    orders.land("orders/1.json", row(1, 1), row(2, 2), row(3, -1), '{"id": 4, "am')
+    orders.run()
+    orders.land("orders/2.json", row(1, 10, at=2), row(5, 5), row(6, -6), '{"id": 7, "am', row(5, 5))
+    original = getattr(owner, method)
+
+    def cut_short(self: object, *rest: object) -> object:
+        if table not in _tables_in(self, rest):
+            return original(self, *rest)
+        if when == "before":
+            raise Cut
+        original(self, *rest)
+        raise Cut
+
+    monkeypatch.setattr(owner, method, cut_short)
+    with pytest.raises(Cut):
+        orders.run()
+    monkeypatch.undo()
+    orders.run()
+    assert orders.run() == {}
+    assert orders.rows("SELECT id FROM bronze.orders ORDER BY id, at") == [(i,) for i in (1, 1, 2, 3, 5, 5, 6)]
+    assert orders.rows("SELECT count(*) FROM quarantine.bronze_orders") == [(2,)]
+    assert orders.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 10), (2, 2), (5, 5)]
+    assert sorted(orders.rows("SELECT raw LIKE '%-6%', batch FROM quarantine.silver_orders")) == [
+        (False, 1),
+        (True, 2),
+    ]
+    assert orders.rows("SELECT orders, amount FROM gold.sales") == [(3, 17)]
+
+
+def _tables_in(owner: object, arguments: tuple[object, ...]) -> set[str]:
+    """The table that a call is about, wherever the call carries it."""
+    held = [getattr(owner, "_table", None)]
+    held += [getattr(getattr(argument, "table", None), "name", None) for argument in arguments]
+    return {str(name) for name in held if isinstance(name, TableName)}
+
+
+def test_a_rollback_by_hand_and_a_rerun_lose_nothing(orders: Written, spark: SparkSession) -> None:
+    for number in (1, 2, 3):
+        orders.land(f"orders/{number}.json", row(number, number))
+        orders.run()
+    for table in ("bronze/orders", "silver/orders"):
+        spark.sql(f"RESTORE delta.`{orders.folder}/.lakesmith/warehouse/{table}` TO VERSION AS OF 0")
+    orders.run()
+    assert orders.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,), (3,)]
+    assert orders.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 1), (2, 2), (3, 3)]
+    assert orders.rows("SELECT orders, amount FROM gold.sales") == [(3, 6)]
+
+
+def test_rows_taken_away_from_an_input_by_hand_are_taken_away_downstream(
+    orders: Written, spark: SparkSession
+) -> None:
+    orders.land("orders/1.json", row(1, 1), row(2, 2))
+    orders.run()
+    spark.sql(f"DELETE FROM delta.`{orders.folder}/.lakesmith/warehouse/bronze/orders` WHERE id = 1")
+    steps = orders.run()
+    assert steps["silver.orders"].mode == "whole" and "DELETE" in steps["silver.orders"].reason
+    assert orders.rows("SELECT id FROM silver.orders") == [(2,)]
+    assert orders.rows("SELECT orders FROM gold.sales") == [(1,)]
+
+
+def test_a_table_that_another_run_works_on_is_left_alone_and_its_holder_named(orders: Written) -> None:
+    orders.land("orders/1.json", row(1))
+    storage = LocalStorage(orders.folder / ".lakesmith/warehouse")
+    with Leases(storage, "run other").held(TableName("bronze", "orders"), "run"):
+        orders.run(ok=False)
+    (error,) = orders.reports[-1].errors
+    assert (error.code, error.exit_code) == ("table-leased", 4)
+    assert "run other" in error.what
+    orders.run()
+    assert orders.rows("SELECT count(*) FROM bronze.orders") == [(1,)]
+
+
+def test_an_input_whose_log_was_cleaned_past_the_bookmark_is_an_error_with_a_next_step(orders: Written) -> None:
+    for number in (1, 2, 3):
+        orders.land(f"orders/{number}.json", row(number))
+        orders.run("bronze.orders") if number > 1 else orders.run()
+    log = orders.folder / ".lakesmith/warehouse/bronze/orders/_delta_log"
+    from deltalake import DeltaTable
+
+    DeltaTable(str(log.parent)).create_checkpoint()
+    (log / f"{1:020}.json").unlink()
+    (log / f"{0:020}.json").unlink()
+    assert "silver.orders" not in orders.run(ok=False)
+    (error,) = orders.reports[-1].errors
+    assert (error.code, error.exit_code, error.table) == ("source-gap", 1, "silver.orders")
+    assert "--full-refresh" in str(error.hint)
+    orders.run("silver.orders+", full_refresh=True)
+    assert orders.rows("SELECT count(*) FROM silver.orders") == [(3,)]

@@ -1,0 +1,235 @@
+"""How rows enter silver and gold, and that any sequence of runs equals one full rebuild."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.run.conftest import Written
+
+pytestmark = pytest.mark.spark
+
+
+def order(id: int | None, amount: object = 1, day: str = "2026-01-01", at: int = 1) -> dict[str, object]:
+    return {"id": id, "amount": amount, "day": day, "at": at}
+
+
+def test_a_merge_keeps_the_latest_row_of_each_key_and_counts_the_rest(orders: Written) -> None:
+    orders.land("orders/1.json", order(1, 10, at=5), order(1, 10, at=5), order(1, 9, at=4), order(2, 20, at=1))
+    first = orders.run()["silver.orders"]
+    assert (first.mode, first.rows_in, first.rows_written, first.rows_deduplicated) == ("whole", 4, 2, 2)
+    orders.land("orders/2.json", order(1, 7, at=3), order(2, 21, at=2), order(3, 30), order(None, 1), order(4, -1))
+    second = orders.run()["silver.orders"]
+    assert (second.mode, second.rows_in, second.rows_written) == ("changes", 5, 2)
+    assert (second.rows_quarantined, second.rows_deduplicated) == (2, 1)
+    assert orders.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 10), (2, 21), (3, 30)]
+    kept = orders.rows("SELECT rules, reasons FROM quarantine.silver_orders ORDER BY rules")
+    assert kept == [
+        (["amount.check"], ["not amount >= 0"]),
+        (["id.required"], ["id has no value, and it is the table's key"]),
+    ]
+
+
+def test_a_tie_ends_the_same_whichever_row_comes_first(orders: Written) -> None:
+    tied = [order(1, amount, at=1) for amount in (3, 1, 2)]
+    outcomes = set()
+    for number, arrival in enumerate(itertools.permutations(tied)):
+        shift = {"id": number + 100}
+        for cut, row in enumerate(arrival):
+            orders.land(f"orders/{number}-{cut}.json", {**row, **shift})
+    for cut in range(3):
+        for path in (orders.folder / "landing/orders").glob("*.json"):
+            if not path.name.endswith(f"-{cut}.json") and cut == 0:
+                path.rename(path.with_suffix(".later"))
+        if cut:
+            for path in (orders.folder / "landing/orders").glob(f"*-{cut}.later"):
+                path.rename(path.with_suffix(".json"))
+        orders.run("silver.orders", "bronze.orders")
+    outcomes = {row[0] for row in orders.rows("SELECT amount FROM silver.orders")}
+    assert len(outcomes) == 1
+
+
+def test_only_the_touched_partitions_are_computed_anew(orders: Written) -> None:
+    orders.land("orders/1.json", order(1, 1, "d1"), order(2, 2, "d2"), order(3, 3, "d3"))
+    orders.run()
+    orders.land("orders/2.json", order(4, 40, "d2"), order(3, 3, "d1", at=2))
+    step = orders.run()["gold.sales"]
+    assert (step.mode, step.rows_in) == ("partitions", 2)
+    assert orders.rows("SELECT day, orders, amount FROM gold.sales ORDER BY day") == [("d1", 2, 4), ("d2", 2, 42)]
+    orders.land("orders/3.json", order(5, 5, "d4"))
+    orders.run()
+    untouched = orders.rows("SELECT count(*) FROM gold.sales WHERE day IN ('d1', 'd2', 'd4')")
+    assert untouched == [(3,)]
+
+
+def test_an_append_takes_each_new_row_once(written: Written) -> None:
+    written.declare(
+        {
+            "bronze/events.yml": "source: {files: landing/events/*.json}\n",
+            "silver/events.sql": "/* lakesmith\nload: append\n*/\nSELECT id FROM bronze.events WHERE id % 2 = 0\n",
+            "silver/more.sql": "/* lakesmith\nload: append\n*/\nSELECT id + 100 AS id FROM silver.events\n",
+        }
+    )
+    for number in range(3):
+        written.land(f"events/{number}.json", *({"id": number * 4 + each} for each in range(4)))
+        written.run()
+    assert sorted(written.rows("SELECT id FROM silver.events")) == [(n,) for n in range(0, 12, 2)]
+    assert sorted(written.rows("SELECT id FROM silver.more")) == [(n + 100,) for n in range(0, 12, 2)]
+    step = written.run("silver.more", full_refresh=True)["silver.more"]
+    assert (step.mode, step.rows_written) == ("whole", 6)
+
+
+def test_a_batch_that_the_query_filters_away_moves_the_position_and_nothing_else(orders: Written) -> None:
+    orders.declare(
+        {
+            "silver/orders.sql": "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n*/\n"
+            "SELECT id, amount, day, at FROM bronze.orders WHERE amount > 100\n"
+        }
+    )
+    orders.land("orders/1.json", order(1, 500))
+    orders.run()
+    orders.land("orders/2.json", order(2, 1))
+    step = orders.run()["silver.orders"]
+    assert (step.rows_in, step.rows_written) == (0, 0)
+    assert orders.run() == {}
+    assert orders.rows("SELECT id FROM silver.orders") == [(1,)]
+
+
+def test_a_table_without_any_rows_is_made_and_stays_right(orders: Written) -> None:
+    orders.declare(
+        {
+            "silver/orders.sql": "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n*/\n"
+            "SELECT id, amount, day, at FROM bronze.orders WHERE amount > 100\n"
+        }
+    )
+    orders.land("orders/1.json", order(1, 5))
+    orders.run()
+    assert orders.rows("SELECT count(*) FROM gold.sales") == [(0,)]
+    orders.land("orders/2.json", order(2, 500))
+    orders.run()
+    assert orders.rows("SELECT orders FROM gold.sales") == [(1,)]
+
+
+def test_a_changed_query_rebuilds_the_table_and_what_is_made_from_it(orders: Written) -> None:
+    orders.land("orders/1.json", order(1, 1), order(2, 2))
+    orders.run()
+    orders.declare(
+        {
+            "silver/orders.sql": "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n*/\n"
+            "SELECT id, amount * 10 AS amount, day, at, 'x' AS extra FROM bronze.orders\n"
+        }
+    )
+    steps = orders.run()
+    assert steps["silver.orders"].mode == "whole" and "query changed" in steps["silver.orders"].reason
+    assert orders.rows("SELECT id, amount, extra FROM silver.orders ORDER BY id") == [(1, 10, "x"), (2, 20, "x")]
+    assert orders.rows("SELECT amount FROM gold.sales") == [(30,)]
+
+
+def test_rows_refused_by_a_recomputed_table_are_in_quarantine_once(written: Written) -> None:
+    written.declare(
+        {
+            "bronze/orders.yml": "source: {files: landing/orders/*.json}\n",
+            "gold/small.sql": (
+                "/* lakesmith\nload: replace\nchecks: {small: {where: amount < 100}}\n*/\n"
+                "SELECT id, sum(amount) AS amount FROM bronze.orders GROUP BY id\n"
+            ),
+            "gold/days.sql": (
+                "/* lakesmith\nload: {replace_partitions: day}\nchecks: {small: {where: amount < 100}}\n*/\n"
+                "SELECT day, id, sum(amount) AS amount FROM bronze.orders GROUP BY day, id\n"
+            ),
+        }
+    )
+    written.land("orders/1.json", order(1, 500, "d1"), order(2, 1, "d1"), order(3, 700, "d2"))
+    written.run()
+    written.land("orders/2.json", order(4, 600, "d1"), order(3, -650, "d3"))
+    written.run()
+    assert sorted(written.rows("SELECT raw FROM quarantine.gold_small")) == [
+        ('{"id":1,"amount":500}',),
+        ('{"id":4,"amount":600}',),
+    ]
+    kept = written.rows("SELECT partition, raw FROM quarantine.gold_days ORDER BY ALL")
+    assert [row[0] for row in kept] == ["d1", "d1", "d2"]
+    written.land("orders/3.json", order(1, -450, "d1"), order(4, -550, "d1"))
+    written.run()
+    assert written.rows("SELECT count(*) FROM quarantine.gold_small") == [(0,)]
+    assert written.rows("SELECT partition FROM quarantine.gold_days") == [("d2",)]
+
+
+def test_any_sequence_of_runs_equals_one_full_rebuild(orders: Written) -> None:
+    orders.declare(
+        {
+            "gold/by_amount.sql": "/* lakesmith\nload: replace\n*/\n"
+            "SELECT amount, count(*) AS orders FROM silver.orders GROUP BY amount\n",
+            "gold/log.sql": "/* lakesmith\nload: append\n*/\nSELECT id, at FROM bronze.orders WHERE id > 2\n",
+        }
+    )
+    numbers = random.Random(7)
+    for cut in range(4):
+        rows = [
+            order(numbers.randrange(6), numbers.randrange(-1, 5), f"d{numbers.randrange(4)}", numbers.randrange(9))
+            for _ in range(numbers.randrange(1, 9))
+        ]
+        orders.land(f"orders/{cut}.json", *rows, *rows[:2])
+        orders.run()
+
+    tables = ("silver.orders", "gold.sales", "gold.by_amount", "gold.log", "quarantine.silver_orders")
+    columns = {"quarantine.silver_orders": "raw, rules"}
+
+    def content() -> dict[str, list[tuple[object, ...]]]:
+        return {
+            table: sorted(orders.rows(f"SELECT {columns.get(table, '*')} FROM {table}"), key=str) for table in tables
+        }
+
+    in_cuts = content()
+    orders.run(full_refresh=True)
+    assert content() == in_cuts
+
+
+def test_a_python_table_reads_whole_tables_and_says_why_it_costs_that_much(orders: Written) -> None:
+    orders.declare(
+        {
+            "gold/python.py": (
+                "import lakesmith as lake\nfrom pyspark.sql import functions as F\n\n\n"
+                "@lake.gold(load=lake.replace_partitions('day', same_as='silver.orders.day'))\n"
+                "def sums(orders=lake.ref('silver.orders')):\n"
+                "    return orders.groupBy('day').agg(F.sum('amount').alias('amount'))\n\n\n"
+                "@lake.gold(load=lake.replace_partitions('day'))\n"
+                "def whole(orders=lake.ref('silver.orders')):\n"
+                "    return orders.groupBy('day').agg(F.sum('amount').alias('amount'))\n"
+            )
+        }
+    )
+    orders.land("orders/1.json", order(1, 1, "d1"), order(2, 2, "d2"))
+    orders.run()
+    orders.land("orders/2.json", order(3, 3, "d2"))
+    plan = {str(table.table): table for table in orders.lake().plan().tables}
+    assert "same_as" in str(plan["gold.whole"].steps[0].cost_reason)  # type: ignore[union-attr]
+    steps = orders.run()
+    assert (steps["gold.sums"].mode, steps["gold.whole"].mode) == ("partitions", "whole")
+    expected = [("d1", 1), ("d2", 5)]
+    assert orders.rows("SELECT day, amount FROM gold.sums ORDER BY day") == expected
+    assert orders.rows("SELECT day, amount FROM gold.whole ORDER BY day") == expected
+
+
+def test_a_promise_about_partitions_that_does_not_hold_is_caught_before_the_commit(orders: Written) -> None:
+    orders.declare(
+        {
+            "gold/python.py": (
+                "import lakesmith as lake\n\n\n"
+                "@lake.gold(load=lake.replace_partitions('day', same_as='silver.orders.day'))\n"
+                "def moved(orders=lake.ref('silver.orders')):\n"
+                "    return orders.selectExpr(\"concat(day, 'x') AS day\", 'amount')\n"
+            )
+        }
+    )
+    orders.land("orders/1.json", order(1, 1, "d1"))
+    orders.run()
+    orders.land("orders/2.json", order(2, 2, "d2"))
+    orders.run(ok=False)
+    (error,) = orders.reports[-1].errors
+    assert error.code == "partition-escaped"
+    assert orders.version("gold.moved") == 0
