@@ -22,9 +22,7 @@ def class_path() -> tuple[Path, ...]:
     return (*resolve_jars(["delta"]), *spark_jars("hadoop-client-*.jar"), *spark_jars("slf4j-api-*.jar"))
 
 
-def compile_java(
-    sources: Sequence[Path], into: Path, *, against: Sequence[Path], java: JavaHome | None = None
-) -> None:
+def compile_java(sources: Sequence[Path], into: Path, *, against: Sequence[Path], java: JavaHome | None = None) -> None:
     """Compile for Java 17 with a pinned compiler that is itself a jar: a Java without `javac` is enough."""
     (compiler,) = resolve_jars(["build"])
     command = [

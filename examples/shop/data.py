@@ -87,7 +87,11 @@ def _broken(today: date) -> list[str]:
 def _customer_lines(today: date, day: int, count: int) -> list[str]:
     if day > 1:
         moved = f"1,Customer 1,customer1@example.com,us,{today}T10:00:00"
-        return ["customer_id,name,email,country,changed_at", moved, f"2,Customer 2,no-address,de,{today}T10:00:00"]
+        return [
+            "customer_id,name,email,country,changed_at",
+            moved,
+            f"2,Customer 2,no-address,de,{today}T10:00:00",
+        ]
     lines = ["customer_id,name,email,country,changed_at"]
     for number in range(1, count + 1):
         country = COUNTRIES[number % len(COUNTRIES)].lower()

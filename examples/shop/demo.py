@@ -21,7 +21,9 @@ def demo(folder: Path) -> None:
     """Build the shop's lake in `folder`, anew."""
     started = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(SHOP, folder, ignore=shutil.ignore_patterns("__pycache__", ".lakesmith", "landing", "*.pyc"))
+    shutil.copytree(
+        SHOP, folder, ignore=shutil.ignore_patterns("__pycache__", ".lakesmith", "landing", "*.pyc")
+    )
 
     _say("Day 1: the till and the CRM drop their first files")
     write_day(folder / "landing", 1)
@@ -32,10 +34,8 @@ def demo(folder: Path) -> None:
     write_day(folder / "landing", 2)
     _lakesmith(folder, "run")
 
-    _say("The lake now")
-    _lakesmith(folder, "status")
-    _say("What was quarantined, and why")
-    _lakesmith(folder, "quarantine")
+    _say("The lake now; what was quarantined, and why")
+    _lakesmith(folder, "status", "--quarantine")
     _say("What did we sell each day?")
     _lakesmith(folder, "query", QUESTION)
     _say(f"Done in {time.monotonic() - started:.0f} seconds. Try next, in {folder}:")
@@ -53,7 +53,7 @@ def _say(text: str) -> None:
 
 
 def _lakesmith(folder: Path, *words: str) -> None:
-    print(f"$ lakesmith {words[0]}" + "".join(f' "{word}"' for word in words[1:]), flush=True)
+    print("$ lakesmith", *(f'"{word}"' if " " in word else word for word in words), flush=True)
     code = main(["--lake", str(folder), *words])
     if code:
         sys.exit(code)

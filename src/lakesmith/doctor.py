@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from lakesmith.errors import LakesmithError
 from lakesmith.ports import Storage
 from lakesmith.reports import Finding
-from lakesmith.spark.archive import archive_file
+from lakesmith.spark.archive import usable_archive
 from lakesmith.spark.jars import DEFAULT_SETS, damaged, jar_paths, locked, log_store, resolve_jars
 from lakesmith.spark.java import find_java
 from lakesmith.spark.setup import build_archive
@@ -40,9 +40,7 @@ def _python() -> Iterator[Finding]:
     found = ".".join(map(str, sys.version_info[:3]))
     wanted = ".".join(map(str, PYTHON))
     ok = sys.version_info >= PYTHON
-    yield Finding(
-        subject="python", ok=ok, found=found, mend=None if ok else f"install Python {wanted} or newer"
-    )
+    yield Finding(subject="python", ok=ok, found=found, mend=None if ok else f"install Python {wanted} or newer")
 
 
 def _packages() -> Iterator[Finding]:
@@ -89,25 +87,20 @@ def _jars(fix: bool) -> Iterator[Finding]:
 
 def _archive(fix: bool) -> Iterator[Finding]:
     try:
-        archive = archive_file(find_java(), jar_paths())
-        if fix and not archive.is_file():
-            build_archive()
+        archive = usable_archive(find_java(), jar_paths())
+        if fix and not archive:
+            archive = build_archive()
     except LakesmithError as error:
         yield _refusal("class archive", error)
     else:
-        there = archive.is_file()
-        found = f"{archive.stat().st_size >> 20} MB" if there else "none: Spark takes twice as long to start"
-        yield Finding(subject="class archive", ok=there, found=found, mend=None if there else FIX)
+        found = f"{archive.stat().st_size >> 20} MB" if archive else "none: Spark takes twice as long to start"
+        yield Finding(subject="class archive", ok=bool(archive), found=found, mend=None if archive else FIX)
 
 
 def _storage(storage: Storage) -> Iterator[Finding]:
     wrong = storage.probe()
     found = wrong or f"{storage.root()} makes a file only where there is none"
-    mend = (
-        None
-        if wrong is None
-        else "put the warehouse on a disk or store that can, and name it in lakesmith.yml"
-    )
+    mend = None if wrong is None else "put the warehouse on a disk or store that can, and name it in lakesmith.yml"
     yield Finding(subject="storage", ok=wrong is None, found=found, mend=mend)
 
 
@@ -142,9 +135,7 @@ def _required() -> tuple[str, ...]:
         return ("lakesmith",)
     words = (line.partition(";") for line in lines)
     plain = [name for name, _, condition in words if "extra" not in condition]
-    return tuple(
-        sorted("".join(c if c.isalnum() or c in "-_." else " " for c in name).split()[0] for name in plain)
-    )
+    return tuple(sorted("".join(c if c.isalnum() or c in "-_." else " " for c in name).split()[0] for name in plain))
 
 
 def _installed(package: str) -> str | None:

@@ -6,7 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -79,25 +79,17 @@ class Lake:
         return Graph.of(self.tables)
 
     def validate(self) -> Validation:
-        """Check all that can be checked without data."""
-        from lakesmith.plan.query import check_columns, check_conditions
-
-        graph = self.graph
-        schemas = self._schemas()
-        errors: list[LakesmithError] = []
-        for table in self.tables.values():
-            if isinstance(table.origin, SqlQuery):
-                errors += check_columns(table.origin, schemas)
-            errors += check_conditions(table, schemas.get(table.name))
-        raise_all(errors)
-        layers = [name.layer for name in sorted(graph.order, key=_layer_order)]
+        """Check all that can be checked without moving a row."""
+        self._check(self._facts())
+        layers = [name.layer for name in sorted(self.tables, key=_layer_order)]
         return Validation(
             lake=self.name,
             environment=self.environment,
             tables=len(self.tables),
             by_layer={layer: layers.count(layer) for layer in dict.fromkeys(layers)},
             checks=sum(
-                len(t.checks) + sum(bool(c.check) + c.required for c in t.columns) for t in self.tables.values()
+                len(t.checks) + sum(bool(c.check) + c.required for c in t.columns)
+                for t in self.tables.values()
             ),
         )
 
@@ -105,11 +97,10 @@ class Lake:
         self, select: Sequence[str] = (), exclude: Sequence[str] = (), *, full_refresh: bool = False
     ) -> Plan:
         """What a run would do now, and why."""
-        self.validate()
         selected = choose(self.graph, self.tables, select, exclude)
-        return make_plan(
-            self.declaration, self.graph, self._facts(), selected=selected, full_refresh=full_refresh
-        )
+        facts = self._facts()
+        self._check(facts)
+        return make_plan(self.declaration, self.graph, facts, selected=selected, full_refresh=full_refresh)
 
     def run(
         self,
@@ -148,7 +139,9 @@ class Lake:
             executor.execute(plan, jobs or self.declaration.environment.jobs)
             outcome = "failed" if executor.errors or plan.problems else "ok"
         finally:
-            record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
+            record = self._run_record(
+                plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock
+            )
             self._ledger.record(record, executor.steps, executor.checks)
             executor.close()
             self._memory.save()
@@ -235,7 +228,9 @@ class Lake:
         locations = self._queryable()
         names = match_tables(engine.referenced(sql), locations).values()
         moments.check(names)
-        return engine.query(sql, {name: self._rows_at(name, locations[name], moments.of(name)) for name in names})
+        return engine.query(
+            sql, {name: self._rows_at(name, locations[name], moments.of(name)) for name in names}
+        )
 
     def _rows_at(
         self, name: str, location: str, moment: int | datetime | None
@@ -254,7 +249,7 @@ class Lake:
     def lineage(self, table: str | None = None) -> Lineage:
         """Where a table's rows come from and where they go."""
         name = self._name(table) if table else None
-        return lineage(self.graph, self.tables, name, self._schemas())
+        return lineage(self.graph, self.tables, name, self._schemas(self._facts()))
 
     def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
         """Look at Java, jars, Spark, storage and versions, and say how to mend each."""
@@ -269,9 +264,8 @@ class Lake:
             location = self._warehouse.table(name)
             if facts is not None:
                 tables[name] = facts
-            progress[name] = Batches(self._warehouse.storage, name).progress(
-                facts, lambda location=location: self._format.commits(location)
-            )
+            commits = partial(self._format.commits, location)
+            progress[name] = Batches(self._warehouse.storage, name).progress(facts, commits)
             if isinstance(table.origin, Files):
                 landing[name] = tuple(self._landing.list(table.origin.files))
         self._memory.save()
@@ -280,19 +274,29 @@ class Lake:
     def _table_facts(self, name: TableName) -> TableFacts | None:
         return self._format.facts(self._warehouse.table(name), _FLOW.format(name))
 
-    def _schemas(self) -> dict[TableName, tuple[str, ...]]:
+    def _check(self, facts: LakeFacts) -> None:
+        """Hold the queries and checks to the columns that are known."""
+        from lakesmith.plan.query import check_columns, check_conditions
+
+        schemas = self._schemas(facts)
+        errors: list[LakesmithError] = []
+        for table in self.tables.values():
+            if isinstance(table.origin, SqlQuery):
+                errors += check_columns(table.origin, schemas)
+            errors += check_conditions(table, schemas.get(table.name))
+        raise_all(errors)
+
+    def _schemas(self, facts: LakeFacts) -> dict[TableName, tuple[str, ...]]:
         """The columns of each table, where they are known: from its query, else from its log."""
-        from lakesmith.plan.query import read_query
+        from lakesmith.plan.query import output_columns
 
         schemas: dict[TableName, tuple[str, ...]] = {}
         for name in self.graph.order:
-            origin = self.tables[name].origin
-            columns = read_query(origin).columns if isinstance(origin, SqlQuery) else None
-            if columns is None and (facts := self._table_facts(name)):
-                columns = tuple(column.name for column in facts.columns)
-                if isinstance(origin, Files):
-                    declared = tuple(column.name for column in self.tables[name].columns)
-                    columns = tuple(dict.fromkeys((*columns, *declared)))
+            table, stored = self.tables[name], facts.tables.get(name)
+            columns = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
+            if columns is None and stored and not _may_gain_columns(table, facts):
+                declared = [column.name for column in table.columns]
+                columns = tuple(dict.fromkeys([*(column.name for column in stored.columns), *declared]))
             if columns is not None:
                 schemas[name] = columns
         return schemas
@@ -351,6 +355,14 @@ class Lake:
             seconds=seconds,
             lakesmith_version=__version__,
         )
+
+
+def _may_gain_columns(table: Table, facts: LakeFacts) -> bool:
+    """Files wait to be taken in that may bring columns which nobody has seen yet."""
+    if not isinstance(table.origin, Files) or table.contract == "strict":
+        return False
+    taken = facts.progress[table.name].taken
+    return any(file.path not in taken for file in facts.landing[table.name])
 
 
 def _layer_order(name: TableName) -> tuple[int, str]:

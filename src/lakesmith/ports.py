@@ -139,9 +139,7 @@ class TableFormat(Protocol):
     def overwrite(self, frame: DataFrame, location: str, write: Write, where: str | None = None) -> Written:
         """Replace all rows, or those that meet `where`, in one commit; makes the table when there is none."""
 
-    def merge(
-        self, frame: DataFrame, location: str, write: Write, key: Sequence[str], newer: str
-    ) -> Written:
+    def merge(self, frame: DataFrame, location: str, write: Write, key: Sequence[str], newer: str) -> Written:
         """Update rows with the same key when `newer` holds (`source` and `target` name the sides), insert others."""
 
     def advance(self, location: str, write: Write) -> Written:

@@ -49,7 +49,7 @@ class CheckRecord:
     passed: bool
     observed: str | None = None
     """For a batch rule, the values that its aggregates had."""
-    at: datetime
+    checked_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,8 @@ def test_the_first_append_makes_the_table_with_fence_properties_and_rows_in_one_
     assert (written.version, written.inserted) == (0, 2)
     assert (facts.version, facts.rows, facts.sequence) == (0, 2, 1)
     assert [(column.name, column.type) for column in facts.columns] == [("id", "bigint"), ("v", "string")]
-    assert facts.bytes > 0 and facts.files > 0
+    assert facts.bytes > 0
+    assert facts.files > 0
     assert held(format, place) == [(1, "a"), (2, "b")]
 
 
@@ -98,11 +99,14 @@ def test_an_overwrite_of_some_partitions_leaves_the_others(
 ) -> None:
     made = write(1, partition_by=("v",))
     format.append(rows(spark, (1, "a"), (2, "b"), (3, "b")), place, made)
-    written = format.overwrite(rows(spark, (9, "b")), place, replace(made, sequence=2, note="2"), "`v` IN ('b')")
+    written = format.overwrite(
+        rows(spark, (9, "b")), place, replace(made, sequence=2, note="2"), "`v` IN ('b')"
+    )
     assert written.inserted == 1
     assert held(format, place) == [(1, "a"), (9, "b")]
     facts = format.facts(place, FLOW)
-    assert facts and facts.partition_by == ("v",)
+    assert facts
+    assert facts.partition_by == ("v",)
 
 
 def test_a_merge_updates_what_is_newer_and_inserts_what_is_new(
@@ -205,7 +209,8 @@ def test_the_position_can_move_without_rows(format: TableFormat, spark: SparkSes
     format.append(rows(spark, (1, "a")), place, write(1))
     assert format.advance(place, write(2)).version == 1
     facts = format.facts(place, FLOW)
-    assert facts and (facts.sequence, facts.rows, facts.version) == (2, 1, 1)
+    assert facts
+    assert (facts.sequence, facts.rows, facts.version) == (2, 1, 1)
 
 
 def test_column_names_are_quoted_wherever_they_are_used(
@@ -238,7 +243,8 @@ def test_deleted_rows_do_not_show_where_the_table_uses_deletion_vectors(
     spark.sql(f"DELETE FROM delta.`{place}` WHERE id < 90")
     assert len(held(format, place)) == 10
     facts = format.facts(place, FLOW)
-    assert facts and facts.rows == 10
+    assert facts
+    assert facts.rows == 10
 
 
 def test_an_adapter_says_what_it_can_do(format: TableFormat) -> None:

@@ -24,7 +24,9 @@ def batches(tmp_path: Path) -> Batches:
     return Batches(LocalStorage(tmp_path), NAME)
 
 
-def batch(sequence: int, *, parent: int | None = None, files: tuple[FileFact, ...] = (), version: int = 0) -> Batch:
+def batch(
+    sequence: int, *, parent: int | None = None, files: tuple[FileFact, ...] = (), version: int = 0
+) -> Batch:
     return Batch(
         sequence=sequence,
         attempt=0,
@@ -120,7 +122,9 @@ def test_the_files_of_all_batches_up_to_the_head_are_taken(batches: Batches) -> 
     assert set(batches.progress(facts(2, 3), lambda: ()).taken) == {"f1", "f2", "f3"}
 
 
-def test_after_a_rollback_the_position_is_that_of_the_rows_and_not_of_the_transaction(batches: Batches) -> None:
+def test_after_a_rollback_the_position_is_that_of_the_rows_and_not_of_the_transaction(
+    batches: Batches,
+) -> None:
     for number in (1, 2, 3):
         pinned = batches.pin(batch(number, version=number * 10, files=(FileFact(f"f{number}", 1, 1),)))
         batches.finish(done(pinned, number - 1))

@@ -63,6 +63,4 @@ def test_tables_are_told_by_layer_with_symbol_and_reason() -> None:
     ]
     assert found[0].problem is error
     assert found[3].after == ("silver.a",)
-    assert found[3].steps == (
-        ExplainedStep(step="build", what="compute all rows from ", cost_reason="of a join"),
-    )
+    assert found[3].steps == (ExplainedStep(step="build", what="compute all rows from ", cost_reason="of a join"),)

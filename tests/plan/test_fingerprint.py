@@ -83,9 +83,7 @@ def test_spaces_inside_a_string_are_a_change() -> None:
 
 def test_comments_in_python_are_no_change_and_code_is() -> None:
     first = python("silver.x", ["bronze.a"], source="def make(a):\n    return a\n")
-    same = python(
-        "silver.x", ["bronze.a"], source="    def make(a):\n        # all of it\n        return (a)\n"
-    )
+    same = python("silver.x", ["bronze.a"], source="    def make(a):\n        # all of it\n        return (a)\n")
     other = python("silver.x", ["bronze.a"], source="def make(a):\n    return a.limit(1)\n")
     assert definition(first) == definition(same)
     assert rebuild_because(definition(first), other) == "query"

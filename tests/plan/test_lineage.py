@@ -90,6 +90,4 @@ def test_columns_of_tables_that_are_not_shown_are_left_out() -> None:
 def test_a_result_column_is_followed_to_table_columns(text: str, expected: dict[str, set[str]]) -> None:
     known = columns(silver_s=["id"], silver_t=["id", "tid", "k"] if "USING" in text else ["tid", "k"])
     found = column_origins(sql(text), known)
-    assert {
-        name: {f"{table}.{column}" for table, column in origins} for name, origins in found.items()
-    } == expected
+    assert {name: {f"{table}.{column}" for table, column in origins} for name, origins in found.items()} == expected

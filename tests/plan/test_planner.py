@@ -30,9 +30,7 @@ from lakesmith.ports import FileFact, TableFacts
 MERGE = Merge(key=("id",), order_by=("ts",))
 ORDERS = bronze("orders")
 SILVER = made("silver.orders", "SELECT id, ts, day FROM bronze.orders", MERGE)
-DAILY = made(
-    "gold.daily", "SELECT day, count(*) AS n FROM silver.orders GROUP BY day", ReplacePartitions(by="day")
-)
+DAILY = made("gold.daily", "SELECT day, count(*) AS n FROM silver.orders GROUP BY day", ReplacePartitions(by="day"))
 
 
 class Known(TypedDict, total=False):
@@ -77,8 +75,7 @@ def read(table: Table, **positions: int) -> Progress:
         head=1,
         definition=definition(table),
         positions={
-            name.replace("_", ".", 1): Position(table_id="one", version=version)
-            for name, version in positions.items()
+            name.replace("_", ".", 1): Position(table_id="one", version=version) for name, version in positions.items()
         },
     )
 
@@ -334,8 +331,7 @@ def test_a_python_query_is_computed_from_changes_when_it_promises_rowwise() -> N
     build = mode(python("silver.x", ["bronze.orders"], MERGE))
     assert (build.mode, build.cost_reason) == (
         "whole",
-        "changed rows alone do not suffice: a Python query is not known to work row by row unless it says "
-        "rowwise=True",
+        "changed rows alone do not suffice: a Python query is not known to work row by row unless it says rowwise=True",
     )
 
 
@@ -439,9 +435,7 @@ def test_a_change_of_another_input_recomputes_all_partitions() -> None:
 
 
 def test_a_partition_that_cannot_be_traced_recomputes_all() -> None:
-    table = made(
-        "gold.daily", "SELECT max(day) AS day, id FROM silver.orders GROUP BY id", ReplacePartitions(by="day")
-    )
+    table = made("gold.daily", "SELECT max(day) AS day, id FROM silver.orders GROUP BY id", ReplacePartitions(by="day"))
     build = mode(table, upstream=(SILVER,), full={"silver_orders": 3})
     assert (build.mode, build.cost_reason) == (
         "whole",
@@ -517,9 +511,7 @@ def test_an_interrupted_batch_is_finished_before_anything_else() -> None:
     known = settled(version=5)
     known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
     finish, build = of(plan(ORDERS, SILVER, **known), "silver.orders").steps
-    assert finish == Finish(
-        table=named("silver.orders"), sequence=4, reason="batch 4 was interrupted before its end"
-    )
+    assert finish == Finish(table=named("silver.orders"), sequence=4, reason="batch 4 was interrupted before its end")
     assert isinstance(build, Build)
 
 

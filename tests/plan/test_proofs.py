@@ -9,6 +9,7 @@ import pytest
 from tests.plan.lakes import named, sql
 from tests.plan.queries import ROWWISE, TRACED
 
+from lakesmith.plan.functions import AGGREGATES
 from lakesmith.plan.query import bind
 
 if TYPE_CHECKING:
@@ -40,23 +41,31 @@ def answer(spark: SparkSession, text: str, orders: DataFrame) -> Counter[str]:
 
 
 @pytest.mark.parametrize("text", ROWWISE)
-def test_a_rowwise_query_over_two_halves_gives_what_it_gives_over_the_whole(
-    spark: SparkSession, text: str
-) -> None:
+def test_a_rowwise_query_over_two_halves_gives_what_it_gives_over_the_whole(spark: SparkSession, text: str) -> None:
     orders = spark.sql(ORDERS)
     halves = [answer(spark, text, orders.where(half)) for half in ("id < 5", "id >= 5")]
     assert halves[0] + halves[1] == answer(spark, text, orders)
 
 
 @pytest.mark.parametrize(("text", "expression"), TRACED)
-def test_partitions_recomputed_one_by_one_make_the_whole(
-    spark: SparkSession, text: str, expression: str
-) -> None:
+def test_partitions_recomputed_in_two_parts_make_the_whole(spark: SparkSession, text: str, expression: str) -> None:
     orders = spark.sql(ORDERS)
-    values = orders.selectExpr(f"CAST({expression} AS STRING) AS v").distinct().collect()
+    if "AS day" in text:
+        orders = orders.drop("day")  # else GROUP BY day would mean this column, and Spark refuses the query
+    values = sorted({str(value) for (value,) in orders.selectExpr(f"CAST({expression} AS STRING)").collect()})
     assert len(values) > 1
-    parts: Counter[str] = Counter()
-    for (value,) in values:
-        wanted = "NULL" if value is None else f"'{value}'"
-        parts += answer(spark, text, orders.where(f"CAST({expression} AS STRING) <=> {wanted}"))
-    assert parts == answer(spark, text, orders)
+    some = ", ".join(f"'{value}'" for value in values[::2])
+    touched = f"coalesce(CAST({expression} AS STRING), 'None') IN ({some})"
+    parts = [answer(spark, text, orders.where(part)) for part in (touched, f"NOT {touched}")]
+    assert parts[0] + parts[1] == answer(spark, text, orders)
+    assert all(parts)
+
+
+def test_the_list_of_aggregates_misses_none_that_spark_has(spark: SparkSession) -> None:
+    missed = []
+    for (function,) in spark.sql("SHOW SYSTEM FUNCTIONS").collect():
+        told = "\n".join(row[0] for row in spark.sql(f"DESCRIBE FUNCTION `{function}`").collect())
+        kind = told.partition("Class: ")[2].partition("\n")[0]
+        if (".aggregate." in kind or kind.endswith("Agg")) and function not in AGGREGATES:
+            missed.append(function)
+    assert missed == []

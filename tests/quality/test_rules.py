@@ -28,7 +28,12 @@ def test_a_key_is_required_without_being_declared_so() -> None:
 def test_the_rules_of_a_column_are_named_after_it() -> None:
     column = Column(name="amount", type="int", required=True, check="amount > 0", declared_at=HERE)
     rules = rules_of(table(columns=(column,)), from_files=False, casts={"amount": "_before_amount"})
-    assert [rule.name for rule in rules.rows] == ["amount.type", "amount.required", "id.required", "amount.check"]
+    assert [rule.name for rule in rules.rows] == [
+        "amount.type",
+        "amount.required",
+        "id.required",
+        "amount.check",
+    ]
 
 
 def test_only_a_rule_that_fails_the_batch_is_a_gate() -> None:
@@ -46,7 +51,9 @@ def test_a_warning_does_not_send_a_row_to_quarantine() -> None:
 
 
 def test_the_aggregates_of_an_expectation_are_found() -> None:
-    rule = Expectation(name="a", condition="count(*) > 0 AND max(x) < 3 * count(*)", severity="fail")
+    rule = Expectation(
+        name="a", condition="count(*) > 0 AND max(x) < 3 * count(*)", severity="fail", declared_at=HERE
+    )
     assert rule.aggregates() == ("COUNT(*)", "MAX(x)")
 
 

@@ -90,7 +90,9 @@ def orders(written: Written) -> Written:
     return written
 
 
-def order(id: int | None, amount: object = 1, day: str = "2026-01-01", at: int = 1, **more: object) -> dict[str, object]:
+def order(
+    id: int | None, amount: object = 1, day: str = "2026-01-01", at: int = 1, **more: object
+) -> dict[str, object]:
     return {"id": id, "amount": amount, "day": day, "at": at, **more}
 
 

@@ -25,7 +25,9 @@ GATED = {
 }
 
 
-def test_a_failed_gate_leaves_every_table_at_its_version_and_the_next_run_tries_again(written: Written) -> None:
+def test_a_failed_gate_leaves_every_table_at_its_version_and_the_next_run_tries_again(
+    written: Written,
+) -> None:
     written.declare(GATED)
     written.land("orders/1.json", {"id": 2}, {"id": 3})
     written.run()
@@ -36,12 +38,12 @@ def test_a_failed_gate_leaves_every_table_at_its_version_and_the_next_run_tries_
     written.land("orders/2.json", {"id": 4}, {"id": 5}, {"id": 6})
     steps = written.run(ok=False)
     (error,) = written.reports[-1].errors
-    assert (error.code, error.exit_code, str(error.at)) == ("gate-failed", 1, "silver/orders.sql:1")
+    assert (error.code, error.exit_code, str(error.at)) == ("gate-failed", 1, "silver/orders.sql:4")
     assert "not_too_many: expected count(*) < 3, found COUNT(*) = 3" in error.what
     assert "stayed at version 0" in str(error.hint)
     assert (steps["silver.orders"].outcome, steps["gold.count"].outcome) == ("failed", "skipped")
     assert (written.version("silver.orders"), written.version("gold.count")) == (0, 0)
-    assert written.rows("SELECT passed FROM system.checks WHERE \"check\" = 'not_too_many' ORDER BY at") == [
+    assert written.rows("SELECT passed FROM system.checks WHERE \"check\" = 'not_too_many' ORDER BY checked_at") == [
         (True,),
         (False,),
     ]
@@ -57,12 +59,15 @@ def test_one_row_that_breaks_a_failing_rule_refuses_the_batch(written: Written) 
     written.land("orders/1.json", {"id": 2}, {"id": 2000})
     written.run(ok=False)
     (error,) = written.reports[-1].errors
-    assert error.code == "gate-failed" and "no_monster: 1 rows" in error.what
+    assert error.code == "gate-failed"
+    assert "no_monster: 1 rows" in error.what
     assert "not been made" in str(error.hint)
     assert written.version("silver.orders") is None
 
 
-def test_a_value_that_does_not_fit_its_declared_type_is_refused_with_the_value_it_had(written: Written) -> None:
+def test_a_value_that_does_not_fit_its_declared_type_is_refused_with_the_value_it_had(
+    written: Written,
+) -> None:
     written.declare(
         {
             "bronze/people.yml": "source: {files: landing/people/*.csv}\n",
@@ -71,7 +76,9 @@ def test_a_value_that_does_not_fit_its_declared_type_is_refused_with_the_value_i
             ),
         }
     )
-    written.land("people/a.csv", "id,name,born", "1,Ann,2000-01-01", "x,Bob,2000-01-01", "3,Cid,yesterday", "4,,")
+    written.land(
+        "people/a.csv", "id,name,born", "1,Ann,2000-01-01", "x,Bob,2000-01-01", "3,Cid,yesterday", "4,,"
+    )
     step = written.run()["silver.people"]
     assert (step.rows_written, step.rows_quarantined) == (2, 2)
     kept = written.rows("SELECT raw, reasons FROM quarantine.silver_people ORDER BY raw")
@@ -102,7 +109,8 @@ def test_one_table_that_fails_does_not_stop_the_others(written: Written) -> None
     }
     assert "waits for silver.broken" in steps["gold.after_broken"].reason
     report = written.reports[-1]
-    assert report.run and report.run.outcome == "failed"
+    assert report.run
+    assert report.run.outcome == "failed"
     assert report.errors[0].table == "silver.broken"
 
 
@@ -122,7 +130,10 @@ def test_a_query_that_spark_refuses_is_told_with_file_and_next_step(written: Wri
     written.land("orders/1.json", {"id": 1})
     written.run(ok=False)
     errors = {str(error.table): error for error in written.reports[-1].errors}
-    assert errors["silver.a"].code == "query-refused" and str(errors["silver.a"].at) == "silver/a.sql:1"
+    assert errors["silver.a"].code == "query-refused"
+    assert str(errors["silver.a"].at) == "silver/a.sql:1"
     assert errors["silver.b"].code == "not-a-dataframe"
-    assert errors["silver.c"].code == "python-raised" and "the moon is full" in errors["silver.c"].what
-    assert errors["silver.d"].code == "contract-broken" and "missing" in errors["silver.d"].what
+    assert errors["silver.c"].code == "python-raised"
+    assert "the moon is full" in errors["silver.c"].what
+    assert errors["silver.d"].code == "contract-broken"
+    assert "missing" in errors["silver.d"].what

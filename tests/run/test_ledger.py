@@ -26,17 +26,25 @@ def test_the_ledger_tells_runs_steps_and_checks_with_closed_books(orders: Writte
     report = orders.reports[-1]
     assert report.run
     runs = orders.lake().history()
-    assert [run.run_id for run in runs] == [report.run.run_id]  # type: ignore[union-attr]
+    assert [run.run_id for run in runs] == [report.run.run_id]
     assert (report.run.plan_hash, report.run.outcome, report.run.tables) == (plan_hash, "ok", 3)
     steps = {step.table: step for step in orders.lake().run_steps(report.run.run_id)}
     assert set(steps) == {"bronze.orders", "silver.orders", "gold.sales"}
     for step in steps.values():
         assert step.rows_in == step.rows_written + step.rows_quarantined + step.rows_deduplicated
-        assert step.bytes > 0 and step.seconds > 0 and step.version == 0 and step.version_before is None
+        assert step.bytes > 0
+        assert step.seconds > 0
+        assert step.version == 0
+        assert step.version_before is None
     silver = steps["silver.orders"]
-    assert (silver.rows_in, silver.rows_written, silver.rows_quarantined, silver.rows_deduplicated) == (3, 1, 1, 1)
+    assert (silver.rows_in, silver.rows_written, silver.rows_quarantined, silver.rows_deduplicated) == (
+        3,
+        1,
+        1,
+        1,
+    )
     assert orders.rows(
-        "SELECT \"check\", failed_rows FROM system.checks WHERE \"table\" = 'silver.orders' ORDER BY 1"
+        'SELECT "check", failed_rows FROM system.checks WHERE "table" = \'silver.orders\' ORDER BY 1'
     ) == [("amount.check", 1), ("amount.type", 0), ("id.required", 0)]
     assert orders.rows("SELECT sum(rows_in) FROM system.steps") == [(3 + 3 + 1,)]
 
@@ -46,7 +54,9 @@ def test_a_second_run_with_nothing_new_reads_the_logs_only(orders: Written) -> N
     orders.run()
 
     def files() -> dict[str, int]:
-        return {str(path): path.stat().st_mtime_ns for path in Path(orders.folder).rglob("*") if path.is_file()}
+        return {
+            str(path): path.stat().st_mtime_ns for path in Path(orders.folder).rglob("*") if path.is_file()
+        }
 
     before = files()
     code = (

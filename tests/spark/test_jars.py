@@ -29,9 +29,7 @@ def deliver(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[int]:
     """Let every download deliver these bytes; tells how many jars each download was asked for."""
     asked = []
 
-    def download(
-        coordinates: list[tuple[str, str, str]], folder: Path, java: JavaHome | None
-    ) -> tuple[Path, ...]:
+    def download(coordinates: list[tuple[str, str, str]], folder: Path, java: JavaHome | None) -> tuple[Path, ...]:
         asked.append(len(coordinates))
         files = tuple(folder / f"{artifact}-{version}.jar" for _, artifact, version in coordinates)
         for file in files:
@@ -80,9 +78,7 @@ def test_a_jar_of_the_right_size_with_other_bytes_is_damaged(jar: Jar) -> None:
     assert damaged([jar]) == [jar]
 
 
-def test_a_fetched_jar_is_put_in_place_and_not_fetched_again(
-    monkeypatch: pytest.MonkeyPatch, jar: Jar
-) -> None:
+def test_a_fetched_jar_is_put_in_place_and_not_fetched_again(monkeypatch: pytest.MonkeyPatch, jar: Jar) -> None:
     asked = deliver(monkeypatch, CONTENT)
     assert resolve_jars(["delta"]) == (jar.path,)
     assert resolve_jars(["delta"]) == (jar.path,)
@@ -90,9 +86,7 @@ def test_a_fetched_jar_is_put_in_place_and_not_fetched_again(
     assert asked == [1]
 
 
-def test_a_jar_that_is_not_the_locked_one_never_reaches_the_cache(
-    monkeypatch: pytest.MonkeyPatch, jar: Jar
-) -> None:
+def test_a_jar_that_is_not_the_locked_one_never_reaches_the_cache(monkeypatch: pytest.MonkeyPatch, jar: Jar) -> None:
     deliver(monkeypatch, CONTENT + b" with a present")
     with pytest.raises(InfrastructureError) as caught:
         resolve_jars(["delta"])
@@ -118,9 +112,7 @@ def test_a_log_store_that_was_changed_is_refused(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.spark
-def test_ivy_fetches_exactly_the_jar_that_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_ivy_fetches_exactly_the_jar_that_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LAKESMITH_CACHE", str(tmp_path))
     fetched = resolve_jars(["postgresql"])
     assert [file.name for file in (tmp_path / "jars").iterdir()] == [file.name for file in fetched]

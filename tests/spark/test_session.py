@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.spark import session as sessions
-from lakesmith.spark.archive import archive_file
+from lakesmith.spark.archive import archive_file, size_file, usable_archive
 from lakesmith.spark.jars import jar_paths
 from lakesmith.spark.java import JavaHome, find_java
 from lakesmith.spark.session import isolated, open_session, session_settings
@@ -29,9 +30,9 @@ Settings = Callable[[dict[str, str]], dict[str, str]]
 
 
 @pytest.fixture
-def merged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settings:
+def merged(monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Lakesmith's settings with a user's, on a machine that has no class archive."""
-    monkeypatch.setattr(sessions, "archive_file", lambda java, jars: tmp_path / "none.jsa")
+    monkeypatch.setattr(sessions, "usable_archive", lambda java, jars: None)
     return lambda user: session_settings(user, java=JAVA, jars=JARS)
 
 
@@ -56,12 +57,13 @@ def test_a_users_extensions_and_class_path_are_added_to_those_of_delta(merged: S
     assert settings["spark.driver.extraClassPath"] == "/jars/a.jar:/jars/b.jar:/c.jar"
 
 
-def test_an_archive_is_used_only_when_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    archive = tmp_path / "classes.jsa"
-    monkeypatch.setattr(sessions, "archive_file", lambda java, jars: archive)
-    assert not any("SharedArchive" in option for option in sessions.java_options(JAVA, JARS))
-    archive.touch()
-    assert f"-XX:SharedArchiveFile={archive}" in sessions.java_options(JAVA, JARS)
+def test_an_archive_is_used_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "usable_archive", lambda java, jars: Path("/cache/classes.jsa"))
+    assert "-XX:SharedArchiveFile=/cache/classes.jsa" in sessions.java_options(JAVA, JARS)
+
+
+def test_without_an_archive_none_is_asked_for(merged: Settings) -> None:
+    assert "SharedArchiveFile" not in merged({})["spark.driver.extraJavaOptions"]
 
 
 def test_the_environment_is_as_before_after_a_start_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +99,7 @@ def test_commits_go_through_the_log_store_of_lakesmith(spark: SparkSession, tmp_
 
 
 @pytest.mark.spark
-def test_a_session_that_runs_is_opened_again_as_itself(
-    shared_spark: SparkSession, spark: SparkSession
-) -> None:
+def test_a_session_that_runs_is_opened_again_as_itself(shared_spark: SparkSession, spark: SparkSession) -> None:
     assert open_session("again", {}).sparkContext is shared_spark.sparkContext
 
 
@@ -143,20 +143,34 @@ def test_a_start_prints_nothing_and_leaves_nothing_in_the_folder(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def lend_archive(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Path:
+    """A cache whose archive was made for jars at another path."""
+    real = archive_file(find_java(), jar_paths())
+    (cache / "archive").mkdir(parents=True)
+    (cache / "jars").symlink_to(real.parent.parent / "jars")
+    monkeypatch.setenv("LAKESMITH_CACHE", str(cache))
+    lent = archive_file(find_java(), jar_paths())
+    assert lent.name != real.name
+    shutil.copy(real, lent)
+    size_file(lent).write_text(str(lent.stat().st_size))
+    return lent
+
+
 @pytest.mark.spark
 def test_an_archive_that_does_not_fit_is_passed_over_in_silence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    archive = archive_file(find_java(), jar_paths())
-    cache = tmp_path / "cache"
-    (cache / "archive").mkdir(parents=True)
-    (cache / "jars").symlink_to(archive.parent.parent / "jars")
-    monkeypatch.setenv("LAKESMITH_CACHE", str(cache))
-    # The jars are found by another path here, and with it the archive has another name.
-    stale = archive_file(find_java(), jar_paths())
-    stale.write_bytes(archive.read_bytes()[:4096])
+    lend_archive(monkeypatch, tmp_path / "cache")
     answer = start(tmp_path)
     assert (answer.stdout, answer.stderr) == ("5\n", "")
+
+
+@pytest.mark.spark
+def test_a_truncated_archive_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    archive = lend_archive(monkeypatch, tmp_path / "cache")
+    assert usable_archive(find_java(), jar_paths()) == archive
+    os.truncate(archive, 4096)
+    assert usable_archive(find_java(), jar_paths()) is None
 
 
 @pytest.mark.spark

@@ -58,7 +58,9 @@ def test_the_probe_accepts_a_disk_with_hard_links_and_leaves_no_trace(tmp_path: 
     assert LocalStorage(tmp_path).keys("_lakesmith/probe") == []
 
 
-def test_the_probe_refuses_a_store_where_two_writers_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probe_refuses_a_store_where_two_writers_win(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "link", os.replace)
     monkeypatch.setattr(os, "unlink", lambda path: None)
     assert "both won" in str(LocalStorage(tmp_path).probe())

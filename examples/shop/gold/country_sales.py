@@ -1,7 +1,8 @@
 """Sales by the country where the customer lives now."""
 
-import lakesmith as lake
 from pyspark.sql import functions as F
+
+import lakesmith as lake
 
 
 @lake.gold(

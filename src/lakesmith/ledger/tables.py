@@ -65,7 +65,9 @@ class Ledger:
         except TableNotFoundError:
             return ()
         columns = ", ".join(f'"{field.name}"' for field in dataclasses.fields(record))
-        conditions = " AND ".join(f"\"{column}\" = '{_text(value)}'" for column, value in (where or {}).items())
+        conditions = " AND ".join(
+            f"\"{column}\" = '{_text(value)}'" for column, value in (where or {}).items()
+        )
         found = (
             QueryBuilder()
             .register(name, table)
@@ -96,7 +98,12 @@ def _arrow_schema(record: type) -> pa.Schema:
     hints = get_type_hints(record)
     return pa.schema(
         [
-            (field.name, next((arrow for kind, arrow in types.items() if _holds(hints[field.name], kind)), pa.string()))
+            (
+                field.name,
+                next(
+                    (arrow for kind, arrow in types.items() if _holds(hints[field.name], kind)), pa.string()
+                ),
+            )
             for field in dataclasses.fields(record)
         ]
     )

@@ -11,12 +11,12 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lakesmith.declare import PythonQuery
 from lakesmith.declare.python import WrittenTable, collecting
-from lakesmith.errors import DeclarationError, LakesmithError, Place
+from lakesmith.errors import DataError, DeclarationError, LakesmithError, Place
 from lakesmith.load.stand_ins import PACKAGES, standing_in
 
 # `sys.modules` and `sys.path` are one for the whole process.
@@ -126,6 +126,26 @@ def import_function(query: PythonQuery) -> Callable[..., object]:
         at=query.declared_at,
         hint="was the file changed while the run went on?  run again",
     )
+
+
+def call_function(query: PythonQuery, frames: Mapping[str, object]) -> object:
+    """What the table's function makes of its inputs; what it raises comes with its file and line."""
+    function = import_function(query)
+    try:
+        return function(**frames)
+    except (LakesmithError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # noqa: BLE001 (a user's function may raise anything, SystemExit included)
+        if type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        said = str(error).strip().split("\n")[0][:200]
+        folder = os.path.dirname(os.path.dirname(query.path))
+        raise DataError(
+            "python-raised",
+            f"{query.function}() raised {type(error).__name__}{f': {said}' if said else ''}",
+            at=_place(error, query.path, folder),
+            hint="the table is as it was; mend the function and run again",
+        ) from error
 
 
 def _compiled(path: str, text: str, folder: str) -> tuple[ast.Module, types.CodeType]:

@@ -71,10 +71,7 @@ def reads(statement: Statement) -> dict[TableName, frozenset[str]]:
 def unknown(statement: Statement, schemas: Schemas) -> list[Unknown]:
     """The columns that no table in their scope has, where the columns of all those tables are known."""
     found = [
-        each
-        for scope in statement.scopes
-        for use in scope.uses
-        if (each := _unknown(scope, use, schemas)) is not None
+        each for scope in statement.scopes for use in scope.uses if (each := _unknown(scope, use, schemas)) is not None
     ]
     return sorted(found, key=lambda each: each.line)
 
@@ -251,10 +248,6 @@ class _Follower:
             return None
         names = source.columns or source.scope.renamed or tuple(result for result, _ in results)
         return next(
-            (
-                made_from
-                for shown, (_, made_from) in zip(names, results, strict=False)
-                if shown.lower() == low
-            ),
+            (made_from for shown, (_, made_from) in zip(names, results, strict=False) if shown.lower() == low),
             None,
         )

@@ -30,7 +30,5 @@ def columns_of(condition: str) -> tuple[str, ...]:
         raise ConditionFault("it has to be one condition")
     if next(nodes[0].find_all(exp.Query), None) is not None:
         raise ConditionFault("it has a subquery, and a check sees only the rows that are on their way")
-    columns = sorted(
-        nodes[0].find_all(exp.Column), key=lambda column: int(column.parts[0].meta.get("start") or 0)
-    )
+    columns = sorted(nodes[0].find_all(exp.Column), key=lambda column: int(column.parts[0].meta.get("start") or 0))
     return tuple(dict.fromkeys(column.parts[0].name for column in columns if not column.is_star))

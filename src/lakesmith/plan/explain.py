@@ -52,9 +52,7 @@ def in_words(step: Step) -> ExplainedStep:
     match step:
         case Ingest(files=files):
             count = "1 file" if len(files) == 1 else f"{len(files)} files"
-            return ExplainedStep(
-                step="ingest", what=f"take in {count} ({size(sum(file.size for file in files))})"
-            )
+            return ExplainedStep(step="ingest", what=f"take in {count} ({size(sum(file.size for file in files))})")
         case Build(cost_reason=cost_reason):
             return ExplainedStep(step="build", what=_build_in_words(step), cost_reason=cost_reason)
         case Finish(sequence=sequence):

@@ -93,7 +93,5 @@ def _checks(table: Table) -> object:
         for column in table.columns
         if column.required or column.check
     )
-    rules = sorted(
-        (check.name, check.where) for check in table.checks if check.where and check.on_fail == "quarantine"
-    )
+    rules = sorted((check.name, check.where) for check in table.checks if check.where and check.on_fail == "quarantine")
     return [table.contract, promises, rules]

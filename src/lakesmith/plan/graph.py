@@ -84,9 +84,7 @@ def is_append_only(table: Table) -> bool:
     return isinstance(table.origin, Files) or isinstance(table.load, Append)
 
 
-def _unknown_inputs(
-    table: Table, read: Iterable[TableName], tables: Mapping[TableName, Table]
-) -> list[LakesmithError]:
+def _unknown_inputs(table: Table, read: Iterable[TableName], tables: Mapping[TableName, Table]) -> list[LakesmithError]:
     return [
         DeclarationError(
             "unknown-table",
@@ -126,9 +124,7 @@ def _load_errors(
                     f"same_as '{table.load.same_as}' is not a column of a table that {table.name} reads",
                     at=table.declared_at,
                     table=str(table.name),
-                    hint=did_you_mean(
-                        layer_and_name, (str(name) for name in upstream), label="tables that it reads"
-                    ),
+                    hint=did_you_mean(layer_and_name, (str(name) for name in upstream), label="tables that it reads"),
                 )
             )
     return errors

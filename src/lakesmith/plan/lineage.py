@@ -22,9 +22,7 @@ def lineage(
     the first run too. Python queries have table edges only.
     """
     around = (
-        frozenset(graph.order)
-        if name is None
-        else graph.ancestors(name) | graph.descendants(name) | frozenset({name})
+        frozenset(graph.order) if name is None else graph.ancestors(name) | graph.descendants(name) | frozenset({name})
     )
     nodes = tuple(each for each in graph.order if each in around)
     return Lineage(

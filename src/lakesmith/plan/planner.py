@@ -133,9 +133,7 @@ class _Planning:
             if self.full_refresh and not isinstance(table.origin, Files):
                 return []
             other_way = (
-                ""
-                if isinstance(table.origin, Files)
-                else f"; or rebuild it: lakesmith run {table.name} --full-refresh"
+                "" if isinstance(table.origin, Files) else f"; or rebuild it: lakesmith run {table.name} --full-refresh"
             )
             raise DataError(
                 "unfinished-under-other-definition",
@@ -176,9 +174,7 @@ class _Planning:
         elif steps:
             reason = steps[0].reason
         status = self._status(table) if steps else "unchanged"
-        return TablePlan(
-            table=name, status=status, reason=reason, steps=tuple(steps), after=after if steps else ()
-        )
+        return TablePlan(table=name, status=status, reason=reason, steps=tuple(steps), after=after if steps else ())
 
     def _will_exist(self, name: TableName) -> bool:
         return name in self.facts.tables or self._has_steps(name)
@@ -227,9 +223,7 @@ class _Planning:
             Input(table=each, since=progress.positions[str(each)].version if each in followed else None)
             for each in self.graph.upstream(table.name)
         )
-        return Build(
-            table=table.name, mode=mode, inputs=inputs, reason=reason, cost_reason=cost_reason
-        ), reason
+        return Build(table=table.name, mode=mode, inputs=inputs, reason=reason, cost_reason=cost_reason), reason
 
     def _rebuild_because(self, table: Table, progress: Progress) -> str | None:
         name = table.name
@@ -271,9 +265,7 @@ class _Planning:
                 told[each] = f"{each} has {versions} ({seen} → {now})"
         return told
 
-    def _mode(
-        self, table: Table, progress: Progress, changed: frozenset[TableName]
-    ) -> tuple[Mode, str | None]:
+    def _mode(self, table: Table, progress: Progress, changed: frozenset[TableName]) -> tuple[Mode, str | None]:
         """The cheapest mode that gives the same rows as computing all, and why it is not a cheaper one."""
         match table.load:
             case Replace():
@@ -289,9 +281,7 @@ class _Planning:
             return "whole", f"the touched partitions cannot be told: {source}"
         others = sorted(str(each) for each in changed if each != source.table)
         if others:
-            return "whole", (
-                f"{' and '.join(others)} changed, and only changes of {source.table} lead to partitions"
-            )
+            return "whole", (f"{' and '.join(others)} changed, and only changes of {source.table} lead to partitions")
         return "partitions", None
 
     def _changes_mode(self, table: Table, progress: Progress) -> tuple[Mode, str | None]:

@@ -216,18 +216,14 @@ def _columns_not_given(table: Table, given: Sequence[str]) -> Iterator[Lakesmith
     low = {name.lower() for name in given}
     for word, name in named:
         if name.lower() not in low:
-            yield _unknown_promise(
-                table, f"{word} names column '{name}', which", name, given, table.declared_at
-            )
+            yield _unknown_promise(table, f"{word} names column '{name}', which", name, given, table.declared_at)
     for column in table.columns:
         if column.name.lower() not in low:
             what = f"column '{column.name}' is declared, but"
             yield _unknown_promise(table, what, column.name, given, column.declared_at)
 
 
-def _unknown_promise(
-    table: Table, what: str, name: str, known: Sequence[str], place: Place
-) -> DeclarationError:
+def _unknown_promise(table: Table, what: str, name: str, known: Sequence[str], place: Place) -> DeclarationError:
     return DeclarationError(
         "unknown-column",
         f"{what} {table.name} does not have",

@@ -24,9 +24,7 @@ def not_rowwise(statement: Statement) -> Reason | None:
 def changing(statement: Statement) -> Reason | None:
     """The function that gives another value each time, if one is called."""
     called = statement.called(CHANGING)
-    return (
-        None if called is None else Reason(words=f"{called[0]}() differs at each evaluation", line=called[1])
-    )
+    return None if called is None else Reason(words=f"{called[0]}() differs at each evaluation", line=called[1])
 
 
 def set_operation(scope: Scope, statement: Statement) -> Reason | None:

@@ -89,9 +89,7 @@ def _depth(digits: str) -> int | None:
     return int(digits) if digits else None
 
 
-def _matching(
-    tables: Mapping[TableName, Table], method: str | None, value: str, atom: str
-) -> frozenset[TableName]:
+def _matching(tables: Mapping[TableName, Table], method: str | None, value: str, atom: str) -> frozenset[TableName]:
     if method is not None and method not in _METHODS:
         raise UsageError(
             "bad-selector",

@@ -258,6 +258,7 @@ class Statement:
             side = join.args.get("side") or ""
             kind = join.args.get("kind") or ""
             scope.using.extend(join.args.get("using") or ())
+            self._add_uses_of(scope, "joins", _join_parts(join), names)
             for source in added:
                 source.hidden = kind in ("SEMI", "ANTI")
                 source.null_extended = side in ("LEFT", "FULL")
@@ -349,31 +350,33 @@ class Statement:
 
     def _add_uses(self, scope: Scope, select: exp.Select, names: Mapping[str, Scope]) -> None:
         for clause, value in select.args.items():
-            if clause in ("with_", "from_"):
+            if clause in ("with_", "from_", "joins"):
                 continue
             values = value if isinstance(value, list) else [value]
-            stack = [item for item in reversed(values) if isinstance(item, exp.Expr)]
-            if clause == "joins":
-                stack = [inner for join in reversed(stack) for inner in _join_parts(join)]
-            elif clause == "laterals":
-                stack = [lateral.this for lateral in reversed(stack)]
-            while stack:
-                node = stack.pop()
-                if isinstance(node, exp.Column):
-                    scope.uses.append(Use(node, clause))
-                    continue
-                if isinstance(node, exp.Star):
-                    continue
-                if isinstance(node, exp.Query):
-                    scope.nested.append(self._scope(node, names, scope))
-                    continue
-                if isinstance(node, exp.Window):
-                    scope.windows.append(node)
-                elif is_aggregate(node) and not isinstance(node.parent, exp.Window):
-                    scope.aggregates = True
-                stack.extend(reversed(list(node.iter_expressions())))
+            nodes = [item for item in values if isinstance(item, exp.Expr)]
+            if clause == "laterals":
+                nodes = [lateral.this for lateral in nodes]
+            self._add_uses_of(scope, clause, nodes, names)
         if select.args.get("group") is not None:
             scope.aggregates = True
+
+    def _add_uses_of(self, scope: Scope, clause: str, nodes: Sequence[exp.Expr], names: Mapping[str, Scope]) -> None:
+        stack = list(reversed(nodes))
+        while stack:
+            node = stack.pop()
+            if isinstance(node, exp.Column):
+                scope.uses.append(Use(node, clause))
+                continue
+            if isinstance(node, exp.Star):
+                continue
+            if isinstance(node, exp.Query):
+                scope.nested.append(self._scope(node, names, scope))
+                continue
+            if isinstance(node, exp.Window):
+                scope.windows.append(node)
+            elif is_aggregate(node) and not isinstance(node.parent, exp.Window):
+                scope.aggregates = True
+            stack.extend(reversed(list(node.iter_expressions())))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -434,9 +437,7 @@ def outputs(scope: Scope, known: Mapping[TableName, Sequence[str]]) -> tuple[str
     return tuple(names)
 
 
-def expand(
-    scope: Scope, star: exp.Expr, known: Mapping[TableName, Sequence[str]]
-) -> list[tuple[Source, str]] | None:
+def expand(scope: Scope, star: exp.Expr, known: Mapping[TableName, Sequence[str]]) -> list[tuple[Source, str]] | None:
     """The columns that a `*` stands for, each with its source, or None where they are not known."""
     inner = star.this if isinstance(star, exp.Column) else star
     left_out = {column.name.lower() for column in inner.args.get("except_") or ()}

@@ -75,9 +75,7 @@ def _column(statement: Statement, scope: Scope, name: str) -> Traced:
         raise _Untraceable("it is not a plain SELECT")
     if scope.cut is not None:
         kind = TokenType.LIMIT if scope.cut == "LIMIT" else TokenType.OFFSET
-        raise _Untraceable(
-            "which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind)
-        )
+        raise _Untraceable("which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind))
     found, star = projection_named(scope, name)
     if len(found) > 1:
         raise _Untraceable(f"it gives two columns the name '{name}'", line=line_in(found[1]))
@@ -136,12 +134,8 @@ def _source_of(scope: Scope, column: exp.Column, name: str) -> Source:
     if source is not None:
         return source
     written = parts(column)[0]
-    earlier = [
-        node for node in scope.projections if isinstance(node, exp.Alias) and node.alias.lower() == written
-    ]
-    if any(
-        not _is_column(node.this, written) and column not in node.find_all(exp.Column) for node in earlier
-    ):
+    earlier = [node for node in scope.projections if isinstance(node, exp.Alias) and node.alias.lower() == written]
+    if any(not _is_column(node.this, written) and column not in node.find_all(exp.Column) for node in earlier):
         raise _Untraceable(
             f"'{name}' is made from '{written}', which is also the name of another result column",
             line=line_in(column),
@@ -164,9 +158,7 @@ def _check_rows(scope: Scope, node: exp.Expr, name: str) -> None:
         if group.args.get("totals") or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None:
             raise _Untraceable("it groups in several ways at once", clause="ROLLUP, CUBE or GROUPING SETS")
         if not group.args.get("all") and not _decided_by(scope, node, _group_keys(scope, group)):
-            raise _Untraceable(
-                f"it groups by something else than '{name}'", clause="GROUP BY", line=line_in(group)
-            )
+            raise _Untraceable(f"it groups by something else than '{name}'", clause="GROUP BY", line=line_in(group))
     elif scope.aggregates:
         raise _Untraceable("it aggregates over all rows")
     for window in scope.windows:
@@ -204,9 +196,7 @@ def _aliased_keys(scope: Scope, keys: Sequence[Key]) -> list[Key]:
     """
     names = {key.name.lower() for key, _ in keys if isinstance(key, exp.Column) and len(key.parts) == 1}
     return [
-        (node.this, True)
-        for node in scope.projections
-        if isinstance(node, exp.Alias) and node.alias.lower() in names
+        (node.this, True) for node in scope.projections if isinstance(node, exp.Alias) and node.alias.lower() in names
     ]
 
 
@@ -248,9 +238,7 @@ def _canonical(scope: Scope, node: exp.Expr, *, qualified: bool) -> str:
 def _fields(scope: Scope, column: exp.Column) -> int:
     """How many of a column's parts are the column and its struct fields."""
     written = parts(column)
-    return (
-        len(written) if owner(scope, column) is None else len(written) - written.index(bare(scope, column), 1)
-    )
+    return len(written) if owner(scope, column) is None else len(written) - written.index(bare(scope, column), 1)
 
 
 def _tokens_of(statement: Statement, projection: exp.Expr) -> list[Token]:
@@ -293,9 +281,7 @@ def _written_over(
         written = list(column.parts)
         own = len(written) - _fields(scope, column)
         name = written[own]
-        below = _of_source(
-            statement, source, name.name, statement.text[name.meta["start"] : name.meta["end"] + 1]
-        )
+        below = _of_source(statement, source, name.name, statement.text[name.meta["start"] : name.meta["end"] + 1])
         table = below.table
         first = next(i for i, token in enumerate(tokens) if token.start == written[0].meta["start"])
         last = next(i for i, token in enumerate(tokens) if token.start == name.meta["start"])

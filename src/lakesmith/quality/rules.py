@@ -1,10 +1,11 @@
-"""The rules of a table, compiled to Spark SQL text: one array of failed rule names a row, one aggregate a batch rule."""
+"""The rules of a table as Spark SQL text: one array of failed rule names a row, one aggregate a batch rule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from lakesmith.declare import Merge, Severity, Table
+from lakesmith.errors import Place
 
 CORRUPT = "_corrupt_record"
 """The column that holds a row's text when it could not be read."""
@@ -23,6 +24,7 @@ class RowRule:
     severity: Severity
     reason: str
     """What is said of a row that breaks it."""
+    declared_at: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +34,15 @@ class Expectation:
     name: str
     condition: str
     severity: Severity
+    declared_at: Place
 
     def aggregates(self) -> tuple[str, ...]:
         """SQL: the aggregates in the condition, so that a failure can tell what they were."""
         import sqlglot
         from sqlglot import exp
 
-        found = sqlglot.parse_one(self.condition, dialect="databricks").find_all(exp.AggFunc)
-        return tuple(dict.fromkeys(node.sql(dialect="databricks") for node in found))
+        found = sqlglot.parse_one(self.condition, dialect="spark").find_all(exp.AggFunc)
+        return tuple(dict.fromkeys(node.sql(dialect="spark") for node in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,8 @@ class Rules:
     @property
     def gate(self) -> bool:
         """Something has to be judged before the commit, so the batch is held until then."""
-        return any(rule.severity == "fail" for rule in (*self.rows, *self.batch))
+        severities = [*(rule.severity for rule in self.rows), *(rule.severity for rule in self.batch)]
+        return "fail" in severities
 
     def failed(self) -> str:
         """SQL: the names of the rules that a row broke, in order."""
@@ -87,50 +91,33 @@ class Rules:
 def rules_of(table: Table, *, from_files: bool, casts: dict[str, str] | None = None) -> Rules:
     """The rules that follow from a table's columns, load and checks.
 
-    `casts` names the columns whose values are cast to the declared type, with the SQL of the value before the cast:
-    a value that the cast would turn into NULL breaks the rule `column.type`.
+    `casts` names the columns whose values are cast to the declared type, and for each the column that holds the value
+    before the cast: a value that the cast would turn into NULL breaks the rule `column.type`.
     """
     rows: list[RowRule] = []
+
+    def refuse(name: str, condition: str, reason: str, at: Place) -> None:
+        rows.append(
+            RowRule(name=name, condition=condition, severity="quarantine", reason=reason, declared_at=at)
+        )
+
     if from_files:
-        rows.append(
-            RowRule(
-                name=UNREADABLE,
-                condition=f"{CORRUPT} IS NULL",
-                severity="quarantine",
-                reason="the row could not be read: its text does not parse, or a value does not fit its column's type",
-            )
+        unreadable = (
+            "the row could not be read: its text does not parse, or a value does not fit its column's type"
         )
-    keys = table.load.key if isinstance(table.load, Merge) else ()
-    required = {column.name for column in table.columns if column.required} | set(keys)
-    types = {column.name: column.type for column in table.columns}
+        refuse(UNREADABLE, f"{CORRUPT} IS NULL", unreadable, table.declared_at)
+    columns = {column.name: column for column in table.columns}
     for name, before in (casts or {}).items():
-        rows.append(
-            RowRule(
-                name=f"{name}.type",
-                condition=f"{before} IS NULL OR {quoted(name)} IS NOT NULL",
-                severity="quarantine",
-                reason=f"{name} is not a {types[name]}",
-            )
-        )
-    for name in sorted(required, key=[*types, *sorted(required)].index):
-        rows.append(
-            RowRule(
-                name=f"{name}.required",
-                condition=f"{quoted(name)} IS NOT NULL",
-                severity="quarantine",
-                reason=f"{name} has no value" + (", and it is the table's key" if name in keys else ""),
-            )
-        )
+        fits = f"{quoted(before)} IS NULL OR {quoted(name)} IS NOT NULL"
+        refuse(f"{name}.type", fits, f"{name} is not a {columns[name].type}", columns[name].declared_at)
+    keys = table.load.key if isinstance(table.load, Merge) else ()
+    for name in dict.fromkeys((*(column.name for column in table.columns if column.required), *keys)):
+        reason = f"{name} has no value" + (", and it is the table's key" if name in keys else "")
+        at = columns[name].declared_at if name in columns else table.declared_at
+        refuse(f"{name}.required", f"{quoted(name)} IS NOT NULL", reason, at)
     for column in table.columns:
         if column.check:
-            rows.append(
-                RowRule(
-                    name=f"{column.name}.check",
-                    condition=column.check,
-                    severity="quarantine",
-                    reason=f"not {column.check}",
-                )
-            )
+            refuse(f"{column.name}.check", column.check, f"not {column.check}", column.declared_at)
     for check in table.checks:
         if check.where:
             rows.append(
@@ -139,10 +126,13 @@ def rules_of(table: Table, *, from_files: bool, casts: dict[str, str] | None = N
                     condition=check.where,
                     severity=check.on_fail,
                     reason=check.description or f"not {check.where}",
+                    declared_at=check.declared_at,
                 )
             )
     batch = tuple(
-        Expectation(name=check.name, condition=check.expect, severity=check.on_fail)
+        Expectation(
+            name=check.name, condition=check.expect, severity=check.on_fail, declared_at=check.declared_at
+        )
         for check in table.checks
         if check.expect
     )

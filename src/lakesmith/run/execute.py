@@ -106,14 +106,16 @@ class Executor:
             try:
                 with self._leases.held(plan.table, "run"):
                     moved = self._workplace.take(table, step)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 (`translate` raises what is a bug of ours)
                 failure = translate(error, table)
                 failure.table = failure.table or str(plan.table)
                 if isinstance(error, GateFailed):
                     self.checks.extend(error.checks)
                 self.errors.append(failure)
                 seconds = time.monotonic() - clock
-                self._record(self._ended(plan.table, step, started, seconds, "failed", step.reason, str(failure)))
+                self._record(
+                    self._ended(plan.table, step, started, seconds, "failed", step.reason, str(failure))
+                )
                 return False
             self.checks.extend(moved.checks)
             self._record(self._done(plan.table, step, moved, started, time.monotonic() - clock))

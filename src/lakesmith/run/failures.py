@@ -5,8 +5,20 @@ from __future__ import annotations
 from lakesmith.declare import Table
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError
 
-_CONFLICTS = ("ConcurrentTransaction", "ConcurrentAppend", "ConcurrentWrite", "ConcurrentDelete", "CONCURRENT")
-_DATA = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO", "NUMERIC_VALUE_OUT_OF_RANGE")
+_CONFLICTS = (
+    "ConcurrentTransaction",
+    "ConcurrentAppend",
+    "ConcurrentWrite",
+    "ConcurrentDelete",
+    "CONCURRENT",
+)
+_DATA = (
+    "CAST_INVALID_INPUT",
+    "CAST_OVERFLOW",
+    "ARITHMETIC_OVERFLOW",
+    "DIVIDE_BY_ZERO",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+)
 _CHANGED_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 
 
@@ -14,8 +26,8 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     """The error as a user should see it; raises anything that is a bug of ours."""
     if isinstance(error, LakesmithError):
         return error
-    from pyspark.errors import AnalysisException, PySparkException
     from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, PySparkException
 
     if not isinstance(error, PySparkException | Py4JError | OSError):
         raise error

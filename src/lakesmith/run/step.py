@@ -146,10 +146,8 @@ class Workplace:
                 hint="run once with the definition as it was, so that its refused rows are kept, then change it",
             )
         arrival = self._arrival(table, batch, facts)
-        if arrival is None:
-            settled = _nothing(batch, facts.version if facts else 0)
-        else:
-            settled = self._writer().finish(arrival)
+        nothing = _nothing(batch, facts.version if facts else 0)
+        settled = self._writer().finish(arrival) if arrival else nothing
         batches.finish(settled.done)
         return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
 

@@ -13,6 +13,20 @@ def archive_folder() -> Path:
     return cache_folder() / "archive"
 
 
+def usable_archive(java: JavaHome, jars: tuple[Path, ...]) -> Path | None:
+    """The archive, when it is there and whole."""
+    archive = archive_file(java, jars)
+    size = size_file(archive)
+    # The JVM passes over an archive that does not fit, but a truncated one makes it crash.
+    whole = archive.is_file() and size.is_file() and size.read_text() == str(archive.stat().st_size)
+    return archive if whole else None
+
+
+def size_file(archive: Path) -> Path:
+    """Where the archive's size was written down when it was complete."""
+    return archive.with_suffix(".size")
+
+
 def archive_file(java: JavaHome, jars: tuple[Path, ...]) -> Path:
     """The archive for exactly this Java and these jars, whether it has been made or not."""
     identity = f"{java.path} {java.version}"

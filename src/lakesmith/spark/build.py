@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lakesmith.declare import PythonQuery, ReplacePartitions, SqlQuery, Table, TableName
 from lakesmith.errors import DataError
 from lakesmith.ledger.batches import Batch
-from lakesmith.load import import_function
+from lakesmith.load import call_function
 from lakesmith.plan.query import PartitionTrace, bind, partition_source
 from lakesmith.ports import TableFormat
 from lakesmith.quality.rules import literal, quoted
@@ -50,7 +50,8 @@ def build_batch(
     if batch.mode != "partitions":
         return _typed(spark, table, _run_query(spark, table, frames))
     trace = partition_source(table)
-    assert isinstance(trace, PartitionTrace) and isinstance(table.load, ReplacePartitions)
+    assert isinstance(trace, PartitionTrace)
+    assert isinstance(table.load, ReplacePartitions)
     values = _touched(spark, trace, batch, format, warehouse)
     if not values:
         return None
@@ -86,9 +87,10 @@ def _run_query(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame
             views[TableName.parse(name) or _unreachable(name)] = view
         return spark.sql(bind(query, views))
     assert isinstance(query, PythonQuery)
-    function = import_function(query)
-    rows = function(**{parameter: frames[str(ref)] for parameter, ref in query.refs})
-    if not hasattr(rows, "createOrReplaceTempView"):
+    from pyspark.sql import DataFrame
+
+    rows = call_function(query, {parameter: frames[str(ref)] for parameter, ref in query.refs})
+    if not isinstance(rows, DataFrame):
         raise DataError(
             "not-a-dataframe",
             f"{query.function}() returned {type(rows).__name__}, not a DataFrame",
@@ -96,7 +98,7 @@ def _run_query(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame
             table=str(table.name),
             hint="return the DataFrame that the table is to hold",
         )
-    return rows  # type: ignore[no-any-return]  # the user's function is untyped
+    return rows
 
 
 def _typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:

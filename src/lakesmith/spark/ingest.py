@@ -37,17 +37,24 @@ def read_batch(
     known = {name: type for name, type in known.items() if name not in AUDIT}
     if table.contract != "open":
         known |= {column.name: column.type for column in table.columns if column.type}
-    read = _read_json if table.origin.format == "json" else _read_csv
-    return _audited(read(spark, table, files, known, storage), batch)
+    if table.origin.format == "json":
+        rows = _read_json(spark, table, files, known)
+    else:
+        rows = _read_csv(spark, table, files, known, storage)
+    return _audited(rows, batch)
 
 
 def _read_json(
-    spark: SparkSession, table: Table, files: Sequence[FileFact], known: Mapping[str, str], storage: Storage
+    spark: SparkSession, table: Table, files: Sequence[FileFact], known: Mapping[str, str]
 ) -> DataFrame:
     paths = [_escaped(file.path) for file in files]
     reader = spark.read.option("primitivesAsString", table.contract == "open")
     # An inference pass over the new files: without it a new field would be dropped in silence.
-    found = reader.option("columnNameOfCorruptRecord", CORRUPT).json(paths).schema if paths else parse_columns(spark, {})
+    found = (
+        reader.option("columnNameOfCorruptRecord", CORRUPT).json(paths).schema
+        if paths
+        else parse_columns(spark, {})
+    )
     fields = [field for field in found.fields if field.name != CORRUPT]
     _check_names(table, [field.name for field in fields], where=f"{len(files)} new files")
     _check_contract(table, known, [field.name for field in fields])
@@ -181,5 +188,3 @@ def _audited(rows: DataFrame, batch: Batch) -> DataFrame:
 def _escaped(path: str) -> str:
     """Spark reads a path as a glob: a file may well be called `orders[1].json`."""
     return _GLOB.sub(r"\\\1", path)
-
-

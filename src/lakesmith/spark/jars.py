@@ -76,9 +76,7 @@ def resolve_jars(sets: Iterable[str] = DEFAULT_SETS, java: JavaHome | None = Non
             fetched = download([(j.group, j.artifact, j.version) for j in wanted], Path(temporary), java)
             for jar, file in zip(wanted, fetched, strict=True):
                 if (found := digest(file)) != jar.sha256:
-                    what = (
-                        f"{jar.name} is not the jar that was locked: SHA-256 {found}, expected {jar.sha256}"
-                    )
+                    what = f"{jar.name} is not the jar that was locked: SHA-256 {found}, expected {jar.sha256}"
                     hint = "check the repository that Ivy uses; nothing was installed from it"
                     raise InfrastructureError("jar-differs", what, hint=hint)
             for jar, file in zip(wanted, fetched, strict=True):
@@ -109,8 +107,7 @@ def download(
     """
     java = java or find_java()
     dependencies = "".join(
-        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
-        ' transitive="false"/>'
+        f'<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)} transitive="false"/>'
         for group, artifact, version in coordinates
     )
     module = folder / "ivy.xml"

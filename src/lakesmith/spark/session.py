@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from lakesmith.errors import InfrastructureError
-from lakesmith.spark.archive import archive_file
+from lakesmith.spark.archive import usable_archive
 from lakesmith.spark.jars import DEFAULT_SETS, jar_paths, spark_home
 from lakesmith.spark.java import JavaHome, cache_folder, find_java, launch_home
 
@@ -36,9 +36,7 @@ JOINED = {
 """Settings whose value is a list: what the user gives comes after ours instead of in its place."""
 
 
-def open_session(
-    name: str, settings: Mapping[str, str], jar_sets: tuple[str, ...] = DEFAULT_SETS
-) -> SparkSession:
+def open_session(name: str, settings: Mapping[str, str], jar_sets: tuple[str, ...] = DEFAULT_SETS) -> SparkSession:
     """Start Spark, or return the session that this process has; `spark.remote` means Spark Connect."""
     # Imported here: PySpark costs half a second and most verbs never need it.
     from pyspark.sql import SparkSession
@@ -72,9 +70,7 @@ def close_session(session: SparkSession) -> None:
     session.stop()
 
 
-def session_settings(
-    settings: Mapping[str, str], *, java: JavaHome, jars: tuple[Path, ...]
-) -> dict[str, str]:
+def session_settings(settings: Mapping[str, str], *, java: JavaHome, jars: tuple[Path, ...]) -> dict[str, str]:
     """Lakesmith's settings with the user's over them."""
     ours = {
         "spark.master": "local[*]",
@@ -114,8 +110,7 @@ def java_options(java: JavaHome, jars: tuple[Path, ...]) -> tuple[str, ...]:
         f"-Dlog4j2.configurationFile={configuration.as_uri()}",
         f"-Dderby.system.home={cache_folder() / 'spark' / 'derby'}",
     ]
-    archive = archive_file(java, jars)
-    if archive.is_file():
+    if archive := usable_archive(java, jars):
         # A stale archive is no error: the JVM notices, says so in a log that is off, and starts without it.
         options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable"]
     return tuple(f'"{option}"' if " " in option else option for option in options)
@@ -152,10 +147,7 @@ def _environment(java: JavaHome) -> Iterator[None]:
         # The launcher is a JVM of its own that lives for a moment.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    if (
-        "UTF"
-        not in (os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG", "")).upper()
-    ):
+    if "UTF" not in (os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG", "")).upper():
         # A JVM in another locale cannot name a file whose name is not plain ASCII.
         wanted["LC_ALL"] = "C.UTF-8"
     before = {key: os.environ.get(key) for key in wanted}

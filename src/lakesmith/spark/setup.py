@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.spark.archive import archive_file, archive_folder
+from lakesmith.spark.archive import archive_file, archive_folder, size_file, usable_archive
 from lakesmith.spark.jars import damaged, jar_paths, locked, resolve_jars
 from lakesmith.spark.java import find_java
 
@@ -25,7 +25,7 @@ def prepare(tell: Callable[[str], None], sets: tuple[str, ...] = ("delta", "buil
     if missing := damaged(locked(sets)):
         tell(f"fetching {', '.join(jar.name for jar in missing)}")
         resolve_jars(sets, java)
-    if not archive_file(java, jar_paths()).is_file():
+    if not usable_archive(java, jar_paths()):
         tell(f"archiving the classes that Spark and Delta load on Java {java.version} ({java.path})")
         build_archive()
 
@@ -44,9 +44,11 @@ def build_archive() -> Path:
             hint = "Spark works without it, only slower to start; lakesmith doctor --deep tries Spark itself"
             raise InfrastructureError("no-archive", f"no class archive could be made: {said}", hint=hint)
         os.replace(made, target)
+        size_file(target).write_text(str(target.stat().st_size))
     newest = sorted(archive_folder().glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
     for old in newest[ARCHIVES_KEPT:]:
         old.unlink(missing_ok=True)
+        size_file(old).unlink(missing_ok=True)
     return target
 
 
@@ -56,9 +58,7 @@ def rehearse(archive: Path, lake: Path) -> None:
 
     from lakesmith.spark.session import isolated, open_session
 
-    spark = open_session(
-        "rehearsal", {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}"}
-    )
+    spark = open_session("rehearsal", {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}"})
     landing, table, daily = (str(lake / name) for name in ("landing", "table", "daily"))
     rows = spark.range(20).select(
         "id", (F.col("id") % 3).cast("string").alias("day"), F.current_timestamp().alias("at")
@@ -101,9 +101,7 @@ def rehearse(archive: Path, lake: Path) -> None:
         .agg(F.count("*").alias("orders"), F.sum("id").alias("total"))
     )
     totals.write.format("delta").partitionBy("day").save(daily)
-    totals.where("day = '1'").write.format("delta").mode("overwrite").option(
-        "replaceWhere", "day = '1'"
-    ).save(daily)
+    totals.where("day = '1'").write.format("delta").mode("overwrite").option("replaceWhere", "day = '1'").save(daily)
     own.sql(f"SELECT * FROM delta.`{daily}` ORDER BY day").collect()
     gateway = spark.sparkContext._gateway
     assert gateway is not None

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import Append, Merge, Replace, ReplacePartitions, Table, TableName
-from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.errors import DataError, InfrastructureError, Place
 from lakesmith.ledger.batches import Batch, Done
 from lakesmith.ports import TableFacts, TableFormat, Write, Written
 from lakesmith.quality import Rules
 from lakesmith.quality.rules import CORRUPT, FAILED, literal, quoted
 from lakesmith.records import CheckRecord
 from lakesmith.spark.build import BEFORE
+from lakesmith.spark.count import Counts, Watch, count, good_rows
 from lakesmith.spark.ingest import AUDIT
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import DataFrame
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true"}
 _RANK = "_lakesmith_rank"
@@ -64,17 +63,6 @@ class Settled:
     checks: tuple[CheckRecord, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """How many rows came, and how many broke which rule."""
-
-    came: int
-    refused: int
-    broken: Mapping[str, int]
-    expected: Mapping[str, bool]
-    observed: Mapping[str, str]
-
-
 class Writer:
     """Brings arrivals into the tables of one warehouse."""
 
@@ -89,14 +77,14 @@ class Writer:
         if arrival.rules.gate or (isinstance(arrival.table.load, Merge) and not arrival.replaces):
             checked = checked.persist()
             try:
-                counts = _count(checked, arrival)
+                counts = count(checked, arrival.rules)
                 _judge(arrival, counts)
-                written = self._commit(arrival, _good(checked, arrival), counts)
+                written = self._commit(arrival, good_rows(checked, arrival.rules), counts)
                 refused = self._quarantine(arrival, checked, counts.refused)
             finally:
                 checked.unpersist()
         else:
-            watch = _Watch(arrival)
+            watch = Watch(arrival.rules)
             written = self._commit(arrival, watch.good(checked), None)
             counts = watch.counts()
             refused = self._quarantine(arrival, checked, counts.refused)
@@ -106,7 +94,7 @@ class Writer:
         """Complete a batch whose good rows are in the table already: only the refused rows may be missing."""
         checked = arrival.rows.selectExpr("*", f"{arrival.rules.failed()} AS {FAILED}").persist()
         try:
-            counts = _count(checked, arrival)
+            counts = count(checked, arrival.rules)
             refused = self._quarantine(arrival, checked, counts.refused)
         finally:
             checked.unpersist()
@@ -126,6 +114,7 @@ class Writer:
             properties=_PROPERTIES,
             evolve=arrival.evolve,
         )
+        good = good.select(*map(quoted, arrival.payload))
         if isinstance(load, Merge):
             good = _latest(good, load, _column_order(arrival))
         if arrival.facts is None:
@@ -140,19 +129,23 @@ class Writer:
             case Append() | Merge() | Replace() | ReplacePartitions():
                 return self._format.overwrite(good, location, write, arrival.where)
 
-    def _quarantine(self, arrival: Arrival, checked: DataFrame, count: int) -> int:
+    def _quarantine(self, arrival: Arrival, checked: DataFrame, refused: int) -> int:
         """Keep the refused rows; what a recomputed part of the table had refused before is replaced."""
         location = self._warehouse.quarantine(arrival.table.name)
         name = flow(arrival.table.name)
         facts = self._format.facts(location, name)
         stale = arrival.replaces and facts is not None and facts.rows > 0
-        if count == 0 and not stale:
+        if refused == 0 and not stale:
             return 0
         if facts is not None and facts.sequence >= arrival.batch.sequence:
-            return count  # an earlier attempt to finish this batch got this far
+            return refused  # an earlier attempt to finish this batch got this far
         rows = _refused(checked, arrival)
         write = Write(
-            flow=name, sequence=arrival.batch.sequence, note=arrival.batch.note, properties=_PROPERTIES
+            flow=name,
+            sequence=arrival.batch.sequence,
+            note=arrival.batch.note,
+            partition_by=("partition",) if isinstance(arrival.table.load, ReplacePartitions) else (),
+            properties=_PROPERTIES,
         )
         if not arrival.replaces:
             return self._format.append(rows, location, write).inserted
@@ -191,108 +184,36 @@ def flow(name: TableName) -> str:
     return f"lakesmith.{name}"
 
 
-class _Watch:
-    """Counts rows while they are written, so that counting costs no pass of its own."""
-
-    def __init__(self, arrival: Arrival) -> None:
-        from pyspark.sql import Observation
-
-        self._arrival = arrival
-        self._came: Observation = Observation(f"came-{uuid.uuid4().hex}")
-        self._good: Observation | None = (
-            Observation(f"good-{uuid.uuid4().hex}") if arrival.rules.batch else None
-        )
-
-    def good(self, checked: DataFrame) -> DataFrame:
-        rows = _good(_observed(checked, self._came, _row_metrics(self._arrival.rules)), self._arrival)
-        return _observed(rows, self._good, _batch_metrics(self._arrival.rules)) if self._good else rows
-
-    def counts(self) -> Counts:
-        return _counts(self._arrival.rules, self._came.get, self._good.get if self._good else {})
-
-
-def _count(checked: DataFrame, arrival: Arrival) -> Counts:
-    """Count a batch that is held, in one job: row rules on all rows, batch rules on the good ones."""
-    from pyspark.sql import Observation
-
-    came = Observation(f"came-{uuid.uuid4().hex}")
-    rows = _good(_observed(checked, came, _row_metrics(arrival.rules)), arrival)
-    metrics = {"good": "count(*)", **_batch_metrics(arrival.rules)}
-    found = rows.selectExpr(*(f"{sql} AS {quoted(name)}" for name, sql in metrics.items())).collect()[0]
-    return _counts(arrival.rules, came.get, found.asDict())
-
-
-def _observed(rows: DataFrame, observation: Observation, metrics: Mapping[str, str]) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return rows.observe(observation, *(F.expr(sql).alias(name) for name, sql in metrics.items()))
-
-
-def _row_metrics(rules: Rules) -> dict[str, str]:
-    broken = {f"rule_{index}": rules.broken(rule) for index, rule in enumerate(rules.rows)}
-    return {"came": "count(*)", "refused": f"count_if({rules.refused()})", **broken}
-
-
-def _batch_metrics(rules: Rules) -> dict[str, str]:
-    metrics = {}
-    for index, rule in enumerate(rules.batch):
-        metrics[f"expect_{index}"] = f"coalesce({rule.condition}, false)"
-        for number, sql in enumerate(rule.aggregates()):
-            metrics[f"value_{index}_{number}"] = f"CAST({sql} AS string)"
-    return metrics
-
-
-def _counts(rules: Rules, rows: Mapping[str, object], batch: Mapping[str, object]) -> Counts:
-    # Spark may leave out the metrics of a plan that it found to be empty.
-    numbers = {name: int(str(value)) for name, value in rows.items()}
-    return Counts(
-        came=numbers.get("came", 0),
-        refused=numbers.get("refused", 0),
-        broken={rule.name: numbers.get(f"rule_{index}", 0) for index, rule in enumerate(rules.rows)},
-        expected={rule.name: bool(batch.get(f"expect_{index}")) for index, rule in enumerate(rules.batch)},
-        observed={
-            rule.name: ", ".join(
-                f"{sql} = {batch.get(f'value_{index}_{number}')}"
-                for number, sql in enumerate(rule.aggregates())
-            )
-            for index, rule in enumerate(rules.batch)
-        },
-    )
-
-
 def _judge(arrival: Arrival, counts: Counts) -> None:
     """Refuse the batch when a gate is not met: nothing has been committed yet."""
     failures = [
-        f"{rule.name}: {counts.broken[rule.name]:,} rows are {rule.reason}"
+        (f"{rule.name}: {counts.broken[rule.name]:,} rows are {rule.reason}", rule.declared_at)
         for rule in arrival.rules.rows
         if rule.severity == "fail" and counts.broken[rule.name]
     ]
     failures += [
-        f"{rule.name}: expected {rule.condition}, found {counts.observed[rule.name]}"
+        (f"{rule.name}: expected {rule.condition}, found {counts.observed[rule.name]}", rule.declared_at)
         for rule in arrival.rules.batch
         if rule.severity == "fail" and not counts.expected[rule.name]
     ]
     if failures:
-        raise GateFailed(arrival, "; ".join(failures), _check_records(arrival, counts))
+        what = "; ".join(told for told, _ in failures)
+        raise GateFailed(arrival, what, failures[0][1], _check_records(arrival, counts))
 
 
 class GateFailed(DataError):
     """A batch that was refused before its commit, with what its checks found."""
 
-    def __init__(self, arrival: Arrival, what: str, checks: tuple[CheckRecord, ...]) -> None:
+    def __init__(self, arrival: Arrival, what: str, at: Place, checks: tuple[CheckRecord, ...]) -> None:
         version = "not been made" if arrival.facts is None else f"stayed at version {arrival.facts.version}"
         super().__init__(
             "gate-failed",
             what,
-            at=arrival.table.declared_at,
+            at=at,
             table=str(arrival.table.name),
             hint=f"the table has {version}; mend the data or the check, then run again",
         )
         self.checks = checks
-
-
-def _good(checked: DataFrame, arrival: Arrival) -> DataFrame:
-    return checked.where(f"NOT ({arrival.rules.refused()})").select(*map(quoted, arrival.payload))
 
 
 def _refused(checked: DataFrame, arrival: Arrival) -> DataFrame:
@@ -331,11 +252,14 @@ def _partition_filter(arrival: Arrival) -> str:
 def _column_order(arrival: Arrival) -> list[str]:
     """The stored columns in the order that the table gained them: the tie-break must not depend on today's query."""
     stored = [column.name for column in arrival.facts.columns] if arrival.facts else []
-    return [*(name for name in stored if name in arrival.payload), *(n for n in arrival.payload if n not in stored)]
+    return [
+        *(name for name in stored if name in arrival.payload),
+        *(n for n in arrival.payload if n not in stored),
+    ]
 
 
 def _latest(rows: DataFrame, load: Merge, columns: list[str]) -> DataFrame:
-    """One row a key: the greatest by `order_by`, ties broken by the row's content, so that no order of arrival shows."""
+    """One row a key: the greatest by `order_by`, ties broken by content, so that the order of arrival never shows."""
     key = ", ".join(map(quoted, load.key))
     order = ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in load.order_by)
     ranked = rows.selectExpr(
@@ -367,7 +291,7 @@ def _check_records(arrival: Arrival, counts: Counts) -> tuple[CheckRecord, ...]:
         "run_id": arrival.batch.run_id,
         "table": str(arrival.table.name),
         "sequence": arrival.batch.sequence,
-        "at": now,
+        "checked_at": now,
     }
     rows = [
         CheckRecord(

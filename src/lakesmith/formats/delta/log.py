@@ -45,7 +45,7 @@ class DeltaLog:
         return TableFacts(
             location=location,
             version=table.version(),
-            table_id=metadata.id,
+            table_id=str(metadata.id),
             columns=tuple(
                 ColumnFact(field["name"], sql_type(field["type"]))
                 for field in json.loads(table.schema().to_json())["fields"]

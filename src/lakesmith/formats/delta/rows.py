@@ -57,9 +57,7 @@ class DeltaRows(DeltaLog):
         return self._written(location, write)
 
     def _commit(self, writer: DataFrameWriter, location: str, write: Write) -> Written:
-        writer.options(
-            txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note
-        ).save(location)
+        writer.options(txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note).save(location)
         return self._written(location, write)
 
     def _written(self, location: str, write: Write) -> Written:
@@ -87,8 +85,8 @@ def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:
 
 @contextmanager
 def _fenced(spark: SparkSession, write: Write) -> Iterator[None]:
-    """MERGE takes its fence and note from session settings that do not reset themselves: left set, they would make Delta
-    skip later writes in silence. They live for this one statement, in a session that one table alone uses."""
+    """MERGE takes its fence and note from session settings that do not reset themselves: left set, they would make
+    Delta skip later writes in silence. They live for this one statement, in a session that one table alone uses."""
     settings = {
         "spark.databricks.delta.write.txnAppId": write.flow,
         "spark.databricks.delta.write.txnVersion": str(write.sequence),

@@ -1,0 +1,152 @@
+"""The demo's two days by Lakesmith, against the same pipeline by hand on the same settings and on the stock ones."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench.measure import busy, call, show, spread, verdict
+from bench.shop import ORDERS, make_shop
+
+LAKESMITH, BY_HAND, STOCK = "lakesmith", "by hand", "by hand, stock"
+WAYS = (LAKESMITH, BY_HAND, STOCK)
+LIMITS = {BY_HAND: 1.10, STOCK: 0.6}
+TABLES = (
+    "bronze.orders",
+    "bronze.customers",
+    "silver.orders",
+    "silver.customers",
+    "gold.daily_sales",
+    "gold.country_sales",
+)
+UNLIKE = frozenset({"_ingested_at", "_run_id", "_source_file", "_source_modified", "_row_hash"})
+"""Columns that differ between two runs or two folders by their nature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Days:
+    """Seconds that the two days took in one process."""
+
+    first: float
+    """From the start of the process, so with the start of Spark."""
+    second: float
+
+    @property
+    def total(self) -> float:
+        return self.first + self.second
+
+
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="bench.demo", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each way is taken, one after the other")
+    parser.add_argument("--orders", type=int, default=ORDERS, help="orders a day")
+    parser.add_argument("--jobs", action="store_true", help="then count Spark's jobs, in runs that are not timed")
+    options = parser.parse_args(words)
+    load = busy()
+    taken: dict[str, list[Days]] = {way: [] for way in WAYS}
+    with tempfile.TemporaryDirectory() as temporary:
+        for number in range(options.rounds):
+            folders = {way: Path(temporary) / f"{number}" / way.replace(", ", "-").replace(" ", "-") for way in WAYS}
+            for way, folder in folders.items():
+                make_shop(folder, options.orders)
+                taken[way].append(two_days(way, folder))
+            for way in (BY_HAND, STOCK):
+                assert_same(folders[LAKESMITH] / ".lakesmith" / "warehouse", folders[way] / "by_hand", way)
+        _show(taken, load, options.orders)
+        if options.jobs:
+            _show_jobs(Path(temporary), options.orders)
+
+
+def two_days(way: str, folder: Path, settings: dict[str, str] | None = None) -> Days:
+    """One process that runs both days."""
+    environment = {**os.environ, "TZ": "UTC", "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+    command = [sys.executable, "-m", "bench.two_days", way, str(folder), json.dumps(settings or {})]
+    started = time.time()
+    cost = call(command, environment=environment, folder=folder)
+    first, second = json.loads(cost.output.splitlines()[-1])
+    return Days(first=first - started, second=second - first)
+
+
+def assert_same(lakesmith: Path, by_hand: Path, way: str) -> None:
+    """Both ways hold the same rows and have refused the same number by the same rules."""
+    for table in TABLES:
+        for place in (table, f"quarantine.{table}"):
+            ours, theirs = _content(lakesmith, place), _content(by_hand, place)
+            assert ours == theirs, (
+                f"{place} is not the same by Lakesmith and {way}: "
+                f"only Lakesmith has {list((ours - theirs).items())[:3]}, only {way} has {list((theirs - ours).items())[:3]}"
+            )
+
+
+def _content(warehouse: Path, table: str) -> Counter[tuple[object, ...]]:
+    """How often each row is there."""
+    import pyarrow as pa
+
+    from lakesmith.formats import Delta
+
+    delta = Delta()
+    location = str(warehouse / table.replace(".", "/"))
+    facts = delta.facts(location, "")
+    if facts is None:
+        return Counter()
+    found = delta.arrow(location, facts.version)
+    rows = found.read_all() if isinstance(found, pa.RecordBatchReader) else found.to_table()
+    kept = ["rules"] if table.startswith("quarantine.") else sorted(set(rows.column_names) - UNLIKE)
+    values = [[str(value) for value in rows[name].to_pylist()] for name in kept]
+    return Counter(zip(*values, strict=True))
+
+
+def _show(taken: dict[str, list[Days]], load: str, orders: int) -> None:
+    rows = [
+        [way, *(spread([getattr(days, part) for days in taken[way]], 1) for part in ("first", "second", "total"))]
+        for way in WAYS
+    ]
+    for other, limit in LIMITS.items():
+        ratios = [
+            median(getattr(days, part) for days in taken[LAKESMITH])
+            / median(getattr(days, part) for days in taken[other])
+            for part in ("first", "second", "total")
+        ]
+        rows.append([f"{LAKESMITH} / {other}", *(f"{ratio:.2f}" for ratio in ratios[:2]), verdict_of(ratios[2], limit)])
+    title = f"Two days of {orders} orders, seconds, median of {len(taken[LAKESMITH])} ({load})"
+    show(title, ("way", "day 1, with the start of Spark", "day 2", "both"), rows)
+
+
+def verdict_of(ratio: float, limit: float) -> str:
+    return f"{ratio:.2f}, {verdict(ratio, limit)}"
+
+
+def _show_jobs(temporary: Path, orders: int) -> None:
+    """Count what Spark had to do, from its event log."""
+    rows = []
+    for way in WAYS:
+        folder = temporary / "jobs" / way.replace(", ", "-").replace(" ", "-")
+        make_shop(folder, orders)
+        log = folder / "events"
+        log.mkdir()
+        settings = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": log.as_uri(),
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.rolling.enabled": "false",
+        }
+        file = folder / "lakesmith.yml"
+        told = ", ".join(f'{name}: "{value}"' for name, value in settings.items())
+        file.write_text(file.read_text().replace("  dev:\n", f"  dev:\n    spark: {{{told}}}\n"))
+        two_days(way, folder, settings)
+        events = Counter(json.loads(line)["Event"] for each in log.iterdir() for line in each.open())
+        counted = ("SparkListenerJobStart", "SparkListenerStageCompleted", "SparkListenerTaskEnd")
+        rows.append([way, *(str(events[event]) for event in counted)])
+    show("What Spark did in both days", ("way", "jobs", "stages", "tasks"), rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Children that are timed, and tables for people: what the measurements share."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one child process took."""
+
+    wall: float
+    cpu: float
+    """User and system time of the child and of all that it waited for."""
+    output: str
+
+
+def call(command: Sequence[str], *, environment: Mapping[str, str] | None = None, folder: Path = ROOT) -> Cost:
+    """Run a command to its end; one that fails ends the measurement, with what it said."""
+    before, started = _children_cpu(), time.monotonic()
+    answer = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    wall, cpu = time.monotonic() - started, _children_cpu() - before
+    if answer.returncode != 0:
+        sys.exit(f"{' '.join(command)} ended with {answer.returncode}:\n{answer.stdout}{answer.stderr}")
+    return Cost(wall=wall, cpu=cpu, output=answer.stdout)
+
+
+def lakesmith() -> str:
+    """The installed command, beside the Python that runs the measurement."""
+    return str(Path(sys.executable).parent / "lakesmith")
+
+
+def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: the first column to the left, the others to the right."""
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    print(f"\n{title}\n")
+    for row in (header, ["-" * width for width in widths], *rows):
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        print("  ".join(cells).rstrip())
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """The median, with the smallest and the greatest where there are several."""
+    middle = f"{median(values):.{digits}f}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):.{digits}f}–{max(values):.{digits}f})"
+
+
+def busy() -> str:
+    """How busy the machine is besides: a ratio stands it better than a time does, but not much of it."""
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores when this began"
+
+
+def verdict(value: float, limit: float) -> str:
+    return f"≤ {limit:g} {'yes' if value <= limit else 'NO'}"
+
+
+def _children_cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,30 @@
+"""The example shop in a folder of its own, with the files of its two days, for whoever measures it."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+from bench.measure import ROOT
+
+SHOP = ROOT / "examples" / "shop"
+ORDERS = 400
+"""A day's orders in the demo."""
+
+
+def make_shop(folder: Path, orders: int = ORDERS) -> None:
+    """The declarations and the first day's files; the second day's files wait beside."""
+    ignored = shutil.ignore_patterns("__pycache__", ".lakesmith", "landing", "*.pyc")
+    shutil.copytree(SHOP, folder, ignore=ignored)
+    specification = importlib.util.spec_from_file_location("shop_data", SHOP / "data.py")
+    assert specification and specification.loader
+    data = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(data)
+    data.write_day(folder / "landing", 1, orders)
+    data.write_day(folder / "tomorrow", 2, orders)
+
+
+def next_day(folder: Path) -> None:
+    """The second day's files arrive."""
+    shutil.copytree(folder / "tomorrow", folder / "landing", dirs_exist_ok=True)

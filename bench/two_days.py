@@ -1,0 +1,84 @@
+"""The shop's first two days in a process of its own, by Lakesmith or by hand; prints when each of them had ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.shop import next_day
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def by_lakesmith(folder: Path) -> list[float]:
+    from lakesmith.lake import Lake
+
+    ended = []
+    for day in (1, 2):
+        if day == 2:
+            next_day(folder)
+        report = Lake.open(folder).run()
+        assert not report.errors, report.errors
+        ended.append(time.time())
+    return ended
+
+
+def by_hand(folder: Path, spark: SparkSession) -> list[float]:
+    from bench.by_hand import Shop
+
+    ended = []
+    for day in (1, 2):
+        if day == 2:
+            next_day(folder)
+        Shop(spark, folder / "landing", folder / "by_hand").run()
+        if day == 2:
+            spark.stop()
+        ended.append(time.time())
+    return ended
+
+
+def same_session(settings: dict[str, str]) -> SparkSession:
+    from lakesmith.spark.session import open_session
+
+    return open_session("by-hand", settings)
+
+
+def stock_session(settings: dict[str, str]) -> SparkSession:
+    """Spark and Delta as they come: what Delta's own quick start sets, and nothing else."""
+    from pyspark.sql import SparkSession
+
+    from lakesmith.spark.jars import locked
+    from lakesmith.spark.java import find_java, launch_home
+
+    os.environ["JAVA_HOME"] = str(launch_home(find_java()))
+    return (
+        SparkSession.builder.appName("by-hand")
+        .config("spark.jars", ",".join(str(jar.path) for jar in locked(("delta",))))
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config(map={**settings})
+        .getOrCreate()
+    )
+
+
+def main() -> None:
+    way, folder, settings = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+    match way:
+        case "lakesmith":
+            ended = by_lakesmith(folder)
+        case "by hand":
+            ended = by_hand(folder, same_session(settings))
+        case "by hand, stock":
+            ended = by_hand(folder, stock_session(settings))
+        case _:
+            sys.exit(f"there is no way {way!r}")
+    print(json.dumps(ended))
+
+
+if __name__ == "__main__":
+    main()

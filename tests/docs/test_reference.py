@@ -1,0 +1,111 @@
+"""Everything that can be written, told or answered is in the docs; a test says what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from tests.docs.codes import codes
+from tests.docs.markdown import DOCS, ROOT, prose
+
+import lakesmith
+from lakesmith.declare import LAYERS, Load, Severity
+from lakesmith.declare.table import Contract
+from lakesmith.lake import Lake
+from lakesmith.ledger.tables import SYSTEM_TABLES
+
+REFERENCE = DOCS / "reference"
+
+
+def first_cells(page: Path) -> list[str]:
+    """The words in backticks in the first column of the page's tables."""
+    rows = re.findall(r"^\| (`[^|]*`) \|", prose(page), re.MULTILINE)
+    return [word for cell in rows for word in re.findall(r"`([^`]+)`", cell)]
+
+
+def section(page: Path, title: str) -> str:
+    return prose(page).partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def keys(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Every key of a JSON Schema, `*` for names that the user chooses."""
+    for key, value in schema.get("properties", {}).items():
+        yield path + key
+        yield from keys(value, f"{path}{key}.")
+    for value in schema.get("anyOf", []):
+        yield from keys(value, path)
+    names = schema.get("additionalProperties")
+    if isinstance(names, dict):
+        yield from keys(names, f"{path}*.")
+
+
+def schema_keys(kind: str) -> set[str]:
+    return set(keys(json.loads((ROOT / "src/lakesmith/schema" / f"{kind}.json").read_text(encoding="utf-8"))))
+
+
+def test_every_key_of_the_lake_file_is_explained_and_no_other() -> None:
+    told = re.findall(r"^\| `([^`]+)` \|", section(REFERENCE / "configuration.md", "lakesmith.yml"), re.MULTILINE)
+    assert set(told) == schema_keys("lake")
+
+
+def test_every_key_of_a_table_is_explained_and_no_other() -> None:
+    told = re.findall(r"^\| `([^`]+)` \|", section(REFERENCE / "configuration.md", "A table"), re.MULTILINE)
+    assert set(told) == schema_keys("table")
+
+
+def test_every_error_code_is_explained() -> None:
+    assert sorted(set(codes()) - set(first_cells(REFERENCE / "errors.md"))) == []
+
+
+def test_no_error_code_is_explained_that_there_is_not() -> None:
+    assert sorted(set(first_cells(REFERENCE / "errors.md")) - set(codes())) == []
+
+
+def test_the_exit_code_of_every_error_is_right() -> None:
+    told = re.findall(r"^\| `([^`]+)` \| ([\d, ]+) \|", prose(REFERENCE / "errors.md"), re.MULTILINE)
+    listed = {code: {int(number) for number in exits.split(",")} for code, exits in told}
+    assert listed == codes()
+
+
+def test_every_load_is_explained() -> None:
+    spelt = {re.sub(r"(?<!^)(?=[A-Z])", "_", load.__name__).lower() for load in get_args(Load)}
+    assert {"append", "replace_partitions"} < spelt
+    assert spelt - set(first_cells(DOCS / "concepts" / "loads.md")) == set()
+
+
+def test_every_severity_and_contract_is_explained() -> None:
+    told = set(re.findall(r"^\| `(\w+)`", prose(DOCS / "concepts" / "contracts-and-checks.md"), re.MULTILINE))
+    assert {*get_args(Severity), *get_args(Contract)} - told == set()
+
+
+def test_every_layer_is_explained() -> None:
+    assert set(LAYERS) - set(first_cells(DOCS / "concepts" / "layers.md")) == set()
+
+
+def test_the_columns_of_the_system_tables_are_told_with_their_types() -> None:
+    types = {str: "string", int: "bigint", float: "double", bool: "boolean", datetime: "timestamp"}
+    for name, record in SYSTEM_TABLES.items():
+        told = re.findall(
+            r"^\| `(\w+)` \| (\w+) \|", section(REFERENCE / "system-tables.md", f"system.{name}"), re.MULTILINE
+        )
+        hints = get_type_hints(record)
+        assert told == [
+            (field.name, types.get(next(iter(get_args(hints[field.name])), hints[field.name]), "string"))
+            for field in dataclasses.fields(record)
+        ], name
+
+
+def test_every_public_name_is_explained() -> None:
+    text = prose(REFERENCE / "python.md")
+    assert [name for name in lakesmith.__all__ if not re.search(rf"`{name}\b", text)] == []
+
+
+def test_every_method_of_a_lake_is_explained() -> None:
+    methods = {name for name, value in vars(Lake).items() if callable(value) and not name.startswith("_")}
+    told = set(re.findall(r"^\| `(?:Lake\.)?(\w+)\(", prose(REFERENCE / "python.md"), re.MULTILINE))
+    assert methods | {"open"} == told
