@@ -138,10 +138,10 @@ class Shop:
         self.append(table, watched.where(F.col(CORRUPT).isNull()).drop(CORRUPT))
         counts = seen.get
         if counts["refused"]:
-            refused = audited.where(F.col(CORRUPT).isNotNull())
-            self.quarantine(
-                table, refused.select(F.col(CORRUPT).alias("raw"), F.array(F.lit("unreadable")).alias("rules"))
-            )
+            # Spark parses only the columns that are asked for, and a row is broken by any of them: ask for all.
+            raw = f"coalesce({CORRUPT}, to_json(struct({', '.join(payload)}))) AS raw"
+            refused = audited.where(f"{CORRUPT} IS NOT NULL")
+            self.quarantine(table, refused.selectExpr(raw, "array('unreadable') AS rules"))
         self.bookmarks[table] = [*self.bookmarks.get(table, []), *files]
         return counts["came"], counts["came"] - counts["refused"], counts["refused"]
 
@@ -230,7 +230,8 @@ class Shop:
         if self.exists(table):
             latest.createOrReplaceTempView("latest")
             merged = self.spark.sql(
-                f"MERGE INTO delta.`{self.path(table)}` AS target USING latest AS source ON target.{key} = source.{key} "
+                f"MERGE INTO delta.`{self.path(table)}` AS target USING latest AS source "
+                f"ON target.{key} = source.{key} "
                 f"WHEN MATCHED AND source.{order_by} > target.{order_by} THEN UPDATE SET * "
                 "WHEN NOT MATCHED THEN INSERT *"
             ).first()
@@ -291,7 +292,7 @@ class Shop:
             .join(self.read("silver.customers"), "customer_id", "left")
             .groupBy("country", "currency")
             .agg(F.count("*").alias("orders"), F.sum("amount").alias("sales"))
-            .observe(seen, F.count("*").alias("came"), F.count_if("country IS NULL").alias("unnamed"))
+            .observe(seen, F.count("*").alias("came"), F.count_if(F.col("country").isNull()).alias("unnamed"))
         )
         rows.write.format("delta").mode("overwrite").option("overwriteSchema", True).save(self.path(table))
         counts = seen.get

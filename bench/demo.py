@@ -80,10 +80,8 @@ def assert_same(lakesmith: Path, by_hand: Path, way: str) -> None:
     for table in TABLES:
         for place in (table, f"quarantine.{table}"):
             ours, theirs = _content(lakesmith, place), _content(by_hand, place)
-            assert ours == theirs, (
-                f"{place} is not the same by Lakesmith and {way}: "
-                f"only Lakesmith has {list((ours - theirs).items())[:3]}, only {way} has {list((theirs - ours).items())[:3]}"
-            )
+            only = {LAKESMITH: list(ours - theirs)[:3], way: list(theirs - ours)[:3]}
+            assert ours == theirs, f"{place} is not the same both ways; rows that only one has: {only}"
 
 
 def _content(warehouse: Path, table: str) -> Counter[tuple[object, ...]]:

@@ -1,4 +1,4 @@
-"""A lake of two hundred tables that were built and have nothing new: declarations, landing files, logs, batches, ledger.
+"""A lake of two hundred tables that are up to date: declarations, landing files, logs, batches and ledger.
 
 Its tables are written by delta-rs, so that making it takes seconds and no Spark; a plan finds all of it unchanged.
 """
@@ -188,7 +188,7 @@ def _batch(
         definition=definition(table),
         mode="files" if files else "whole" if whole else "changes",
         inputs={each: Position(table_id=built[each][number].table_id, version=number) for each in upstream},
-        since={} if whole else {each: number - 1 for each in upstream},
+        since={} if whole else dict.fromkeys(upstream, number - 1),
         files=files,
     )
 

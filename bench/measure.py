@@ -31,7 +31,7 @@ def call(command: Sequence[str], *, environment: Mapping[str, str] | None = None
     answer = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     wall, cpu = time.monotonic() - started, _children_cpu() - before
     if answer.returncode != 0:
-        sys.exit(f"{' '.join(command)} ended with {answer.returncode}:\n{answer.stdout}{answer.stderr}")
+        sys.exit(f"{' '.join(command)} ended with {answer.returncode}:\n{(answer.stdout + answer.stderr)[-3000:]}")
     return Cost(wall=wall, cpu=cpu, output=answer.stdout)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 import shutil
 from pathlib import Path
 
@@ -17,12 +17,9 @@ def make_shop(folder: Path, orders: int = ORDERS) -> None:
     """The declarations and the first day's files; the second day's files wait beside."""
     ignored = shutil.ignore_patterns("__pycache__", ".lakesmith", "landing", "*.pyc")
     shutil.copytree(SHOP, folder, ignore=ignored)
-    specification = importlib.util.spec_from_file_location("shop_data", SHOP / "data.py")
-    assert specification and specification.loader
-    data = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(data)
-    data.write_day(folder / "landing", 1, orders)
-    data.write_day(folder / "tomorrow", 2, orders)
+    write_day = runpy.run_path(str(SHOP / "data.py"))["write_day"]
+    write_day(folder / "landing", 1, orders)
+    write_day(folder / "tomorrow", 2, orders)
 
 
 def next_day(folder: Path) -> None:

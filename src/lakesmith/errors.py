@@ -7,7 +7,7 @@
     ├── InfrastructureError   exit 4: Java, Spark, storage or another process is in the way
     └── Problems              several errors at once; its exit code is the gravest one's
 
-Every error has a code, a short stable word that `docs/errors.md` explains.
+Every error has a code, a short stable word that `docs/reference/errors.md` explains.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import LAYERS, Files, LakeDeclaration, SqlQuery, Table, TableName
-from lakesmith.errors import InfrastructureError, LakesmithError, UsageError, did_you_mean, raise_all
+from lakesmith.errors import DataError, InfrastructureError, LakesmithError, UsageError, did_you_mean, raise_all
 from lakesmith.formats import Delta, FactsMemory
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.tables import SYSTEM_TABLES, Ledger
@@ -22,7 +22,7 @@ from lakesmith.plan.graph import Graph
 from lakesmith.plan.lineage import lineage
 from lakesmith.plan.planner import make_plan
 from lakesmith.plan.select import select as choose
-from lakesmith.plan.steps import LakeFacts, Plan
+from lakesmith.plan.steps import LakeFacts, Plan, Progress
 from lakesmith.ports import Answer, TableFacts
 from lakesmith.records import Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
@@ -88,14 +88,11 @@ class Lake:
             tables=len(self.tables),
             by_layer={layer: layers.count(layer) for layer in dict.fromkeys(layers)},
             checks=sum(
-                len(t.checks) + sum(bool(c.check) + c.required for c in t.columns)
-                for t in self.tables.values()
+                len(t.checks) + sum(bool(c.check) + c.required for c in t.columns) for t in self.tables.values()
             ),
         )
 
-    def plan(
-        self, select: Sequence[str] = (), exclude: Sequence[str] = (), *, full_refresh: bool = False
-    ) -> Plan:
+    def plan(self, select: Sequence[str] = (), exclude: Sequence[str] = (), *, full_refresh: bool = False) -> Plan:
         """What a run would do now, and why."""
         selected = choose(self.graph, self.tables, select, exclude)
         facts = self._facts()
@@ -139,9 +136,7 @@ class Lake:
             executor.execute(plan, jobs or self.declaration.environment.jobs)
             outcome = "failed" if executor.errors or plan.problems else "ok"
         finally:
-            record = self._run_record(
-                plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock
-            )
+            record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
             self._ledger.record(record, executor.steps, executor.checks)
             executor.close()
             self._memory.save()
@@ -154,9 +149,7 @@ class Lake:
 
     def status(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:
         """Each table as it is now, by layer."""
-        names = (
-            choose(self.graph, self.tables, select, exclude) if select or exclude else frozenset(self.tables)
-        )
+        names = choose(self.graph, self.tables, select, exclude) if select or exclude else frozenset(self.tables)
         ordered = sorted(names, key=_layer_order)
         try:
             return tuple(
@@ -189,9 +182,7 @@ class Lake:
                 )
         return tuple(counts)
 
-    def history(
-        self, table: str | None = None, *, limit: int = 20
-    ) -> tuple[RunRecord, ...] | tuple[Version, ...]:
+    def history(self, table: str | None = None, *, limit: int = 20) -> tuple[RunRecord, ...] | tuple[Version, ...]:
         """The newest runs; with a table, its newest versions."""
         if table is None:
             return self._ledger.runs(limit)
@@ -228,9 +219,7 @@ class Lake:
         locations = self._queryable()
         names = match_tables(engine.referenced(sql), locations).values()
         moments.check(names)
-        return engine.query(
-            sql, {name: self._rows_at(name, locations[name], moments.of(name)) for name in names}
-        )
+        return engine.query(sql, {name: self._rows_at(name, locations[name], moments.of(name)) for name in names})
 
     def _rows_at(
         self, name: str, location: str, moment: int | datetime | None
@@ -259,17 +248,21 @@ class Lake:
 
     def _facts(self) -> LakeFacts:
         tables, progress, landing = {}, {}, {}
+        problems: dict[TableName, LakesmithError] = {}
         for name, table in self.tables.items():
             facts = self._table_facts(name)
             location = self._warehouse.table(name)
             if facts is not None:
                 tables[name] = facts
             commits = partial(self._format.commits, location)
-            progress[name] = Batches(self._warehouse.storage, name).progress(facts, commits)
+            try:
+                progress[name] = Batches(self._warehouse.storage, name).progress(facts, commits)
+            except DataError as error:
+                progress[name], problems[name] = Progress(), error
             if isinstance(table.origin, Files):
                 landing[name] = tuple(self._landing.list(table.origin.files))
         self._memory.save()
-        return LakeFacts(tables=tables, progress=progress, landing=landing)
+        return LakeFacts(tables=tables, progress=progress, landing=landing, problems=problems)
 
     def _table_facts(self, name: TableName) -> TableFacts | None:
         return self._format.facts(self._warehouse.table(name), _FLOW.format(name))

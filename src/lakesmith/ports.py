@@ -151,7 +151,7 @@ class FileFact:
     """A file as a listing shows it."""
 
     path: str
-    """Absolute path or URL."""
+    """Below the store's root, so that a lake can be moved; absolute when it was asked for so."""
     size: int
     modified: int
     """Milliseconds since 1970."""
@@ -162,6 +162,9 @@ class Storage(Protocol):
 
     def root(self) -> str:
         """The absolute folder or URL of the root."""
+
+    def location(self, path: str) -> str:
+        """The absolute path or URL of a listed file."""
 
     def list(self, pattern: str) -> Iterable[FileFact]:
         """The files that match a glob, in order of path."""

@@ -26,6 +26,8 @@ class StepRecord:
     rows_written: int = 0
     rows_quarantined: int = 0
     rows_deduplicated: int = 0
+    columns_added: str | None = None
+    """Columns that the table gained with these rows, separated by commas."""
     bytes: int = 0
     version_before: int | None = None
     version: int | None = None

@@ -236,7 +236,7 @@ def _report(outcome: Outcome, *errors: LakesmithError) -> RunReport:
         severity="warn",
         failed_rows=3,
         passed=False,
-        at=NOON,
+        checked_at=NOON,
     )
     return RunReport(run=run_record(outcome), steps=(step,), checks=(check,), errors=errors)
 

@@ -450,7 +450,7 @@ def test_conditions_over_columns_that_are_there_are_fine() -> None:
         (
             {"columns": (column("nope"),)},
             "unknown-column",
-            "column 'nope' is declared, but silver.x does not have",
+            "the declared column 'nope' is one that silver.x does not have",
         ),
         (
             {"load": Merge(key=("idd",), order_by=("amount",))},

@@ -1,60 +1,15 @@
-"""A lake that a test writes by hand, run on the shared Spark."""
+"""Lakes that tests write by hand, run on the shared Spark."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from lakesmith.lake import Lake
-from lakesmith.records import StepRecord
-from lakesmith.reports import RunReport
+from tests.run.lakes import ORDERS, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass
-class Written:
-    """A lake folder, and shorthands for what tests do with it."""
-
-    folder: Path
-    spark: SparkSession
-    reports: list[RunReport] = field(default_factory=list)
-
-    def declare(self, files: dict[str, str]) -> None:
-        for name, text in files.items():
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-
-    def land(self, name: str, *rows: dict[str, object] | str) -> Path:
-        """Write a landing file: JSON lines from dicts, or the lines as they are."""
-        path = self.folder / "landing" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-        return path
-
-    def lake(self) -> Lake:
-        return Lake.open(self.folder)
-
-    def run(self, *select: str, full_refresh: bool = False, ok: bool = True) -> dict[str, StepRecord]:
-        """Run, and return the last step of each table."""
-        report = self.lake().run(select, full_refresh=full_refresh, session=self.spark)
-        self.reports.append(report)
-        if ok:
-            assert not report.errors, report.errors
-        return {step.table: step for step in report.steps}
-
-    def rows(self, sql: str, *at: str) -> list[tuple[object, ...]]:
-        return list(self.lake().query(sql, at=at).rows)
-
-    def version(self, table: str) -> int | None:
-        return next(status.version for status in self.lake().status() if status.table == table)
 
 
 @pytest.fixture
@@ -65,35 +20,8 @@ def written(tmp_path: Path, spark: SparkSession) -> Written:
     return lake
 
 
-ORDERS = {
-    "bronze/orders.yml": "source: {files: landing/orders/*.json}\n",
-    "silver/orders.sql": (
-        "/* lakesmith\n"
-        "load: {merge: {key: id, order_by: at}}\n"
-        "columns:\n"
-        "  id: {type: bigint, required: true}\n"
-        "  amount: {type: int, check: amount >= 0}\n"
-        "*/\n"
-        "SELECT id, amount, day, at FROM bronze.orders\n"
-    ),
-    "gold/sales.sql": (
-        "/* lakesmith\nload: {replace_partitions: day}\n*/\n"
-        "SELECT day, count(*) AS orders, sum(amount) AS amount FROM silver.orders GROUP BY day\n"
-    ),
-}
-
-
 @pytest.fixture
 def orders(written: Written) -> Written:
     """Bronze from files, silver by merge, gold by partitions."""
     written.declare(ORDERS)
     return written
-
-
-def order(
-    id: int | None, amount: object = 1, day: str = "2026-01-01", at: int = 1, **more: object
-) -> dict[str, object]:
-    return {"id": id, "amount": amount, "day": day, "at": at, **more}
-
-
-OrderMaker = Callable[..., dict[str, object]]

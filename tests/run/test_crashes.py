@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.run.lakes import ORDERS, Written
 
 from lakesmith.declare import TableName
 from lakesmith.ledger.batches import Batches
@@ -14,7 +17,6 @@ from lakesmith.storage import LocalStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from tests.run.conftest import Written
 
 pytestmark = pytest.mark.spark
 
@@ -37,14 +39,23 @@ CUTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake after its first run, to be copied: a lake can be moved."""
+    lake = Written(tmp_path_factory.mktemp("first") / "shop", shared_spark)
+    lake.declare({"lakesmith.yml": "name: shop\n", **ORDERS})
+    lake.land("orders/1.json", row(1, 1), row(2, 2), row(3, -1), '{"id": 4, "am')
+    lake.run()
+    return lake.folder
+
+
 @pytest.mark.parametrize("table", ["bronze.orders", "silver.orders", "gold.sales"])
 @pytest.mark.parametrize("cut", CUTS)
 def test_cut_short_and_run_again_every_row_is_in_one_place_once(
-    orders: Written, monkeypatch: pytest.MonkeyPatch, cut: str, table: str
+    orders: Written, first_day: Path, monkeypatch: pytest.MonkeyPatch, cut: str, table: str
 ) -> None:
     owner, method, when = CUTS[cut]
-    orders.land("orders/1.json", row(1, 1), row(2, 2), row(3, -1), '{"id": 4, "am')
-    orders.run()
+    shutil.copytree(first_day, orders.folder, dirs_exist_ok=True)
     orders.land("orders/2.json", row(1, 10, at=2), row(5, 5), row(6, -6), '{"id": 7, "am', row(5, 5))
     original = getattr(owner, method)
 
@@ -62,9 +73,7 @@ def test_cut_short_and_run_again_every_row_is_in_one_place_once(
     monkeypatch.undo()
     orders.run()
     assert orders.run() == {}
-    assert orders.rows("SELECT id FROM bronze.orders ORDER BY id") == [
-        (i,) for i in (1, 1, 2, 3, 5, 5, 6)
-    ]
+    assert orders.rows("SELECT id FROM bronze.orders ORDER BY id") == [(i,) for i in (1, 1, 2, 3, 5, 5, 6)]
     assert orders.rows("SELECT count(*) FROM quarantine.bronze_orders") == [(2,)]
     assert orders.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 10), (2, 2), (5, 5)]
     assert sorted(orders.rows("SELECT raw LIKE '%-6%', batch FROM quarantine.silver_orders")) == [
@@ -93,9 +102,7 @@ def test_a_rollback_by_hand_and_a_rerun_lose_nothing(orders: Written, spark: Spa
     assert orders.rows("SELECT orders, amount FROM gold.sales") == [(3, 6)]
 
 
-def test_rows_taken_away_from_an_input_by_hand_are_taken_away_downstream(
-    orders: Written, spark: SparkSession
-) -> None:
+def test_rows_taken_away_from_an_input_by_hand_are_taken_away_downstream(orders: Written, spark: SparkSession) -> None:
     orders.land("orders/1.json", row(1, 1), row(2, 2))
     orders.run()
     spark.sql(f"DELETE FROM delta.`{orders.folder}/.lakesmith/warehouse/bronze/orders` WHERE id = 1")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-
-if TYPE_CHECKING:
-    from tests.run.conftest import Written
+from tests.run.lakes import Written
 
 pytestmark = pytest.mark.spark
 
@@ -76,9 +72,7 @@ def test_a_value_that_does_not_fit_its_declared_type_is_refused_with_the_value_i
             ),
         }
     )
-    written.land(
-        "people/a.csv", "id,name,born", "1,Ann,2000-01-01", "x,Bob,2000-01-01", "3,Cid,yesterday", "4,,"
-    )
+    written.land("people/a.csv", "id,name,born", "1,Ann,2000-01-01", "x,Bob,2000-01-01", "3,Cid,yesterday", "4,,")
     step = written.run()["silver.people"]
     assert (step.rows_written, step.rows_quarantined) == (2, 2)
     kept = written.rows("SELECT raw, reasons FROM quarantine.silver_people ORDER BY raw")

@@ -5,12 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.run.conftest import Written
+from tests.run.lakes import Written
 
 pytestmark = pytest.mark.spark
 
@@ -54,9 +51,7 @@ def test_a_second_run_with_nothing_new_reads_the_logs_only(orders: Written) -> N
     orders.run()
 
     def files() -> dict[str, int]:
-        return {
-            str(path): path.stat().st_mtime_ns for path in Path(orders.folder).rglob("*") if path.is_file()
-        }
+        return {str(path): path.stat().st_mtime_ns for path in Path(orders.folder).rglob("*") if path.is_file()}
 
     before = files()
     code = (

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.run.conftest import Written
+from tests.run.lakes import Written
 
 pytestmark = pytest.mark.spark
 
@@ -19,14 +16,10 @@ def order(id: int | None, amount: object = 1, day: str = "2026-01-01", at: int =
 
 
 def test_a_merge_keeps_the_latest_row_of_each_key_and_counts_the_rest(orders: Written) -> None:
-    orders.land(
-        "orders/1.json", order(1, 10, at=5), order(1, 10, at=5), order(1, 9, at=4), order(2, 20, at=1)
-    )
+    orders.land("orders/1.json", order(1, 10, at=5), order(1, 10, at=5), order(1, 9, at=4), order(2, 20, at=1))
     first = orders.run()["silver.orders"]
     assert (first.mode, first.rows_in, first.rows_written, first.rows_deduplicated) == ("whole", 4, 2, 2)
-    orders.land(
-        "orders/2.json", order(1, 7, at=3), order(2, 21, at=2), order(3, 30), order(None, 1), order(4, -1)
-    )
+    orders.land("orders/2.json", order(1, 7, at=3), order(2, 21, at=2), order(3, 30), order(None, 1), order(4, -1))
     second = orders.run()["silver.orders"]
     assert (second.mode, second.rows_in, second.rows_written) == ("changes", 5, 2)
     assert (second.rows_quarantined, second.rows_deduplicated) == (2, 1)
@@ -191,8 +184,7 @@ def test_any_sequence_of_runs_equals_one_full_rebuild(orders: Written) -> None:
 
     def content() -> dict[str, list[tuple[object, ...]]]:
         return {
-            table: sorted(orders.rows(f"SELECT {columns.get(table, '*')} FROM {table}"), key=str)
-            for table in tables
+            table: sorted(orders.rows(f"SELECT {columns.get(table, '*')} FROM {table}"), key=str) for table in tables
         }
 
     in_cuts = content()

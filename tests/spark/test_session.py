@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -34,6 +35,15 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Lakesmith's settings with a user's, on a machine that has no class archive."""
     monkeypatch.setattr(sessions, "usable_archive", lambda java, jars: None)
     return lambda user: session_settings(user, java=JAVA, jars=JARS)
+
+
+def test_a_remote_spark_that_does_not_listen_is_told_at_once() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(InfrastructureError, match=f"sc://127.0.0.1:{port} did not answer") as caught:
+            open_session("far", {"spark.remote": f"sc://127.0.0.1:{port}"})
+    assert caught.value.code == "spark-start"
 
 
 def test_what_the_user_sets_wins(merged: Settings) -> None:

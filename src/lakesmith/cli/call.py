@@ -145,9 +145,7 @@ def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete:
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
-def _complete_selectors(
-    ctx: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def _complete_selectors(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     plus = "+" if incomplete.startswith("+") else ""
     word = incomplete.removeprefix("+")
     layers = [f"layer:{layer}" for layer in LAYERS if f"layer:{layer}".startswith(word)]

@@ -210,9 +210,7 @@ class TerminalPage:
 
         table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
         for title in grid.titles:
-            table.add_column(
-                cls.text(title), justify="right" if title in grid.right else "left", overflow="fold"
-            )
+            table.add_column(cls.text(title), justify="right" if title in grid.right else "left", overflow="fold")
         for number, row in enumerate(grid.rows):
             table.add_row(*(cls.text(cell) for cell in row), end_section=number + 1 in grid.breaks)
         return table

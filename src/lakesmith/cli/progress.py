@@ -114,9 +114,7 @@ class LiveProgress:
         if self._live is None:
             from rich.live import Live
 
-            self._live = Live(
-                get_renderable=self._render, console=self._console, refresh_per_second=8, transient=True
-            )
+            self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=8, transient=True)
             self._live.start()
 
     def _render(self) -> rich.console.RenderableType:

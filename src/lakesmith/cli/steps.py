@@ -38,3 +38,5 @@ def show_steps(out: Page, steps: Sequence[StepRecord]) -> None:
     for step in steps:
         if step.error:
             out.line(Styled(f"{step.table}: ", "bad"), step.error)
+        if step.columns_added:
+            out.line(Styled("new columns: ", "warn"), f"{step.table}: {step.columns_added}")

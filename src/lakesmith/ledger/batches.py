@@ -104,7 +104,7 @@ class Batches:
             "batch-unknown",
             f"batch {sequence} is in the table, but what it was made from is not in {self._folder}",
             table=str(self._table),
-            hint=f"the folder was changed by hand; restore it, or `lakesmith run {self._table} --full-refresh`",
+            hint=self._way_out(),
         )
 
     def progress(self, facts: TableFacts | None, commits: Callable[[], Sequence[CommitFact]]) -> Progress:
@@ -157,9 +157,14 @@ class Batches:
                 "batch-unknown",
                 f"{self._key(sequence, f'{attempt:02}')} is missing from the warehouse",
                 table=str(self._table),
-                hint=f"restore the file, or `lakesmith run {self._table} --full-refresh`",
+                hint=self._way_out(),
             )
         return _decode(data)
+
+    def _way_out(self) -> str:
+        if self._table.layer == "bronze":
+            return f"put {self._folder} back as it was: what a bronze table has taken in is written nowhere else"
+        return f"put {self._folder} back as it was, or rebuild the table: lakesmith run {self._table} --full-refresh"
 
     def _names(self) -> Sequence[str]:
         return self._storage.keys(self._folder)

@@ -65,9 +65,7 @@ class Ledger:
         except TableNotFoundError:
             return ()
         columns = ", ".join(f'"{field.name}"' for field in dataclasses.fields(record))
-        conditions = " AND ".join(
-            f"\"{column}\" = '{_text(value)}'" for column, value in (where or {}).items()
-        )
+        conditions = " AND ".join(f"\"{column}\" = '{_text(value)}'" for column, value in (where or {}).items())
         found = (
             QueryBuilder()
             .register(name, table)
@@ -100,9 +98,7 @@ def _arrow_schema(record: type) -> pa.Schema:
         [
             (
                 field.name,
-                next(
-                    (arrow for kind, arrow in types.items() if _holds(hints[field.name], kind)), pa.string()
-                ),
+                next((arrow for kind, arrow in types.items() if _holds(hints[field.name], kind)), pa.string()),
             )
             for field in dataclasses.fields(record)
         ]

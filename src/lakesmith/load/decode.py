@@ -89,9 +89,7 @@ class Decoder:
         for key, item in self._unique(node):
             name = key.text
             if name not in keys:
-                self._problem(
-                    key.at, "unknown-key", f"'{_shown(name)}' is not a key of {label}", _key_hint(name, keys)
-                )
+                self._problem(key.at, "unknown-key", f"'{_shown(name)}' is not a key of {label}", _key_hint(name, keys))
                 continue
             places[name] = key.at
             value = self.value(keys[name].kind, item, name)
@@ -106,9 +104,7 @@ class Decoder:
                 f"{name}: {_first(keys[name].about)}",
             )
         if model.ONE_KEY and len(node.entries) != 1:
-            self._problem(
-                node.at, "one-of", f"{label} needs exactly one key", f"write one of {_listed(keys)}"
-            )
+            self._problem(node.at, "one-of", f"{label} needs exactly one key", f"write one of {_listed(keys)}")
         if any(key.required and name not in values for name, key in keys.items()):
             return UNREAD
         return model(at=node.at, places=places, **values)
@@ -161,11 +157,7 @@ class Decoder:
         keys = keys_of(kind.block.model)
         if node.text in keys:
             block = keys[node.text].kind
-            inner = (
-                ", ".join(f"{name}: …" for name in keys_of(block.model))
-                if isinstance(block, kinds.Blocks)
-                else "…"
-            )
+            inner = ", ".join(f"{name}: …" for name in keys_of(block.model)) if isinstance(block, kinds.Blocks) else "…"
             return self._problem(
                 node.at,
                 "wrong-type",
@@ -227,9 +219,7 @@ class Decoder:
         if isinstance(text, _Unread):
             return text
         if text is None or not _WHOLE.fullmatch(text) or int(text) < 1:
-            return self._wrong(
-                node, label, "a whole number from 1 on", f"write it without quotes: {label}: 4"
-            )
+            return self._wrong(node, label, "a whole number from 1 on", f"write it without quotes: {label}: 4")
         return int(text)
 
     def _boolean(self, node: Node, label: str) -> object:

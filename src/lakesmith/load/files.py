@@ -39,6 +39,4 @@ def read_text(path: str, file: str) -> str:
 
 def empty_file(file: str, example: str) -> DeclarationError:
     """The error for a file with nothing in it."""
-    return DeclarationError(
-        "empty-file", "the file is empty", at=Place(file), hint=f"it could start with {example}"
-    )
+    return DeclarationError("empty-file", "the file is empty", at=Place(file), hint=f"it could start with {example}")

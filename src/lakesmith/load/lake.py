@@ -144,9 +144,7 @@ class _Loading:
         if block is not None and fit:
             self._add(maker.table(name, block, query), name, block.at)
 
-    def _read_python(
-        self, layer: str, path: str, file: str, text: str, decoder: Decoder, maker: Maker
-    ) -> None:
+    def _read_python(self, layer: str, path: str, file: str, text: str, decoder: Decoder, maker: Maker) -> None:
         found = read_python(path, text, self._folder)
         if not found.tables:
             raise DeclarationError(
@@ -188,9 +186,7 @@ class _Loading:
         if block is not None and fit:
             self._add(maker.table(name, block, query), name, at)
 
-    def _python_query(
-        self, written: WrittenTable, called: str, found: PythonFile, at: Place
-    ) -> PythonQuery | None:
+    def _python_query(self, written: WrittenTable, called: str, found: PythonFile, at: Place) -> PythonQuery | None:
         function = written.function
         if function is None:
             return None

@@ -99,9 +99,7 @@ class LakeFile:
             try:
                 values[variable] = lenient.setting(text)
             except Unfit as unfit:
-                self.problems.append(
-                    UsageError(unfit.code, f"--var {variable}: {unfit.what}", hint=unfit.hint)
-                )
+                self.problems.append(UsageError(unfit.code, f"--var {variable}: {unfit.what}", hint=unfit.hint))
         return values
 
     def _lake_block(self) -> LakeBlock:
@@ -153,9 +151,7 @@ class LakeFile:
     def _environment(self, name: str, node: Node, variables: Variables) -> Environment:
         # What does not depend on variables was told when the environment was read without them.
         problems: list[LakesmithError] = []
-        block = Decoder(variables=variables, problems=problems).block(
-            EnvironmentBlock, node, f"environments.{name}"
-        )
+        block = Decoder(variables=variables, problems=problems).block(EnvironmentBlock, node, f"environments.{name}")
         told = {(str(problem.at), problem.code) for problem in self.problems}
         self.problems.extend(p for p in problems if (str(p.at), p.code) not in told)
         if block is None:
@@ -189,9 +185,7 @@ class LakeFile:
         return os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))
 
     def _secret(self, value: str | Secret, at: Place) -> bool:
-        missing = (
-            [ref for ref in value.references if ref.reveal() is None] if isinstance(value, Secret) else []
-        )
+        missing = [ref for ref in value.references if ref.reveal() is None] if isinstance(value, Secret) else []
         self.problems.extend(missing_secret(reference, at) for reference in missing)
         return not missing
 

@@ -33,12 +33,10 @@ class SourceBlock(Block):
     """Where a bronze table's rows come from."""
 
     files: Annotated[Text, "A glob of files: relative to `landing`, an absolute path, or a URL."]
-    format: Annotated[
-        FileFormat | None, "How the files are written. Taken from the glob's ending where it tells."
-    ] = None
-    delimiter: Annotated[
-        Delimiter | None, "What stands between two values; CSV only. A comma by default."
-    ] = None
+    format: Annotated[FileFormat | None, "How the files are written. Taken from the glob's ending where it tells."] = (
+        None
+    )
+    delimiter: Annotated[Delimiter | None, "What stands between two values; CSV only. A comma by default."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +80,7 @@ class ColumnBlock(Block):
 
     type: Annotated[Type | None, "A Spark SQL type. Without one, the type is what the data brings."] = None
     required: Annotated[bool, "A row without a value goes to quarantine."] = False
-    check: Annotated[Text | None, "A condition that each row has to meet, or the row goes to quarantine."] = (
-        None
-    )
+    check: Annotated[Text | None, "A condition that each row has to meet, or the row goes to quarantine."] = None
     tags: Annotated[tuple[Tag, ...], "Words about the column, such as `pii`."] = ()
     description: Annotated[Text | None, "What the column holds, for people."] = None
 
@@ -138,16 +134,16 @@ class TableBlock(Block):
 class EnvironmentBlock(Block):
     """A place where the lake is deployed."""
 
-    warehouse: Annotated[
-        Setting, "The folder or URL that every table lies below; relative to the lake's folder."
-    ] = ".lakesmith/warehouse"
+    warehouse: Annotated[Setting, "The folder or URL that every table lies below; relative to the lake's folder."] = (
+        ".lakesmith/warehouse"
+    )
     landing: Annotated[
         Setting | None,
         "The folder or URL that relative source paths start from; the lake's folder by default.",
     ] = None
-    spark: Annotated[
-        Mapping[Text, Setting], "Settings of the Spark session; secrets as `env:NAME` or `file:PATH`."
-    ] = field(default_factory=dict)
+    spark: Annotated[Mapping[Text, Setting], "Settings of the Spark session; secrets as `env:NAME` or `file:PATH`."] = (
+        field(default_factory=dict)
+    )
     jobs: Annotated[int, "How many tables are built at a time."] = 2
     variables: Annotated[Mapping[VariableName, Setting], "Values of variables in this environment."] = field(
         default_factory=dict

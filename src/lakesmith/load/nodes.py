@@ -96,9 +96,7 @@ def from_python(value: object, at: Place, relative: Callable[[Place], Place]) ->
         case None:
             return Scalar("None", "null", at)
         case Mapping():
-            return Entries(
-                tuple((_key(key, at), from_python(item, at, relative)) for key, item in value.items()), at
-            )
+            return Entries(tuple((_key(key, at), from_python(item, at, relative)) for key, item in value.items()), at)
         case Sequence() if any(isinstance(item, Written) and item.name is not None for item in value):
             return Entries(tuple(_named(item, at, relative) for item in value), at)
         case Sequence():

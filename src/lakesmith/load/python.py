@@ -49,11 +49,7 @@ class PythonFile:
         """
         start = function.__code__.co_firstlineno
         own = next(
-            (
-                node
-                for node in ast.walk(self.tree)
-                if isinstance(node, ast.FunctionDef) and _first_line(node) == start
-            ),
+            (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef) and _first_line(node) == start),
             None,
         )
         if own is None:
@@ -66,12 +62,8 @@ class PythonFile:
                 if isinstance(part, ast.Name) and part.id in top and part.id not in wanted:
                     wanted[part.id] = top[part.id]
                     queue.append(top[part.id])
-        parts = dict.fromkeys(
-            self._text(name, node) for name, node in sorted(wanted.items()) if node is not own
-        )
-        imports = any(
-            isinstance(node, ast.Import | ast.ImportFrom) for node in (*wanted.values(), *ast.walk(own))
-        )
+        parts = dict.fromkeys(self._text(name, node) for name, node in sorted(wanted.items()) if node is not own)
+        imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in (*wanted.values(), *ast.walk(own)))
         shared = self.shared if imports else ()
         return "\n".join((self._lines(own.lineno, own), *parts, *shared))
 
@@ -135,7 +127,7 @@ def call_function(query: PythonQuery, frames: Mapping[str, object]) -> object:
         return function(**frames)
     except (LakesmithError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # noqa: BLE001 (a user's function may raise anything, SystemExit included)
+    except BaseException as error:
         if type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
         said = str(error).strip().split("\n")[0][:200]
@@ -201,9 +193,7 @@ def _raised(error: BaseException, path: str, folder: str) -> LakesmithError:
         hint = "the keys in Python are those of YAML"
     else:
         hint = "the file has to load without data and without Spark; move work into the function"
-    return DeclarationError(
-        "python-raised", f"the file raised {kind}{f': {said}' if said else ''}", at=at, hint=hint
-    )
+    return DeclarationError("python-raised", f"the file raised {kind}{f': {said}' if said else ''}", at=at, hint=hint)
 
 
 def _place(error: BaseException, path: str, folder: str) -> Place:
@@ -225,11 +215,7 @@ def _lake_modules(folder: str) -> Iterator[list[str]]:
 
     The list is filled at the end with the modules that were, each with a hash of its text.
     """
-    names = (
-        {entry.name.removesuffix(".py") for entry in os.scandir(folder)}
-        - sys.stdlib_module_names
-        - _NEVER_HIDDEN
-    )
+    names = {entry.name.removesuffix(".py") for entry in os.scandir(folder)} - sys.stdlib_module_names - _NEVER_HIDDEN
     # A module of the same name may be there from another lake.
     hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
     for name in hidden:

@@ -107,9 +107,7 @@ ColumnName = Annotated[str, Rule(_column, {"pattern": r"^[^\W\d]\w*$"})]
 LowName = Annotated[str, Rule(_low, {"pattern": "^[a-z][a-z0-9_]{0,62}$"})]
 VariableName = Annotated[str, Rule(_variable, {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,62}$"})]
 Tag = Annotated[str, Rule(_tag, {"pattern": "^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}$"})]
-ColumnReference = Annotated[
-    str, Rule(_reference, {"pattern": r"^(bronze|silver|gold)\.[a-z][a-z0-9_]*\.\w+$"})
-]
+ColumnReference = Annotated[str, Rule(_reference, {"pattern": r"^(bronze|silver|gold)\.[a-z][a-z0-9_]*\.\w+$"})]
 Type = Annotated[str, Rule(spark_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
 Duration = Annotated[float, Rule(_seconds, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
 Delimiter = Annotated[str, Rule(_delimiter, {"minLength": 1, "maxLength": 1})]

@@ -89,6 +89,9 @@ class _Planning:
 
     def add(self, table: Table) -> None:
         try:
+            rebuilt = self.full_refresh and not isinstance(table.origin, Files)
+            if table.name in self.facts.problems and not rebuilt:
+                raise self.facts.problems[table.name]
             planned = self._bronze(table) if isinstance(table.origin, Files) else self._made(table)
         except LakesmithError as error:
             found = error.errors if isinstance(error, Problems) else (error,)

@@ -219,7 +219,7 @@ def _columns_not_given(table: Table, given: Sequence[str]) -> Iterator[Lakesmith
             yield _unknown_promise(table, f"{word} names column '{name}', which", name, given, table.declared_at)
     for column in table.columns:
         if column.name.lower() not in low:
-            what = f"column '{column.name}' is declared, but"
+            what = f"the declared column '{column.name}' is one that"
             yield _unknown_promise(table, what, column.name, given, column.declared_at)
 
 

@@ -130,3 +130,5 @@ class LakeFacts:
     progress: Mapping[TableName, Progress] = field(default_factory=dict)
     landing: Mapping[TableName, tuple[FileFact, ...]] = field(default_factory=dict)
     """For bronze tables, the files that are in the landing zone now."""
+    problems: Mapping[TableName, LakesmithError] = field(default_factory=dict)
+    """Tables whose progress cannot be told."""

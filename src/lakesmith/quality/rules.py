@@ -62,9 +62,7 @@ class Rules:
         """SQL: the names of the rules that a row broke, in order."""
         if not self.rows:
             return "CAST(array() AS array<string>)"
-        cases = ", ".join(
-            f"CASE WHEN NOT ({rule.condition}) THEN {literal(rule.name)} END" for rule in self.rows
-        )
+        cases = ", ".join(f"CASE WHEN NOT ({rule.condition}) THEN {literal(rule.name)} END" for rule in self.rows)
         return f"filter(array({cases}), rule -> rule IS NOT NULL)"
 
     def refused(self) -> str:
@@ -97,14 +95,10 @@ def rules_of(table: Table, *, from_files: bool, casts: dict[str, str] | None = N
     rows: list[RowRule] = []
 
     def refuse(name: str, condition: str, reason: str, at: Place) -> None:
-        rows.append(
-            RowRule(name=name, condition=condition, severity="quarantine", reason=reason, declared_at=at)
-        )
+        rows.append(RowRule(name=name, condition=condition, severity="quarantine", reason=reason, declared_at=at))
 
     if from_files:
-        unreadable = (
-            "the row could not be read: its text does not parse, or a value does not fit its column's type"
-        )
+        unreadable = "the row could not be read: its text does not parse, or a value does not fit its column's type"
         refuse(UNREADABLE, f"{CORRUPT} IS NULL", unreadable, table.declared_at)
     columns = {column.name: column for column in table.columns}
     for name, before in (casts or {}).items():
@@ -130,9 +124,7 @@ def rules_of(table: Table, *, from_files: bool, casts: dict[str, str] | None = N
                 )
             )
     batch = tuple(
-        Expectation(
-            name=check.name, condition=check.expect, severity=check.on_fail, declared_at=check.declared_at
-        )
+        Expectation(name=check.name, condition=check.expect, severity=check.on_fail, declared_at=check.declared_at)
         for check in table.checks
         if check.expect
     )

@@ -45,9 +45,7 @@ def parse_at(values: Sequence[str]) -> At:
                 )
             everywhere = _moment(moment, value)
         elif table.count(".") != 1 or table in by_table:
-            what = f"--at {value}: {table!r} is " + (
-                "named twice" if table in by_table else "not a table's name"
-            )
+            what = f"--at {value}: {table!r} is " + ("named twice" if table in by_table else "not a table's name")
             raise UsageError("bad-at", what, hint=_HINT)
         else:
             by_table[table] = _moment(moment, value)

@@ -108,9 +108,7 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
             verb = str(node["type"]).removesuffix("_QUERY_NODE")
             raise UsageError("not-a-select", f"the query has {verb} inside", hint=_ONLY_SELECT)
         if node.get("show_type") == "SHOW_SPECIAL":
-            raise UsageError(
-                "not-a-select", "SHOW is not a query", hint="`lakesmith status` lists the tables"
-            )
+            raise UsageError("not-a-select", "SHOW is not a query", hint="`lakesmith status` lists the tables")
     return tree
 
 
@@ -177,9 +175,7 @@ def _expose(
     import pyarrow as pa
 
     # A reader can be read only once; a query that may scan it twice needs its rows in memory.
-    connection.register(
-        input_name, rows.read_all() if isinstance(rows, pa.RecordBatchReader) and not once else rows
-    )
+    connection.register(input_name, rows.read_all() if isinstance(rows, pa.RecordBatchReader) and not once else rows)
     schema, _, table = name.partition(".")
     schema = _quoted(_schema(schema))
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS memory.{schema}")

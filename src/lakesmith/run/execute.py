@@ -18,7 +18,7 @@ from lakesmith.records import CheckRecord, StepRecord
 from lakesmith.reports import Event, SparkStarting, StepStarted
 from lakesmith.run.failures import translate
 from lakesmith.run.step import Moved, Workplace
-from lakesmith.spark.session import close_session, isolated, open_session
+from lakesmith.spark.session import close_session, isolated, open_session, refuse_foreign
 from lakesmith.spark.write import GateFailed
 from lakesmith.storage import Warehouse
 
@@ -44,6 +44,8 @@ class Executor:
         self.run_id = run_id
         self._tell = on_event
         self._leases = Leases(warehouse.storage, f"run {run_id}")
+        if session is not None and "spark.remote" not in lake.environment.spark:
+            refuse_foreign(session)
         self._session = session
         self._owned = session is None
         self._starting = threading.Lock()
@@ -113,9 +115,7 @@ class Executor:
                     self.checks.extend(error.checks)
                 self.errors.append(failure)
                 seconds = time.monotonic() - clock
-                self._record(
-                    self._ended(plan.table, step, started, seconds, "failed", step.reason, str(failure))
-                )
+                self._record(self._ended(plan.table, step, started, seconds, "failed", step.reason, str(failure)))
                 return False
             self.checks.extend(moved.checks)
             self._record(self._done(plan.table, step, moved, started, time.monotonic() - clock))
@@ -155,9 +155,7 @@ class Executor:
             error=error,
         )
 
-    def _done(
-        self, table: TableName, step: Step, moved: Moved, started: datetime, seconds: float
-    ) -> StepRecord:
+    def _done(self, table: TableName, step: Step, moved: Moved, started: datetime, seconds: float) -> StepRecord:
         if moved.settled is None:
             return self._ended(table, step, started, seconds, "skipped", moved.reason)
         done = moved.settled.done
@@ -173,6 +171,7 @@ class Executor:
             rows_written=done.rows_written,
             rows_quarantined=done.rows_quarantined,
             rows_deduplicated=done.rows_deduplicated,
+            columns_added=", ".join(moved.settled.columns_added) or None,
             bytes=moved.settled.bytes,
             version_before=moved.before.version if moved.before else None,
             version=done.version,

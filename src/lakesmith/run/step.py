@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from lakesmith.declare import Files, Table, TableName
@@ -59,7 +60,10 @@ class Workplace:
         """Carry the step out."""
         facts = self.format.facts(self.warehouse.table(table.name), flow(table.name))
         batches = Batches(self.warehouse.storage, table.name)
-        progress = batches.progress(facts, lambda: self.format.commits(self.warehouse.table(table.name)))
+        commits = partial(self.format.commits, self.warehouse.table(table.name))
+        # A rebuild reads everything: where the table stood does not matter, and may not even be known any more.
+        rebuild = isinstance(step, Build) and step.rebuild
+        progress = Progress() if rebuild else batches.progress(facts, commits)
         match step:
             case Ingest():
                 return self._ingest(table, step, facts, batches, progress)
@@ -151,9 +155,7 @@ class Workplace:
         batches.finish(settled.done)
         return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
 
-    def _settle(
-        self, table: Table, batch: Batch, reason: str, facts: TableFacts | None, batches: Batches
-    ) -> Moved:
+    def _settle(self, table: Table, batch: Batch, reason: str, facts: TableFacts | None, batches: Batches) -> Moved:
         arrival = self._arrival(table, batch, facts)
         if arrival is None:
             location = self.warehouse.table(table.name)

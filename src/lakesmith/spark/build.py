@@ -65,9 +65,7 @@ def build_batch(
     )
 
 
-def _input(
-    spark: SparkSession, name: TableName, batch: Batch, format: TableFormat, warehouse: Warehouse
-) -> DataFrame:
+def _input(spark: SparkSession, name: TableName, batch: Batch, format: TableFormat, warehouse: Warehouse) -> DataFrame:
     position = batch.inputs[str(name)]
     location = warehouse.table(name)
     since = batch.since.get(str(name))

@@ -33,9 +33,7 @@ class Watch:
 
         self._rules = rules
         self._came: Observation = Observation(f"came-{uuid.uuid4().hex}")
-        self._good: Observation | None = (
-            Observation(f"good-{uuid.uuid4().hex}") if rules.batch else None
-        )
+        self._good: Observation | None = Observation(f"good-{uuid.uuid4().hex}") if rules.batch else None
 
     def good(self, checked: DataFrame) -> DataFrame:
         rows = good_rows(_observed(checked, self._came, _row_metrics(self._rules)), self._rules)
@@ -86,8 +84,7 @@ def _counts(rules: Rules, rows: Mapping[str, object], batch: Mapping[str, object
         expected={rule.name: bool(batch.get(f"expect_{index}")) for index, rule in enumerate(rules.batch)},
         observed={
             rule.name: ", ".join(
-                f"{sql} = {batch.get(f'value_{index}_{number}')}"
-                for number, sql in enumerate(rule.aggregates())
+                f"{sql} = {batch.get(f'value_{index}_{number}')}" for number, sql in enumerate(rule.aggregates())
             )
             for index, rule in enumerate(rules.batch)
         },

@@ -37,23 +37,18 @@ def read_batch(
     known = {name: type for name, type in known.items() if name not in AUDIT}
     if table.contract != "open":
         known |= {column.name: column.type for column in table.columns if column.type}
-    if table.origin.format == "json":
-        rows = _read_json(spark, table, files, known)
-    else:
-        rows = _read_csv(spark, table, files, known, storage)
-    return _audited(rows, batch)
+    read = _read_json if table.origin.format == "json" else _read_csv
+    return _audited(read(spark, table, files, known, storage), batch)
 
 
 def _read_json(
-    spark: SparkSession, table: Table, files: Sequence[FileFact], known: Mapping[str, str]
+    spark: SparkSession, table: Table, files: Sequence[FileFact], known: Mapping[str, str], storage: Storage
 ) -> DataFrame:
-    paths = [_escaped(file.path) for file in files]
+    paths = [_escaped(storage.location(file.path)) for file in files]
     reader = spark.read.option("primitivesAsString", table.contract == "open")
     # An inference pass over the new files: without it a new field would be dropped in silence.
     found = (
-        reader.option("columnNameOfCorruptRecord", CORRUPT).json(paths).schema
-        if paths
-        else parse_columns(spark, {})
+        reader.option("columnNameOfCorruptRecord", CORRUPT).json(paths).schema if paths else parse_columns(spark, {})
     )
     fields = [field for field in found.fields if field.name != CORRUPT]
     _check_names(table, [field.name for field in fields], where=f"{len(files)} new files")
@@ -100,7 +95,7 @@ def _read_csv(
                 sep=table.origin.delimiter,
                 escape='"',
             )
-            .csv([_escaped(file.path) for file in members])
+            .csv([_escaped(storage.location(file.path)) for file in members])
             .selectExpr("*", *_ORIGIN)
         )
     if not frames:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.spark.archive import usable_archive
@@ -44,6 +46,7 @@ def open_session(name: str, settings: Mapping[str, str], jar_sets: tuple[str, ..
     if remote := settings.get("spark.remote"):
         others = {key: value for key, value in settings.items() if key != "spark.remote"}
         with _told_as("spark-start", f"Spark Connect at {remote} did not answer", "check spark.remote"):
+            _knock(remote)
             return SparkSession.builder.remote(remote).appName(name).config(map={**others}).getOrCreate()
 
     java = find_java()
@@ -51,11 +54,19 @@ def open_session(name: str, settings: Mapping[str, str], jar_sets: tuple[str, ..
     hint = "lakesmith doctor --deep"
     with _told_as("spark-start", "Spark did not start", hint), _environment(java):
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
-    for key in DELTA:
-        if session.conf.get(key, "") != merged[key]:
-            what = f"this process already runs a Spark that Lakesmith did not start, and its {key} is another"
-            raise InfrastructureError("spark-foreign", what, hint="stop that session first")
+    refuse_foreign(session)
     return session
+
+
+def refuse_foreign(session: SparkSession) -> None:
+    """An error when a session in this process would not commit through Lakesmith's log store."""
+    for key, value in DELTA.items():
+        # What the user adds to a list comes after ours.
+        if not (session.conf.get(key, None) or "").startswith(value):
+            what = f"this process runs a Spark that Lakesmith did not start, and its {key} is not {value}"
+            raise InfrastructureError(
+                "spark-foreign", what, hint="stop that session first, or start it with that setting"
+            )
 
 
 def isolated(session: SparkSession) -> SparkSession:
@@ -114,6 +125,13 @@ def java_options(java: JavaHome, jars: tuple[Path, ...]) -> tuple[str, ...]:
         # A stale archive is no error: the JVM notices, says so in a log that is off, and starts without it.
         options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable"]
     return tuple(f'"{option}"' if " " in option else option for option in options)
+
+
+def _knock(remote: str) -> None:
+    """Fail at once where nobody listens: the client of Spark Connect would go on trying for minutes."""
+    address = urlsplit(remote)
+    if address.scheme == "sc":
+        socket.create_connection((address.hostname or "localhost", address.port or 15002), timeout=10).close()
 
 
 def _local_cores(master: str) -> int | None:

@@ -61,6 +61,7 @@ class Settled:
     done: Done
     bytes: int
     checks: tuple[CheckRecord, ...]
+    columns_added: tuple[str, ...] = ()
 
 
 class Writer:
@@ -176,7 +177,12 @@ class Writer:
             rows_quarantined=refused,
             rows_deduplicated=deduplicated,
         )
-        return Settled(done=done, bytes=written.bytes, checks=_check_records(arrival, counts))
+        return Settled(
+            done=done,
+            bytes=written.bytes,
+            checks=_check_records(arrival, counts),
+            columns_added=_columns_added(arrival),
+        )
 
 
 def flow(name: TableName) -> str:
@@ -247,6 +253,13 @@ def _partition_filter(arrival: Arrival) -> str:
     if None in arrival.partitions:
         parts.append("partition IS NULL")
     return " OR ".join(parts)
+
+
+def _columns_added(arrival: Arrival) -> tuple[str, ...]:
+    if arrival.facts is None:
+        return ()
+    stored = {column.name for column in arrival.facts.columns}
+    return tuple(name for name in arrival.payload if name not in stored)
 
 
 def _column_order(arrival: Arrival) -> list[str]:

@@ -26,18 +26,21 @@ class LocalStorage:
     def root(self) -> str:
         return str(self._root)
 
+    def location(self, path: str) -> str:
+        return os.path.join(self._root, path)
+
     def list(self, pattern: str) -> Iterator[FileFact]:
         # Spark passes over names that start with '_' or '.': a file that it would not read must not be pinned.
         for name in sorted(glob.iglob(pattern, root_dir=self._root, recursive=True)):
             if any(part.startswith(("_", ".")) for part in Path(name).parts if part not in (".", "/")):
                 continue
-            path = os.path.join(self._root, name)
+            path = self.location(name)
             try:
                 found = os.stat(path)
             except FileNotFoundError:  # gone since the listing began
                 continue
             if not os.path.isdir(path):
-                yield FileFact(path, found.st_size, found.st_mtime_ns // 1_000_000)
+                yield FileFact(name, found.st_size, found.st_mtime_ns // 1_000_000)
 
     def read(self, key: str) -> bytes | None:
         try:
@@ -46,7 +49,7 @@ class LocalStorage:
             return None
 
     def head(self, path: str, size: int) -> bytes:
-        with open(path, "rb") as file:
+        with open(self.location(path), "rb") as file:
             return file.read(size)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:

@@ -12,7 +12,7 @@ from lakesmith.reports import Finding
 
 @click.command("doctor", cls=Verb)
 @click.option("--fix", is_flag=True, help="Mend what can be mended.")
-@click.option("--deep", is_flag=True, help="Start Spark and write a table too.")
+@click.option("--deep", is_flag=True, help="Start Spark too.")
 @json_option
 @click.pass_obj
 def verb(call: Call, fix: bool, deep: bool, as_json: bool) -> int:

@@ -18,9 +18,7 @@ from lakesmith.reports import Version
 @click.command("history", cls=Verb)
 @click.argument("table", required=False, shell_complete=complete_tables)
 @click.option("--run", "run_id", metavar="RUN_ID", help="Show the steps of one run.")
-@click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first."
-)
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first.")
 @json_option
 @click.pass_obj
 def verb(call: Call, table: str | None, run_id: str | None, limit: int, as_json: bool) -> None:

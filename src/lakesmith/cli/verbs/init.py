@@ -60,9 +60,7 @@ def verb(path: Path, name: str | None) -> None:
 def _texts(folder: Traversable, prefix: str = "") -> list[tuple[str, str]]:
     """Every file of the template with its place in the lake; lakesmith.yml first."""
     found: list[tuple[str, str]] = []
-    for entry in sorted(
-        folder.iterdir(), key=lambda entry: (entry.name != LAKE_FILE, entry.is_dir(), entry.name)
-    ):
+    for entry in sorted(folder.iterdir(), key=lambda entry: (entry.name != LAKE_FILE, entry.is_dir(), entry.name)):
         if entry.is_dir():
             found += _texts(entry, f"{prefix}{entry.name}/")
         else:

@@ -23,8 +23,7 @@ _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "BIGNUM")
     "--at",
     multiple=True,
     metavar="WHEN",
-    help="Read an earlier state: a version (3), a time in UTC (2026-11-15T10:00), "
-    "or one table's (silver.orders=3).",
+    help="Read an earlier state: a version (3), a time in UTC (2026-11-15T10:00), or one table's (silver.orders=3).",
 )
 @click.option(
     "--format",
@@ -73,9 +72,7 @@ def verb(
 
 def _text(sql: str | None, file: Path | None) -> str:
     if (sql is None) == (file is None):
-        raise UsageError(
-            "no-sql", "give the SQL, or --file, or - for standard input", hint='"FROM silver.orders"'
-        )
+        raise UsageError("no-sql", "give the SQL, or --file, or - for standard input", hint='"FROM silver.orders"')
     if file is not None:
         try:
             return file.read_text(encoding="utf-8")
@@ -86,10 +83,7 @@ def _text(sql: str | None, file: Path | None) -> str:
 
 
 def _grid(answer: Answer, rows: tuple[tuple[object, ...], ...]) -> Grid:
-    numbers = [
-        any(word in kind for word in _NUMBERS) and "(" not in kind.split("DECIMAL")[0]
-        for kind in answer.types
-    ]
+    numbers = [any(word in kind for word in _NUMBERS) and "(" not in kind.split("DECIMAL")[0] for kind in answer.types]
     right = {title for title, number in zip(answer.columns, numbers, strict=True) if number}
     return Grid(
         titles=answer.columns,

@@ -37,9 +37,7 @@ def verb(
     # Counting reasons reads rows; everything else here reads logs only.
     quarantine = [found for found in lake.quarantine() if found.table in shown] if reasons else None
     if as_json:
-        print_json(
-            {"lake": lake.name, "environment": lake.environment, "tables": tables, "quarantine": quarantine}
-        )
+        print_json({"lake": lake.name, "environment": lake.environment, "tables": tables, "quarantine": quarantine})
         return
     out = page()
     out.line(Styled(lake.name, "strong"), f" ({lake.environment})")

@@ -91,7 +91,7 @@ class DeltaLog:
         if not past:
             raise UsageError(
                 "before-first-version",
-                f"there was no version of {location} at {when.isoformat()}",
+                f"there was no version of {_shown(location)} at {when:%Y-%m-%d %H:%M:%S} UTC",
                 hint="name a later time; `lakesmith history TABLE` lists the versions",
             )
         return past[0].version
@@ -105,7 +105,7 @@ class DeltaLog:
         except DeltaError as error:
             raise UsageError(
                 "unknown-version",
-                f"{location} has no version {version}",
+                f"{_shown(location)} has no version {version}",
                 hint="`lakesmith history TABLE` lists the versions that can be read",
             ) from error
         if "deletionVectors" in (table.protocol().reader_features or ()):
@@ -126,7 +126,10 @@ class DeltaLog:
             [],
             "append",
             table.schema(),
-            commit_properties=CommitProperties(app_transactions=[Transaction(write.flow, write.sequence)]),
+            commit_properties=CommitProperties(
+                custom_metadata={"userMetadata": write.note},
+                app_transactions=[Transaction(write.flow, write.sequence)],
+            ),
         )
         return Written(version=table.version())
 
@@ -173,6 +176,11 @@ def _moment(milliseconds: int) -> datetime:
 
 def _texts(values: object) -> dict[str, str]:
     return {name: str(value) for name, value in cast("dict[str, object]", values or {}).items()}
+
+
+def _shown(location: str) -> str:
+    """A table as people know it: the last two folders are its layer and its name."""
+    return ".".join(location.rstrip("/").split("/")[-2:])
 
 
 def _number(metrics: Mapping[str, str], *names: str) -> int:
