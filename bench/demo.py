@@ -38,6 +38,8 @@ class Days:
     first: float
     """From the start of the process, so with the start of Spark."""
     second: float
+    cpu: float
+    """CPU time of both days, Python and JVM: less shaken by what else runs on the machine than the others."""
 
     @property
     def total(self) -> float:
@@ -71,8 +73,8 @@ def two_days(way: str, folder: Path, settings: dict[str, str] | None = None) -> 
     command = [sys.executable, "-m", "bench.two_days", way, str(folder), json.dumps(settings or {})]
     started = time.time()
     cost = call(command, environment=environment, folder=folder)
-    first, second = json.loads(cost.output.splitlines()[-1])
-    return Days(first=first - started, second=second - first)
+    (first, _), (second, cpu) = json.loads(cost.output.splitlines()[-1])
+    return Days(first=first - started, second=second - first, cpu=cpu)
 
 
 def assert_same(lakesmith: Path, by_hand: Path, way: str) -> None:
@@ -103,23 +105,16 @@ def _content(warehouse: Path, table: str) -> Counter[tuple[object, ...]]:
 
 
 def _show(taken: dict[str, list[Days]], load: str, orders: int) -> None:
-    rows = [
-        [way, *(spread([getattr(days, part) for days in taken[way]], 1) for part in ("first", "second", "total"))]
-        for way in WAYS
-    ]
+    parts = ("first", "second", "total", "cpu")
+    rows = [[way, *(spread([getattr(days, part) for days in taken[way]], 1) for part in parts)] for way in WAYS]
     for other, limit in LIMITS.items():
-        ratios = [
-            median(getattr(days, part) for days in taken[LAKESMITH])
-            / median(getattr(days, part) for days in taken[other])
-            for part in ("first", "second", "total")
-        ]
-        rows.append([f"{LAKESMITH} / {other}", *(f"{ratio:.2f}" for ratio in ratios[:2]), verdict_of(ratios[2], limit)])
+        middles = {way: [median(getattr(days, part) for days in taken[way]) for part in parts] for way in WAYS}
+        ratios = [ours / theirs for ours, theirs in zip(middles[LAKESMITH], middles[other], strict=True)]
+        told = [f"{ratio:.2f}" for ratio in ratios]
+        told[2] += f", {verdict(ratios[2], limit)}"
+        rows.append([f"{LAKESMITH} / {other}", *told])
     title = f"Two days of {orders} orders, seconds, median of {len(taken[LAKESMITH])} ({load})"
-    show(title, ("way", "day 1, with the start of Spark", "day 2", "both"), rows)
-
-
-def verdict_of(ratio: float, limit: float) -> str:
-    return f"{ratio:.2f}, {verdict(ratio, limit)}"
+    show(title, ("way", "day 1, with the start of Spark", "day 2", "both", "CPU of both"), rows)
 
 
 def _show_jobs(temporary: Path, orders: int) -> None:

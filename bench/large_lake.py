@@ -24,7 +24,8 @@ from lakesmith.records import CheckRecord, RunRecord, StepRecord
 from lakesmith.storage import Warehouse, open_storage
 
 BRONZE, SILVER, GOLD, PYTHON = 60, 60, 60, 20
-BATCHES = 3
+COMMITS = 3
+"""In each table's log."""
 RUNS = 50
 ROWS = 5
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -102,9 +103,10 @@ class _Built:
     version: int
 
 
-def build(folder: Path) -> None:
-    """Make the lake in an empty or absent folder."""
-    _declare(folder)
+def build(folder: Path, batches: int = COMMITS) -> None:
+    """Make the lake in an empty or absent folder; each bronze table has taken in `batches` batches of one file."""
+    assert batches >= COMMITS
+    _declare(folder, batches)
     lake = Lake.open(folder)
     assert len(lake.tables) == BRONZE + SILVER + GOLD + PYTHON
     warehouse = Warehouse(lake.declaration.environment.warehouse)
@@ -116,7 +118,7 @@ def build(folder: Path) -> None:
     _record_runs(warehouse, [str(name) for name in lake.graph.order])
 
 
-def _declare(folder: Path) -> None:
+def _declare(folder: Path, batches: int) -> None:
     texts = {"lakesmith.yml": "name: large\nenvironments: {dev: {warehouse: .lakesmith/warehouse}}\n"}
     for number in range(BRONZE):
         texts[f"bronze/shop_{number:03}.yml"] = _BRONZE.format(number=number)
@@ -128,9 +130,9 @@ def _declare(folder: Path) -> None:
     for number in with_days[:PYTHON]:
         texts[f"gold/spenders_{number:03}.py"] = _PYTHON.format(number=number)
     for number in range(BRONZE):
-        for batch in range(BATCHES):
+        for batch in range(batches):
             orders = [json.dumps({"order_id": batch * ROWS + row, "amount": 9.5}) for row in range(ROWS)]
-            texts[f"landing/shop_{number:03}/{batch}.json"] = "\n".join(orders) + "\n"
+            texts[f"landing/shop_{number:03}/{batch:04}.json"] = "\n".join(orders) + "\n"
     for name, text in texts.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,27 +146,29 @@ def _build_table(
     location = warehouse.table(table.name)
     batches = Batches(warehouse.storage, table.name)
     files = tuple(landing.list(table.origin.files)) if isinstance(table.origin, Files) else ()
+    total = len(files) or COMMITS
     made: list[_Built] = []
-    for number in range(BATCHES):
+    for number in range(total):
+        version = max(number - (total - COMMITS), 0)
         pinned = batches.pin(_batch(table, number, upstream, built, files[number : number + 1]))
-        properties = CommitProperties(
-            app_transactions=[Transaction(f"lakesmith.{table.name}", pinned.sequence)],
-            custom_metadata={"userMetadata": pinned.note},
-        )
-        write_deltalake(
-            location,
-            _rows(table, number),
-            mode="append",
-            partition_by=[table.load.by] if isinstance(table.load, ReplacePartitions) else None,
-            configuration={"delta.enableChangeDataFeed": "true"} if number == 0 else None,
-            commit_properties=properties,
-        )
-        made.append(_Built(table_id=str(DeltaTable(location).metadata().id), version=number))
+        if number >= total - COMMITS:
+            write_deltalake(
+                location,
+                _rows(table, number),
+                mode="append",
+                partition_by=[table.load.by] if isinstance(table.load, ReplacePartitions) else None,
+                configuration={"delta.enableChangeDataFeed": "true"} if version == 0 else None,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(f"lakesmith.{table.name}", pinned.sequence)],
+                    custom_metadata={"userMetadata": pinned.note},
+                ),
+            )
+            made.append(_Built(table_id=str(DeltaTable(location).metadata().id), version=version))
         batches.finish(
             Done(
                 sequence=pinned.sequence,
                 attempt=pinned.attempt,
-                version=number,
+                version=version,
                 run_id=pinned.run_id,
                 rows_in=ROWS,
                 rows_written=ROWS,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from bench.large_lake import build
+from bench.large_lake import COMMITS, build
 from bench.measure import Cost, busy, call, lakesmith, show, spread, verdict
 
 VERBS = ("--help", "validate", "plan", "status", "history")
@@ -30,17 +30,19 @@ raise ImportError(f"{__name__} was imported by a verb that has to do without")
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.verbs", description=__doc__)
     parser.add_argument("--times", type=int, default=7, help="calls of each verb that are measured")
+    parser.add_argument("--batches", type=int, default=COMMITS, help="how often each bronze table has taken files in")
     parser.add_argument("--keep", type=Path, help="leave the lake there, to look into it")
     options = parser.parse_args(words)
     load = busy()
     with tempfile.TemporaryDirectory() as temporary:
         lake = options.keep or Path(temporary) / "lake"
         shutil.rmtree(lake, ignore_errors=True)
-        build(lake)
+        build(lake, options.batches)
         with _trapped(Path(temporary)) as environment:
             rows = [_measured(verb, lake, environment, options.times) for verb in VERBS]
     header = ("verb", "CPU s", f"< {LIMIT:g}", "cold CPU s", "wall s")
-    show(f"200 tables, 600 commits, 50 runs: CPU time of a call, median of {options.times} ({load})", header, rows)
+    lake_told = f"200 tables, {options.batches} batches in each bronze table, 50 runs"
+    show(f"{lake_told}: CPU time of a call, median of {options.times} ({load})", header, rows)
     print(
         "\ncold: the first call, when no facts of the tables are remembered yet. No call imported pyspark or ran java."
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data import write_day
 
-from lakesmith.cli import main
+from lakesmith.cli import app
 
 SHOP = Path(__file__).parent
 QUESTION = """
@@ -54,9 +54,11 @@ def _say(text: str) -> None:
 
 def _lakesmith(folder: Path, *words: str) -> None:
     print("$ lakesmith", *(f'"{word}"' if " " in word else word for word in words), flush=True)
-    code = main(["--lake", str(folder), *words])
-    if code:
-        sys.exit(code)
+    try:
+        app.main(["--lake", str(folder), *words], prog_name="lakesmith")
+    except SystemExit as ended:
+        if ended.code:
+            raise
 
 
 if __name__ == "__main__":

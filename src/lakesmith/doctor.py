@@ -93,7 +93,11 @@ def _archive(fix: bool) -> Iterator[Finding]:
     except LakesmithError as error:
         yield _refusal("class archive", error)
     else:
-        found = f"{archive.stat().st_size >> 20} MB" if archive else "none: Spark takes twice as long to start"
+        found = (
+            f"{sum(file.stat().st_size for file in archive) >> 20} MB"
+            if archive
+            else "none: Spark takes twice as long to start"
+        )
         yield Finding(subject="class archive", ok=bool(archive), found=found, mend=None if archive else FIX)
 
 

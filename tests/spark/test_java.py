@@ -118,6 +118,23 @@ def test_the_launcher_drops_the_vector_module_and_nothing_else(
     assert answer.stdout == "".join(f"{word}\n" for word in passed_on)
 
 
+def test_the_launcher_names_each_jar_of_the_class_path_once_and_in_order(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", "21.0.8")
+    jars = tmp_path / "all jars"
+    (jars / "folder").mkdir(parents=True)
+    for name in ("a.jar", "b.jar", "c.jar", "notes.txt"):
+        (jars / name).touch()
+    launcher = launch_home(JavaHome(path=home, version="21.0.8", origin="folder")) / "bin" / "java"
+    given = ["-cp", f"{jars}/b.jar:/nowhere/:{jars}/*", "Main", "a:b:*"]
+    answer = subprocess.run([launcher, *given], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert answer.stdout.splitlines() == [
+        "-cp",
+        f"{jars}/b.jar:/nowhere/:{jars}/a.jar:{jars}/c.jar",
+        "Main",
+        "a:b:*",
+    ]
+
+
 WRITE_AND_MERGE = """
 import sys
 from lakesmith.spark.java import find_java

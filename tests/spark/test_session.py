@@ -16,7 +16,7 @@ import pytest
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.spark import session as sessions
-from lakesmith.spark.archive import archive_file, size_file, usable_archive
+from lakesmith.spark.archive import archive_files, sizes, sizes_file, usable_archive
 from lakesmith.spark.jars import jar_paths
 from lakesmith.spark.java import JavaHome, find_java
 from lakesmith.spark.session import isolated, open_session, session_settings
@@ -33,7 +33,7 @@ Settings = Callable[[dict[str, str]], dict[str, str]]
 @pytest.fixture
 def merged(monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Lakesmith's settings with a user's, on a machine that has no class archive."""
-    monkeypatch.setattr(sessions, "usable_archive", lambda java, jars: None)
+    monkeypatch.setattr(sessions, "usable_archive", lambda java, jars: ())
     return lambda user: session_settings(user, java=JAVA, jars=JARS)
 
 
@@ -68,8 +68,9 @@ def test_a_users_extensions_and_class_path_are_added_to_those_of_delta(merged: S
 
 
 def test_an_archive_is_used_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "usable_archive", lambda java, jars: Path("/cache/classes.jsa"))
-    assert "-XX:SharedArchiveFile=/cache/classes.jsa" in sessions.java_options(JAVA, JARS)
+    files = (Path("/cache/jdk.base"), Path("/cache/spark.jsa"))
+    monkeypatch.setattr(sessions, "usable_archive", lambda java, jars: files)
+    assert "-XX:SharedArchiveFile=/cache/jdk.base:/cache/spark.jsa" in sessions.java_options(JAVA, JARS)
 
 
 def test_without_an_archive_none_is_asked_for(merged: Settings) -> None:
@@ -153,16 +154,18 @@ def test_a_start_prints_nothing_and_leaves_nothing_in_the_folder(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def lend_archive(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Path:
+def lend_archive(monkeypatch: pytest.MonkeyPatch, cache: Path) -> tuple[Path, ...]:
     """A cache whose archive was made for jars at another path."""
-    real = archive_file(find_java(), jar_paths())
+    real = usable_archive(find_java(), jar_paths())
+    assert real, "make setup makes one"
     (cache / "archive").mkdir(parents=True)
-    (cache / "jars").symlink_to(real.parent.parent / "jars")
+    (cache / "jars").symlink_to(real[0].parent.parent / "jars")
     monkeypatch.setenv("LAKESMITH_CACHE", str(cache))
-    lent = archive_file(find_java(), jar_paths())
-    assert lent.name != real.name
-    shutil.copy(real, lent)
-    size_file(lent).write_text(str(lent.stat().st_size))
+    lent = archive_files(find_java(), jar_paths())
+    assert lent[0].name != real[0].name
+    for mine, theirs in zip(real, lent, strict=True):
+        shutil.copyfile(mine, theirs)
+    sizes_file(lent).write_text(sizes(lent))
     return lent
 
 
@@ -179,8 +182,8 @@ def test_an_archive_that_does_not_fit_is_passed_over_in_silence(
 def test_a_truncated_archive_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     archive = lend_archive(monkeypatch, tmp_path / "cache")
     assert usable_archive(find_java(), jar_paths()) == archive
-    os.truncate(archive, 4096)
-    assert usable_archive(find_java(), jar_paths()) is None
+    os.truncate(archive[-1], 4096)
+    assert usable_archive(find_java(), jar_paths()) == ()
 
 
 @pytest.mark.spark

@@ -6,32 +6,43 @@ from hashlib import sha256
 from pathlib import Path
 
 from lakesmith.spark.jars import spark_jars
-from lakesmith.spark.java import JavaHome, cache_folder
+from lakesmith.spark.java import SHIM, JavaHome, cache_folder
+
+
+def archive_files(java: JavaHome, jars: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The archive for exactly this Java and these jars, whether it has been made or not.
+
+    It stands on an archive of the JDK's own classes. Where the runtime comes without one, as that from PyPI does,
+    there are two files, that one first.
+    """
+    # The launcher orders the class path, and an archive fits only the order that it was made with.
+    identity = f"{java.path} {java.version}\n{SHIM}"
+    for jar in (*jars, *spark_jars("spark-core_*.jar")):
+        # The JVM refuses an archive when a jar's place, time or size is another.
+        about = jar.stat()
+        identity += f"\n{jar} {about.st_size} {about.st_mtime_ns}"
+    archive = archive_folder() / f"{sha256(identity.encode()).hexdigest()[:16]}.jsa"
+    complete = (java.path / "lib" / "server" / "classes.jsa").is_file()
+    return (archive,) if complete else (archive.with_suffix(".base"), archive)
+
+
+def usable_archive(java: JavaHome, jars: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The files of the archive when they are there and whole, else none."""
+    files = archive_files(java, jars)
+    known = sizes_file(files)
+    # The JVM passes over an archive that does not fit, but a truncated one makes it crash.
+    whole = known.is_file() and all(file.is_file() for file in files) and known.read_text() == sizes(files)
+    return files if whole else ()
 
 
 def archive_folder() -> Path:
     return cache_folder() / "archive"
 
 
-def usable_archive(java: JavaHome, jars: tuple[Path, ...]) -> Path | None:
-    """The archive, when it is there and whole."""
-    archive = archive_file(java, jars)
-    size = size_file(archive)
-    # The JVM passes over an archive that does not fit, but a truncated one makes it crash.
-    whole = archive.is_file() and size.is_file() and size.read_text() == str(archive.stat().st_size)
-    return archive if whole else None
+def sizes_file(files: tuple[Path, ...]) -> Path:
+    """Where the sizes were written down when the archive was complete."""
+    return files[-1].with_suffix(".sizes")
 
 
-def size_file(archive: Path) -> Path:
-    """Where the archive's size was written down when it was complete."""
-    return archive.with_suffix(".size")
-
-
-def archive_file(java: JavaHome, jars: tuple[Path, ...]) -> Path:
-    """The archive for exactly this Java and these jars, whether it has been made or not."""
-    identity = f"{java.path} {java.version}"
-    for jar in (*jars, *spark_jars("spark-core_*.jar")):
-        # The JVM refuses an archive when a jar's place, time or size is another.
-        about = jar.stat()
-        identity += f"\n{jar} {about.st_size} {about.st_mtime_ns}"
-    return archive_folder() / f"{sha256(identity.encode()).hexdigest()[:16]}.jsa"
+def sizes(files: tuple[Path, ...]) -> str:
+    return " ".join(str(file.stat().st_size) for file in files)

@@ -33,22 +33,41 @@ FOLDERS = (
 
 HINT = "install Java 17 or 21 and set JAVA_HOME, or take the runtime from PyPI: pip install 'lakesmith[java]'"
 
-# Spark asks for this module for its linear algebra alone. The runtime from PyPI lacks it and would not start;
-# others would print a warning on the user's terminal and start without their archive of the JDK's classes.
+# Spark asks for the module jdk.incubator.vector for its linear algebra alone. The runtime from PyPI lacks it and
+# would not start; others would print a warning on the user's terminal and start without their archive of the
+# JDK's classes. And Spark names one jar twice on the class path, with which Java 21 refuses a class archive.
 SHIM = """#!/bin/sh
-skip=
+each_once() {{
+  paths=
+  IFS=:
+  set -f
+  for entry in $1; do
+    case "$entry" in
+      *'*') entry="${{entry%?}}*.jar" ;;
+    esac
+    set +f
+    for path in $entry; do
+      case ":$paths:" in
+        *":$path:"*) ;;
+        *) paths="$paths${{paths:+:}}$path" ;;
+      esac
+    done
+    set -f
+  done
+  set +f
+  unset IFS
+}}
+before=
 for argument do
   shift
-  if [ -n "$skip" ]; then
-    skip=
-    [ "$argument" = jdk.incubator.vector ] && continue
-    set -- "$@" --add-modules
-  fi
-  case "$argument" in
-    --add-modules) skip=1 ;;
-    --add-modules=jdk.incubator.vector) ;;
+  case "$before $argument" in
+    "--add-modules jdk.incubator.vector") ;;
+    "--add-modules "*) set -- "$@" --add-modules "$argument" ;;
+    "-cp "*) each_once "$argument"; set -- "$@" "$paths" ;;
+    *" --add-modules" | *" --add-modules=jdk.incubator.vector") ;;
     *) set -- "$@" "$argument" ;;
   esac
+  before=$argument
 done
 exec '{java}' "$@"
 """

@@ -7,11 +7,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.spark.archive import archive_file, archive_folder, size_file, usable_archive
+from lakesmith.spark.archive import archive_files, archive_folder, sizes, sizes_file, usable_archive
 from lakesmith.spark.jars import damaged, jar_paths, locked, resolve_jars
 from lakesmith.spark.java import find_java
 
@@ -27,38 +27,50 @@ def prepare(tell: Callable[[str], None], sets: tuple[str, ...] = ("delta", "buil
         resolve_jars(sets, java)
     if not usable_archive(java, jar_paths()):
         tell(f"archiving the classes that Spark and Delta load on Java {java.version} ({java.path})")
-        build_archive()
+        try:
+            build_archive()
+        except InfrastructureError as error:
+            tell(f"{error.what}; Spark starts all the same, only slower")
 
 
-def build_archive() -> Path:
+def build_archive() -> tuple[Path, ...]:
     """Rehearse a run in a process of its own, whose JVM archives its classes as it ends."""
-    target = archive_file(find_java(), jar_paths())
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder) / "archive"
-        command = [sys.executable, "-m", "lakesmith.spark.setup", str(made), str(Path(folder) / "lake")]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-        if answer.returncode != 0 or not made.is_file():
-            said = (answer.stderr.strip() or answer.stdout.strip() or "the JVM wrote none").splitlines()[-1]
-            hint = "Spark works without it, only slower to start; lakesmith doctor --deep tries Spark itself"
-            raise InfrastructureError("no-archive", f"no class archive could be made: {said}", hint=hint)
-        os.replace(made, target)
-        size_file(target).write_text(str(target.stat().st_size))
+    java = find_java()
+    files = archive_files(java, jar_paths())
+    archive_folder().mkdir(parents=True, exist_ok=True)
+    sizes_file(files).unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive_folder()) as folder:
+        made, base = Path(folder) / "archive", files[:-1]
+        for file in base:
+            _call([str(java.java), "-Xshare:dump", f"-XX:SharedArchiveFile={file}"], file, folder)
+        words = [str(made), str(Path(folder) / "lake"), *map(str, base)]
+        _call([sys.executable, "-m", "lakesmith.spark.setup", *words], made, folder)
+        os.replace(made, files[-1])
+    sizes_file(files).write_text(sizes(files))
     newest = sorted(archive_folder().glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
     for old in newest[ARCHIVES_KEPT:]:
-        old.unlink(missing_ok=True)
-        size_file(old).unlink(missing_ok=True)
-    return target
+        for file in archive_folder().glob(f"{old.stem}.*"):
+            file.unlink(missing_ok=True)
+    return files
 
 
-def rehearse(archive: Path, lake: Path) -> None:
+def _call(command: list[str], made: Path, folder: str) -> None:
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    if answer.returncode != 0 or not made.is_file():
+        said = answer.stderr.strip() if answer.returncode else answer.stdout.strip()
+        what = f"no class archive could be made: {(said or 'Java wrote none').splitlines()[-1]}"
+        hint = "Spark works without it, only slower to start; lakesmith doctor --deep tries Spark itself"
+        raise InfrastructureError("no-archive", what, hint=hint)
+
+
+def rehearse(archive: str, lake: Path, base: Sequence[str]) -> None:
     """Create, append, merge, replace partitions and read the change feed as runs do, then archive."""
     from pyspark.sql import functions as F
 
     from lakesmith.spark.session import isolated, open_session
 
-    spark = open_session("rehearsal", {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}"})
+    options = [f"-XX:ArchiveClassesAtExit={archive}", *(f"-XX:SharedArchiveFile={file}" for file in base)]
+    spark = open_session("rehearsal", {"spark.driver.extraJavaOptions": " ".join(options)})
     landing, table, daily = (str(lake / name) for name in ("landing", "table", "daily"))
     rows = spark.range(20).select(
         "id", (F.col("id") % 3).cast("string").alias("day"), F.current_timestamp().alias("at")
@@ -114,7 +126,7 @@ def rehearse(archive: Path, lake: Path) -> None:
 
 def main(words: list[str]) -> int:
     if words:
-        rehearse(Path(words[0]), Path(words[1]))
+        rehearse(words[0], Path(words[1]), words[2:])
         return 0
     started = time.monotonic()
     told: list[str] = []
