@@ -60,7 +60,8 @@ def _cpu() -> float:
 def same_session(settings: dict[str, str]) -> SparkSession:
     from lakesmith.spark.session import open_session
 
-    return open_session("by-hand", settings)
+    # What Lakesmith chooses for so little data.
+    return open_session("by-hand", settings, brief=True)
 
 
 def stock_session(settings: dict[str, str]) -> SparkSession:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def shared_spark() -> Iterator[SparkSession]:
     """One Spark for the whole test run."""
     # Many small batches and nothing long: the optimising compiler would cost more than it gives.
-    session = open_session("tests", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+    session = open_session("tests", {}, brief=True)
     yield session
     close_session(session)
 

@@ -41,7 +41,5 @@ def test_importing_lakesmith_imports_nothing_heavy() -> None:
         "heavy = {'pyspark', 'delta', 'deltalake', 'duckdb', 'pyarrow', 'sqlglot', 'rich', 'click', 'yaml'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"

@@ -21,9 +21,7 @@ def demo(folder: Path) -> None:
     """Build the shop's lake in `folder`, anew."""
     started = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(
-        SHOP, folder, ignore=shutil.ignore_patterns("__pycache__", ".lakesmith", "landing", "*.pyc")
-    )
+    shutil.copytree(SHOP, folder, ignore=shutil.ignore_patterns("__pycache__", ".lakesmith", "landing", "*.pyc"))
 
     _say("Day 1: the till and the CRM drop their first files")
     write_day(folder / "landing", 1)

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FLOW = "lakesmith.{}"
+_BRIEF = 32 * 1024 * 1024
+"""A run that reads fewer bytes is over before the optimisers of Spark and the JVM would pay."""
 
 
 class Lake:
@@ -94,10 +96,14 @@ class Lake:
 
     def plan(self, select: Sequence[str] = (), exclude: Sequence[str] = (), *, full_refresh: bool = False) -> Plan:
         """What a run would do now, and why."""
+        return self._plan(select, exclude, full_refresh=full_refresh)[0]
+
+    def _plan(self, select: Sequence[str], exclude: Sequence[str], *, full_refresh: bool) -> tuple[Plan, LakeFacts]:
         selected = choose(self.graph, self.tables, select, exclude)
         facts = self._facts()
         self._check(facts)
-        return make_plan(self.declaration, self.graph, facts, selected=selected, full_refresh=full_refresh)
+        plan = make_plan(self.declaration, self.graph, facts, selected=selected, full_refresh=full_refresh)
+        return plan, facts
 
     def run(
         self,
@@ -114,7 +120,7 @@ class Lake:
         `session` is a Spark session to work in; without one, a session is started when the first row has to move,
         and stopped at the end.
         """
-        plan = self.plan(select, exclude, full_refresh=full_refresh)
+        plan, facts = self._plan(select, exclude, full_refresh=full_refresh)
         if not any(plan.steps):
             return RunReport(run=None, steps=(), checks=(), errors=plan.problems)
         # The rooms below import PySpark's neighbours; a run with nothing to do must not pay for that.
@@ -130,6 +136,7 @@ class Lake:
             run_id=_new_run_id(started),
             on_event=on_event or _silent,
             session=session,
+            brief=plan.bytes(facts) < _BRIEF,
         )
         outcome: Outcome = "interrupted"
         try:

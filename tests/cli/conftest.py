@@ -72,9 +72,7 @@ class FakeLake:
             warnings=("silver.orders has no owner",),
         )
 
-    def plan(
-        self, select: Sequence[str] = (), exclude: Sequence[str] = (), *, full_refresh: bool = False
-    ) -> Plan:
+    def plan(self, select: Sequence[str] = (), exclude: Sequence[str] = (), *, full_refresh: bool = False) -> Plan:
         self._ask("plan", select=select, exclude=exclude, full_refresh=full_refresh)
         ingest = Ingest(table=BRONZE, files=(FileFact("/l/a.json", 2048, 1),), reason="1 new file")
         build = Build(
@@ -89,9 +87,7 @@ class FakeLake:
             environment="dev",
             tables=(
                 TablePlan(table=BRONZE, status="changed", reason="files have come", steps=(ingest,)),
-                TablePlan(
-                    table=SILVER, status="added", reason="it does not exist", steps=(build,), after=(BRONZE,)
-                ),
+                TablePlan(table=SILVER, status="added", reason="it does not exist", steps=(build,), after=(BRONZE,)),
                 TablePlan(table=TableName("gold", "sales"), status="unchanged", reason="inputs are the same"),
             ),
         )
@@ -132,9 +128,7 @@ class FakeLake:
     def tables(self) -> dict[TableName, None]:
         return {BRONZE: None, SILVER: None}
 
-    def history(
-        self, table: str | None = None, *, limit: int = 20
-    ) -> tuple[RunRecord, ...] | tuple[Version, ...]:
+    def history(self, table: str | None = None, *, limit: int = 20) -> tuple[RunRecord, ...] | tuple[Version, ...]:
         self._ask("history", table=table, limit=limit)
         if table:
             return (
@@ -186,9 +180,7 @@ def table_status(table: str, state: Any, rows: int | None = None, age: float | N
     )
 
 
-def step_record(
-    table: str, *, outcome: Outcome = "ok", quarantined: int = 1, error: str | None = None
-) -> StepRecord:
+def step_record(table: str, *, outcome: Outcome = "ok", quarantined: int = 1, error: str | None = None) -> StepRecord:
     return StepRecord(
         run_id="r1",
         table=table,

@@ -64,9 +64,7 @@ def test_an_unknown_option_is_a_usage_error(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize("order", ["before", "after", "both"])
-def test_the_lake_s_options_work_before_and_after_the_verb(
-    order: str, invoke: Invoke, lake: FakeLake
-) -> None:
+def test_the_lake_s_options_work_before_and_after_the_verb(order: str, invoke: Invoke, lake: FakeLake) -> None:
     before = ("--lake", "a", "--env", "prod", "--var", "x=1")
     after = ("-C", "b", "-e", "test", "--var", "y=2=3")
     arguments = {
@@ -134,9 +132,7 @@ def test_an_error_is_told_on_stderr_with_its_exit_code(
 
 
 @pytest.mark.parametrize("verb", [*READ_VERBS, "run"])
-def test_with_json_the_errors_are_json_on_stdout(
-    verb: str, invoke: Invoke, lake: FakeLake, parsed: Parsed
-) -> None:
+def test_with_json_the_errors_are_json_on_stdout(verb: str, invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
     first = DeclarationError("unknown-key", "no such key", at=Place("silver/a.sql", 3), hint="h")
     lake.raises = Problems([first, InfrastructureError("down", "gone")])
     result = invoke(verb, *ARGUMENTS.get(verb, ()), "--json")

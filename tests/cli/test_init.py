@@ -40,9 +40,7 @@ def test_every_created_file_but_the_schemas_is_listed(invoke: Invoke, tmp_path: 
     told = invoke("init", str(tmp_path)).stdout.splitlines()
     made = [file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file()]
     assert {name for name in made if not name.startswith(".lakesmith/")} == {
-        line.strip()
-        for line in told
-        if line.startswith("  ") and not line.startswith(("  lakesmith ", "  cd "))
+        line.strip() for line in told if line.startswith("  ") and not line.startswith(("  lakesmith ", "  cd "))
     }
     assert ".gitignore" in made
 

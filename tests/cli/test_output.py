@@ -80,9 +80,7 @@ def test_wide_letters_keep_the_columns_aligned() -> None:
     assert stream.getvalue().splitlines() == ["name  n", "日本  1", "ab    2"]
 
 
-def test_rich_is_not_loaded_for_a_pipe(
-    invoke: Invoke, lake: FakeLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rich_is_not_loaded_for_a_pipe(invoke: Invoke, lake: FakeLake, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
         monkeypatch.delitem(sys.modules, name)
     assert invoke("run").exit_code == 0

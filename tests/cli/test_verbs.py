@@ -207,9 +207,7 @@ def test_query_without_readable_sql_is_a_usage_error(
 
 
 def test_query_shows_numbers_as_they_are(invoke: Invoke, lake: FakeLake) -> None:
-    assert invoke("query", "x").stdout == (
-        "order_id  amount  note\n       1   19.90  a|b\n 1234567   -5.00  NULL\n"
-    )
+    assert invoke("query", "x").stdout == ("order_id  amount  note\n       1   19.90  a|b\n 1234567   -5.00  NULL\n")
 
 
 def test_query_as_markdown_escapes_bars(invoke: Invoke, lake: FakeLake) -> None:
@@ -218,9 +216,7 @@ def test_query_as_markdown_escapes_bars(invoke: Invoke, lake: FakeLake) -> None:
 
 
 def test_query_as_csv_can_be_read_back(invoke: Invoke, lake: FakeLake) -> None:
-    lake.answer = Answer(
-        columns=("a", "b"), types=("VARCHAR", "BIGINT[]"), rows=(('x,"y"\nz', [1]), (None, None))
-    )
+    lake.answer = Answer(columns=("a", "b"), types=("VARCHAR", "BIGINT[]"), rows=(('x,"y"\nz', [1]), (None, None)))
     told = invoke("query", "x", "--format", "csv").stdout
     assert list(csv.reader(io.StringIO(told))) == [["a", "b"], ['x,"y"\nz', "[1]"], ["", ""]]
 
@@ -230,9 +226,7 @@ def test_query_as_json_is_exact_and_whole(
     arguments: tuple[str, ...], invoke: Invoke, lake: FakeLake, parsed: Parsed
 ) -> None:
     rows = tuple((number, math.nan, b"\xff", datetime(2026, 1, 1)) for number in range(500))
-    lake.answer = Answer(
-        columns=("n", "f", "b", "t"), types=("BIGINT", "DOUBLE", "BLOB", "TIMESTAMP"), rows=rows
-    )
+    lake.answer = Answer(columns=("n", "f", "b", "t"), types=("BIGINT", "DOUBLE", "BLOB", "TIMESTAMP"), rows=rows)
     told = parsed(invoke("query", "x", "--limit", "3", *arguments))
     assert told["columns"] == ["n", "f", "b", "t"]
     assert told["rows"][499] == [499, "nan", "ff", "2026-01-01T00:00:00"]
@@ -289,9 +283,7 @@ def test_a_fine_doctor_exits_with_0(invoke: Invoke, lake: FakeLake) -> None:
     assert lake.asked == {"verb": "doctor", "fix": True, "deep": True}
 
 
-def test_a_doctor_that_finds_something_says_how_to_mend_it(
-    invoke: Invoke, lake: FakeLake, parsed: Parsed
-) -> None:
+def test_a_doctor_that_finds_something_says_how_to_mend_it(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
     lake.findings = (Finding(subject="java", ok=False, found="none", mend="install Java 17"),)
     result = invoke("doctor")
     assert result.exit_code == 4
@@ -320,9 +312,7 @@ def test_verbs_and_tables_complete(lake: FakeLake) -> None:
     assert completions(["plan", "--select"], "layer:g") == ["layer:gold"]
 
 
-def test_a_lake_that_cannot_be_read_completes_nothing(
-    lake: FakeLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lake_that_cannot_be_read_completes_nothing(lake: FakeLake, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object) -> None:
         raise UsageError("no-lake", "there is none")
 

@@ -85,9 +85,7 @@ def test_a_batch_that_is_there_already_is_not_written_again(
     assert held(format, place) == [(1, "a")]
 
 
-def test_an_overwrite_replaces_all_rows_in_one_commit(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_an_overwrite_replaces_all_rows_in_one_commit(format: TableFormat, spark: SparkSession, place: str) -> None:
     format.append(rows(spark, (1, "a"), (2, "b")), place, write(1))
     written = format.overwrite(rows(spark, (3, "c")), place, write(2))
     assert (written.version, written.inserted) == (1, 1)
@@ -99,9 +97,7 @@ def test_an_overwrite_of_some_partitions_leaves_the_others(
 ) -> None:
     made = write(1, partition_by=("v",))
     format.append(rows(spark, (1, "a"), (2, "b"), (3, "b")), place, made)
-    written = format.overwrite(
-        rows(spark, (9, "b")), place, replace(made, sequence=2, note="2"), "`v` IN ('b')"
-    )
+    written = format.overwrite(rows(spark, (9, "b")), place, replace(made, sequence=2, note="2"), "`v` IN ('b')")
     assert written.inserted == 1
     assert held(format, place) == [(1, "a"), (9, "b")]
     facts = format.facts(place, FLOW)
@@ -213,9 +209,7 @@ def test_the_position_can_move_without_rows(format: TableFormat, spark: SparkSes
     assert (facts.sequence, facts.rows, facts.version) == (2, 1, 1)
 
 
-def test_column_names_are_quoted_wherever_they_are_used(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_column_names_are_quoted_wherever_they_are_used(format: TableFormat, spark: SparkSession, place: str) -> None:
     odd = "`select` bigint, `a-b'c` string"
     format.append(rows(spark, (1, "a"), columns=odd), place, write(1))
     format.merge(rows(spark, (1, "b"), columns=odd), place, write(2), ["select"], "true")

@@ -24,9 +24,7 @@ def batches(tmp_path: Path) -> Batches:
     return Batches(LocalStorage(tmp_path), NAME)
 
 
-def batch(
-    sequence: int, *, parent: int | None = None, files: tuple[FileFact, ...] = (), version: int = 0
-) -> Batch:
+def batch(sequence: int, *, parent: int | None = None, files: tuple[FileFact, ...] = (), version: int = 0) -> Batch:
     return Batch(
         sequence=sequence,
         attempt=0,

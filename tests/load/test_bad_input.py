@@ -14,8 +14,7 @@ Refuse = Callable[..., list[LakesmithError]]
 BRONZE = "source: {files: landing/orders/*.json}\n"
 HEADER = "/* lakesmith\n{}\n*/\nSELECT 1 AS a\n"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
-    for before, name in zip("abcdefg", "bcdefgh", strict=True)
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
 )
 
 YAML = {
@@ -167,9 +166,7 @@ YAML = {
 
 
 @pytest.mark.parametrize(("text", "code", "line", "hint"), YAML.values(), ids=YAML)
-def test_bad_yaml_is_told_with_line_and_hint(
-    refuse: Refuse, text: str, code: str, line: int, hint: str
-) -> None:
+def test_bad_yaml_is_told_with_line_and_hint(refuse: Refuse, text: str, code: str, line: int, hint: str) -> None:
     (error,) = refuse({"bronze/orders.yml": text})
     assert (error.code, str(error.at)) == (code, f"bronze/orders.yml:{line}"), str(error)
     assert hint in (error.hint or "")
@@ -248,9 +245,7 @@ SQL = {
 
 
 @pytest.mark.parametrize(("text", "code", "line", "hint"), SQL.values(), ids=SQL)
-def test_bad_sql_is_told_with_line_and_hint(
-    refuse: Refuse, text: str, code: str, line: int, hint: str
-) -> None:
+def test_bad_sql_is_told_with_line_and_hint(refuse: Refuse, text: str, code: str, line: int, hint: str) -> None:
     (error,) = refuse({"silver/orders.sql": text})
     assert (error.code, str(error.at)) == (code, f"silver/orders.sql:{line}"), str(error)
     assert hint in (error.hint or "")

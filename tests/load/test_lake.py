@@ -151,12 +151,7 @@ def test_sql_and_python_spell_the_same_table(load: Load, tmp_path: Path) -> None
 
 def test_yaml_and_python_spell_the_same_table(load: Load, tmp_path: Path) -> None:
     yaml = only(
-        load(
-            {
-                "bronze/orders.yml": "source: {files: l/*.txt, format: csv, delimiter: ';'}\n"
-                "columns: {a: int}\n"
-            }
-        )
+        load({"bronze/orders.yml": "source: {files: l/*.txt, format: csv, delimiter: ';'}\ncolumns: {a: int}\n"})
     )
     (tmp_path / "bronze" / "orders.yml").unlink()
     python = only(
@@ -321,9 +316,7 @@ def test_windows_line_ends_do_not_shift_lines(refuse: Refuse) -> None:
 
 
 def test_a_few_aliases_are_fine(load: Load) -> None:
-    table = only(
-        load({"bronze/a.yml": BRONZE + "columns:\n  a: &money {type: 'decimal(12,2)'}\n  b: *money\n"})
-    )
+    table = only(load({"bronze/a.yml": BRONZE + "columns:\n  a: &money {type: 'decimal(12,2)'}\n  b: *money\n"}))
     assert [column.type for column in table.columns] == ["decimal(12,2)", "decimal(12,2)"]
 
 
@@ -332,9 +325,7 @@ def test_loading_two_hundred_tables_is_fast(tmp_path: Path) -> None:
     for layer in ("bronze", "silver", "gold"):
         (tmp_path / layer).mkdir()
     for number in range(60):
-        (tmp_path / "bronze" / f"t{number}.yml").write_text(
-            BRONZE + "columns: {order_id: bigint}\nowner: sales\n"
-        )
+        (tmp_path / "bronze" / f"t{number}.yml").write_text(BRONZE + "columns: {order_id: bigint}\nowner: sales\n")
         for layer in ("silver", "gold"):
             (tmp_path / layer / f"t{number}.sql").write_text(ORDERS)
     for number in range(20):

@@ -165,9 +165,7 @@ def test_a_bad_python_file_is_told_with_line_and_hint(
 
 
 def test_an_error_in_a_shared_module_is_told_at_its_own_line(refuse: Refuse) -> None:
-    (error,) = refuse(
-        {"shared/a.py": "x = 1\n\nraise ValueError('no')\n", "gold/sales.py": "import shared.a\n"}
-    )
+    (error,) = refuse({"shared/a.py": "x = 1\n\nraise ValueError('no')\n", "gold/sales.py": "import shared.a\n"})
     assert (error.code, str(error.at)) == ("python-raised", "shared/a.py:3")
 
 
@@ -229,12 +227,7 @@ def sales(orders: DataFrame = lake.ref("silver.orders"), factor: int = 2) -> Dat
 
 
 def test_several_tables_in_one_file_are_all_declared(load: Load) -> None:
-    text = (
-        TOP
-        + BODY
-        + BODY.replace("sales", "returns")
-        + BODY.replace("sales", "f").replace("()", '("named")', 1)
-    )
+    text = TOP + BODY + BODY.replace("sales", "returns") + BODY.replace("sales", "f").replace("()", '("named")', 1)
     assert [str(name) for name in load({"gold/many.py": text}).tables] == [
         "gold.named",
         "gold.returns",
@@ -253,16 +246,12 @@ def test_tables_made_in_a_loop_each_get_their_own_function(load: Load) -> None:
     )
     lake = load({"gold/many.py": text})
     answers = [
-        import_function(table.origin)(None)
-        for table in lake.tables.values()
-        if isinstance(table.origin, PythonQuery)
+        import_function(table.origin)(None) for table in lake.tables.values() if isinstance(table.origin, PythonQuery)
     ]
     assert answers == ["de", "fr"]
 
 
-def test_what_a_file_prints_stays_out_of_standard_output(
-    load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_file_prints_stays_out_of_standard_output(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     load({"gold/sales.py": "print('hello')\n" + TOP + BODY})
     assert capsys.readouterr().out == ""
 
@@ -314,9 +303,7 @@ def test_modules_of_the_lake_are_imported_and_not_left_behind(load: Load) -> Non
     load(
         {
             **files,
-            "gold/sales.py": "from shared.dates import first\n"
-            + TOP
-            + BODY.replace("gold()", "gold(owner=first)"),
+            "gold/sales.py": "from shared.dates import first\n" + TOP + BODY.replace("gold()", "gold(owner=first)"),
         }
     )
     assert not [name for name in sys.modules if name.startswith(("shared", "lakesmith_declaration"))]
@@ -342,9 +329,7 @@ def test_the_function_that_is_imported_is_the_undecorated_one(load: Load) -> Non
     lake = load(
         {
             "shared/a.py": "word = 'from shared'\n",
-            "gold/sales.py": "from shared.a import word\n"
-            + TOP
-            + BODY.replace("return orders", "return orders, word"),
+            "gold/sales.py": "from shared.a import word\n" + TOP + BODY.replace("return orders", "return orders, word"),
         }
     )
     origin = lake.tables[TableName("gold", "sales")].origin
@@ -365,9 +350,7 @@ def test_a_table_that_is_gone_from_its_file_is_told(load: Load, tmp_path: Path) 
 
 def source(load: Load, **files: str) -> str:
     names = {"sales": "gold/sales.py", "shared": "shared/a.py"}
-    origin = (
-        load({names[name]: text for name, text in files.items()}).tables[TableName("gold", "sales")].origin
-    )
+    origin = load({names[name]: text for name, text in files.items()}).tables[TableName("gold", "sales")].origin
     assert isinstance(origin, PythonQuery)
     return origin.source
 

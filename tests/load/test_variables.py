@@ -24,8 +24,7 @@ environments:
 FILES = {
     "lakesmith.yml": LAKE,
     "bronze/orders.yml": "source: {files: '${place}/*.json'}\nenabled: ${strict}\n",
-    "gold/top.sql": "/* lakesmith owner: 'team ${place}' */\n"
-    "SELECT '$${x}', /* ${not_this} */ 1\nLIMIT ${ top }",
+    "gold/top.sql": "/* lakesmith owner: 'team ${place}' */\nSELECT '$${x}', /* ${not_this} */ 1\nLIMIT ${ top }",
 }
 
 
@@ -79,9 +78,7 @@ def test_all_unknown_variables_of_a_query_are_told(refuse: Refuse) -> None:
 
 
 def test_variables_of_another_environment_are_not_asked_for(load: Load) -> None:
-    files = {
-        "lakesmith.yml": "name: s\nvariables: {b: }\nenvironments:\n  dev: {}\n  p: {warehouse: 'x/${b}'}\n"
-    }
+    files = {"lakesmith.yml": "name: s\nvariables: {b: }\nenvironments:\n  dev: {}\n  p: {warehouse: 'x/${b}'}\n"}
     assert load(files, environment="dev").environment.name == "dev"
 
 
@@ -116,18 +113,12 @@ def test_secrets_are_revealed_when_a_setting_is_looked_up(load: Load, secret: st
 
 def test_secrets_are_never_shown(load: Load, secret: str) -> None:
     lake = load({"lakesmith.yml": SECRETS, "secrets/key": secret})
-    told = (
-        repr(lake)
-        + str(lake.environment.spark)
-        + json.dumps(dataclasses.asdict(lake.environment), default=str)
-    )
+    told = repr(lake) + str(lake.environment.spark) + json.dumps(dataclasses.asdict(lake.environment), default=str)
     assert secret not in told
     assert "env:SHOP_TOKEN" in told
 
 
-def test_a_secret_that_goes_away_is_told_by_its_name(
-    load: Load, secret: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_that_goes_away_is_told_by_its_name(load: Load, secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spark = load({"lakesmith.yml": SECRETS, "secrets/key": "x"}).environment.spark
     monkeypatch.delenv("SHOP_TOKEN")
     with pytest.raises(LakesmithError) as caught:
@@ -159,8 +150,6 @@ def test_a_password_in_a_warehouse_url_is_told_without_it(refuse: Refuse) -> Non
 
 
 def test_a_secret_written_in_the_wrong_place_is_not_repeated(refuse: Refuse) -> None:
-    errors = refuse(
-        {"lakesmith.yml": "name: shop\nenvironments: {dev: {spark: {a.b: env:pa$$word, c.d: 12:34:56}}}\n"}
-    )
+    errors = refuse({"lakesmith.yml": "name: shop\nenvironments: {dev: {spark: {a.b: env:pa$$word, c.d: 12:34:56}}}\n"})
     assert [error.code for error in errors] == ["bad-secret", "needs-quotes"]
     assert not [error for error in errors if "pa$$word" in str(error) or "12:34:56" in str(error)]

@@ -51,9 +51,7 @@ def test_a_warning_does_not_send_a_row_to_quarantine() -> None:
 
 
 def test_the_aggregates_of_an_expectation_are_found() -> None:
-    rule = Expectation(
-        name="a", condition="count(*) > 0 AND max(x) < 3 * count(*)", severity="fail", declared_at=HERE
-    )
+    rule = Expectation(name="a", condition="count(*) > 0 AND max(x) < 3 * count(*)", severity="fail", declared_at=HERE)
     assert rule.aggregates() == ("COUNT(*)", "MAX(x)")
 
 

@@ -211,9 +211,7 @@ def test_system_and_quarantine_are_schemas_like_the_layers(sql: str) -> None:
 
 
 def test_explain_of_a_system_table_explains_and_does_not_run() -> None:
-    answer = DuckDB().query(
-        "EXPLAIN SELECT * FROM system.runs", tables(**{"system.runs": ORDERS.to_reader()})
-    )
+    answer = DuckDB().query("EXPLAIN SELECT * FROM system.runs", tables(**{"system.runs": ORDERS.to_reader()}))
     assert answer.columns == ("explain_key", "explain_value")
 
 

@@ -58,17 +58,13 @@ def test_the_probe_accepts_a_disk_with_hard_links_and_leaves_no_trace(tmp_path: 
     assert LocalStorage(tmp_path).keys("_lakesmith/probe") == []
 
 
-def test_the_probe_refuses_a_store_where_two_writers_win(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_probe_refuses_a_store_where_two_writers_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", os.replace)
     monkeypatch.setattr(os, "unlink", lambda path: None)
     assert "both won" in str(LocalStorage(tmp_path).probe())
 
 
-def test_a_disk_without_hard_links_is_refused_with_a_next_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_hard_links_is_refused_with_a_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(source: str, target: str) -> None:
         raise OSError(1, "Operation not permitted")
 

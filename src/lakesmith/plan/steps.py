@@ -87,6 +87,13 @@ class Plan:
     def steps(self) -> Iterator[Step]:
         return (step for table in self.tables for step in table.steps)
 
+    def bytes(self, facts: LakeFacts) -> int:
+        """How much will be read at the most: new files, and the inputs of each build as they are now."""
+        sizes = {name: table.bytes for name, table in facts.tables.items()}
+        new = sum(file.size for step in self.steps if isinstance(step, Ingest) for file in step.files)
+        inputs = [each.table for step in self.steps if isinstance(step, Build) for each in step.inputs]
+        return new + sum(sizes.get(name, new) for name in inputs)
+
     @property
     def hash(self) -> str:
         """The same for the same steps on the same inputs."""

@@ -39,6 +39,7 @@ class Executor:
         run_id: str,
         on_event: Callable[[Event], None],
         session: SparkSession | None = None,
+        brief: bool = False,
     ) -> None:
         self._lake = lake
         self.run_id = run_id
@@ -48,7 +49,9 @@ class Executor:
             refuse_foreign(session)
         self._session = session
         self._owned = session is None
+        self._brief = brief
         self._starting = threading.Lock()
+        self._threads = threading.local()
         self._workplace = Workplace(
             run_id=run_id, warehouse=warehouse, landing=landing, format=format, session=self._own_session
         )
@@ -125,8 +128,12 @@ class Executor:
         with self._starting:
             if self._session is None:
                 self._tell(SparkStarting())
-                self._session = open_session(self._lake.name, self._lake.environment.spark)
-        return isolated(self._session)
+                self._session = open_session(self._lake.name, self._lake.environment.spark, brief=self._brief)
+        # One a thread: settings and views of a step must not reach the one that runs beside it.
+        if not hasattr(self._threads, "session"):
+            self._threads.session = isolated(self._session)
+        own: SparkSession = self._threads.session
+        return own
 
     def _record(self, record: StepRecord) -> None:
         self.steps.append(record)

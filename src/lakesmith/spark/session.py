@@ -29,6 +29,13 @@ DELTA = {
     "spark.hadoop.io.delta.kernel.logStore.file.impl": LOG_STORE_CLASS,
 }
 
+BRIEF = {
+    # Planning again in the middle of a query, and compiling Java for each of its stages, cost more than small
+    # data takes to move. `bench.demo` measures what they save.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
+
 JOINED = {
     "spark.sql.extensions": ",",
     "spark.driver.extraClassPath": os.pathsep,
@@ -38,8 +45,13 @@ JOINED = {
 """Settings whose value is a list: what the user gives comes after ours instead of in its place."""
 
 
-def open_session(name: str, settings: Mapping[str, str], jar_sets: tuple[str, ...] = DEFAULT_SETS) -> SparkSession:
-    """Start Spark, or return the session that this process has; `spark.remote` means Spark Connect."""
+def open_session(
+    name: str, settings: Mapping[str, str], jar_sets: tuple[str, ...] = DEFAULT_SETS, *, brief: bool = False
+) -> SparkSession:
+    """Start Spark, or return the session that this process has; `spark.remote` means Spark Connect.
+
+    `brief` promises that little data will be moved: what Spark and the JVM would spend on optimising is then saved.
+    """
     # Imported here: PySpark costs half a second and most verbs never need it.
     from pyspark.sql import SparkSession
 
@@ -50,7 +62,7 @@ def open_session(name: str, settings: Mapping[str, str], jar_sets: tuple[str, ..
             return SparkSession.builder.remote(remote).appName(name).config(map={**others}).getOrCreate()
 
     java = find_java()
-    merged = session_settings(settings, java=java, jars=jar_paths(jar_sets))
+    merged = session_settings(settings, java=java, jars=jar_paths(jar_sets), brief=brief)
     hint = "lakesmith doctor --deep"
     with _told_as("spark-start", "Spark did not start", hint), _environment(java):
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
@@ -81,13 +93,15 @@ def close_session(session: SparkSession) -> None:
     session.stop()
 
 
-def session_settings(settings: Mapping[str, str], *, java: JavaHome, jars: tuple[Path, ...]) -> dict[str, str]:
+def session_settings(
+    settings: Mapping[str, str], *, java: JavaHome, jars: tuple[Path, ...], brief: bool = False
+) -> dict[str, str]:
     """Lakesmith's settings with the user's over them."""
     ours = {
         "spark.master": "local[*]",
         **DELTA,
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
-        "spark.driver.extraJavaOptions": " ".join(java_options(java, jars)),
+        "spark.driver.extraJavaOptions": " ".join(java_options(java, jars, brief=brief)),
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": (cache_folder() / "spark" / "warehouse").as_uri(),
@@ -95,6 +109,8 @@ def session_settings(settings: Mapping[str, str], *, java: JavaHome, jars: tuple
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
+    if brief:
+        ours |= BRIEF
     master = settings.get("spark.master", ours["spark.master"])
     if cores := _local_cores(master):
         ours["spark.sql.shuffle.partitions"] = str(cores)
@@ -111,7 +127,7 @@ def session_settings(settings: Mapping[str, str], *, java: JavaHome, jars: tuple
     return merged
 
 
-def java_options(java: JavaHome, jars: tuple[Path, ...]) -> tuple[str, ...]:
+def java_options(java: JavaHome, jars: tuple[Path, ...], *, brief: bool = False) -> tuple[str, ...]:
     """What the driver's JVM is started with."""
     configuration = Path(__file__).with_name("log4j2.properties")
     options = [
@@ -121,6 +137,9 @@ def java_options(java: JavaHome, jars: tuple[Path, ...]) -> tuple[str, ...]:
         f"-Dlog4j2.configurationFile={configuration.as_uri()}",
         f"-Dderby.system.home={cache_folder() / 'spark' / 'derby'}",
     ]
+    if brief:
+        # The second compiler takes a third of the CPU time of a short run and never earns it back.
+        options.append("-XX:TieredStopAtLevel=1")
     if archive := usable_archive(java, jars):
         # A stale archive is no error: the JVM notices, says so in a log that is off, and starts without it.
         options += [f"-XX:SharedArchiveFile={os.pathsep.join(map(str, archive))}", "-Xshare:auto", "-Xlog:disable"]
