@@ -39,7 +39,7 @@ class Days:
     """From the start of the process, so with the start of Spark."""
     second: float
     cpu: float
-    """CPU time of both days, Python and JVM: less shaken by what else runs on the machine than the others."""
+    """CPU time of both days, Python and JVM. What else runs on the machine shakes it too."""
 
     @property
     def total(self) -> float:

@@ -11,16 +11,21 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from lakesmith import plan as plan_room
 from lakesmith.declare import LAYERS, Files, LakeDeclaration, SqlQuery, Table, TableName
 from lakesmith.errors import DataError, InfrastructureError, LakesmithError, UsageError, did_you_mean, raise_all
 from lakesmith.formats import Delta, FactsMemory
-from lakesmith.ledger.batches import Batches
+from lakesmith.kept import keep, read_kept
+from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ledger.tables import SYSTEM_TABLES, Ledger
 from lakesmith.load import load_lake
 from lakesmith.monitor import table_status
+from lakesmith.plan.fingerprint import rebuild_because
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.lineage import lineage
+from lakesmith.plan.needs import unmet
 from lakesmith.plan.planner import make_plan
+from lakesmith.plan.readings import readings
 from lakesmith.plan.select import select as choose
 from lakesmith.plan.steps import LakeFacts, Plan, Progress
 from lakesmith.ports import Answer, TableFacts
@@ -35,6 +40,7 @@ from lakesmith.reports import (
     Validation,
     Version,
 )
+from lakesmith.spark.java import cache_folder
 from lakesmith.storage import Warehouse, open_storage
 
 if TYPE_CHECKING:
@@ -42,7 +48,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset
     from pyspark.sql import SparkSession
 
-_FLOW = "lakesmith.{}"
 _BRIEF = 32 * 1024 * 1024
 """A run that reads fewer bytes is over before the optimisers of Spark and the JVM would pay."""
 
@@ -56,7 +61,9 @@ class Lake:
         self.environment = declaration.environment.name
         self._warehouse = Warehouse(declaration.environment.warehouse)
         self._landing = open_storage(declaration.environment.landing)
-        self._memory = FactsMemory(_memory_file(self._warehouse.root))
+        kept = cache_folder() / "lakes" / hashlib.sha256(self._warehouse.root.encode()).hexdigest()[:16]
+        self._readings_file = kept.with_suffix(f".{_plan_age()}.json")
+        self._memory = FactsMemory(kept.with_suffix(".facts.json"))
         self._format = Delta(self._memory)
         self._ledger = Ledger(self._warehouse)
 
@@ -78,11 +85,13 @@ class Lake:
     @cached_property
     def graph(self) -> Graph:
         """Which table is made from which; raises when the declarations do not fit together."""
+        readings.fill(read_kept(self._readings_file))
         return Graph.of(self.tables)
 
     def validate(self) -> Validation:
         """Check all that can be checked without moving a row."""
         self._check(self._facts())
+        self._keep_readings()
         layers = [name.layer for name in sorted(self.tables, key=_layer_order)]
         return Validation(
             lake=self.name,
@@ -103,7 +112,15 @@ class Lake:
         facts = self._facts()
         self._check(facts)
         plan = make_plan(self.declaration, self.graph, facts, selected=selected, full_refresh=full_refresh)
+        self._keep_readings()
+        unable = [unmet(self.tables[s.table], s, self._format.name, self._format.capabilities) for s in plan.steps]
+        raise_all([error for error in unable if error])
         return plan, facts
+
+    def _keep_readings(self) -> None:
+        if readings.grown:
+            keep(self._readings_file, readings.kept())
+            readings.grown = False
 
     def run(
         self,
@@ -143,10 +160,10 @@ class Lake:
             executor.execute(plan, jobs or self.declaration.environment.jobs)
             outcome = "failed" if executor.errors or plan.problems else "ok"
         finally:
-            record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
-            self._ledger.record(record, executor.steps, executor.checks)
             executor.close()
             self._memory.save()
+            record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
+            self._ledger.record(record, executor.steps, executor.checks)
         return RunReport(
             run=record,
             steps=tuple(executor.steps),
@@ -163,7 +180,7 @@ class Lake:
                 table_status(
                     self.tables[name],
                     self._table_facts(name),
-                    self._format.facts(self._warehouse.quarantine(name), _FLOW.format(name)),
+                    self._format.facts(self._warehouse.quarantine(name), flow(name)),
                 )
                 for name in ordered
             )
@@ -174,7 +191,7 @@ class Lake:
         """How many rows each rule has refused, most first."""
         counts: list[QuarantineCount] = []
         for name in sorted(self.tables):
-            if self._format.facts(self._warehouse.quarantine(name), _FLOW.format(name)) is None:
+            if self._format.facts(self._warehouse.quarantine(name), flow(name)) is None:
                 continue
             found = self.query(
                 "SELECT reason, count(*) AS refused, any_value(raw) AS example FROM "
@@ -272,7 +289,7 @@ class Lake:
         return LakeFacts(tables=tables, progress=progress, landing=landing, problems=problems)
 
     def _table_facts(self, name: TableName) -> TableFacts | None:
-        return self._format.facts(self._warehouse.table(name), _FLOW.format(name))
+        return self._format.facts(self._warehouse.table(name), flow(name))
 
     def _check(self, facts: LakeFacts) -> None:
         """Hold the queries and checks to the columns that are known."""
@@ -294,12 +311,25 @@ class Lake:
         for name in self.graph.order:
             table, stored = self.tables[name], facts.tables.get(name)
             columns = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
-            if columns is None and stored and not _may_gain_columns(table, facts):
+            if columns is None and stored and not self._may_gain_columns(name, facts):
                 declared = [column.name for column in table.columns]
                 columns = tuple(dict.fromkeys([*(column.name for column in stored.columns), *declared]))
             if columns is not None:
                 schemas[name] = columns
         return schemas
+
+    def _may_gain_columns(self, name: TableName, facts: LakeFacts) -> bool:
+        """The stored columns may not be those that the table will have: it is defined in another way by now, or files
+        wait, here or upstream, that may bring columns which nobody has seen yet."""
+        for each in (name, *self.graph.ancestors(name)):
+            table, progress = self.tables[each], facts.progress[each]
+            if isinstance(table.origin, Files):
+                open_ended = table.contract != "strict"
+                if open_ended and any(file.path not in progress.taken for file in facts.landing[each]):
+                    return True
+            elif progress.definition is None or rebuild_because(progress.definition, table):
+                return True
+        return False
 
     def _name(self, text: str) -> TableName:
         name = TableName.parse(text)
@@ -357,14 +387,6 @@ class Lake:
         )
 
 
-def _may_gain_columns(table: Table, facts: LakeFacts) -> bool:
-    """Files wait to be taken in that may bring columns which nobody has seen yet."""
-    if not isinstance(table.origin, Files) or table.contract == "strict":
-        return False
-    taken = facts.progress[table.name].taken
-    return any(file.path not in taken for file in facts.landing[table.name])
-
-
 def _layer_order(name: TableName) -> tuple[int, str]:
     return [*LAYERS].index(name.layer), name.name  # type: ignore[arg-type]
 
@@ -374,10 +396,10 @@ def _new_run_id(started: datetime) -> str:
     return f"{started:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
 
 
-def _memory_file(warehouse: str) -> Path:
-    from lakesmith.spark.java import cache_folder
-
-    return cache_folder() / "facts" / f"{hashlib.sha256(warehouse.encode()).hexdigest()[:16]}.json"
+def _plan_age() -> str:
+    """Changes with the code that reads queries: what another version read does not count."""
+    files = sorted(Path(str(plan_room.__file__)).parent.glob("*.py"))
+    return hashlib.sha256(repr([(file.name, file.stat().st_mtime_ns) for file in files]).encode()).hexdigest()[:8]
 
 
 def _silent(event: Event) -> None:

@@ -27,7 +27,7 @@ def test_a_key_is_required_without_being_declared_so() -> None:
 
 def test_the_rules_of_a_column_are_named_after_it() -> None:
     column = Column(name="amount", type="int", required=True, check="amount > 0", declared_at=HERE)
-    rules = rules_of(table(columns=(column,)), from_files=False, casts={"amount": "_before_amount"})
+    rules = rules_of(table(columns=(column,)), from_files=False, casts={"amount": "before"})
     assert [rule.name for rule in rules.rows] == [
         "amount.type",
         "amount.required",
@@ -46,7 +46,7 @@ def test_only_a_rule_that_fails_the_batch_is_a_gate() -> None:
 def test_a_warning_does_not_send_a_row_to_quarantine() -> None:
     warn = Check(name="a", where="x > 1", on_fail="warn", declared_at=HERE)
     assert rules_of(table(checks=(warn,)), from_files=False).refused() == (
-        "arrays_overlap(_failed, array('id.required'))"
+        "arrays_overlap(_lakesmith_failed, array('id.required'))"
     )
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
@@ -62,6 +63,11 @@ class Done:
     rows_deduplicated: int
 
 
+def flow(name: TableName) -> str:
+    """Who writes a table, as its log knows it."""
+    return f"lakesmith.{name}"
+
+
 class Batches:
     """The batches of one table."""
 
@@ -74,10 +80,18 @@ class Batches:
         """Write the batch down as the first attempt whose number is free."""
         attempt = 1 + sum(name.startswith(f"{batch.sequence:08}.") for name in self._names())
         while True:
-            pinned = _with_attempt(batch, attempt)
+            pinned = replace(batch, attempt=attempt)
             if self._storage.put_if_absent(self._key(batch.sequence, f"{attempt:02}"), _encode(pinned)):
                 return pinned
             attempt += 1
+
+    def next_sequence(self, *committed: int) -> int:
+        """The number of the next batch: after all that are committed, and after those of a table that was dropped.
+
+        A batch that is only pinned does not count: a twin of this run has to end up with the same number.
+        """
+        done = [int(name[:8]) for name in self._names() if name.endswith(".done.json")]
+        return max((*committed, *done), default=0) + 1
 
     def finish(self, done: Done) -> None:
         """Note that every part of the batch is where it belongs."""
@@ -90,9 +104,10 @@ class Batches:
     def committed(self, sequence: int, commits: Callable[[], Sequence[CommitFact]]) -> Batch:
         """The attempt that the table's log holds under this number."""
         done = self.done(sequence)
-        attempts = [int(name[9:11]) for name in self._names() if _is_attempt(name, sequence)]
         if done:
             return self._attempt(sequence, done.attempt)
+        numbers = [name.split(".")[1] for name in self._names() if name.startswith(f"{sequence:08}.")]
+        attempts = [int(number) for number in numbers if number.isdigit()]
         if len(attempts) == 1:
             return self._attempt(sequence, attempts[0])
         notes = {commit.note for commit in commits()}
@@ -129,7 +144,11 @@ class Batches:
 
     def _sequence_at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> int:
         """The batch that the rows of a version end with, following rollbacks."""
-        by_version = {done.version: seq for seq in range(1, newest + 1) if (done := self.done(seq))}
+        # Batches before the first of this table belong to one of the same name that was dropped.
+        first = self.committed(newest, lambda: commits)
+        while first.parent:
+            first = self.committed(first.parent, lambda: commits)
+        by_version = {done.version: seq for seq in range(first.sequence, newest + 1) if (done := self.done(seq))}
         for commit in commits:
             if commit.version > version:
                 continue
@@ -173,24 +192,23 @@ class Batches:
         return f"{self._folder}/{sequence:08}.{suffix}.json"
 
 
-def _is_attempt(name: str, sequence: int) -> bool:
-    return name.startswith(f"{sequence:08}.") and name[9:11].isdigit()
-
-
-def _with_attempt(batch: Batch, attempt: int) -> Batch:
-    values = {name: getattr(batch, name) for name in batch.__dataclass_fields__}
-    return Batch(**{**values, "attempt": attempt})
-
-
 def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int:
     version = restore.parameters.get("version", "")
     if version.isdigit():
         return int(version)
     when = restore.parameters.get("timestamp", "")
-    return max(
-        (c.version for c in commits if c.version < restore.version and c.committed_at.isoformat() <= when),
-        default=0,
-    )
+    try:
+        moment = datetime.fromisoformat(when)
+    except ValueError:
+        raise DataError(
+            "restore-unclear",
+            f"the table was rolled back to {when!r}, and which version that was cannot be told",
+            hint="roll it back again by version: RESTORE … TO VERSION AS OF …",
+        ) from None
+    # Delta keeps the text that the user wrote; Lakesmith's sessions are in UTC.
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    earlier = [commit for commit in commits if commit.version < restore.version and commit.committed_at <= moment]
+    return max((commit.version for commit in earlier), default=0)
 
 
 def _encode(value: Batch | Done) -> bytes:

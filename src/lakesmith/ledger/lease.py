@@ -79,6 +79,10 @@ class Leases:
         if not self._storage.put_if_absent(key, _encode(lease)):
             winner = self._read(key)
             raise _taken(table, winner or lease)
+        later = [name for name in self._storage.keys(folder) if name > f"{newest + 1:08}.json"]
+        if later:  # the number was free only because its holder had come and gone meanwhile
+            self._storage.remove(key)
+            raise _taken(table, self._read(f"{folder}/{later[-1]}") or lease)
         for number in numbers:
             self._storage.remove(f"{folder}/{number:08}.json")
         return key, lease
@@ -107,7 +111,7 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass  # it is alive, and somebody else's
     return True
 
 

@@ -23,6 +23,7 @@ from lakesmith.declare import (
     SqlQuery,
     Table,
 )
+from lakesmith.plan.readings import readings
 
 
 def definition(table: Table) -> str:
@@ -32,7 +33,7 @@ def definition(table: Table) -> str:
 
 def rebuild_part(table: Table) -> str:
     """The part of the fingerprint whose change makes the rows that are there wrong."""
-    return f"{_hashed(_query(table))}.{_hashed(_shape(table))}"
+    return f"{_query_hash(table)}.{_hashed(_shape(table))}"
 
 
 def rebuild_because(recorded: str, table: Table) -> str | None:
@@ -47,6 +48,12 @@ def rebuild_because(recorded: str, table: Table) -> str | None:
 def checks_changed(recorded: str, table: Table) -> bool:
     """Whether other rows are let in than when `recorded` was made."""
     return recorded.partition(":")[2] != definition(table).partition(":")[2]
+
+
+def _query_hash(table: Table) -> str:
+    if isinstance(table.origin, SqlQuery):
+        return str(readings.answer("hash", table.origin.text, lambda: _hashed(_query(table))))
+    return _hashed(_query(table))
 
 
 def _hashed(value: object) -> str:

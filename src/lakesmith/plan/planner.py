@@ -337,7 +337,8 @@ def _refuse_changed_files(table: Table, landing: tuple[FileFact, ...], taken: Ma
         f"{size(file.size)} of {_when(file)}",
         at=table.declared_at,
         table=str(table.name),
-        hint="landing is append-only: put the file back as it was and land the correction under a new name",
+        hint="landing is append-only: put the file back as it was and land the correction under a new name "
+        f"(the same bytes with another time are made right by: touch -d @{before.modified / 1000} {file.path})",
     )
 
 

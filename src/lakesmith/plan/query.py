@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakesmith.declare import (
     Append,
@@ -22,6 +22,7 @@ from lakesmith.declare import (
     TableName,
 )
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean, raise_all
+from lakesmith.plan.readings import readings
 
 if TYPE_CHECKING:
     from lakesmith.plan.statement import Fault, Scope, Source, Statement, Use
@@ -57,9 +58,13 @@ class PartitionTrace:
 
 def read_query(query: SqlQuery, declared: Iterable[TableName] = ()) -> QueryFacts:
     """What the query's text tells. Raises what is wrong with it; `declared` only makes the hints better."""
-    statement = _statement(query)
-    raise_all([_error(query, fault, declared) for fault in statement.faults])
-    return _facts(query)
+
+    def read() -> dict[str, object]:
+        statement = _statement(query)
+        raise_all([_error(query, fault, declared) for fault in statement.faults])
+        return _told(_facts(query))
+
+    return _from_told(readings.answer("facts", [query.text, query.declared_at.line], read))
 
 
 def bind(query: SqlQuery, names: Mapping[TableName, str]) -> str:
@@ -131,25 +136,34 @@ def inputs(table: Table, declared: Iterable[TableName] = ()) -> tuple[TableName,
 
 def output_columns(query: SqlQuery, schemas: Schemas) -> tuple[str, ...] | None:
     """The names of the query's columns, with the help of the schemas that are known."""
-    statement = _statement(query)
-    from lakesmith.plan.statement import outputs
 
-    return outputs(statement.root, schemas)
+    def read() -> tuple[str, ...] | None:
+        statement = _statement(query)
+        from lakesmith.plan.statement import outputs
+
+        return outputs(statement.root, schemas)
+
+    found = readings.answer("columns", [query.text, _known(query, schemas)], read)
+    return None if found is None else tuple(found)
 
 
 def check_columns(query: SqlQuery, schemas: Schemas) -> list[LakesmithError]:
     """The columns that no table in their scope has. Only scopes whose every table is known are judged."""
-    statement = _statement(query)
-    from lakesmith.plan.columns import unknown
+
+    def read() -> list[object]:
+        statement = _statement(query)
+        from lakesmith.plan.columns import unknown
+
+        return [[each.name, list(each.tables), each.line, list(each.known)] for each in unknown(statement, schemas)]
 
     return [
         DeclarationError(
             "unknown-column",
-            f"column '{each.name}' is not in {' or '.join(each.tables)}",
-            at=_place(query, each.line),
-            hint=did_you_mean(each.name, each.known, label="columns"),
+            f"column '{name}' is not in {' or '.join(tables)}",
+            at=_place(query, line),
+            hint=did_you_mean(name, known, label="columns"),
         )
-        for each in unknown(statement, schemas)
+        for name, tables, line, known in readings.answer("unknown", [query.text, _known(query, schemas)], read)
     ]
 
 
@@ -166,15 +180,12 @@ def check_conditions(table: Table, columns: Sequence[str] | None) -> list[Lakesm
     written += [(c.expect, f"check {c.name}", c.declared_at) for c in table.checks if c.expect]
     if not written:
         return errors
-    from lakesmith.plan.conditions import ConditionFault, columns_of
-
     known = None
     if given is not None or columns is not None:
         known = list(dict.fromkeys((*(given or columns or ()), *(column.name for column in table.columns))))
     for condition, shown, place in written:
-        try:
-            used = columns_of(condition)
-        except ConditionFault as fault:
+        used, fault = readings.answer("condition", condition, functools.partial(_read_condition, condition))
+        if fault is not None:
             errors.append(
                 DeclarationError(
                     "sql-syntax",
@@ -194,6 +205,16 @@ def check_conditions(table: Table, columns: Sequence[str] | None) -> list[Lakesm
             if name.lower() not in low and not _is_audit(table, name)
         )
     return errors
+
+
+def _read_condition(condition: str) -> tuple[tuple[str, ...], str | None]:
+    """The columns that a condition names, and what is wrong with it."""
+    from lakesmith.plan.conditions import ConditionFault, columns_of
+
+    try:
+        return columns_of(condition), None
+    except ConditionFault as fault:
+        return (), str(fault)
 
 
 def column_origins(query: SqlQuery, schemas: Schemas) -> dict[str, frozenset[tuple[TableName, str]]]:
@@ -235,6 +256,38 @@ def _unknown_promise(table: Table, what: str, name: str, known: Sequence[str], p
 
 def _is_audit(table: Table, name: str) -> bool:
     return isinstance(table.origin, Files) and name.startswith("_")
+
+
+def _known(query: SqlQuery, schemas: Schemas) -> list[object]:
+    """What the schemas tell of the tables that a query reads."""
+    return [[str(name), list(schemas[name])] for name in read_query(query).refs if name in schemas]
+
+
+def _told(facts: QueryFacts) -> dict[str, object]:
+    """Facts as JSON holds them."""
+    return {
+        "refs": [str(name) for name in facts.refs],
+        "columns": facts.columns,
+        "rowwise": facts.rowwise,
+        "not_rowwise_because": facts.not_rowwise_because,
+        "reads": {str(name): sorted(columns) for name, columns in facts.reads.items()},
+        "lines": {str(name): line for name, line in facts.lines.items()},
+    }
+
+
+def _from_told(told: Mapping[str, Any]) -> QueryFacts:
+    return QueryFacts(
+        refs=tuple(map(_name, told["refs"])),
+        columns=None if told["columns"] is None else tuple(told["columns"]),
+        rowwise=told["rowwise"],
+        not_rowwise_because=told["not_rowwise_because"],
+        reads={_name(name): frozenset(columns) for name, columns in told["reads"].items()},
+        lines={_name(name): line for name, line in told["lines"].items()},
+    )
+
+
+def _name(text: str) -> TableName:
+    return TableName(*text.split(".", 1))
 
 
 def _statement(query: SqlQuery) -> Statement:

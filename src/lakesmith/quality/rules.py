@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from lakesmith.declare import Merge, Severity, Table
 from lakesmith.errors import Place
 
-CORRUPT = "_corrupt_record"
+HIDDEN = "_lakesmith_"
+"""What the names of columns start with that exist only while rows are moved."""
+CORRUPT = f"{HIDDEN}unreadable"
 """The column that holds a row's text when it could not be read."""
-FAILED = "_failed"
+FAILED = f"{HIDDEN}failed"
 """The column that holds the names of the rules that a row broke."""
 UNREADABLE = "unreadable"
 """The rule that a row which could not be parsed has broken."""

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lakesmith.declare import LakeDeclaration, TableName
-from lakesmith.errors import LakesmithError
+from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.ledger.lease import Leases
 from lakesmith.plan.steps import Plan, Step, TablePlan
 from lakesmith.ports import Storage, TableFormat
@@ -50,6 +50,7 @@ class Executor:
         self._session = session
         self._owned = session is None
         self._brief = brief
+        self._stopped = False
         self._starting = threading.Lock()
         self._threads = threading.local()
         self._workplace = Workplace(
@@ -73,7 +74,10 @@ class Executor:
                         for future in finished:
                             ended[running.pop(future)] = future.result()
             except BaseException:
-                self.close()  # jobs that still run fail at once, and their threads end
+                # Tables that have not begun must not begin any more; the jobs of the others fail at once.
+                self._stopped = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.close()
                 raise
 
     def close(self) -> None:
@@ -126,6 +130,8 @@ class Executor:
 
     def _own_session(self) -> SparkSession:
         with self._starting:
+            if self._stopped:
+                raise InfrastructureError("stopped", "the run was stopped", hint="run again to go on")
             if self._session is None:
                 self._tell(SparkStarting())
                 self._session = open_session(self._lake.name, self._lake.environment.spark, brief=self._brief)
@@ -145,7 +151,7 @@ class Executor:
         step: Step,
         started: datetime,
         seconds: float,
-        outcome: str,
+        outcome: Literal["failed", "skipped"],
         reason: str,
         error: str | None = None,
     ) -> StepRecord:
@@ -155,7 +161,7 @@ class Executor:
             step=_kind(step),
             mode=getattr(step, "mode", "files"),
             reason=reason,
-            outcome="failed" if outcome == "failed" else "skipped",
+            outcome=outcome,
             sequence=0,
             started_at=started,
             seconds=seconds,

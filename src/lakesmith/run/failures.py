@@ -26,9 +26,17 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     """The error as a user should see it; raises anything that is a bug of ours."""
     if isinstance(error, LakesmithError):
         return error
+    from deltalake.exceptions import DeltaError
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
 
+    if isinstance(error, DeltaError):
+        return InfrastructureError(
+            "table-unreadable",
+            f"the table's log cannot be read or written: {_first_lines(str(error))}",
+            table=str(table.name),
+            hint="look at the files in its _delta_log; when another run is writing it, run again",
+        )
     if not isinstance(error, PySparkException | Py4JError | OSError):
         raise error
     text = str(error)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from lakesmith.declare import Files, Table, TableName
 from lakesmith.errors import DataError
-from lakesmith.ledger.batches import Batch, Batches, Done
+from lakesmith.ledger.batches import Batch, Batches, Done, flow
 from lakesmith.plan.fingerprint import definition
+from lakesmith.plan.query import partition_source
 from lakesmith.plan.steps import Build, Finish, Ingest, Mode, Position, Progress, Step
-from lakesmith.ports import Storage, TableFacts, TableFormat, Write
+from lakesmith.ports import FileFact, Storage, TableFacts, TableFormat, Write
 from lakesmith.quality import rules_of
 from lakesmith.records import CheckRecord
 from lakesmith.spark.build import build_batch
 from lakesmith.spark.ingest import read_batch
-from lakesmith.spark.write import Arrival, Settled, Writer, flow
+from lakesmith.spark.write import Arrival, Settled, Writer
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_REWRITES = frozenset({"DELETE", "RESTORE", "TRUNCATE", "CLONE", "CREATE OR REPLACE TABLE", "REPLACE TABLE"})
-"""Operations that take rows away, so that the rows which came do not tell what the table holds now."""
+_REWRITES = ("UPDATE", "DELETE", "RESTORE", "TRUNCATE", "CLONE", "REPLACE", "CREATE OR REPLACE")
+"""Operations that change rows or take them away, so that the rows which came do not tell what the table holds now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,10 @@ class Workplace:
         # A rebuild reads everything: where the table stood does not matter, and may not even be known any more.
         rebuild = isinstance(step, Build) and step.rebuild
         progress = Progress() if rebuild else batches.progress(facts, commits)
+        if progress.unfinished is not None and not isinstance(step, Finish):
+            # Another run was cut short since this one was planned: its refused rows come first.
+            reason = f"batch {progress.unfinished} was interrupted before its end"
+            self._finish(table, Finish(table=table.name, sequence=progress.unfinished, reason=reason), facts, batches)
         match step:
             case Ingest():
                 return self._ingest(table, step, facts, batches, progress)
@@ -80,7 +85,7 @@ class Workplace:
         files = tuple(file for file in step.files if file.path not in progress.taken)
         if not files:
             return Moved(mode="files", reason="another run has taken the files in", before=facts)
-        batch = batches.pin(self._batch(table, facts, progress, mode="files", files=files))
+        batch = batches.pin(self._batch(table, facts, batches, progress, mode="files", files=files))
         return self._settle(table, batch, step.reason, facts, batches)
 
     def _build(
@@ -95,10 +100,11 @@ class Workplace:
         ahead = {name for name, found in inputs.items() if _is_ahead(found, progress.positions.get(name))}
         if not ahead and facts is not None and not step.rebuild:
             return Moved(mode=step.mode, reason="nothing new", before=facts)
-        mode, reason = self._mode(step, facts, progress, inputs)
+        mode, reason = self._mode(table, step, facts, progress, inputs, ahead)
         batch = self._batch(
             table,
             facts,
+            batches,
             progress,
             mode=mode,
             inputs={n: Position(table_id=f.table_id, version=f.version) for n, f in inputs.items()},
@@ -107,11 +113,21 @@ class Workplace:
         return self._settle(table, batches.pin(batch), reason, facts, batches)
 
     def _mode(
-        self, step: Build, facts: TableFacts | None, progress: Progress, inputs: Mapping[str, TableFacts]
+        self,
+        table: Table,
+        step: Build,
+        facts: TableFacts | None,
+        progress: Progress,
+        inputs: Mapping[str, TableFacts],
+        ahead: set[str],
     ) -> tuple[Mode, str]:
         """The planned mode, or the whole table when the inputs turned out to have changed in another way."""
         if step.mode == "whole" or facts is None or step.rebuild:
             return "whole", step.reason
+        if step.mode == "partitions":
+            source = partition_source(table)
+            if isinstance(source, str) or ahead - {str(source.table)}:
+                return "whole", "another input changed since the plan was made"
         for name, found in inputs.items():
             position = progress.positions.get(name)
             if position is None or position.table_id != found.table_id:
@@ -122,19 +138,18 @@ class Workplace:
                     f"{name} has lost the changes of versions {position.version + 1} to {found.oldest - 1}",
                     hint=f"its log was cleaned up; `lakesmith run {step.table} --full-refresh` reads it as a whole",
                 )
-            if step.mode == "changes" and (operation := self._rewrite(name, position.version)):
-                return "whole", f"{name} lost rows ({operation})"
+            if step.mode == "changes" and (operation := self._rewrite(name, position.version, found.version)):
+                return "whole", f"rows of {name} changed ({operation})"
         return step.mode, step.reason
 
-    def _rewrite(self, name: str, since: int) -> str | None:
-        """An operation after `since` that took rows away from a table, if there is one."""
+    def _rewrite(self, name: str, since: int, until: int) -> str | None:
+        """An operation after `since` that changed rows of a table or took them away, if there is one."""
         parsed = TableName.parse(name)
         assert parsed
-        for commit in self.format.commits(self.warehouse.table(parsed)):
-            if commit.version <= since:
-                return None
-            overwrote = commit.operation == "WRITE" and commit.parameters.get("mode") == "Overwrite"
-            if commit.operation in _REWRITES or overwrote or self.format.written(commit).deleted:
+        for commit in self.format.commits(self.warehouse.table(parsed), until - since):
+            written = self.format.written(commit)
+            overwrote = commit.parameters.get("mode") == "Overwrite"
+            if commit.operation.startswith(_REWRITES) or overwrote or written.deleted or written.updated:
                 return commit.operation
         return None
 
@@ -196,18 +211,30 @@ class Workplace:
         return Writer(self.format, self.warehouse)
 
     def _batch(
-        self, table: Table, facts: TableFacts | None, progress: Progress, *, mode: str, **inputs: object
+        self,
+        table: Table,
+        facts: TableFacts | None,
+        batches: Batches,
+        progress: Progress,
+        *,
+        mode: str,
+        files: tuple[FileFact, ...] = (),
+        inputs: Mapping[str, Position] | None = None,
+        since: Mapping[str, int] | None = None,
     ) -> Batch:
-        batch = Batch(
-            sequence=(facts.sequence if facts else 0) + 1,
+        kept = self.format.facts(self.warehouse.quarantine(table.name), flow(table.name))
+        return Batch(
+            sequence=batches.next_sequence(facts.sequence if facts else 0, kept.sequence if kept else 0),
             attempt=0,
             parent=progress.head,
             run_id=self.run_id,
             pinned_at=time.time_ns() // 1_000_000,
             definition=definition(table),
             mode=mode,
+            files=files,
+            inputs=inputs or {},
+            since=since or {},
         )
-        return replace(batch, **inputs)  # type: ignore[arg-type]  # files, or inputs and since
 
 
 def _is_ahead(found: TableFacts, position: Position | None) -> bool:

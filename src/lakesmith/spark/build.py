@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from lakesmith.ledger.batches import Batch
 from lakesmith.load import call_function
 from lakesmith.plan.query import PartitionTrace, bind, partition_source
 from lakesmith.ports import TableFormat
-from lakesmith.quality.rules import literal, quoted
+from lakesmith.quality.rules import HIDDEN, literal, quoted
 from lakesmith.spark.types import parse_columns
 from lakesmith.storage import Warehouse
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
-BEFORE = "_before_"
+BEFORE = f"{HIDDEN}before_"
 """Prefix of the hidden columns that hold a value as it was before it was cast to its declared type."""
 
 
@@ -52,16 +52,19 @@ def build_batch(
     trace = partition_source(table)
     assert isinstance(trace, PartitionTrace)
     assert isinstance(table.load, ReplacePartitions)
-    values = _touched(spark, trace, batch, format, warehouse)
-    if not values:
+    declared = next((column.type for column in table.columns if column.name == table.load.by), None)
+    decides = f"try_cast({trace.expression} AS {declared})" if declared else trace.expression
+    touched = _touched(spark, trace, decides, batch, format, warehouse)
+    if not touched:
         return None
-    frames[str(trace.table)] = frames[str(trace.table)].where(_among(trace.expression, values))
+    values = [value for value, _ in touched]
+    frames[str(trace.table)] = frames[str(trace.table)].where(among(decides, values))
     built = _typed(spark, table, _run_query(spark, table, frames))
     return Built(
         rows=built.rows,
         casts=built.casts,
-        where=_among(quoted(table.load.by), values),
-        partitions=tuple(None if value is None else str(value) for value in values),
+        where=among(quoted(table.load.by), values),
+        partitions=tuple(text for _, text in touched),
     )
 
 
@@ -113,6 +116,15 @@ def _typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
             table=str(table.name),
             hint=f"the query gives {', '.join(found)}; declare the columns that it gives",
         )
+    hidden = [name for name in found if name.startswith(HIDDEN)]
+    if hidden:
+        raise DataError(
+            "reserved-column",
+            f"the query gives the column {hidden[0]!r}, a name that Lakesmith uses itself",
+            at=table.declared_at,
+            table=str(table.name),
+            hint=f"give it a name that does not start with {HIDDEN}",
+        )
     declared = parse_columns(spark, {column.name: column.type for column in table.columns if column.type})
     casts = {field.name: field for field in declared.fields if field.dataType != found[field.name]}
     if not casts:
@@ -129,16 +141,22 @@ def _typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
 
 
 def _touched(
-    spark: SparkSession, trace: PartitionTrace, batch: Batch, format: TableFormat, warehouse: Warehouse
-) -> list[object]:
-    """The partitions of every row that was there before or is there now: a row that moved touches both."""
+    spark: SparkSession,
+    trace: PartitionTrace,
+    decides: str,
+    batch: Batch,
+    format: TableFormat,
+    warehouse: Warehouse,
+) -> list[tuple[object, str | None]]:
+    """The partitions of every row that was there before or is there now, as values and as Spark spells them: a row
+    that moved touches both."""
     name = str(trace.table)
     feed = format.changes(spark, warehouse.table(trace.table), batch.since[name], batch.inputs[name].version)
-    found = feed.selectExpr(f"{trace.expression} AS partition").distinct().collect()
-    return sorted((row.partition for row in found), key=lambda value: (value is not None, str(value)))
+    found = feed.selectExpr(f"{decides} AS value", f"CAST({decides} AS string) AS text").distinct().collect()
+    return sorted(((row.value, row.text) for row in found), key=lambda pair: (pair[1] is not None, pair[1]))
 
 
-def _among(expression: str, values: Sequence[object]) -> str:
+def among(expression: str, values: Sequence[object]) -> str:
     """SQL: the expression has one of the values."""
     listed = ", ".join(_literal(value) for value in values if value is not None)
     parts = [f"{expression} IN ({listed})"] if listed else []
@@ -154,7 +172,8 @@ def _literal(value: object) -> str:
         case int() | Decimal():
             return str(value)
         case datetime():
-            return f"TIMESTAMP'{value.isoformat(sep=' ')}'"
+            # PySpark gives timestamps in the time zone of this machine.
+            return f"TIMESTAMP'{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00:00'"
         case date():
             return f"DATE'{value.isoformat()}'"
         case str():

@@ -14,7 +14,7 @@ from lakesmith.declare import Files, Table
 from lakesmith.errors import DataError
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import FileFact, Storage, TableFacts
-from lakesmith.quality.rules import CORRUPT, quoted
+from lakesmith.quality.rules import CORRUPT, HIDDEN, quoted
 from lakesmith.spark.types import merged, parse_columns
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _UNSTORABLE = re.compile(r"[ ,;{}()\n\t=]")
 def read_batch(
     spark: SparkSession, table: Table, batch: Batch, facts: TableFacts | None, storage: Storage
 ) -> DataFrame:
-    """The rows of the batch's files: the payload, the audit columns, and `_corrupt_record`."""
+    """The rows of the batch's files: the payload, the audit columns, and the text of rows that could not be read."""
     assert isinstance(table.origin, Files)
     files = [file for file in batch.files if file.size > 0]
     known = {column.name: column.type for column in facts.columns} if facts else {}
@@ -80,7 +80,7 @@ def _read_csv(
     # Spark matches CSV columns by position: files are read in groups that share a header, each by its own names.
     groups: dict[tuple[str, ...], list[FileFact]] = defaultdict(list)
     for file in files:
-        groups[_header(table, file, storage)].append(file)
+        groups[_header(table, file, known, storage)].append(file)
     frames = []
     for header, members in groups.items():
         _check_contract(table, known, header)
@@ -89,7 +89,9 @@ def _read_csv(
             spark.read.schema(schema.add(CORRUPT, StringType()))
             .options(
                 header="true",
-                enforceSchema="false",
+                # The names were read from the header itself; a quoted field may span lines.
+                enforceSchema="true",
+                multiLine="true",
                 columnNameOfCorruptRecord=CORRUPT,
                 mode="PERMISSIVE",
                 sep=table.origin.delimiter,
@@ -105,7 +107,7 @@ def _read_csv(
     return rows.selectExpr("*", *(f"CAST(NULL AS {known[name]}) AS {quoted(name)}" for name in missing))
 
 
-def _header(table: Table, file: FileFact, storage: Storage) -> tuple[str, ...]:
+def _header(table: Table, file: FileFact, known: Mapping[str, str], storage: Storage) -> tuple[str, ...]:
     assert isinstance(table.origin, Files)
     try:
         text = storage.head(file.path, _HEADER_BYTES).decode("utf-8-sig", errors="strict")
@@ -129,17 +131,18 @@ def _header(table: Table, file: FileFact, storage: Storage) -> tuple[str, ...]:
             hint="give each column a name of its own and land the file under a new name",
         )
     _check_names(table, names, where=file.path)
-    return tuple(names)
+    spelt = {name.lower(): name for name in known}
+    return tuple(spelt.get(name.lower(), name) for name in names)
 
 
 def _check_names(table: Table, names: Sequence[str], *, where: str) -> None:
-    reserved = [name for name in names if name in (*AUDIT, CORRUPT)]
+    reserved = [name for name in names if name in (*AUDIT, "_metadata") or name.startswith(HIDDEN)]
     if reserved:
         raise DataError(
             "reserved-column",
             f"{where} brings the column {reserved[0]!r}, a name that Lakesmith uses itself",
             table=str(table.name),
-            hint=f"rename the field in the source; reserved are {', '.join(AUDIT)}",
+            hint=f"rename the field in the source; reserved are {', '.join(AUDIT)}, _metadata and {HIDDEN}…",
         )
     unstorable = [name for name in names if not name or _UNSTORABLE.search(name)]
     if unstorable:

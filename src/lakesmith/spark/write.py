@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakesmith.declare import Append, Merge, Replace, ReplacePartitions, Table, TableName
+from lakesmith.declare import Append, Merge, Replace, ReplacePartitions, Table
 from lakesmith.errors import DataError, InfrastructureError, Place
-from lakesmith.ledger.batches import Batch, Done
+from lakesmith.ledger.batches import Batch, Done, flow
 from lakesmith.ports import TableFacts, TableFormat, Write, Written
 from lakesmith.quality import Rules
-from lakesmith.quality.rules import CORRUPT, FAILED, literal, quoted
+from lakesmith.quality.rules import CORRUPT, FAILED, HIDDEN, quoted
 from lakesmith.records import CheckRecord
-from lakesmith.spark.build import BEFORE
+from lakesmith.spark.build import BEFORE, among
 from lakesmith.spark.count import Counts, Watch, count, good_rows
 from lakesmith.spark.ingest import AUDIT
 from lakesmith.storage import Warehouse
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true"}
-_RANK = "_lakesmith_rank"
+_RANK = f"{HIDDEN}rank"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,7 @@ class Arrival:
     @property
     def payload(self) -> list[str]:
         """The columns that are stored."""
-        hidden = (CORRUPT, FAILED)
-        return [name for name in self.rows.columns if name not in hidden and not name.startswith(BEFORE)]
+        return [name for name in self.rows.columns if name != CORRUPT and not name.startswith(BEFORE)]
 
     @property
     def replaces(self) -> bool:
@@ -100,7 +99,14 @@ class Writer:
         finally:
             checked.unpersist()
         location = self._warehouse.table(arrival.table.name)
-        made = next(c for c in self._format.commits(location) if c.note == arrival.batch.note)
+        made = next((c for c in self._format.commits(location) if c.note == arrival.batch.note), None)
+        if made is None:
+            raise DataError(
+                "batch-unknown",
+                f"the commit of batch {arrival.batch.sequence} is no longer in the table's log",
+                table=str(arrival.table.name),
+                hint=f"its refused rows are kept; rebuild the table: lakesmith run {arrival.table.name} --full-refresh",
+            )
         written = self._format.written(made)
         return self._close(arrival, counts, written, refused)
 
@@ -145,12 +151,14 @@ class Writer:
             flow=name,
             sequence=arrival.batch.sequence,
             note=arrival.batch.note,
-            partition_by=("partition",) if isinstance(arrival.table.load, ReplacePartitions) else (),
+            # Whatever the load is today: it may be another tomorrow, and the layout of a table cannot follow.
+            partition_by=("partition",),
             properties=_PROPERTIES,
         )
         if not arrival.replaces:
             return self._format.append(rows, location, write).inserted
-        where = _partition_filter(arrival) if arrival.where is not None and facts is not None else None
+        replaced = among("partition", arrival.partitions) if arrival.where is not None else None
+        where = replaced if facts is not None else None
         return self._format.overwrite(rows, location, write, where).inserted
 
     def _close(self, arrival: Arrival, counts: Counts, written: Written, refused: int) -> Settled:
@@ -183,11 +191,6 @@ class Writer:
             checks=_check_records(arrival, counts),
             columns_added=_columns_added(arrival),
         )
-
-
-def flow(name: TableName) -> str:
-    """Who writes a table, as its log knows it."""
-    return f"lakesmith.{name}"
 
 
 def _judge(arrival: Arrival, counts: Counts) -> None:
@@ -245,14 +248,6 @@ def _refused(checked: DataFrame, arrival: Arrival) -> DataFrame:
         f"'{batch.definition}' AS definition",
         f"timestamp_millis({batch.pinned_at}) AS quarantined_at",
     )
-
-
-def _partition_filter(arrival: Arrival) -> str:
-    listed = ", ".join(literal(value) for value in arrival.partitions if value is not None)
-    parts = [f"partition IN ({listed})"] if listed else []
-    if None in arrival.partitions:
-        parts.append("partition IS NULL")
-    return " OR ".join(parts)
 
 
 def _columns_added(arrival: Arrival) -> tuple[str, ...]:

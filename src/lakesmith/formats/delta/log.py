@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from lakesmith.errors import DataError, UsageError
+from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats.delta.memory import FactsMemory
 from lakesmith.ports import ColumnFact, CommitFact, TableFacts, Write, Written
 
@@ -118,20 +118,39 @@ class DeltaLog:
 
     def advance(self, location: str, write: Write) -> Written:
         from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import DeltaError
 
         table = _open(location)
         if table is None:
             raise DataError("no-table", f"there is no table at {location} whose position could be moved")
-        table.create_write_transaction(
-            [],
-            "append",
-            table.schema(),
-            commit_properties=CommitProperties(
-                custom_metadata={"userMetadata": write.note},
-                app_transactions=[Transaction(write.flow, write.sequence)],
-            ),
-        )
+        try:
+            if (table.transaction_version(write.flow) or 0) >= write.sequence:
+                raise commit_lost(write)
+            table.create_write_transaction(
+                [],
+                "append",
+                table.schema(),
+                commit_properties=CommitProperties(
+                    custom_metadata={"userMetadata": write.note},
+                    app_transactions=[Transaction(write.flow, write.sequence)],
+                ),
+            )
+        except DeltaError as error:
+            raise InfrastructureError(
+                "commit-conflict",
+                f"another writer changed the table at the same time: {str(error).splitlines()[0]}",
+                hint="nothing is lost: run again",
+            ) from error
         return Written(version=table.version())
+
+
+def commit_lost(write: Write) -> InfrastructureError:
+    """The error for a batch that somebody else has committed under the same number."""
+    return InfrastructureError(
+        "commit-lost",
+        f"batch {write.sequence} of {write.flow} was committed by another run first",
+        hint="nothing is lost: run again when the other run has ended",
+    )
 
 
 def sql_type(stored: str | dict[str, Any]) -> str:
@@ -152,16 +171,22 @@ def quoted(name: str) -> str:
 
 
 def _open(location: str) -> DeltaTable | None:
-    # deltalake takes a tenth of a second to import: too long for verbs that only read declarations.
-    from deltalake import DeltaTable
-    from deltalake.exceptions import TableNotFoundError
-
     if not os.path.isdir(f"{location}/_delta_log"):
         return None
+    # deltalake takes a tenth of a second to import: too long where there is no table to read.
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
     try:
         return DeltaTable(location)
     except TableNotFoundError:
         return None
+    except (DeltaError, OSError) as error:
+        raise InfrastructureError(
+            "table-unreadable",
+            f"the log of {_shown(location)} cannot be read: {str(error).splitlines()[0]}",
+            hint=f"look at {location}/_delta_log: a file there is missing, damaged or may not be read",
+        ) from error
 
 
 def _oldest_commit(location: str) -> int:

@@ -8,12 +8,11 @@ half second once and nothing else.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import tempfile
 from datetime import datetime
 from pathlib import Path
 
+from lakesmith.kept import keep, read_kept
 from lakesmith.ports import ColumnFact, TableFacts
 
 
@@ -23,10 +22,7 @@ class FactsMemory:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._changed = False
-        try:
-            self._entries: dict[str, dict[str, object]] = json.loads(file.read_bytes())
-        except (OSError, ValueError):
-            self._entries = {}
+        self._entries: dict[str, dict[str, object]] = read_kept(file)
 
     def recall(self, location: str, flow: str) -> TableFacts | None:
         """The facts, if the table's log ends with the very file that it ended with when they were read."""
@@ -37,7 +33,9 @@ class FactsMemory:
             facts = _decode(entry["facts"])
             if entry["ends"] != _log_end(location, facts.version) or _is_commit(location, facts.version + 1):
                 return None
-        except (KeyError, TypeError, ValueError):  # written by another version of Lakesmith
+            if not _is_commit(location, facts.oldest):  # cleaning up the log makes no commit
+                return None
+        except (AttributeError, KeyError, TypeError, ValueError):  # written by another version of Lakesmith
             return None
         return facts
 
@@ -47,21 +45,15 @@ class FactsMemory:
         self._changed = True
 
     def save(self) -> None:
-        """Write the memory down when it has changed; a place that cannot be written to is left alone."""
-        if not self._changed:
-            return
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self._file.parent, delete=False) as file:
-                json.dump(self._entries, file, default=datetime.isoformat)
-            os.replace(file.name, self._file)
-        except OSError:
-            return
-        self._changed = False
+        """Write the memory down when it has changed."""
+        if self._changed:
+            keep(self._file, self._entries, default=datetime.isoformat)
+            self._changed = False
 
 
 def _decode(stored: object) -> TableFacts:
-    assert isinstance(stored, dict)
+    if not isinstance(stored, dict):
+        raise TypeError("not facts")
     return TableFacts(
         **{
             **stored,

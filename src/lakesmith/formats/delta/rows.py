@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lakesmith.errors import InfrastructureError
-from lakesmith.formats.delta.log import DeltaLog
+from lakesmith.formats.delta.log import DeltaLog, commit_lost
 from lakesmith.ports import Write, Written
 
 if TYPE_CHECKING:
@@ -66,11 +65,7 @@ class DeltaRows(DeltaLog):
             if commit.note == write.note:
                 break
         else:
-            raise InfrastructureError(
-                "commit-lost",
-                f"batch {write.sequence} of {write.flow} was committed by another run first",
-                hint="nothing is lost: run again when the other run has ended",
-            )
+            raise commit_lost(write)
         return self.written(commit)
 
 

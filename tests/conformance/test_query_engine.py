@@ -1,0 +1,65 @@
+"""What every query engine has to do. A second adapter joins by being added to `ENGINES`."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from lakesmith.errors import UsageError
+from lakesmith.ports import QueryEngine
+from lakesmith.query import DuckDB
+
+ENGINES: dict[str, Callable[[], QueryEngine]] = {"duckdb": DuckDB}
+
+ORDERS = pa.table(
+    {
+        "id": [1, 2],
+        "amount": [Decimal("1.50"), None],
+        "day": [dt.date(2026, 1, 1), dt.date(2026, 1, 2)],
+        "tags": [["a"], []],
+    }
+)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> QueryEngine:
+    return ENGINES[request.param]()
+
+
+def test_a_query_is_answered_with_names_types_and_python_values(engine: QueryEngine) -> None:
+    answer = engine.query("SELECT * FROM silver.orders ORDER BY id", {"silver.orders": ds.dataset(ORDERS)})
+    assert answer.columns == ("id", "amount", "day", "tags")
+    assert answer.rows[0] == (1, Decimal("1.50"), dt.date(2026, 1, 1), ["a"])
+    assert answer.rows[1][1] is None
+
+
+def test_tables_may_come_as_streams_and_be_joined(engine: QueryEngine) -> None:
+    tables = {"silver.orders": ORDERS.to_reader(), "gold.days": ds.dataset(ORDERS.select(["day"]))}
+    assert engine.query("SELECT count(*) FROM silver.orders JOIN gold.days USING (day)", tables).rows == ((2,),)
+
+
+def test_the_tables_that_a_statement_reads_are_told(engine: QueryEngine) -> None:
+    sql = "WITH x AS (SELECT * FROM silver.orders) SELECT * FROM x JOIN system.runs USING (id)"
+    assert engine.referenced(sql) == {"silver.orders", "system.runs"}
+
+
+@pytest.mark.parametrize("sql", ["DROP TABLE x", "SELECT 1; SELECT 2", "COPY (SELECT 1) TO 'x.csv'", ""])
+def test_only_a_single_select_is_taken(engine: QueryEngine, sql: str) -> None:
+    with pytest.raises(UsageError):
+        engine.referenced(sql)
+
+
+def test_nothing_but_the_tables_given_can_be_read(engine: QueryEngine) -> None:
+    with pytest.raises(UsageError):
+        engine.query("SELECT * FROM read_csv('/etc/hostname')", {})
+
+
+def test_a_column_that_is_not_there_is_an_error_with_its_code(engine: QueryEngine) -> None:
+    with pytest.raises(UsageError) as caught:
+        engine.query("SELECT amuont FROM silver.orders", {"silver.orders": ds.dataset(ORDERS)})
+    assert caught.value.code == "unknown-column"

@@ -1,0 +1,28 @@
+"""What steps ask of a table format."""
+
+from __future__ import annotations
+
+from tests.plan.lakes import made, named
+
+from lakesmith.declare import Merge
+from lakesmith.plan.needs import needs, unmet
+from lakesmith.plan.steps import Build
+from lakesmith.ports import Capability
+
+TABLE = made("silver.x", "SELECT id FROM bronze.orders", load=Merge(key=("id",), order_by=("id",)))
+STEP = Build(table=named("silver.x"), mode="changes", inputs=(), reason="")
+
+
+def test_a_merge_of_changes_needs_the_change_feed_and_merge() -> None:
+    assert {Capability.MERGE, Capability.CHANGE_FEED, Capability.FENCE} <= needs(TABLE, STEP)
+
+
+def test_a_format_that_can_do_all_meets_every_need() -> None:
+    assert unmet(TABLE, STEP, "delta", frozenset(Capability)) is None
+
+
+def test_a_format_without_merge_is_refused_with_the_reason() -> None:
+    error = unmet(TABLE, STEP, "other", frozenset(Capability) - {Capability.MERGE})
+    assert error
+    assert (error.code, str(error.at)) == ("format-cannot", str(TABLE.declared_at))
+    assert error.what == "other tables cannot update and insert by key in one commit"
