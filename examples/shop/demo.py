@@ -38,11 +38,12 @@ def demo(folder: Path) -> None:
     _lakesmith(folder, "query", QUESTION)
     _say(f"Done in {time.monotonic() - started:.0f} seconds. Try next, in {folder}:")
     print(
+        f'  export PATH="{Path(sys.executable).parent}:$PATH"\n'
         "  lakesmith run                                     nothing is new: no Spark, no commit\n"
         "  lakesmith plan --full-refresh                     what a rebuild would do\n"
         "  lakesmith history silver.orders                   every version, and the run that made it\n"
         '  lakesmith query "SELECT * FROM gold.daily_sales" --at gold.daily_sales=0\n'
-        "  lakesmith lineage gold.daily_sales                where its columns come from"
+        "  lakesmith lineage gold.daily_sales --columns      where its columns come from"
     )
 
 

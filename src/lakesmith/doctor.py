@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from lakesmith.errors import LakesmithError
+from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.ports import Storage
 from lakesmith.reports import Finding
 from lakesmith.spark.archive import usable_archive
@@ -102,7 +102,11 @@ def _archive(fix: bool) -> Iterator[Finding]:
 
 
 def _storage(storage: Storage) -> Iterator[Finding]:
-    wrong = storage.probe()
+    try:
+        wrong = storage.probe()
+    except InfrastructureError as error:
+        yield Finding(subject="storage", ok=False, found=error.what, mend=error.hint)
+        return
     found = wrong or f"{storage.root()} makes a file only where there is none"
     mend = None if wrong is None else "put the warehouse on a disk or store that can, and name it in lakesmith.yml"
     yield Finding(subject="storage", ok=wrong is None, found=found, mend=mend)

@@ -139,7 +139,8 @@ class Lake:
         """
         plan, facts = self._plan(select, exclude, full_refresh=full_refresh)
         if not any(plan.steps):
-            return RunReport(run=None, steps=(), checks=(), errors=plan.problems)
+            unmade = [f"{t.table}: {t.reason}" for t in plan.tables if t.table not in facts.tables]
+            return RunReport(run=None, steps=(), checks=(), errors=plan.problems, unmade=tuple(unmade))
         # The rooms below import PySpark's neighbours; a run with nothing to do must not pay for that.
         from lakesmith.run import Executor
 
@@ -274,14 +275,13 @@ class Lake:
         tables, progress, landing = {}, {}, {}
         problems: dict[TableName, LakesmithError] = {}
         for name, table in self.tables.items():
-            facts = self._table_facts(name)
-            location = self._warehouse.table(name)
-            if facts is not None:
-                tables[name] = facts
-            commits = partial(self._format.commits, location)
+            commits = partial(self._format.commits, self._warehouse.table(name))
             try:
+                if facts := self._table_facts(name):
+                    tables[name] = facts
                 progress[name] = Batches(self._warehouse.storage, name).progress(facts, commits)
-            except DataError as error:
+            except (DataError, InfrastructureError) as error:
+                error.table = str(name)
                 progress[name], problems[name] = Progress(), error
             if isinstance(table.origin, Files):
                 landing[name] = tuple(self._landing.list(table.origin.files))

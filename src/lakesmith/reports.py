@@ -114,6 +114,8 @@ class RunReport:
     steps: tuple[StepRecord, ...]
     checks: tuple[CheckRecord, ...]
     errors: tuple[LakesmithError, ...] = ()
+    unmade: tuple[str, ...] = ()
+    """When there was nothing to do: the tables that do not exist all the same, and why."""
 
     @property
     def outcome(self) -> Outcome:

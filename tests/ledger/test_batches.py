@@ -146,7 +146,7 @@ def test_batches_after_a_rollback_build_upon_the_restored_one(batches: Batches) 
 def test_a_rollback_to_a_time_finds_the_version_of_that_time(batches: Batches) -> None:
     for number in (1, 2):
         batches.finish(done(batches.pin(batch(number)), number - 1))
-    when = (START + timedelta(seconds=30)).isoformat()
+    when = f"{START + timedelta(seconds=30):%Y-%m-%d %H:%M:%S}"  # as Delta keeps what the user wrote
     commits = [commit(2, "RESTORE", timestamp=when), commit(1, "WRITE"), commit(0, "WRITE")]
     assert batches.progress(facts(2, 2), lambda: commits).head == 1
 
@@ -177,3 +177,36 @@ def test_finishing_twice_keeps_the_first_word(batches: Batches) -> None:
     batches.finish(first)
     batches.finish(replace(first, rows_in=99))
     assert batches.done(1) == first
+
+
+def test_a_rollback_to_a_time_that_cannot_be_read_is_an_error_and_not_a_guess(batches: Batches) -> None:
+    batches.finish(done(batches.pin(batch(1)), 0))
+    commits = [commit(1, "RESTORE", timestamp="yesterday"), commit(0, "WRITE")]
+    with pytest.raises(DataError) as caught:
+        batches.progress(facts(1, 1), lambda: commits)
+    assert caught.value.code == "restore-unclear"
+
+
+def test_numbers_go_on_after_those_of_a_table_that_was_dropped_and_pins_alone_do_not_count(batches: Batches) -> None:
+    for number in (1, 2):
+        batches.finish(done(batches.pin(batch(number)), number - 1))
+    batches.pin(batch(3))
+    assert (batches.next_sequence(0), batches.next_sequence(2), batches.next_sequence(0, 7)) == (3, 3, 8)
+
+
+def test_the_hundredth_attempt_is_found_again(batches: Batches) -> None:
+    for _ in range(99):
+        batches.pin(batch(1, version=1))
+    last = batches.pin(batch(1, version=2))
+    assert last.attempt == 100
+    commits = [commit(0, "WRITE", last.note)]
+    assert batches.progress(facts(0, 1), lambda: commits).positions["bronze.orders"].version == 2
+
+
+@pytest.mark.parametrize("text", ["{broken", "{}", "[]"])
+def test_a_batch_that_somebody_overwrote_is_an_error_of_its_table(batches: Batches, tmp_path: Path, text: str) -> None:
+    batches.finish(done(batches.pin(batch(1)), 0))
+    (tmp_path / "_lakesmith/batches/silver.orders/00000001.01.json").write_text(text)
+    with pytest.raises(DataError) as caught:
+        batches.progress(facts(0, 1), lambda: ())
+    assert (caught.value.code, caught.value.table) == ("batch-unreadable", "silver.orders")

@@ -67,8 +67,9 @@ def test_a_table_that_the_query_does_not_read_is_refused() -> None:
     at = At(by_table={"silver.oders": 3})
     with pytest.raises(UsageError) as raised:
         at.check({"silver.orders"})
-    assert raised.value.code == "unknown-table"
-    assert "did you mean 'silver.orders'?" in str(raised.value)
+    assert raised.value.code == "bad-at"
+    assert "silver.oders, which the query does not read" in raised.value.what
+    assert raised.value.hint == "the query reads silver.orders"
 
 
 def test_a_table_that_the_query_reads_is_fine() -> None:

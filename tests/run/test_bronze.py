@@ -112,6 +112,20 @@ def test_csv_columns_are_matched_by_name_whatever_order_the_header_has(written: 
     ]
 
 
+def test_a_quoted_field_may_span_lines_and_letter_case_makes_no_second_column(written: Written) -> None:
+    written.declare(TYPED_CSV)
+    written.land("people/a.csv", "id,name,note", '1,"Ann\nMarie",x', '2,Bob,"y\nz"')
+    written.run()
+    written.land("people/b.csv", "ID,Name", "3,Cid")
+    step = written.run()["bronze.people"]
+    assert (step.rows_written, step.columns_added) == (1, None)
+    assert written.rows("SELECT id, name, note FROM bronze.people ORDER BY id") == [
+        (1, "Ann\nMarie", "x"),
+        (2, "Bob", "y\nz"),
+        (3, "Cid", None),
+    ]
+
+
 def test_empty_files_and_files_with_a_header_alone_bring_no_rows_and_are_not_read_again(
     written: Written,
 ) -> None:

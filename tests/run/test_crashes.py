@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +18,7 @@ from tests.run.lakes import ORDERS, Written
 from lakesmith.declare import TableName
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import Leases
+from lakesmith.reports import Version
 from lakesmith.spark.write import Writer
 from lakesmith.storage import LocalStorage
 
@@ -100,6 +107,66 @@ def test_a_rollback_by_hand_and_a_rerun_lose_nothing(orders: Written, spark: Spa
     assert orders.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,), (3,)]
     assert orders.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 1), (2, 2), (3, 3)]
     assert orders.rows("SELECT orders, amount FROM gold.sales") == [(3, 6)]
+
+
+def test_a_rollback_to_a_time_and_a_rerun_lose_nothing(orders: Written, spark: SparkSession) -> None:
+    for number in (1, 2):
+        orders.land(f"orders/{number}.json", row(number, number))
+        orders.run("bronze.orders")
+    first = orders.lake().history("bronze.orders")[-1]
+    assert isinstance(first, Version)
+    when = f"{first.committed_at + timedelta(milliseconds=1):%Y-%m-%d %H:%M:%S.%f}"
+    spark.sql(
+        f"RESTORE delta.`{orders.folder}/.lakesmith/warehouse/bronze/orders` TO TIMESTAMP AS OF '{when}'"
+    ).collect()
+    assert orders.run("bronze.orders")["bronze.orders"].rows_written == 1
+    assert orders.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,)]
+
+
+def test_a_table_that_was_dropped_is_made_again_with_every_row_once(orders: Written) -> None:
+    orders.land("orders/1.json", row(1), row(9, -1))
+    orders.run()
+    warehouse = orders.folder / ".lakesmith/warehouse"
+    shutil.rmtree(warehouse / "bronze/orders")
+    shutil.rmtree(warehouse / "silver/orders")
+    orders.land("orders/2.json", row(2))
+    orders.run()
+    orders.land("orders/3.json", row(3), row(8, -1))
+    orders.run()
+    assert orders.run() == {}
+    assert orders.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,), (3,), (8,), (9,)]
+    assert orders.rows("SELECT id FROM silver.orders ORDER BY id") == [(1,), (2,), (3,)]
+    assert orders.rows("SELECT count(*) FROM quarantine.silver_orders") == [(2,)]
+    assert orders.rows("SELECT orders FROM gold.sales") == [(3,)]
+
+
+def test_a_run_whose_process_is_killed_is_made_good_by_the_next(orders: Written) -> None:
+    orders.land("orders/1.json", *(row(number, number) for number in range(50)))
+    code = f"from lakesmith.lake import Lake; Lake.open({str(orders.folder)!r}).run()"
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    pinned = orders.folder / ".lakesmith/warehouse/_lakesmith/batches/silver.orders"
+    deadline = time.monotonic() + 120
+    while not pinned.is_dir() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert pinned.is_dir()
+    orders.run()
+    assert orders.run() == {}
+    assert orders.rows("SELECT count(*), sum(id) FROM bronze.orders") == [(50, 1225)]
+    assert orders.rows("SELECT count(*), sum(amount) FROM silver.orders") == [(50, 1225)]
+    assert orders.rows("SELECT orders, amount FROM gold.sales") == [(50, 1225)]
+
+
+def test_rows_changed_by_hand_in_an_append_only_input_are_not_doubled_downstream(
+    orders: Written, spark: SparkSession
+) -> None:
+    orders.declare({"silver/log.sql": "/* lakesmith\nload: append\n*/\nSELECT id, amount FROM bronze.orders\n"})
+    orders.land("orders/1.json", row(1, 1), row(2, 2))
+    orders.run()
+    spark.sql(f"UPDATE delta.`{orders.folder}/.lakesmith/warehouse/bronze/orders` SET amount = 7 WHERE id = 1")
+    assert orders.run()["silver.log"].mode == "whole"
+    assert orders.rows("SELECT id, amount FROM silver.log ORDER BY id") == [(1, 7), (2, 2)]
 
 
 def test_rows_taken_away_from_an_input_by_hand_are_taken_away_downstream(orders: Written, spark: SparkSession) -> None:

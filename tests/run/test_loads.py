@@ -157,6 +157,22 @@ def test_rows_refused_by_a_recomputed_table_are_in_quarantine_once(written: Writ
     assert written.rows("SELECT partition FROM quarantine.gold_days") == [("d2",)]
 
 
+def test_a_load_that_became_replace_partitions_keeps_its_quarantine_right(orders: Written) -> None:
+    orders.land("orders/1.json", order(1, 1, "d1"), order(2, -2, "d2"))
+    orders.run()
+    orders.declare(
+        {
+            "silver/orders.sql": "/* lakesmith\nload: {replace_partitions: day}\n"
+            "columns: {amount: {check: amount >= 0}}\n*/\nSELECT id, amount, day, at FROM bronze.orders\n"
+        }
+    )
+    orders.run()
+    orders.land("orders/2.json", order(3, -3, "d1"))
+    orders.run()
+    kept = orders.rows("SELECT partition, raw LIKE '%-2%' FROM quarantine.silver_orders ORDER BY partition")
+    assert kept == [("d1", False), ("d2", True)]
+
+
 def test_any_sequence_of_runs_equals_one_full_rebuild(orders: Written) -> None:
     orders.declare(
         {

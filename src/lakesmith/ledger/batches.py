@@ -18,6 +18,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
@@ -63,6 +64,9 @@ class Done:
     rows_deduplicated: int
 
 
+Kind = TypeVar("Kind", Batch, Done)
+
+
 def flow(name: TableName) -> str:
     """Who writes a table, as its log knows it."""
     return f"lakesmith.{name}"
@@ -98,8 +102,9 @@ class Batches:
         self._storage.put_if_absent(self._key(done.sequence, "done"), _encode(done))
 
     def done(self, sequence: int) -> Done | None:
-        data = self._storage.read(self._key(sequence, "done"))
-        return Done(**json.loads(data)) if data else None
+        key = self._key(sequence, "done")
+        data = self._storage.read(key)
+        return self._understood(key, lambda: Done(**json.loads(data))) if data else None
 
     def committed(self, sequence: int, commits: Callable[[], Sequence[CommitFact]]) -> Batch:
         """The attempt that the table's log holds under this number."""
@@ -178,7 +183,18 @@ class Batches:
                 table=str(self._table),
                 hint=self._way_out(),
             )
-        return _decode(data)
+        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: _decode(data))
+
+    def _understood(self, key: str, decode: Callable[[], Kind]) -> Kind:
+        try:
+            return decode()
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                "batch-unreadable",
+                f"{key} in the warehouse is not what Lakesmith wrote there",
+                table=str(self._table),
+                hint=self._way_out(),
+            ) from error
 
     def _way_out(self) -> str:
         if self._table.layer == "bronze":

@@ -89,7 +89,10 @@ class Leases:
 
     def _read(self, key: str) -> Lease | None:
         data = self._storage.read(key)
-        return Lease(**json.loads(data)) if data else None
+        try:
+            return Lease(**json.loads(data)) if data else None
+        except (TypeError, ValueError):  # not a lease: nobody holds the table by it
+            return None
 
     def _keep(self, key: str, lease: Lease, ended: threading.Event) -> None:
         while not ended.wait(SECONDS / 4):

@@ -182,7 +182,21 @@ class LakeFile:
             return self.folder
         if is_url(path):
             return path.rstrip("/")
-        return os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))
+        found = os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))
+        wrong = self._misplaced(found) if key == "warehouse" else None
+        if wrong is not None:
+            hint = "give it a folder of its own, such as .lakesmith/warehouse"
+            self.problems.append(DeclarationError("warehouse-overlaps", f"the warehouse {wrong}", at=at, hint=hint))
+        return found
+
+    def _misplaced(self, warehouse: str) -> str | None:
+        """What is wrong with the place of a warehouse: its tables must not lie among the declarations."""
+        if os.path.isfile(warehouse):
+            return "is a file, and has to be a folder"
+        if f"{self.folder}/".startswith(f"{warehouse}/"):
+            return "is the lake's own folder, or one above it"
+        inside = os.path.relpath(warehouse, self.folder).split(os.sep)[0]
+        return f"lies in {inside}/, where declarations are" if inside in LAYERS else None
 
     def _secret(self, value: str | Secret, at: Place) -> bool:
         missing = [ref for ref in value.references if ref.reveal() is None] if isinstance(value, Secret) else []

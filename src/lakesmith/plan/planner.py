@@ -343,7 +343,7 @@ def _refuse_changed_files(table: Table, landing: tuple[FileFact, ...], taken: Ma
 
 
 def _when(file: FileFact) -> str:
-    return datetime.fromtimestamp(file.modified / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(file.modified / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _files_told(files: tuple[FileFact, ...]) -> str:

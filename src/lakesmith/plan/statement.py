@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
-from lakesmith.declare import LAYERS, TableName
+from lakesmith.declare import LAYERS, TableName, is_identifier
 from lakesmith.plan.functions import AGGREGATES, BARE, CHANGING, GENERATORS
 
 SPARK = Dialect.get_or_raise("spark")
@@ -200,6 +200,13 @@ class Statement:
                         what=f"two result columns are called '{name}'",
                         line=line_in(node) or 1,
                         hint="leave one out, or give it another name: … AS name",
+                    )
+                if not is_identifier(name):
+                    yield Fault(
+                        code="bad-identifier",
+                        what=f"'{name}' is not a name that a column can have",
+                        line=line_in(node) or 1,
+                        hint="use letters, digits and underscores: … AS order_id",
                     )
                 seen.add(name.lower())
             if output_names(node) == () and not _is_generator(node):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from lakesmith.errors import UsageError
-from lakesmith.query.names import match_tables
 
 Moment = int | datetime
 """A version, or a time in UTC at which the version that was current then is meant."""
@@ -28,7 +27,12 @@ class At:
 
     def check(self, tables: Collection[str]) -> None:
         """An error when a table is named that the query does not read."""
-        match_tables(self.by_table, tables)
+        for name in sorted(set(self.by_table) - set(tables)):
+            raise UsageError(
+                "bad-at",
+                f"--at names {name}, which the query does not read",
+                hint=f"the query reads {', '.join(sorted(tables)) or 'no table'}",
+            )
 
 
 def parse_at(values: Sequence[str]) -> At:

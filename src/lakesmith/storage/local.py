@@ -96,8 +96,8 @@ class LocalStorage:
             if self.put_if_absent(key, b"second") or self.read(key) != b"first":
                 return f"{self._root}: two writers of one file both won"
             self.remove(key)
-        except (OSError, InfrastructureError) as error:
-            return f"{self._root}: {error}"
+        except OSError as error:
+            return f"{self._root}: {error.strerror}"
         return None
 
     def _write_beside(self, target: Path, data: bytes) -> str:

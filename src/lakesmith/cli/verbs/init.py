@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -52,7 +53,7 @@ def verb(path: Path, name: str | None) -> None:
             out.line("  ", target)
     out.line("next:")
     if path.resolve() != Path.cwd():
-        out.line(Styled(f"  cd {path}", "strong"))
+        out.line(Styled(f"  cd {shlex.quote(str(path))}", "strong"))
     for command in ("validate", "run", "status", 'query "FROM gold.daily_sales"'):
         out.line(Styled(f"  lakesmith {command}", "strong"))
 

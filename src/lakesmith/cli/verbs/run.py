@@ -71,7 +71,9 @@ def _exit_code(report: RunReport, *, terminated: bool) -> int:
 def _show(out: Page, report: RunReport) -> None:
     if report.run is None:
         if not report.errors:
-            out.line("nothing to do: every table is up to date")
+            out.line("nothing to do" if report.unmade else "nothing to do: every table is up to date")
+        for told in report.unmade:
+            out.line(Styled("not built: ", "warn"), told)
         return
     show_steps(out, report.steps)
     out.line(_summary(report.run))
