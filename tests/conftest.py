@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakesmith.spark.session import close_session, isolated, open_session
+from lakesmith.spark.session import BRIEF, close_session, isolated, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def shared_spark() -> Iterator[SparkSession]:
     """One Spark for the whole test run."""
     # Many small batches and nothing long: the optimising compiler would cost more than it gives.
-    session = open_session("tests", {}, brief=True)
+    session = open_session("tests", BRIEF)
     yield session
     close_session(session)
 
