@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pyarrow.dataset
     from deltalake import DeltaTable
 
+_RECENT = 20
+"""How many commits of others may come between a commit and its being read back."""
 _SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
@@ -51,7 +53,7 @@ class DeltaLog:
                 for field in json.loads(table.schema().to_json())["fields"]
             ),
             partition_by=tuple(metadata.partition_columns),
-            rows=table.count(),
+            rows=_count(table),
             bytes=sum(adds["size_bytes"].to_pylist()),
             files=adds.num_rows,
             committed_at=_moment(newest["timestamp"]),
@@ -108,7 +110,7 @@ class DeltaLog:
                 f"{_shown(location)} has no version {version}",
                 hint="`lakesmith history TABLE` lists the versions that can be read",
             ) from error
-        if "deletionVectors" in (table.protocol().reader_features or ()):
+        if _deletes_by_vector(table):
             import pyarrow as pa
 
             # A pyarrow dataset would show the deleted rows; DataFusion, inside delta-rs, leaves them out.
@@ -141,7 +143,14 @@ class DeltaLog:
                 f"another writer changed the table at the same time: {str(error).splitlines()[0]}",
                 hint="nothing is lost: run again",
             ) from error
-        return Written(version=table.version())
+        return self.committed(location, write)
+
+    def committed(self, location: str, write: Write) -> Written:
+        """What the commit with this writer's note did, read back from the log: a reply can be lost, the log cannot."""
+        for commit in self.commits(location, _RECENT):
+            if commit.note == write.note:
+                return self.written(commit)
+        raise commit_lost(write)
 
 
 def commit_lost(write: Write) -> InfrastructureError:
@@ -187,6 +196,20 @@ def _open(location: str) -> DeltaTable | None:
             f"the log of {_shown(location)} cannot be read: {str(error).splitlines()[0]}",
             hint=f"look at {location}/_delta_log: a file there is missing, damaged or may not be read",
         ) from error
+
+
+def _deletes_by_vector(table: DeltaTable) -> bool:
+    return "deletionVectors" in (table.protocol().reader_features or ())
+
+
+def _count(table: DeltaTable) -> int:
+    if not _deletes_by_vector(table):
+        return table.count()
+    # The statistics of a file count its deleted rows too.
+    from deltalake import QueryBuilder
+
+    counted = QueryBuilder().register("rows", table).execute("SELECT count(*) AS n FROM rows").read_all()
+    return int(counted["n"].to_pylist()[0])
 
 
 def _oldest_commit(location: str) -> int:

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lakesmith.formats.delta.log import DeltaLog, commit_lost
+from lakesmith.formats.delta.log import DeltaLog
 from lakesmith.ports import Write, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 _SOURCE_VIEW = "lakesmith_merge_source"
-_RECENT = 20
-"""How many commits of others may come between a commit and its being read back."""
 
 
 class DeltaRows(DeltaLog):
@@ -53,20 +51,11 @@ class DeltaRows(DeltaLog):
                 f"MERGE {evolution}INTO delta.`{location}` AS target USING {_SOURCE_VIEW} AS source ON {on} "
                 f"WHEN MATCHED AND ({newer}) THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
             ).collect()
-        return self._written(location, write)
+        return self.committed(location, write)
 
     def _commit(self, writer: DataFrameWriter, location: str, write: Write) -> Written:
         writer.options(txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note).save(location)
-        return self._written(location, write)
-
-    def _written(self, location: str, write: Write) -> Written:
-        """What the commit that carries the fence did, read back from the log: a reply can be lost, the log cannot."""
-        for commit in self.commits(location, _RECENT):
-            if commit.note == write.note:
-                break
-        else:
-            raise commit_lost(write)
-        return self.written(commit)
+        return self.committed(location, write)
 
 
 def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:
