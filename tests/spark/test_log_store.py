@@ -97,7 +97,7 @@ def test_a_delay_before_the_claim_loses_nothing(command: list[str], tmp_path: Pa
 
 def test_the_same_delay_makes_the_store_of_delta_lose_acknowledged_commits(command: list[str], tmp_path: Path) -> None:
     result = race(command, DELTAS, tmp_path, versions=40, delay=DELAY)
-    assert result.gone
+    assert len(result.gone) >= 10, "a delayed rename has to lose commits again and again, not by luck"
 
 
 def test_a_version_that_is_taken_is_refused_and_stays_as_it_was(drive: Drive, tmp_path: Path) -> None:

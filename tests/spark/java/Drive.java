@@ -1,4 +1,5 @@
 import io.delta.storage.LogStore;
+import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.ByteOrder;
 import java.nio.MappedByteBuffer;
@@ -8,6 +9,7 @@ import java.util.Arrays;
 import java.util.Iterator;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 
 /** Drives a log store from the command line: what the tests look at is printed, a line each. */
@@ -15,6 +17,10 @@ public final class Drive {
 
     public static void main(String[] words) throws Exception {
         Configuration configuration = new Configuration(false);
+        if (words[0].equals("race")) {
+            configuration.setClass("fs.file.impl", SlowRename.class, org.apache.hadoop.fs.FileSystem.class);
+            SlowRename.delay = Integer.parseInt(words[5]);
+        }
         LogStore store = (LogStore) Class.forName(words[1])
             .getConstructor(Configuration.class)
             .newInstance(configuration);
@@ -74,6 +80,21 @@ public final class Drive {
             System.out.println("won " + line);
         } catch (FileAlreadyExistsException taken) {
             System.out.println("lost " + line);
+        }
+    }
+
+    /** The local file system with a pause before each rename: what a busy disk does now and then. */
+    public static final class SlowRename extends LocalFileSystem {
+        private static int delay;
+
+        @Override
+        public boolean rename(Path source, Path target) throws IOException {
+            try {
+                Thread.sleep(delay);
+            } catch (InterruptedException interrupted) {
+                throw new IOException(interrupted);
+            }
+            return super.rename(source, target);
         }
     }
 
