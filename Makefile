@@ -26,9 +26,7 @@ $(VENV)/.installed: $(UV) requirements.lock pyproject.toml
 	@touch $@
 
 demo: setup
-	@$(BIN)/python -c 'import runpy, sys, time; started = time.monotonic(); \
-	sys.argv = ["examples/shop/demo.py"]; runpy.run_path(sys.argv[0], run_name="__main__"); \
-	print(f"make demo: {time.monotonic() - started:.1f} seconds")'
+	@$(BIN)/python examples/shop/demo.py
 
 test: lint test-pure test-spark
 
