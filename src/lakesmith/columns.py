@@ -1,0 +1,28 @@
+"""The names of columns that Lakesmith adds to rows: some are stored with them, some exist only on the way."""
+
+HIDDEN = "_lakesmith_"
+"""What the names of columns start with that exist only while rows are moved."""
+
+SOURCE_FILE = "_source_file"
+SOURCE_ROW = "_source_row"
+RESCUED = "_rescued"
+ROW_HASH = "_row_hash"
+FILE_AUDIT = (SOURCE_FILE, SOURCE_ROW, "_source_modified")
+KAFKA_AUDIT = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers")
+CHANGE_AUDIT = ("_op", "_changed_at", "_change_position", "_before")
+"""Of records that are changes of another database's table."""
+AUDIT = (*FILE_AUDIT, *KAFKA_AUDIT, *CHANGE_AUDIT, "_ingested_at", "_run_id", ROW_HASH, RESCUED)
+"""Columns of bronze tables that no source may bring itself."""
+
+CORRUPT = f"{HIDDEN}unreadable"
+"""Holds a record's text when it could not be read."""
+CODE = f"{HIDDEN}code"
+"""Holds the reason why it could not."""
+FILE = f"{HIDDEN}file"
+"""The number of the file, in the order of the batch."""
+END = f"{HIDDEN}end"
+"""Not empty in the one row that follows a file's last: how many records and bytes were read from it."""
+AGAIN = f"{HIDDEN}again"
+"""True in a row that an earlier batch brought already: it is counted, not written."""
+FAILED = f"{HIDDEN}failed"
+"""Holds the names of the rules that a row broke."""

@@ -1,0 +1,460 @@
+"""Arrow arrays become columns of a table without a loss, and JSON text where they have to be shown or compared."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as is_
+
+from lakesmith.columns import HIDDEN
+from lakesmith.intake.rows import Abort
+from lakesmith.intake.shapes import STRING, common, exact_as_double, settled, storable, stored_type
+
+BRANCH = f"{HIDDEN}branch_"
+"""What the fields are called of a struct that stands for a value of several types: one of them is filled."""
+_DAYS = (-719_162, 2_932_896)
+"""The years 1 to 9999, as days since 1970: what dates of tables can be."""
+_SECOND = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+"""How many digits of a unit are a fraction of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A value that has no place in its column."""
+
+    row: int
+    name: str
+    """Where in the column's value it was: `.street`, `[3].price`, or nothing when it is all of it."""
+    text: str
+    """The value as JSON."""
+
+
+Fitted = tuple[pa.Array, list[Misfit]]
+
+
+def stored(type: pa.DataType) -> pa.DataType:
+    """The type of the column for an array's values. Fields of names that no table can have are left out."""
+    if isinstance(type, pa.BaseExtensionType):
+        return STRING if type == pa.uuid() else stored(type.storage_type)
+    if is_.is_dictionary(type) or is_.is_run_end_encoded(type):
+        return stored(type.value_type)
+    if is_.is_binary_view(type):
+        return pa.binary()
+    if _is_branches(type):
+        return common(stored(field.type) for field in type)
+    if is_.is_struct(type):
+        fields = [(field.name, stored(field.type)) for field in type if storable(field.name)]
+        return pa.struct(fields) if fields else STRING
+    if is_.is_map(type):
+        return pa.map_(settled(stored(type.key_type)), settled(stored(type.item_type)))
+    if _is_list(type):
+        return pa.list_(stored(type.value_type))
+    return stored_type(type)
+
+
+def check_known(found: pa.DataType, known: pa.DataType, name: str = "") -> None:
+    """Raise `Abort` when a struct brings a field, at any depth, that the known one lacks and a table could have."""
+    if _is_branches(found):
+        for field in found:
+            check_known(field.type, known, name)
+    elif is_.is_struct(found) and is_.is_struct(known):
+        fields = {field.name.lower(): field.type for field in known}
+        for field in found:
+            type = fields.get(field.name.lower())
+            if type is not None:
+                check_known(field.type, type, f"{name}{field.name}.")
+            elif storable(field.name):
+                raise Abort("new-fields", "", f"{name}{field.name}")
+    elif is_.is_map(found) and is_.is_map(known):
+        check_known(found.item_type, known.item_type, name)
+    elif _is_list(found) and is_.is_list(known):
+        check_known(found.value_type, known.value_type, name)
+
+
+def fit(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
+    """The array as a column of a type: NULL where a value would not be the same there, which is told."""
+    array = _plain(array)
+    found = array.type
+    if is_.is_null(found):
+        return pa.nulls(len(array), type), []
+    if _is_branches(found):
+        return _fit_branches(array, type, timezone)
+    if is_.is_string(type) and not is_.is_binary(found):
+        return text(array), []
+    if is_.is_struct(found) and is_.is_struct(type):
+        return _fit_struct(array, type, timezone)
+    if is_.is_map(found) and is_.is_map(type):
+        return _fit_map(array, type, timezone)
+    if is_.is_list(found) and is_.is_list(type):
+        return _fit_list(array, type, timezone)
+    cast = _exact_cast(found, type, timezone)
+    if cast is None:
+        return pa.nulls(len(array), type), _misfits(array, range(len(array)))
+    made, rows = _fit_scalars(array, type, cast)
+    return made, _misfits(array, rows)
+
+
+def text(array: pa.Array) -> pa.Array:
+    """Texts as they are, scalars as they are written in JSON but without quotes, and anything nested as JSON."""
+    array = _plain(array)
+    type = array.type
+    if is_.is_string(type):
+        return array
+    if is_.is_temporal(type) or is_.is_interval(type):
+        return _moments(array)
+    if is_.is_binary(type):
+        return pa.array([value and value.hex() for value in array.to_pylist()], STRING)
+    if is_.is_nested(type):
+        return as_json(array)
+    made = array.cast(STRING)
+    if is_.is_floating(type):
+        for word, name in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+            made = pc.if_else(pc.equal(made, word), name, made)
+    return made
+
+
+def as_json(array: pa.Array) -> pa.Array:
+    """Each value as JSON, which is the same for the same value: fields by name, those without a value left out."""
+    array = _plain(array)
+    type = array.type
+    if is_.is_null(type):
+        return pa.nulls(len(array), STRING)
+    if _is_branches(type):
+        return _first([as_json(child) for child in array.flatten()])
+    if is_.is_struct(type):
+        members = sorted(zip(type.names, array.flatten(), strict=True), key=lambda member: member[0])
+        return _braced(array, [_member(f",{json.dumps(name)}:", as_json(child)) for name, child in members])
+    if is_.is_map(type):
+        offsets, entries = _parts(array)
+        keys, items = entries.flatten()
+        pairs = _joined(_quoted(text(keys)), ":", pc.fill_null(as_json(items), "null"))
+        return _enclosed("{", pa.ListArray.from_arrays(offsets, pairs), "}", array)
+    if is_.is_list(type):
+        offsets, values = _parts(array)
+        return _enclosed("[", pa.ListArray.from_arrays(offsets, pc.fill_null(as_json(values), "null")), "]", array)
+    if is_.is_boolean(type) or is_.is_integer(type) or is_.is_decimal(type):
+        return array.cast(STRING)
+    if is_.is_floating(type):
+        return pc.if_else(pc.is_finite(array), text(array), _quoted(text(array)))
+    return _quoted(text(array))
+
+
+def rebuilt(array: pa.Array, type: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
+    """The array as a type of the same nesting, whose innermost arrays a function makes."""
+    array = _plain(array)
+    if array.type == type:
+        return array
+    if is_.is_struct(type):
+        children = [rebuilt(child, field.type, leaf) for child, field in zip(array.flatten(), type, strict=True)]
+        return pa.StructArray.from_arrays(children, fields=list(type), mask=array.is_null())
+    if is_.is_map(type):
+        offsets, entries = _parts(array)
+        keys, items = entries.flatten()
+        made = rebuilt(keys, type.key_type, leaf), rebuilt(items, type.item_type, leaf)
+        return pa.MapArray.from_arrays(offsets, *made, type=type, mask=array.is_null())
+    if is_.is_list(type):
+        offsets, values = _parts(array)
+        return pa.ListArray.from_arrays(
+            offsets, rebuilt(values, type.value_type, leaf), type=type, mask=array.is_null()
+        )
+    return leaf(array, type)
+
+
+def with_bytes(array: pa.Array) -> pa.Array:
+    """The array with bytes in place of texts, for texts that are none."""
+    return rebuilt(array, _bytes_type(array.type), pa.Array.cast)
+
+
+def _bytes_type(type: pa.DataType) -> pa.DataType:
+    if is_.is_dictionary(type) or is_.is_run_end_encoded(type):
+        return _bytes_type(type.value_type)
+    if isinstance(type, pa.BaseExtensionType):
+        return STRING if type == pa.uuid() else _bytes_type(type.storage_type)
+    if is_.is_struct(type):
+        return pa.struct([field.with_type(_bytes_type(field.type)) for field in type])
+    if is_.is_map(type):
+        return pa.map_(_bytes_type(type.key_type), _bytes_type(type.item_type))
+    if _is_list(type):
+        return pa.list_(_bytes_type(type.value_type))
+    return pa.binary() if is_.is_string(type) or is_.is_large_string(type) or is_.is_string_view(type) else type
+
+
+def scalars(array: pa.Array) -> Iterable[pa.Array]:
+    """The innermost arrays."""
+    if is_.is_struct(array.type):
+        for child in array.flatten():
+            yield from scalars(child)
+    elif is_.is_map(array.type) or _is_list(array.type):
+        yield from scalars(_parts(array)[1])
+    else:
+        yield array
+
+
+def without(array: pa.Array, rows: set[int]) -> pa.Array:
+    """The array with NULL in some rows."""
+    return array.take(pa.array([None if row in rows else row for row in range(len(array))], pa.int64()))
+
+
+def _is_branches(type: pa.DataType) -> bool:
+    return bool(is_.is_struct(type) and type.num_fields and type.field(0).name.startswith(BRANCH))
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return bool(
+        is_.is_list(type)
+        or is_.is_large_list(type)
+        or is_.is_fixed_size_list(type)
+        or is_.is_list_view(type)
+        or is_.is_large_list_view(type)
+    )
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The array in the one layout that its values have here."""
+    type = array.type
+    if isinstance(type, pa.BaseExtensionType):
+        if type == pa.uuid():
+            return pa.array([value and str(UUID(bytes=value)) for value in array.storage.to_pylist()], STRING)
+        return _plain(array.storage)
+    if is_.is_dictionary(type):
+        return _plain(array.dictionary_decode())
+    if is_.is_run_end_encoded(type):
+        return _plain(pc.run_end_decode(array))
+    if is_.is_large_string(type) or is_.is_string_view(type):
+        return array.cast(STRING)
+    if is_.is_large_binary(type) or is_.is_binary_view(type) or is_.is_fixed_size_binary(type):
+        return array.cast(pa.binary())
+    if _is_list(type) and not is_.is_list(type):
+        return array.cast(pa.list_(type.value_type))
+    return array
+
+
+def _parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Of lists or maps: where each begins and ends in the values of all, and these values."""
+    if is_.is_map(array.type):
+        entry = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
+        array = array.cast(pa.list_(entry))
+    lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32())
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)]), array.flatten()
+
+
+def _misfits(array: pa.Array, rows: Iterable[int]) -> list[Misfit]:
+    """The values of some rows, unless they are NULL."""
+    chosen = list(rows)
+    texts = as_json(array.take(pa.array(chosen, pa.int64()))).to_pylist() if chosen else []
+    return [Misfit(row, "", shown) for row, shown in zip(chosen, texts, strict=True) if shown is not None]
+
+
+def _fit_branches(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
+    fitted = [fit(child, type, timezone) for child in array.flatten()]
+    return _first([made for made, _ in fitted]), [misfit for _, misfits in fitted for misfit in misfits]
+
+
+def _first(arrays: list[pa.Array]) -> pa.Array:
+    """In each row the value of the first array that has one."""
+    made = arrays[0]
+    for array in arrays[1:]:
+        made = pc.if_else(made.is_valid(), made, array)
+    return made
+
+
+def _fit_struct(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
+    members = {name.lower(): (name, child) for name, child in zip(array.type.names, array.flatten(), strict=True)}
+    children, misfits = [], []
+    for field in type:
+        name, child = members.pop(field.name.lower(), (field.name, None))
+        if child is None:
+            children.append(pa.nulls(len(array), field.type))
+            continue
+        made, beside = fit(child, field.type, timezone)
+        children.append(made)
+        misfits += [replace(misfit, name=f".{name}{misfit.name}") for misfit in beside]
+    for name, child in members.values():
+        misfits += [replace(misfit, name=f".{name}") for misfit in _misfits(child, range(len(child)))]
+    return pa.StructArray.from_arrays(children, fields=list(type), mask=array.is_null()), misfits
+
+
+def _fit_list(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
+    offsets, values = _parts(array)
+    made, beside = fit(values, type.value_type, timezone)
+    starts = offsets.to_pylist() if beside else []
+    misfits = []
+    for misfit in beside:
+        row = bisect_right(starts, misfit.row) - 1
+        misfits.append(replace(misfit, row=row, name=f"[{misfit.row - starts[row]}]{misfit.name}"))
+    return pa.ListArray.from_arrays(offsets, made, type=type, mask=array.is_null()), misfits
+
+
+def _fit_map(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
+    offsets, entries = _parts(array)
+    keys, items = entries.flatten()
+    made_keys, bad_keys = fit(keys, type.key_type, timezone)
+    starts = offsets.to_pylist()
+    if bad_keys:
+        # A map cannot do without a key, so the whole of it stands beside.
+        rows = {bisect_right(starts, misfit.row) - 1 for misfit in bad_keys}
+        made, misfits = _fit_map(without(array, rows), type, timezone)
+        return made, misfits + _misfits(array, sorted(rows))
+    made_items, beside = fit(items, type.item_type, timezone)
+    names = text(keys).to_pylist() if beside else []
+    misfits = [
+        replace(misfit, row=bisect_right(starts, misfit.row) - 1, name=f".{names[misfit.row]}{misfit.name}")
+        for misfit in beside
+    ]
+    return pa.MapArray.from_arrays(offsets, made_keys, made_items, type=type, mask=array.is_null()), misfits
+
+
+Cast = Callable[[pa.Array], pa.Array]
+"""Raises ArrowInvalid when a value would not be the same."""
+
+
+def _fit_scalars(array: pa.Array, type: pa.DataType, cast: Cast) -> tuple[pa.Array, list[int]]:
+    """The values that can be cast, and the rows of those that cannot, which are found by halving."""
+    try:
+        return cast(array), []
+    except pa.ArrowInvalid:
+        if len(array) == 1:
+            return pa.nulls(1, type), [0]
+    middle = len(array) // 2
+    left, left_rows = _fit_scalars(array.slice(0, middle), type, cast)
+    right, right_rows = _fit_scalars(array.slice(middle), type, cast)
+    return pa.concat_arrays([left, right]), left_rows + [middle + row for row in right_rows]
+
+
+def _exact_cast(found: pa.DataType, type: pa.DataType, timezone: str | None) -> Cast | None:
+    """How values of one type become those of another; None when they mean different things."""
+    if is_.is_timestamp(found) and is_.is_timestamp(type):
+        return _moment_cast(found, type, timezone)
+    if is_.is_date(found) and is_.is_date(type):
+        return lambda array: _within(array.cast(type), *_DAYS)
+    if found == type:
+        return lambda array: array
+    if is_.is_floating(type):
+        if is_.is_floating(found):
+            return lambda array: _narrowed(array, type)
+        if is_.is_integer(found):
+            return lambda array: _whole_as_float(array, type)
+        if is_.is_decimal(found):
+            return lambda array: _decimal_as_float(array, type)
+    if is_.is_integer(found) and is_.is_decimal(type):
+        # Arrow goes by what the integer type could hold, not by the values, unless they are decimals already.
+        return lambda array: array.cast(pa.decimal128(20, 0)).cast(type)
+    if (is_.is_integer(found) or is_.is_decimal(found)) and (is_.is_integer(type) or is_.is_decimal(type)):
+        return lambda array: array.cast(type)
+    return None
+
+
+def _moment_cast(found: pa.DataType, type: pa.DataType, timezone: str | None) -> Cast | None:
+    seconds = _DAYS[0] * 86_400, (_DAYS[1] + 1) * 86_400 - 1
+    first, last = seconds[0] * 1_000_000, seconds[1] * 1_000_000 + 999_999
+    if (found.tz is None) == (type.tz is None):
+        return lambda array: _within(array.cast(type), first, last)
+    if found.tz is not None or timezone is None:
+        return None
+
+    def in_zone(array: pa.Array) -> pa.Array:
+        local = _within(array.cast(pa.timestamp("us")), first, last)
+        made = pc.assume_timezone(local, timezone, ambiguous="earliest", nonexistent="earliest")
+        # A time that a change of clocks leaves out would come back as another one.
+        return _unless(pc.not_equal(pc.local_timestamp(made), local), made.cast(type))
+
+    return in_zone
+
+
+def _within(array: pa.Array, first: int, last: int) -> pa.Array:
+    bounds = pc.min_max(array.view(pa.int32() if is_.is_date32(array.type) else pa.int64())).as_py()
+    if bounds["min"] is not None and not (first <= bounds["min"] and bounds["max"] <= last):
+        raise pa.ArrowInvalid
+    return array
+
+
+def _narrowed(array: pa.Array, type: pa.DataType) -> pa.Array:
+    made = array.cast(type)
+    if type.bit_width >= array.type.bit_width:
+        return made
+    return _unless(pc.and_(pc.not_equal(made.cast(array.type), array), pc.is_finite(array)), made)
+
+
+def _whole_as_float(array: pa.Array, type: pa.DataType) -> pa.Array:
+    try:
+        return array.cast(type)
+    except pa.ArrowInvalid:
+        # Arrow refuses every number beyond 2⁵³, also those that are exact.
+        if len(array) == 1 and is_.is_float64(type) and exact_as_double(array[0].as_py()):
+            return pa.array([float(array[0].as_py())], type)
+        raise
+
+
+def _decimal_as_float(array: pa.Array, type: pa.DataType) -> pa.Array:
+    values = array.to_pylist()
+    if any(value is not None and Decimal(float(value)) != value for value in values):
+        raise pa.ArrowInvalid
+    return _narrowed(pa.array([None if value is None else float(value) for value in values], pa.float64()), type)
+
+
+def _unless(wrong: pa.Array, made: pa.Array) -> pa.Array:
+    if pc.any(wrong).as_py():
+        raise pa.ArrowInvalid
+    return made
+
+
+def _moments(array: pa.Array) -> pa.Array:
+    """Dates and times in ISO 8601, without zeros at the end of a fraction; times of a zone in UTC."""
+    type = array.type
+    if is_.is_duration(type):
+        digits = _SECOND[type.unit]
+        counts = array.view(pa.int64()).to_pylist()
+        return pa.array([None if n is None else f"PT{Decimal(n).scaleb(-digits):f}S" for n in counts], STRING)
+    if is_.is_interval(type):
+        return pa.array([value and _interval(*value) for value in array.to_pylist()], STRING)
+    if is_.is_timestamp(type) and type.tz is not None:
+        array = array.cast(pa.timestamp(type.unit, tz="UTC"))
+    made = array.cast(STRING)
+    if is_.is_date(type):
+        return made
+    made = pc.replace_substring(made, " ", "T", max_replacements=1)
+    made = pc.replace_substring_regex(made, r"(\.[0-9]*[1-9])0+(Z?)$", r"\1\2")
+    made = pc.replace_substring_regex(made, r"\.0+(Z?)$", r"\1")
+    # Years that Arrow cannot write are told as the number that is stored.
+    return pc.replace_substring_regex(made, r"^<.*: (-?[0-9]+)>$", rf"\1 {type.unit} since 1970-01-01")
+
+
+def _interval(months: int, days: int, nanoseconds: int) -> str:
+    return f"P{months}M{days}DT{Decimal(nanoseconds).scaleb(-9).normalize():f}S"
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    made = _joined('"', texts, '"')
+    odd = pc.fill_null(pc.match_substring_regex(texts, r'["\\\x00-\x1f]'), False)
+    if not pc.any(odd).as_py():
+        return made
+    escaped = [json.dumps(shown, ensure_ascii=False) for shown in texts.filter(odd).to_pylist()]
+    return pc.replace_with_mask(made, odd, pa.array(escaped, STRING))
+
+
+def _member(label: str, values: pa.Array) -> pa.Array:
+    return pc.fill_null(_joined(label, values), "")
+
+
+def _braced(array: pa.Array, members: list[pa.Array]) -> pa.Array:
+    """Objects of members that each begin with a comma."""
+    if not members:
+        return pc.if_else(array.is_valid(), "{}", pa.scalar(None, STRING))
+    made = pc.replace_substring(_joined("{", *members, "}"), "{,", "{", max_replacements=1)
+    return pc.if_else(array.is_valid(), made, pa.scalar(None, STRING))
+
+
+def _enclosed(start: str, lists: pa.Array, end: str, array: pa.Array) -> pa.Array:
+    made = _joined(start, pc.binary_join(lists, ","), end)
+    return pc.if_else(array.is_valid(), made, pa.scalar(None, STRING))
+
+
+def _joined(*parts: pa.Array | str) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "")

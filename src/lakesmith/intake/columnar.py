@@ -1,0 +1,330 @@
+"""Parquet, ORC and Avro files become rows: they bring types of their own, which are held against those of the table.
+
+The hash of a row is that of its JSON text, with the columns of the file by name and those without a value left out:
+the same record has the same hash in every file, whatever the order, encoding or number of its empty columns.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Literal, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as is_
+
+from lakesmith.columns import SOURCE_ROW
+from lakesmith.intake import avro
+from lakesmith.intake.arrays import as_json, check_known, fit, rebuilt, scalars, stored, with_bytes, without
+from lakesmith.intake.rows import Broken, Target, Unreadable, hashes, shown
+from lakesmith.intake.shapes import STRING, storable
+
+Format = Literal["parquet", "orc", "avro"]
+ROWS = 20_000
+SIZE = 16 << 20
+"""How many rows and bytes a batch has at most, unless one row alone is larger."""
+_STEP = 1024
+"""Rows that are decoded at once: a few bytes of a dictionary can stand for a text that is repeated in each of them."""
+_BUFFER = 1 << 20
+_DEEP = 200
+_NEAR = (2**63 - 1) // 1000
+"""Microseconds from 1970 that can also be told in nanoseconds: the years 1677 to 2262."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What Arrow has found in a file."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    rows: int
+    """How many rows it says that it has."""
+
+
+def read(file: BinaryIO, format: Format, target: Target) -> Iterator[pa.RecordBatch]:
+    """The rows of a file: the target's columns, the hash, what was rescued, what is unreadable, and the number."""
+    with _opened(file, format) as (schema, batches):
+        if not target.surveyed:
+            check_known(pa.struct(list(schema)), pa.struct(list(target.schema)))
+        number = 1
+        for batch in _bounded(batches):
+            yield _fitted(batch, target, number)
+            number += len(batch)
+
+
+def shape(file: BinaryIO, format: Format) -> pa.Schema:
+    """The columns that a file would have in a table, by its footer or header alone."""
+    with _opened(file, format) as (schema, _):
+        return pa.schema([(field.name, stored(field.type)) for field in schema if storable(field.name)])
+
+
+@contextmanager
+def _opened(file: BinaryIO, format: Format) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """What a file brings, in its own types."""
+    if format == "avro":
+        schema, batches = avro.read(file)
+        yield _checked(schema), batches
+        return
+    with tempfile.SpooledTemporaryFile(max_size=SIZE) as spooled:
+        if not file.seekable():
+            shutil.copyfileobj(file, spooled)
+            file = cast(BinaryIO, spooled)
+        watched = _Watched(file)
+        opened = _parquet if format == "parquet" else _orc
+        with _told(watched, format):
+            content = opened(watched)
+        yield _checked(content.schema), _watched(content, watched, format)
+
+
+class _Watched(io.RawIOBase):
+    """A file that remembers why it could not be read: Arrow tells of lost connections and of bad bytes alike."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.failure: BaseException | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        try:
+            return self._file.seek(offset, whence)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return self._file.read(size)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+
+@contextmanager
+def _told(file: _Watched, format: str) -> Iterator[None]:
+    """Turn what Arrow raises into `Broken`, unless the file could not be reached."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        if file.failure is not None:
+            raise file.failure from None
+        said = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        raise Broken("corrupt", f"the {format} file cannot be read to its end: {said}") from error
+
+
+def _watched(content: _Content, file: _Watched, format: str) -> Iterator[pa.RecordBatch]:
+    count = 0
+    while True:
+        with _told(file, format):
+            batch = next(content.batches, None)
+        if batch is None:
+            break
+        count += len(batch)
+        yield batch
+    if count != content.rows:
+        # Arrow takes the word of a damaged footer for where the rows end.
+        raise Broken("corrupt", f"the {format} file tells of {content.rows:,} rows, and {count:,} were read")
+
+
+def _parquet(file: _Watched) -> _Content:
+    import pyarrow.parquet as pq
+
+    _check_ends(file, "parquet", b"PAR1", b"PAR1")
+
+    def opened(unit: str) -> Any:
+        # Without a buffer of its own, and with one for all in advance, a row group is read as a whole.
+        options = {"buffer_size": _BUFFER, "pre_buffer": False, "page_checksum_verification": True}
+        return pq.ParquetFile(file, coerce_int96_timestamp_unit=unit, **options)
+
+    fine = opened("ns")
+    groups = [fine.metadata.row_group(number) for number in range(fine.metadata.num_row_groups)]
+    width = max((group.total_byte_size // group.num_rows for group in groups if group.num_rows), default=1)
+    step = min(max(SIZE // max(width, 1), 1), _STEP)
+    physical = [fine.schema.column(number).physical_type for number in range(len(fine.schema))]
+    if "INT96" not in physical:
+        return _Content(fine.schema_arrow, fine.iter_batches(step, use_threads=False), fine.metadata.num_rows)
+    schema = _with_instants(fine.schema_arrow, iter(physical), "ns")
+    return _Content(schema, _instants(opened, step, schema, physical), fine.metadata.num_rows)
+
+
+def _instants(
+    opened: Callable[[str], Any], step: int, schema: pa.Schema, physical: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a file with INT96 times, in the unit that holds them all: Arrow overflows and cuts in silence."""
+    fine, coarse = opened("ns"), opened("us")
+    old = [field.name for field, plain in zip(schema, fine.schema_arrow, strict=True) if field.type != plain.type]
+    far = finer = False
+    both = (file.iter_batches(step, columns=old, use_threads=False) for file in (fine, coarse))
+    for one, other in zip(*both, strict=True):
+        for nano, micro in zip(scalars(one.to_struct_array()), scalars(other.to_struct_array()), strict=True):
+            if nano.type != micro.type:
+                counts = micro.view(pa.int64())
+                near = pc.less_equal(pc.abs(counts), _NEAR)
+                far = far or not pc.all(near, min_count=0).as_py()
+                cut = pc.multiply(counts.filter(near), 1000)
+                finer = finer or not cut.equals(nano.view(pa.int64()).filter(near))
+    if far and finer:
+        what = "has INT96 times finer than a microsecond and others beyond the years 1677 to 2262"
+        raise Broken("int96-range", f"{' or '.join(old)} {what}, and no unit holds both")
+    schema = _with_instants(schema, iter(physical), "us" if far else "ns")
+    for batch in (coarse if far else fine).iter_batches(step, use_threads=False):
+        arrays = [rebuilt(array, type, pa.Array.cast) for array, type in zip(batch.columns, schema.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _check_ends(file: _Watched, format: str, head: bytes, tail: bytes) -> None:
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    first = file.read(len(head))
+    if first != head:
+        what = f"it begins with {first!r}, not with {head!r}" if size else "it is empty"
+        raise Broken("bad-magic", f"this is not a {format} file: {what}")
+    file.seek(-min(size, 4), io.SEEK_END)
+    # An ORC file has the length of what is before in its last byte.
+    if size <= 2 * len(head) or tail not in file.read():
+        raise Broken("truncated", f"the {format} file does not end as one: it was not written to its end")
+    file.seek(0)
+
+
+def _with_instants(schema: pa.Schema, physical: Iterator[str], unit: str) -> pa.Schema:
+    """The schema with INT96 times as instants, which they are by what Spark, Hive and Impala write."""
+
+    def instants(type: pa.DataType) -> pa.DataType:
+        if is_.is_struct(type):
+            return pa.struct([field.with_type(instants(field.type)) for field in type])
+        if is_.is_map(type):
+            return pa.map_(instants(type.key_type), instants(type.item_type))
+        if is_.is_list(type) or is_.is_large_list(type) or is_.is_fixed_size_list(type):
+            item = instants(type.value_type)
+            return type if item == type.value_type else pa.list_(item)
+        return pa.timestamp(unit, tz="UTC") if next(physical) == "INT96" else type
+
+    return pa.schema([field.with_type(instants(field.type)) for field in schema])
+
+
+def _orc(file: _Watched) -> _Content:
+    import pyarrow.orc as orc
+
+    _check_ends(file, "orc", b"ORC", b"ORC")
+    opened = orc.ORCFile(file)
+    return _Content(opened.schema, map(opened.read_stripe, range(opened.nstripes)), opened.nrows)
+
+
+def _checked(schema: pa.Schema) -> pa.Schema:
+    """The schema, when a table could have its columns: none twice, no type that nothing is known about."""
+    _check_type(pa.struct(list(schema)), "", 0)
+    return schema
+
+
+def _check_type(type: pa.DataType, name: str, depth: int) -> None:
+    if depth > _DEEP:
+        raise Broken("too-deep", f"{name[:60]}… is nested more than {_DEEP} deep")
+    if is_.is_union(type):
+        raise Broken("unsupported-type", f"{name} is of type {type}, which cannot be read")
+    if is_.is_struct(type):
+        spelt: dict[str, str] = {}
+        for field in type:
+            path = f"{name}.{field.name}" if name else field.name
+            other = spelt.get(field.name.lower())
+            if other is not None:
+                raise Broken("header-twice", f"the column {path!r} is there more than once, first as {other!r}")
+            spelt[field.name.lower()] = path
+            _check_type(field.type, path, depth + 1)
+        return
+    for number in range(type.num_fields):
+        _check_type(type.field(number).type, name, depth + 1)
+
+
+def _bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches that are neither small nor large."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        for part in _cut(batch):
+            if held and (rows + len(part) > ROWS or size + part.nbytes > SIZE):
+                yield pa.concat_batches(held)
+                held, rows, size = [], 0, 0
+            held.append(part)
+            rows, size = rows + len(part), size + part.nbytes
+    if held:
+        yield pa.concat_batches(held)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    parts = max(-(-len(batch) // ROWS), -(-batch.nbytes // SIZE), 1)
+    step = max(len(batch) // parts, 1)
+    for start in range(0, len(batch), step):
+        yield batch.slice(start, step)
+
+
+def _fitted(batch: pa.RecordBatch, target: Target, number: int) -> pa.RecordBatch:
+    batch, problems = _readable(batch)
+    rows = batch.to_struct_array()
+    texts = as_json(rows).to_pylist()
+    made, misfits = fit(rows, pa.struct(list(target.schema)), target.timezone)
+    columns = made.flatten()
+    rescued: dict[int, list[str]] = {}
+    for misfit in misfits:
+        # The row is a struct, so each name begins with a dot.
+        rescued.setdefault(misfit.row, []).append(f"{json.dumps(misfit.name[1:], ensure_ascii=False)}: {misfit.text}")
+    for row, (_, raw) in problems.items():
+        texts[row] = raw
+        rescued.pop(row, None)
+    if problems:
+        columns = [without(column, set(problems)) for column in columns]
+    count = len(batch)
+    beside = [f"{{{', '.join(rescued[row])}}}" if row in rescued else None for row in range(count)]
+    unreadable = [shown(problems[row][1].encode()) if row in problems else None for row in range(count)]
+    codes = [str(problems[row][0]) if row in problems else None for row in range(count)]
+    hidden = [hashes([text.encode() for text in texts]), beside, unreadable, codes]
+    arrays = [*columns, *(pa.array(values, STRING) for values in hidden)]
+    numbers = pa.array(range(number, number + count), pa.int64())
+    return pa.RecordBatch.from_arrays([*arrays, numbers], schema=target.output.append(pa.field(SOURCE_ROW, pa.int64())))
+
+
+def _readable(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, tuple[Unreadable, str]]]:
+    """The batch without the values that are not what their type says, and the rows these were in, as text."""
+    problems: dict[int, Unreadable] = {}
+    readable, legible = list(batch.columns), list(batch.columns)
+    for place, (name, array) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
+        invalid = _invalid(array)
+        if invalid:
+            readable[place], legible[place] = without(array, set(invalid)), with_bytes(array)
+        for row, said in invalid.items():
+            code = "not-utf8" if "UTF8" in said else "invalid-value"
+            problems.setdefault(row, Unreadable(code, f"the value of {name!r} is not valid: {said}"))
+    if not problems:
+        return batch, {}
+    shown_rows = pa.RecordBatch.from_arrays(legible, names=batch.schema.names).take(pa.array(list(problems)))
+    raws = as_json(shown_rows.to_struct_array()).to_pylist()
+    return pa.RecordBatch.from_arrays(readable, schema=batch.schema), {
+        row: (problem, raw) for (row, problem), raw in zip(problems.items(), raws, strict=True)
+    }
+
+
+def _invalid(array: pa.Array, start: int = 0) -> dict[int, str]:
+    """The rows whose values are not valid, and why, found by halving."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if len(array) == 1:
+            return {start: str(error).splitlines()[0]}
+    else:
+        return {}
+    middle = len(array) // 2
+    # Only a copy has no more values below it than its own.
+    left, right = (array.take(pa.array(range(*bounds))) for bounds in ((0, middle), (middle, len(array))))
+    return _invalid(left, start) | _invalid(right, start + middle)

@@ -1,0 +1,244 @@
+"""CSV records become rows, by the names of their own file's header: a block at a time where all is well."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pcsv
+
+from lakesmith.columns import CODE, CORRUPT, RESCUED, ROW_HASH
+from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, fit_rows, hashes, is_utf8
+from lakesmith.intake.shapes import STRING, storable
+from lakesmith.intake.split import Records, at_edge
+from lakesmith.intake.texts import read_texts, surely_exact
+
+_SMALL = 256
+_DELIMITERS = (",", ";", "\t", "|", ":")
+_QUOTE = ord('"')
+_QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The names in the first record of a file."""
+
+    names: tuple[str, ...]
+    delimiter: str
+
+    def unfit(self, expected: Sequence[str]) -> None:
+        """Raise when the file cannot be read by its header; `expected` are the columns that are known."""
+        folded = [name.casefold() for name in self.names]
+        twice = [name for name in self.names if folded.count(name.casefold()) > 1]
+        if len(self.names) == 1 and (other := self._other_delimiter()):
+            count = self.names[0].count(other) + 1
+            wanted = f"{len(expected)} expected" if len(expected) > 1 else f"{count} with another delimiter"
+            raise Broken("wrong-delimiter", f"1 column found, {wanted}; try {other!r}")
+        if twice:
+            named = " and ".join(map(repr, dict.fromkeys(twice)))
+            raise Broken("header-twice", f"the header has {named} more than once, or only in other case")
+        if not any(name.strip() for name in self.names):
+            raise Broken("no-header", "the first line has no names in it")
+
+    def _other_delimiter(self) -> str | None:
+        counts = {other: self.names[0].count(other) for other in _DELIMITERS if other != self.delimiter}
+        best = max(counts, key=lambda other: counts[other])
+        return best if counts[best] else None
+
+
+def read_header(raw: bytes, delimiter: str) -> Header:
+    """The names of the first record."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise Broken("not-utf8", f"byte {error.start + 1} of the header is not UTF-8; say encoding: …") from error
+    if "\x00" in text:
+        raise Broken("nul-byte", "the header has null characters; is it UTF-16? say encoding: …")
+    try:
+        names = next(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True), [])
+    except csv.Error as error:
+        raise Broken("bad-header", f"the header cannot be read: {error}") from error
+    return Header(tuple(name.strip() for name in names), delimiter)
+
+
+def shape(header: Header) -> pa.DataType:
+    """What a file brings: text, until a declaration says what it means."""
+    return pa.struct([(name, STRING) for name in header.names if storable(name)])
+
+
+def rows(records: Records, header: Header, target: Target) -> Iterator[pa.RecordBatch]:
+    """The rows of CSV records. What a whole block cannot be read as is read in ever smaller parts."""
+    if not target.surveyed:
+        unknown = [name for name in header.names if storable(name) and name.lower() not in target.places]
+        if unknown:
+            raise Abort("new-fields", "", unknown[0])
+    whole = _block(records, header, target)
+    if whole is not None:
+        yield whole
+    elif len(records) > _SMALL:
+        step = -(-len(records) // 8)
+        for start in range(0, len(records), step):
+            yield from rows(records.part(start, min(start + step, len(records))), header, target)
+    else:
+        raws = records.raws()
+        yield fit_rows([parse(raw, header) for raw in raws], raws, target)
+
+
+def lone_lines(records: Records, header: Header, newline: bytes = b"\n") -> Records:
+    """The records, those that span lines and have not the right number of fields cut at each line end.
+
+    Two stray quotes must not swallow the good rows between them.
+    """
+    buffer = np.frombuffer(records.data, dtype=np.uint8)
+    newlines = np.flatnonzero(buffer == newline[0])
+    inner = np.setdiff1d(newlines, records.ends - 1, assume_unique=True)
+    if not len(inner):
+        return records
+    good = _field_counts(records, header.delimiter) == len(header.names)
+    cut = inner[~good[np.searchsorted(records.ends, inner, side="right")]]
+    if not len(cut):
+        return records
+    ends = np.union1d(records.ends, cut + 1)
+    starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
+    within = np.searchsorted(records.ends, starts, side="right")
+    passed = np.searchsorted(newlines, starts) - np.searchsorted(newlines, records.starts[within])
+    return Records(records.data, ends, records.lines[within] + passed)
+
+
+def _field_counts(records: Records, delimiter: str) -> npt.NDArray[np.int64]:
+    buffer = np.frombuffer(records.data, dtype=np.uint8)
+    quotes, places = np.flatnonzero(buffer == _QUOTE), np.flatnonzero(buffer == ord(delimiter))
+    within = np.searchsorted(records.ends, places, side="right")
+    passed = np.searchsorted(quotes, places) - np.searchsorted(quotes, records.starts)[within]
+    return np.bincount(within[passed % 2 == 0], minlength=len(records)) + 1
+
+
+def _well_quoted(records: Records, delimiter: str) -> bool:
+    """Whether all quotes are where they belong: around whole fields, or doubled within."""
+    buffer = np.frombuffer(records.data, dtype=np.uint8)
+    quotes = np.flatnonzero(buffer == _QUOTE)
+    counts = np.diff(np.searchsorted(quotes, records.ends), prepend=0)
+    before, after = at_edge(buffer, quotes, delimiter)
+    return not (counts % 2).any() and bool(before[::2].all() and after[1::2].all())
+
+
+def parse(raw: bytes, header: Header) -> Mapping[str, object] | Unreadable:
+    """One record. An empty field is NULL, and an empty text stands in quotes."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return Unreadable("not-utf8", "the record is not UTF-8; say encoding: in the source")
+    if "\x00" in text:
+        return Unreadable("nul-byte", "there is a null character")
+    fields = _fields(text, header.delimiter)
+    if isinstance(fields, Unreadable):
+        return fields
+    if len(fields) != len(header.names):
+        return Unreadable("csv-fields", f"{len(fields)} fields found, {len(header.names)} expected")
+    return dict(zip(header.names, fields, strict=True))
+
+
+def _fields(text: str, delimiter: str) -> list[str | None] | Unreadable:
+    if '"' not in text:
+        return [field or None for field in text.split(delimiter)]
+    fields: list[str | None] = []
+    at = 0
+    while True:
+        if text[at : at + 1] == '"':
+            found = _QUOTED.match(text, at)
+            if found is None:
+                return Unreadable("unclosed-quote", "a quote is opened and not closed")
+            end = found.end()
+            if text[end : end + 1] not in ("", delimiter):
+                return Unreadable("bad-quote", "text follows a closing quote")
+            fields.append(found[1].replace('""', '"'))
+        else:
+            end = text.find(delimiter, at)
+            end = len(text) if end < 0 else end
+            fields.append(text[at:end] or None)
+        if end == len(text):
+            return fields
+        at = end + 1
+
+
+def _block(records: Records, header: Header, target: Target) -> pa.RecordBatch | None:
+    """All records at once; None when any of them needs a closer look."""
+    places = [target.places.get(name, target.places.get(name.lower())) for name in header.names]
+    types = [target.schema.types[place] for place in places if place is not None]
+    quick = [_quick(type) for type in types]
+    if None in places or None in quick or not _plain(records, header.delimiter):
+        return None
+    if any(pa.types.is_integer(type) for type in types) and _may_be_hexadecimal(records.data):
+        return None
+    try:
+        table = _read(records.data, header, quick)
+        if len(table) != len(records):
+            return None
+        found = {
+            place: _exact(table.column(number).combine_chunks(), types[number], target.timezone)
+            for number, place in enumerate(places)
+        }
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    count = len(records)
+    columns = [found.get(place, pa.nulls(count, type)) for place, type in enumerate(target.schema.types)]
+    nothing = pa.nulls(count, STRING)
+    hidden = {ROW_HASH: pa.array(hashes(records.raws()), STRING), RESCUED: nothing, CORRUPT: nothing, CODE: nothing}
+    return pa.RecordBatch.from_arrays([*columns, *hidden.values()], schema=target.output)
+
+
+def _plain(records: Records, delimiter: str) -> bool:
+    """Whether the block reader sees the records as we do; it is more lenient, and takes a byte order mark away."""
+    data = records.data
+    if not is_utf8(data) or b"\x00" in data or data.startswith(BOM_UTF8):
+        return False
+    return b'"' not in data or _well_quoted(records, delimiter)
+
+
+def _may_be_hexadecimal(data: bytes) -> bool:
+    """Whether there is `0x` anywhere: the block reader takes such numbers."""
+    buffer = np.frombuffer(data, dtype=np.uint8)
+    return bool(((buffer[:-1] == ord("0")) & (buffer[1:] | 0x20 == ord("x"))).any())
+
+
+def _read(data: bytes, header: Header, types: Sequence[pa.DataType]) -> pa.Table:
+    names = [str(number) for number in range(len(header.names))]
+    return pcsv.read_csv(
+        pa.BufferReader(data),
+        read_options=pcsv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+        parse_options=pcsv.ParseOptions(
+            delimiter=header.delimiter, newlines_in_values=b'"' in data, ignore_empty_lines=False
+        ),
+        convert_options=pcsv.ConvertOptions(
+            column_types=dict(zip(names, types, strict=True)),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            check_utf8=False,
+            true_values=["true", "True", "TRUE"],
+            false_values=["false", "False", "FALSE"],
+        ),
+    )
+
+
+def _quick(type: pa.DataType) -> pa.DataType | None:
+    is_ = pa.types
+    if is_.is_timestamp(type) or is_.is_date(type) or is_.is_decimal(type):
+        return STRING
+    return (
+        type if is_.is_string(type) or is_.is_integer(type) or is_.is_boolean(type) or is_.is_floating(type) else None
+    )
+
+
+def _exact(column: pa.Array, type: pa.DataType, timezone: str | None) -> pa.Array:
+    """The column as its type, or an error when any value is not written in a way that is surely exact."""
+    if pa.types.is_floating(type) and not surely_exact(column):
+        raise pa.ArrowInvalid("not finite, or a whole number that may be too large")
+    return column if column.type == type else read_texts(column, type, timezone)

@@ -1,0 +1,259 @@
+"""JSON records become rows: a block at a time where all is well, one by one where it is not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pj
+
+from lakesmith.columns import CODE, CORRUPT, RESCUED, ROW_HASH
+from lakesmith.intake.rows import Target, Unreadable, as_json, fit_rows, hashes, is_utf8, shape_of
+from lakesmith.intake.shapes import STRING, Number, one_each, storable
+from lakesmith.intake.split import Records
+from lakesmith.intake.texts import read_texts, surely_exact
+
+Record = Mapping[str, object] | Unreadable
+_SMALL = 256
+"""A block of no more records is read one by one when something in it does not fit."""
+_DEEP = 200
+_OPEN, _CLOSE, _OPEN_ARRAY = b"{}["
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def rows(records: Records, target: Target) -> Iterator[pa.RecordBatch]:
+    """The rows of JSON texts. What a whole block cannot be read as is read in ever smaller parts."""
+    whole = _block(records, target)
+    if whole is not None:
+        yield whole
+        return
+    if len(records) <= _SMALL:
+        raws = records.raws()
+        yield fit_rows([parse(raw) for raw in raws], raws, target)
+        return
+    step = -(-len(records) // 8)
+    for start in range(0, len(records), step):
+        yield from rows(records.part(start, min(start + step, len(records))), target)
+
+
+def shape(records: Records) -> pa.DataType:
+    """What a block of JSON texts brings, as a struct."""
+    try:
+        table = None if _brackets(records) > _DEEP else _read(records, None)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        table = None
+    if table is None:
+        return shape_of([parse(raw) for raw in records.raws()])
+    return _fields(table.schema)
+
+
+def parse(raw: bytes) -> Record:
+    """One JSON object, held to what JSON is: keys once, no NaN, a depth that can be stored."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        return Unreadable("not-utf8", f"byte {error.start + 1} of the record is not UTF-8; say encoding: in the source")
+    try:
+        value = json.loads(
+            text, parse_int=_whole, parse_float=Number, parse_constant=_no_constant, object_pairs_hook=_once
+        )
+    except RecursionError:
+        return Unreadable("too-deep", "objects or arrays are nested too deeply")
+    except _Refused as refused:
+        return refused.problem
+    except ValueError as error:
+        return Unreadable("nul-byte", "there is a null character") if "\x00" in text else _not_json(text, error)
+    if not isinstance(value, dict):
+        return Unreadable("not-an-object", f"a row is a JSON object, and this is {_kind(value)}")
+    if raw.count(b"{") + raw.count(b"[") > _DEEP and _depth(value) > _DEEP:
+        return Unreadable("too-deep", f"objects or arrays are nested more than {_DEEP} deep")
+    if _SURROGATE.search(raw) and _has_lone_surrogate(value):
+        return Unreadable("lone-surrogate", "a text has half of a character in it, which cannot be stored")
+    return value
+
+
+def begins_with_object(text: bytes) -> bool:
+    """Whether some text begins with a JSON object, of however many lines."""
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict)
+
+
+def _block(records: Records, target: Target) -> pa.RecordBatch | None:
+    """All records at once; None when any of them needs a closer look."""
+    quick = [(field.name, _quick(field.type)) for field in target.schema]
+    if not quick or any(type is None for _, type in quick):
+        return None
+    try:
+        table = _read(records, pa.schema(quick))
+        if table is None:
+            return None
+        columns = [_cast(_one(table.column(field.name)), field.type, target.timezone) for field in target.schema]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    nothing = pa.nulls(len(records), STRING)
+    hidden = {ROW_HASH: pa.array(hashes(records.raws()), STRING), RESCUED: nothing, CORRUPT: nothing, CODE: nothing}
+    return pa.RecordBatch.from_arrays([*columns, *hidden.values()], schema=target.output)
+
+
+def _read(records: Records, schema: pa.Schema | None) -> pa.Table | None:
+    """What the block reader makes of records; None when it is not sure that each is what `parse` would make of it."""
+    if not is_utf8(records.data) or not _one_object_each(records):
+        return None
+    unexpected = "infer" if schema is None else "error"
+    parsing = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
+    reading = pj.ReadOptions(use_threads=False, block_size=len(records.data) + 1)
+    table = pj.read_json(pa.BufferReader(records.data), read_options=reading, parse_options=parsing)
+    return table if len(table) == len(records) and _exact(table) else None
+
+
+def _one_object_each(records: Records) -> bool:
+    """Whether each record begins and ends with a brace.
+
+    The block reader crashes on a bare `null`, and it does not mind where lines end: only so is the number of objects
+    the number of records when each is one.
+    """
+    buffer = np.frombuffer(records.data, dtype=np.uint8)
+    return bool((buffer[records.starts] == _OPEN).all() and (buffer[records.text_ends - 1] == _CLOSE).all())
+
+
+def _brackets(records: Records) -> int:
+    """How many brackets are opened in a record at the most; the block reader crashes where they are nested deeply."""
+    buffer = np.frombuffer(records.data, dtype=np.uint8)
+    opened = np.flatnonzero((buffer == _OPEN) | (buffer == _OPEN_ARRAY))
+    return int(np.diff(np.searchsorted(opened, records.ends), prepend=0).max())
+
+
+def _quick(type: pa.DataType) -> pa.DataType | None:
+    """What the block reader reads for a type: times as text, which is then held to its form."""
+    is_ = pa.types
+    if is_.is_timestamp(type) or is_.is_date(type):
+        return STRING
+    if is_.is_struct(type):
+        fields = [(field.name, _quick(field.type)) for field in type]
+        return None if any(found is None for _, found in fields) else pa.struct(fields)
+    if is_.is_list(type):
+        item = _quick(type.value_type)
+        return None if item is None else pa.list_(item)
+    return None if is_.is_map(type) or is_.is_binary(type) else type
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _cast(array: pa.Array, type: pa.DataType, timezone: str | None) -> pa.Array:
+    is_ = pa.types
+    if is_.is_decimal(type):
+        array.validate(full=True)  # the block reader does not mind digits that the precision has no place for
+        return array
+    if array.type == type and not is_.is_nested(type):
+        return array
+    if is_.is_struct(type):
+        children = [_cast(array.field(place), field.type, timezone) for place, field in enumerate(type)]
+        return pa.StructArray.from_arrays(children, fields=list(type), mask=array.is_null())
+    if is_.is_list(type):
+        items = _cast(array.values, type.value_type, timezone)
+        return pa.ListArray.from_arrays(array.offsets, items, type=type, mask=array.is_null())
+    return read_texts(array, type, timezone)
+
+
+def _exact(table: pa.Table) -> bool:
+    arrays = (array for column in table.columns for chunk in column.chunks for array in _floating(chunk))
+    return all(map(surely_exact, arrays))
+
+
+def _floating(array: pa.Array) -> Iterator[pa.Array]:
+    if pa.types.is_floating(array.type):
+        yield array
+    elif pa.types.is_struct(array.type):
+        for child in array.flatten():
+            yield from _floating(child)
+    elif pa.types.is_list(array.type):
+        yield from _floating(array.flatten())
+
+
+def _fields(found: Iterable[pa.Field]) -> pa.DataType:
+    return one_each(pa.field(field.name, _as_json_type(field.type)) for field in found if storable(field.name))
+
+
+def _as_json_type(type: pa.DataType) -> pa.DataType:
+    """As `type_of` has it. The block reader takes some texts for times; they are texts."""
+    if pa.types.is_struct(type):
+        made = _fields(type)
+        return made if len(made) else STRING if len(type) else pa.null()
+    if pa.types.is_list(type):
+        return pa.list_(_as_json_type(type.value_type))
+    return STRING if pa.types.is_temporal(type) else type
+
+
+def _has_lone_surrogate(value: object) -> bool:
+    try:
+        as_json(value).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _whole(text: str) -> object:
+    # An int has no -0, and a double has.
+    return Number(text) if text == "-0" else int(text)
+
+
+class _Refused(Exception):
+    def __init__(self, problem: Unreadable) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len({name.lower() for name in made}) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if [n.lower() for n in names].count(name.lower()) > 1)
+        raise _Refused(Unreadable("duplicate-keys", f"the key {twice!r} is there more than once"))
+    return made
+
+
+def _no_constant(name: str) -> object:
+    raise _Refused(Unreadable("not-a-number", f"{name} is not JSON"))
+
+
+def _not_json(text: str, error: ValueError) -> Unreadable:
+    if isinstance(error, json.JSONDecodeError):
+        ends_early = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        code = "truncated-json" if ends_early else "not-json"
+        return Unreadable(code, f"{error.msg} at character {error.pos + 1}")
+    return Unreadable("number-too-long", "a number has more digits than can be read")
+
+
+def _depth(value: object) -> int:
+    deepest, level = 0, [value]
+    while level:
+        deepest += 1
+        level = [
+            item
+            for each in level
+            for item in (each.values() if isinstance(each, dict) else each)  # type: ignore[attr-defined]
+            if isinstance(item, dict | list)
+        ]
+    return deepest
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case _:
+            return "an array"

@@ -1,0 +1,446 @@
+"""One file after the other becomes Arrow batches, each file closed by a row that tells what was read from it.
+
+A file that turns out to be broken gives no rows but one, which tells why. Its first rows are held back until it is
+known to be whole, or too large to be held; then the job is ended before its commit, and the batch is cut again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesmith.columns import CODE, CORRUPT, END, FILE, RESCUED, SOURCE_ROW
+from lakesmith.declare.sources import Files
+from lakesmith.errors import LakesmithError
+from lakesmith.intake import csv_text, json_text
+from lakesmith.intake.rows import Abort, Broken, Target, Unreadable, as_json, fit_rows, shape_of, shown
+from lakesmith.intake.shapes import STRING, wider
+from lakesmith.intake.split import Oversized, Records, split, split_json
+from lakesmith.intake.stream import Counted, chunks
+
+if TYPE_CHECKING:
+    from lakesmith.intake.xml import Value
+
+HELD = 64 << 20
+"""How many bytes of a file's rows are held back."""
+_ROWS = 20_000
+_HEAD = 64 << 10
+"""How many bytes of a text are looked at to tell how it is written."""
+END_TYPE = pa.struct(
+    [
+        ("rows", pa.int64()),
+        ("refused", pa.int64()),
+        ("rescued", pa.int64()),
+        ("bytes", pa.int64()),
+        ("code", STRING),
+    ]
+)
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A file to read."""
+
+    number: int
+    """Its place in the batch."""
+    path: str
+    size: int
+    refused: str | None = None
+    """Why it cannot be read, when that is known already."""
+
+    @property
+    def partitions(self) -> dict[str, str | None]:
+        """The `name=value` folders above it."""
+        found: dict[str, str | None] = {}
+        for part in self.path.split("/")[:-1]:
+            name, equals, value = part.partition("=")
+            if equals and name:
+                found[name] = None if value == _NO_PARTITION else unquote(value)
+        return found
+
+
+Opener = Callable[[str], BinaryIO]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """Reads the files of one batch."""
+
+    source: Files
+    target: Target
+    open: Opener
+    held: int = HELD
+    """How many bytes of a file's rows are held back until it is known to be whole."""
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns of the batches."""
+        extra = [(SOURCE_ROW, pa.int64()), (FILE, pa.int32()), (END, END_TYPE)]
+        return pa.schema([*self.target.output, *extra])
+
+    def read(self, tasks: Iterable[Task]) -> Iterator[pa.RecordBatch]:
+        for task in tasks:
+            yield from self._file(task)
+
+    def _file(self, task: Task) -> Iterator[pa.RecordBatch]:
+        if task.refused is not None:
+            yield self._refused(task, *task.refused.split(": ", 1))
+            return
+        held: list[pa.RecordBatch] = []
+        size = count = refused = rescued = 0
+        letting_go = False
+        try:
+            with _opened(self.open, task) as file:
+                raw = Counted(file, task.size)
+                for batch in self._rows(raw, task):
+                    count += len(batch)
+                    refused += len(batch) - batch.column(CORRUPT).null_count
+                    rescued += len(batch) - batch.column(RESCUED).null_count
+                    if letting_go:
+                        yield batch
+                        continue
+                    held.append(batch)
+                    size += batch.nbytes
+                    if size > self.held:
+                        letting_go = True
+                        yield from held
+                        held.clear()
+        except Broken as broken:
+            if broken.passing or letting_go:
+                raise Abort("left-out" if broken.passing else "broken", task.path, str(broken)) from broken
+            yield self._refused(task, broken.code, broken.what)
+            return
+        except Abort as abort:
+            raise Abort(abort.kind, task.path, abort.detail) from abort
+        yield from held
+        end = {"rows": count, "refused": refused, "rescued": rescued, "bytes": raw.count, "code": None}
+        yield self._closing(task, {END: end})
+
+    def _rows(self, raw: Counted, task: Task) -> Iterator[pa.RecordBatch]:
+        parts = task.partitions
+        told = fit_rows([parts], [b""], replace(self.target, text=True)) if parts else None
+        with _as_listed(raw):
+            for lines, batch in file_rows(raw, self.source, self.target):
+                yield self._placed(batch if told is None else _with_path(batch, parts, told), lines, task)
+
+    def _placed(self, batch: pa.RecordBatch, lines: pa.Array, task: Task) -> pa.RecordBatch:
+        count = len(batch)
+        places = [lines, pa.array(np.full(count, task.number, dtype=np.int32)), pa.nulls(count, END_TYPE)]
+        return pa.RecordBatch.from_arrays([*batch.columns, *places], schema=self.output)
+
+    def _refused(self, task: Task, code: str, what: str) -> pa.RecordBatch:
+        """The one row that stands for a file which cannot be read, and closes it."""
+        end = {"rows": 1, "refused": 1, "rescued": 0, "bytes": task.size, "code": code}
+        return self._closing(task, {SOURCE_ROW: 0, CORRUPT: self._head(task), CODE: f"{code}: {what}", END: end})
+
+    def _closing(self, task: Task, values: Mapping[str, object]) -> pa.RecordBatch:
+        row = {**dict.fromkeys(self.output.names), FILE: task.number, **values}
+        return pa.RecordBatch.from_pylist([row], schema=self.output)
+
+    def _head(self, task: Task) -> str:
+        try:
+            with self.open(task.path) as file:
+                return shown(file.read(4096))
+        except (OSError, LakesmithError):
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What a look through a file found."""
+
+    shape: pa.DataType
+    """What it brings, as a struct."""
+    why: str | None = None
+    """Why it cannot be read."""
+    passing: bool = False
+    """The next run may be able to."""
+
+
+def survey(source: Files, open: Opener, expected: Sequence[str], task: Task) -> Surveyed:
+    """Look through a file for the columns that it brings; `expected` are those that are known."""
+    parts = pa.struct([(name, STRING) for name in task.partitions])
+    if task.refused is not None:
+        return Surveyed(pa.struct([]), task.refused)
+    try:
+        with _opened(open, task) as file:
+            raw = Counted(file, task.size)
+            with _as_listed(raw):
+                found = file_shape(raw, source, expected)
+    except Broken as broken:
+        return Surveyed(pa.struct([]), str(broken), broken.passing)
+    return Surveyed(wider(found, parts))
+
+
+def file_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    """The rows of a file, with the line or number of each."""
+    match source.format:
+        case "json":
+            yield from _json_rows(raw, source, target)
+        case "csv":
+            yield from _csv_rows(raw, source, target)
+        case "text":
+            yield from _text_rows(raw, source, target)
+        case "xml":
+            from lakesmith.intake import xml
+
+            found = _xml_records(raw, source)
+            normal = ((n, r, v if isinstance(v, Unreadable) else xml.normalise(v, target)) for n, r, v in found)
+            yield from _fitted(normal, replace(target, text=True))
+        case _:
+            from lakesmith.intake import columnar
+
+            for batch in columnar.read(raw.whole(), source.format, target):
+                yield batch.column(SOURCE_ROW), batch.drop_columns([SOURCE_ROW])
+
+
+def file_shape(raw: Counted, source: Files, expected: Sequence[str]) -> pa.DataType:
+    """What a file brings, as a struct."""
+    match source.format:
+        case "json":
+            return _json_shape(raw, source)
+        case "csv":
+            found = _first_record(_Peeked(chunks(raw, source.encoding)), source.delimiter)
+            if found is None:
+                return pa.struct([])
+            header = csv_text.read_header(found, source.delimiter)
+            header.unfit(expected)
+            return csv_text.shape(header)
+        case "text":
+            return pa.struct([("value", STRING)])
+        case "xml":
+            from lakesmith.intake import xml
+
+            return xml.shape(value for _, _, value in _xml_records(raw, source))
+        case _:
+            from lakesmith.intake import columnar
+
+            return pa.struct(list(columnar.shape(raw.whole(), source.format)))
+
+
+def _xml_records(raw: Counted, source: Files) -> Iterator[tuple[int, bytes, Mapping[str, Value] | Unreadable]]:
+    from lakesmith.intake import xml
+
+    if source.encoding == "utf-8":
+        return xml.records(chunks(raw, "utf-8"), source.row_tag or "")
+    return xml.records(chunks(raw, source.encoding), source.row_tag or "", encoding="utf-8")
+
+
+def _json_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    for piece in _json_pieces(raw, source):
+        if isinstance(piece, Oversized):
+            yield _oversized(piece, target)
+        elif source.envelope:
+            raws = piece.raws()
+            yield pa.array(piece.lines), fit_rows([_unwrapped(json_text.parse(each)) for each in raws], raws, target)
+        else:
+            yield from _numbered(piece, json_text.rows(piece, target))
+
+
+def _json_shape(raw: Counted, source: Files) -> pa.DataType:
+    found: pa.DataType = pa.struct([])
+    for piece in _json_pieces(raw, source):
+        if isinstance(piece, Oversized):
+            continue
+        if source.envelope:
+            found = wider(found, shape_of([_unwrapped(json_text.parse(each)) for each in piece.raws()]))
+        else:
+            found = wider(found, json_text.shape(piece))
+    return found
+
+
+def _json_pieces(raw: Counted, source: Files) -> Iterator[Records | Oversized]:
+    pieces = _Peeked(chunks(raw, source.encoding))
+    if _spans_lines(pieces.head):
+        yield from split_json(pieces)
+        return
+    for piece in split(pieces, newline=pieces.newline):
+        kept = piece if isinstance(piece, Oversized) else piece.without_blank(b" \t\r\n")
+        if isinstance(kept, Oversized) or len(kept):
+            yield kept
+
+
+def _csv_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    header: csv_text.Header | None = None
+    target = replace(target, text=True)
+    pieces = _Peeked(chunks(raw, source.encoding))
+    for piece in split(pieces, delimiter=source.delimiter, newline=pieces.newline):
+        if isinstance(piece, Oversized):
+            if header is None:
+                raise _header_too_long(piece)
+            yield _oversized(piece, target)
+            continue
+        records = piece.without_blank(b"\r\n")
+        if header is None and len(records):
+            header = csv_text.read_header(records.part(0, 1).raws()[0], source.delimiter)
+            header.unfit(target.schema.names)
+            records = records.part(1, len(records))
+        if header is not None and len(records):
+            records = csv_text.lone_lines(records, header, pieces.newline).without_blank(b"\r\n")
+            yield from _numbered(records, csv_text.rows(records, header, target))
+
+
+def _header_too_long(piece: Oversized) -> Broken:
+    return Broken("record-too-long", "the header is not read: " + piece.problem.what)
+
+
+def _numbered(records: Records, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    start = 0
+    for batch in batches:
+        yield pa.array(records.lines[start : start + len(batch)]), batch
+        start += len(batch)
+
+
+def _text_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    pieces = _Peeked(chunks(raw, source.encoding))
+    for piece in split(pieces, newline=pieces.newline):
+        if isinstance(piece, Oversized):
+            yield _oversized(piece, target)
+            continue
+        raws = piece.raws()
+        yield pa.array(piece.lines), fit_rows([_line(raw_line) for raw_line in raws], raws, target)
+
+
+def _line(raw: bytes) -> dict[str, object] | Unreadable:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        return Unreadable("not-utf8", f"byte {error.start + 1} of the line is not UTF-8; say encoding: in the source")
+    return Unreadable("nul-byte", "there is a null character") if "\x00" in text else {"value": text}
+
+
+def _unwrapped(record: json_text.Record) -> json_text.Record:
+    """A change out of its envelope: the row, and what happened to it."""
+    from lakesmith.intake.debezium import unwrap
+
+    opened = record if isinstance(record, Unreadable) else unwrap(record, None)
+    return opened if isinstance(opened, Unreadable) else {**opened[0], **opened[1]}
+
+
+def _fitted(
+    found: Iterable[tuple[int, bytes, json_text.Record]], target: Target
+) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    """Rows of records that come one by one, in batches that are bounded in number and in bytes."""
+    lines: list[int] = []
+    raws: list[bytes] = []
+    records: list[json_text.Record] = []
+    size = 0
+    for line, raw, record in found:
+        lines.append(line)
+        raws.append(raw)
+        records.append(record)
+        size += len(raw)
+        if len(lines) >= _ROWS or size >= HELD // 4:
+            yield pa.array(lines, pa.int64()), fit_rows(records, raws, target)
+            lines, raws, records, size = [], [], [], 0
+    if lines:
+        yield pa.array(lines, pa.int64()), fit_rows(records, raws, target)
+
+
+def _oversized(piece: Oversized, target: Target) -> tuple[pa.Array, pa.RecordBatch]:
+    return pa.array([piece.line], pa.int64()), fit_rows([piece.problem], [piece.head], target)
+
+
+def _spans_lines(head: bytes) -> bool:
+    """Whether JSON is an array, or an object over several lines: not one object a line."""
+    text = head.lstrip()
+    if text[:1] == b"[":
+        return True
+    line, _, rest = text.partition(b"\n")
+    if text[:1] != b"{" or not rest.strip() or isinstance(json_text.parse(line), dict):
+        return False
+    # A broken line may be followed by anything. An object that goes on does so with a key or its end, or is whole.
+    return rest.lstrip()[:1] in (b'"', b"}") or json_text.begins_with_object(text)
+
+
+def _first_record(pieces: _Peeked, delimiter: str) -> bytes | None:
+    for piece in split(pieces, delimiter=delimiter, newline=pieces.newline):
+        if isinstance(piece, Oversized):
+            raise _header_too_long(piece)
+        records = piece.without_blank(b"\r\n")
+        if len(records):
+            return records.part(0, 1).raws()[0]
+    return None
+
+
+def _opened(open: Opener, task: Task) -> BinaryIO:
+    try:
+        return open(task.path)
+    except FileNotFoundError:
+        raise Broken("file-gone", "the file was there when it was listed, and is gone", passing=True) from None
+    except PermissionError:
+        raise Broken("permission-denied", "the file may not be read by this user", passing=True) from None
+    except OSError as error:
+        raise Broken("unreadable-file", str(error.strerror or error)[:200], passing=True) from error
+    except LakesmithError as error:
+        raise Broken(error.code, error.what, passing=True) from error
+
+
+@contextmanager
+def _as_listed(raw: Counted) -> Iterator[None]:
+    """Hold a file to the size that it was listed with. What looks broken may be a file that is written anew."""
+    try:
+        yield
+    except Broken as broken:
+        if not broken.passing:
+            raw.check_size()
+        raise
+    raw.check_size()
+
+
+def _with_path(batch: pa.RecordBatch, parts: Mapping[str, str | None], told: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with what the path tells in place of what the file does; where they differ, that is kept beside."""
+    count = len(batch)
+    beside: dict[int, dict[str, object]] = {}
+    for place, name in enumerate(told.schema.names):
+        if name.lower() not in {part.lower() for part in parts}:
+            continue
+        inside, value = batch.column(place), told.column(place)[0]
+        other = pc.and_(inside.is_valid(), pc.not_equal(inside, value)) if value.is_valid else inside.is_valid()
+        for row in np.flatnonzero(other.to_numpy(zero_copy_only=False)).tolist():
+            beside.setdefault(row, {})[name] = inside[row].as_py()
+        column = pa.repeat(value, count) if value.is_valid else pa.nulls(count, value.type)
+        batch = batch.set_column(place, batch.schema.field(place), column)
+    misfit = told.column(RESCUED)[0].as_py()
+    if not beside and misfit is None:
+        return batch
+    rescued = batch.column(RESCUED).to_pylist()
+    merged = [_merged(kept, misfit, beside.get(row)) for row, kept in enumerate(rescued)]
+    place = batch.schema.get_field_index(RESCUED)
+    return batch.set_column(place, batch.schema.field(place), pa.array(merged, STRING))
+
+
+def _merged(kept: str | None, misfit: str | None, other: Mapping[str, object] | None) -> str | None:
+    """One JSON object of several."""
+    fields = [text[1:-1] for text in (kept, misfit, as_json(other) if other else None) if text]
+    return f"{{{', '.join(fields)}}}" if fields else None
+
+
+class _Peeked:
+    """Pieces of a text, the beginning of which can be looked at before."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.head = b""
+        self._rest = pieces
+        for piece in pieces:
+            self.head += piece
+            if len(self.head) >= _HEAD:
+                break
+
+    @property
+    def newline(self) -> bytes:
+        """What ends a line: a line feed, unless there are only carriage returns."""
+        return b"\r" if b"\n" not in self.head and b"\r" in self.head[:-1] else b"\n"
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self.head:
+            yield self.head
+        yield from self._rest

@@ -1,0 +1,382 @@
+"""Parsed records become Arrow batches: what fits its column exactly is stored there, everything else is kept beside.
+
+No value is cast in silence and none becomes NULL in silence: a value that does not fit goes to `_rescued`, under its
+dotted name, as it came.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from ctypes import c_float
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from json.encoder import encode_basestring
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from lakesmith.columns import CODE, CORRUPT, RESCUED, ROW_HASH
+from lakesmith.intake.shapes import STRING, Number, common, exact_as_double, record_type, storable
+
+SHOWN = 65_536
+"""How many bytes of something unreadable are kept."""
+_MISFIT: Final = object()
+_ALWAYS_FITS = {STRING: str, pa.bool_(): bool}
+"""By the type of a column, the class of values that it holds as they are."""
+_WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.([0-9]{1,6})0*)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
+)
+_TRUTH = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record that cannot be read: a code, and what is wrong in words."""
+
+    code: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.what}"
+
+
+class Broken(Exception):
+    """A file that cannot be read, or not to its end. None of its rows are taken in."""
+
+    def __init__(self, code: str, what: str, *, passing: bool = False) -> None:
+        super().__init__(code, what)
+        self.code = code
+        self.what = what
+        self.passing = passing
+        """Not the file's content is at fault: the next run may well be able to read it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _broken, (self.code, self.what, self.passing)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.what}"
+
+
+def _broken(code: str, what: str, passing: bool) -> Broken:
+    return Broken(code, what, passing=passing)
+
+
+class Abort(Exception):
+    """Raised in a worker to end the job before its commit: the batch has to be cut in another way.
+
+    `new-fields`: something came that the target has no column for. `broken`: a file cannot be read to its end.
+    `left-out`: a file cannot be read now, for a reason that is not its content.
+    """
+
+    MARK: Final = "lakesmith-abort"
+
+    def __init__(self, kind: str, path: str, detail: str) -> None:
+        super().__init__(kind, path, detail)
+        self.kind, self.path, self.detail = kind, path, detail
+
+    def __str__(self) -> str:
+        # This text is all that comes back from a worker.
+        return f"{self.MARK}{json.dumps([self.kind, self.path, self.detail])}{self.MARK}"
+
+    @classmethod
+    def in_text(cls, text: str) -> Abort | None:
+        """The abort that an error's text tells of, if it is one."""
+        found = re.search(f"{cls.MARK}(.*?){cls.MARK}", text, re.DOTALL)
+        return cls(*json.loads(found[1])) if found else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The columns that rows are made for."""
+
+    schema: pa.Schema
+    timezone: str | None = None
+    """The zone of times that are written without one; without this they do not fit a timestamp."""
+    text: bool = False
+    """Values are text that has to be read as its column's type, as in CSV and XML."""
+    surveyed: bool = False
+    """Every field that may come is in the schema; what is not has no place in a table."""
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """By exact and by lower-case name, which column it is."""
+        lower = {name.lower(): place for place, name in enumerate(self.schema.names)}
+        return lower | {name: place for place, name in enumerate(self.schema.names)}
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns of a batch that `fit_rows` gives."""
+        hidden = [(name, STRING) for name in (ROW_HASH, RESCUED, CORRUPT, CODE)]
+        return pa.schema([*self.schema, *hidden])
+
+
+def fit_rows(
+    records: Sequence[Mapping[str, object] | Unreadable], raws: Sequence[bytes], target: Target
+) -> pa.RecordBatch:
+    """The rows of some records: the target's columns, then the hash, what was rescued, and what is unreadable."""
+    count = len(records)
+    columns: list[list[object]] = [[None] * count for _ in target.schema]
+    rescued: list[str | None] = [None] * count
+    unreadable: list[str | None] = [None] * count
+    codes: list[str | None] = [None] * count
+    types, places = target.schema.types, target.places
+    fitting = [_ALWAYS_FITS.get(type) for type in types]
+    for number, record in enumerate(records):
+        if isinstance(record, Unreadable):
+            unreadable[number] = shown(raws[number])
+            codes[number] = str(record)
+            continue
+        beside: dict[str, object] = {}
+        for name, value in record.items():
+            place = places.get(name)
+            if place is None:
+                place = places.get(name.lower())
+            if place is None:
+                _without_column(name, value, target, beside)
+            elif value.__class__ is fitting[place]:
+                columns[place][number] = value
+            else:
+                columns[place][number] = _fit(value, types[place], target, name, beside)
+        if beside:
+            rescued[number] = as_json(beside)
+    arrays = [pa.array(values, type=type) for values, type in zip(columns, types, strict=True)]
+    texts = [pa.array(values, type=STRING) for values in (hashes(raws), rescued, unreadable, codes)]
+    return pa.RecordBatch.from_arrays([*arrays, *texts], schema=target.output)
+
+
+def shape_of(records: Sequence[Mapping[str, object] | Unreadable]) -> pa.DataType:
+    """What the records bring, as a struct."""
+    found = common(record_type(record) for record in records if not isinstance(record, Unreadable))
+    return pa.struct([]) if pa.types.is_null(found) else found
+
+
+def hashes(raws: Sequence[bytes]) -> list[str]:
+    """128 bits that tell records apart by their bytes."""
+    return [blake2b(raw, digest_size=16).hexdigest() for raw in raws]
+
+
+def is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def shown(raw: bytes) -> str:
+    """Bytes as text that loses nothing of what can be read, and not more of it than a cell should hold."""
+    text = raw[:SHOWN].decode("utf-8", errors="backslashreplace").replace("\x00", "\\x00")
+    return text if len(raw) <= SHOWN else f"{text}… ({len(raw):,} bytes)"
+
+
+def as_json(value: object) -> str:
+    """JSON text of a parsed value, numbers with the digits that they came with."""
+    match value:
+        case Number():
+            return value.text
+        case str():
+            return encode_basestring(value)
+        case Mapping():
+            fields = (f"{encode_basestring(str(name))}: {as_json(item)}" for name, item in value.items())
+            return f"{{{', '.join(fields)}}}"
+        case list() | tuple():
+            return f"[{', '.join(map(as_json, value))}]"
+        case float() if not math.isfinite(value):
+            return f'"{json.dumps(value)}"'
+        case datetime() | date():
+            return encode_basestring(value.isoformat())
+        case bytes():
+            return encode_basestring(value.hex())
+        case _:
+            return json.dumps(value, default=str)
+
+
+def _without_column(name: str, value: object, target: Target, beside: dict[str, object], *, prefix: str = "") -> None:
+    if not target.surveyed and storable(name):
+        raise Abort("new-fields", "", f"{prefix}{name}")
+    beside[f"{prefix}{name}"] = value
+
+
+def _fit(value: object, type: pa.DataType, target: Target, name: str, beside: dict[str, object]) -> object:
+    """The value as its column holds it; None, and the value kept beside, when it does not fit."""
+    if value is None:
+        return None
+    made = _nested(value, type, target, name, beside)
+    if made is _MISFIT:
+        beside[name] = value
+        return None
+    return made
+
+
+def _nested(value: object, type: pa.DataType, target: Target, name: str, beside: dict[str, object]) -> object:
+    is_ = pa.types
+    if is_.is_struct(type):
+        if not isinstance(value, Mapping):
+            return _MISFIT
+        fields = {field.name.lower(): field for field in type}
+        made: dict[str, object] = {}
+        for key, item in value.items():
+            field = fields.get(key.lower())
+            if field is None:
+                _without_column(key, item, target, beside, prefix=f"{name}.")
+            else:
+                made[field.name] = _fit(item, field.type, target, f"{name}.{key}", beside)
+        return made
+    if is_.is_map(type):
+        if not isinstance(value, Mapping):
+            return _MISFIT
+        keys = [fit_value(key, type.key_type, target) for key in value]
+        if _MISFIT in keys:
+            return _MISFIT
+        items = (_fit(item, type.item_type, target, f"{name}.{key}", beside) for key, item in value.items())
+        return list(zip(keys, items, strict=True))
+    if is_.is_list(type):
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            return _MISFIT
+        return [_fit(item, type.value_type, target, f"{name}[{i}]", beside) for i, item in enumerate(value)]
+    return fit_value(value, type, target)
+
+
+def fit_value(value: object, type: pa.DataType, target: Target) -> object:
+    """A scalar as a type holds it, without a loss, or a mark that it does not fit."""
+    is_ = pa.types
+    if is_.is_string(type):
+        return _as_text(value)
+    if isinstance(value, str):
+        return _fit_text(value, type, target)
+    match value:
+        case bool():
+            return value if is_.is_boolean(type) else _MISFIT
+        case int() if is_.is_integer(type):
+            return value if -(2 ** (type.bit_width - 1)) <= value < 2 ** (type.bit_width - 1) else _MISFIT
+        case Number(text="-0") if is_.is_integer(type):
+            return 0
+        case int() if is_.is_floating(type):
+            return float(value) if exact_as_double(value) and _nearest(value, type) == value else _MISFIT
+        case Number() if is_.is_floating(type):
+            nearest = _nearest(value, type)
+            return nearest if math.isfinite(nearest) else _MISFIT
+        case float() | Decimal() if is_.is_floating(type):
+            nearest = _nearest(value, type)
+            return nearest if nearest == value or math.isnan(value) else _MISFIT
+        case int() | Decimal() | Number() if is_.is_decimal(type):
+            return _as_decimal(value.text if isinstance(value, Number) else str(value), type)
+        case datetime() if is_.is_timestamp(type):
+            return value if (value.tzinfo is None) == (type.tz is None) else _MISFIT
+        case date() if is_.is_date(type) and not isinstance(value, datetime):
+            return value
+        case bytes() if is_.is_binary(type):
+            return value
+        case _:
+            return _MISFIT
+
+
+def _fit_text(text: str, type: pa.DataType, target: Target) -> object:
+    """Text as a type. Of JSON only what has no other way to be written there: decimals, dates and times."""
+    is_ = pa.types
+    if is_.is_decimal(type):
+        return _as_decimal(text.strip(), type)
+    if is_.is_date(type):
+        return _as_date(text)
+    if is_.is_timestamp(type):
+        return _as_moment(text, zoned=type.tz is not None, timezone=target.timezone)
+    if not target.text:
+        return _MISFIT
+    if is_.is_boolean(type):
+        return _TRUTH.get(text.strip(), _MISFIT)
+    if is_.is_integer(type):
+        return fit_value(int(text), type, target) if _WHOLE.fullmatch(text.strip()) else _MISFIT
+    if is_.is_floating(type):
+        if not _NUMBER.fullmatch(text.strip()):
+            return _MISFIT
+        if _WHOLE.fullmatch(text.strip()) and fit_value(int(text), type, target) is _MISFIT:
+            return _MISFIT
+        return fit_value(Number(text.strip()), type, target)
+    return _MISFIT
+
+
+def _nearest(value: float | Decimal, type: pa.DataType) -> float:
+    """The value that a column of this width holds for a number."""
+    return c_float(float(value)).value if type.bit_width == 32 else float(value)
+
+
+def _as_text(value: object) -> object:
+    match value:
+        case str():
+            return value
+        case Number():
+            return value.text
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            return _MISFIT
+        case datetime() | date():
+            return value.isoformat()
+        case int() | Decimal():
+            return str(value)
+        case _:
+            return as_json(value)
+
+
+def _as_decimal(text: str, type: pa.DataType) -> object:
+    if not _NUMBER.fullmatch(text):
+        return _MISFIT
+    try:
+        return Decimal(text).quantize(Decimal((0, (1,), -type.scale)), context=_exactly(type.precision))
+    except (Inexact, InvalidOperation):
+        return _MISFIT
+
+
+@lru_cache
+def _exactly(precision: int) -> Context:
+    """Arithmetic that neither rounds nor has more digits than this."""
+    return Context(prec=precision, traps=[Inexact, InvalidOperation])
+
+
+def _as_date(text: str) -> object:
+    try:
+        return date.fromisoformat(text) if _DATE.fullmatch(text) else _MISFIT
+    except ValueError:
+        return _MISFIT
+
+
+def _as_moment(text: str, *, zoned: bool, timezone: str | None) -> object:
+    found = _MOMENT.fullmatch(text.strip())
+    if found is None:
+        return _MISFIT
+    day, clock, fraction, zone = found.groups()
+    if zoned and zone is None and timezone is None:
+        return _MISFIT
+    if not zoned and zone is not None:
+        return _MISFIT
+    try:
+        moment = datetime.fromisoformat(
+            f"{day}T{clock}.{(fraction or '0'):0<6}" if clock.count(":") == 2 else f"{day}T{clock}"
+        )
+        if not zoned:
+            return moment
+        if zone is None:
+            assert timezone
+            return moment.replace(tzinfo=_zone(timezone)).astimezone(UTC)
+        if zone == "Z":
+            return moment.replace(tzinfo=UTC)
+        return datetime.fromisoformat(f"{moment.isoformat()}{zone}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        return _MISFIT
+
+
+@lru_cache
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)

@@ -1,0 +1,280 @@
+"""The columns that data brings: Arrow types for Spark's, what a value's type is, and what several have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from lakesmith.columns import AUDIT, HIDDEN
+
+STRING = pa.string()
+_SIMPLE = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "smallint": pa.int16(),
+    "tinyint": pa.int8(),
+    "string": STRING,
+    "boolean": pa.bool_(),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "binary": pa.binary(),
+    "void": pa.null(),
+}
+_SPELT = {type: name for name, type in _SIMPLE.items()}
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[\w.]+|[<>(),:])")
+_UNSTORABLE = re.compile(r"[ ,;{}()=\x00-\x1f]")
+_EXACT = 2**53
+"""Whole numbers up to here are doubles without a loss."""
+
+
+class Number(float):
+    """A JSON number with a fraction, or `-0`: its nearest double, and the digits as they were written."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text: str) -> Number:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Number, (self.text,)
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """The Arrow type of a Spark SQL type, such as `struct<a:bigint,b:array<string>>`."""
+    tokens = _TOKEN.findall(text)
+    tokens.reverse()
+    return _type(tokens)
+
+
+def _type(tokens: list[str]) -> pa.DataType:
+    word = tokens.pop().lower()
+    match word:
+        case "decimal":
+            tokens.pop()
+            precision = int(tokens.pop())
+            scale = int(tokens.pop()) if tokens.pop() == "," else 0
+            if tokens and tokens[-1] == ")":
+                tokens.pop()
+            return pa.decimal128(precision, scale)
+        case "array":
+            tokens.pop()
+            item = _type(tokens)
+            tokens.pop()
+            return pa.list_(item)
+        case "map":
+            tokens.pop()
+            key = _type(tokens)
+            tokens.pop()
+            value = _type(tokens)
+            tokens.pop()
+            return pa.map_(key, value)
+        case "struct":
+            tokens.pop()
+            fields = []
+            while tokens[-1] != ">":
+                name = tokens.pop()
+                tokens.pop()
+                spelt = name[1:-1].replace("``", "`") if name.startswith("`") else name
+                fields.append((spelt, _type(tokens)))
+                if tokens[-1] == ",":
+                    tokens.pop()
+            tokens.pop()
+            return pa.struct(fields)
+        case _:
+            return _SIMPLE[word]
+
+
+def spark_type(type: pa.DataType) -> str:
+    """The Spark SQL type that holds every value of an Arrow type without a loss."""
+    if type in _SPELT:
+        return _SPELT[type]
+    if pa.types.is_decimal(type):
+        return f"decimal({type.precision},{type.scale})"
+    if pa.types.is_struct(type):
+        fields = (f"`{field.name.replace('`', '``')}`:{spark_type(field.type)}" for field in type)
+        return f"struct<{','.join(fields)}>"
+    if pa.types.is_map(type):
+        return f"map<{spark_type(type.key_type)},{spark_type(type.item_type)}>"
+    if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
+        return f"array<{spark_type(type.value_type)}>"
+    return spark_type(stored_type(type))
+
+
+def stored_type(type: pa.DataType) -> pa.DataType:
+    """The Arrow type that a table's column has for values of this one."""
+    is_ = pa.types
+    match type:
+        case _ if is_.is_unsigned_integer(type):
+            return (
+                pa.decimal128(20, 0) if type.bit_width == 64 else _SIMPLE["bigint" if type.bit_width == 32 else "int"]
+            )
+        case _ if is_.is_timestamp(type):
+            return pa.timestamp("us", tz="UTC" if type.tz else None)
+        case _ if is_.is_date(type):
+            return pa.date32()
+        case _ if is_.is_float16(type):
+            return pa.float32()
+        case _ if is_.is_binary(type) or is_.is_large_binary(type) or is_.is_fixed_size_binary(type):
+            return pa.binary()
+        case _ if is_.is_decimal(type):
+            return pa.decimal128(min(type.precision, 38), min(type.scale, 38))
+        case _ if is_.is_struct(type):
+            return pa.struct([(field.name, stored_type(field.type)) for field in type])
+        case _ if is_.is_map(type):
+            return pa.map_(stored_type(type.key_type), stored_type(type.item_type))
+        case _ if is_.is_list(type) or is_.is_large_list(type) or is_.is_fixed_size_list(type):
+            return pa.list_(stored_type(type.value_type))
+        case _ if is_.is_dictionary(type):
+            return stored_type(type.value_type)
+        case _ if is_.is_null(type) or type in _SPELT:
+            return type
+        case _:
+            return STRING
+
+
+def type_of(value: object) -> pa.DataType:
+    """The type that a parsed JSON value has by itself. Text stays text: what it means is for a declaration to say."""
+    match value:
+        case None:
+            return pa.null()
+        case bool():
+            return pa.bool_()
+        case int():
+            return pa.int64() if -(2**63) <= value < 2**63 else _whole(value)
+        case Number(text="-0"):
+            return pa.int64()
+        case Decimal() | float():
+            return pa.float64()
+        case dict():
+            made = record_type(value)
+            # An empty object tells nothing; one of which no field has a place in a struct is kept as text.
+            return made if len(made) else STRING if value else pa.null()
+        case list():
+            return pa.list_(common(type_of(item) for item in value))
+        case _:
+            return STRING
+
+
+def record_type(record: Mapping[str, object]) -> pa.DataType:
+    """The struct of a record's fields, as far as a table can have them."""
+    return pa.struct([(name, type_of(item)) for name, item in record.items() if storable(name)])
+
+
+def _whole(value: int) -> pa.DataType:
+    return pa.decimal128(38, 0) if abs(value) < 10**38 else STRING
+
+
+def common(types: Iterable[pa.DataType]) -> pa.DataType:
+    """The narrowest type that holds the values of all; text when they have nothing in common."""
+    found = pa.null()
+    for type in types:
+        found = wider(found, type)
+    return found
+
+
+def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The narrowest type that holds the values of both; text when they have nothing in common."""
+    is_ = pa.types
+    if one == other or is_.is_null(other):
+        return one
+    if is_.is_null(one):
+        return other
+    if is_.is_struct(one) and is_.is_struct(other):
+        return one_each([*one, *other])
+    if is_.is_list(one) and is_.is_list(other):
+        return pa.list_(wider(one.value_type, other.value_type))
+    numbers = [type for type in (one, other) if is_.is_integer(type) or is_.is_floating(type) or is_.is_decimal(type)]
+    if len(numbers) < 2:
+        return STRING
+    if any(is_.is_floating(type) for type in numbers):
+        return pa.float64()
+    if all(is_.is_integer(type) for type in numbers):
+        return max(numbers, key=lambda type: type.bit_width)
+    digits, scale = zip(*(_digits(type) for type in numbers), strict=True)
+    return pa.decimal128(min(38, max(digits) + max(scale)), max(scale))
+
+
+def one_each(fields: Iterable[pa.Field]) -> pa.DataType:
+    """A struct in which fields whose names differ in case only are one, which holds the values of all."""
+    spelt: dict[str, str] = {}
+    types: dict[str, pa.DataType] = {}
+    for field in fields:
+        name = spelt.setdefault(field.name.lower(), field.name)
+        types[name] = wider(types[name], field.type) if name in types else field.type
+    return pa.struct(list(types.items()))
+
+
+def _digits(type: pa.DataType) -> tuple[int, int]:
+    if pa.types.is_decimal(type):
+        return type.precision - type.scale, type.scale
+    return {8: 3, 16: 5, 32: 10, 64: 19}[type.bit_width], 0
+
+
+def settled(type: pa.DataType) -> pa.DataType:
+    """The type with text in place of what no value has told anything about."""
+    if pa.types.is_null(type):
+        return STRING
+    if pa.types.is_struct(type):
+        return pa.struct([(field.name, settled(field.type)) for field in type])
+    if pa.types.is_list(type):
+        return pa.list_(settled(type.value_type))
+    return type
+
+
+def grown(known: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """A known type with the fields that are new in a found one, at every depth; what is known keeps its type."""
+    if pa.types.is_struct(known) and pa.types.is_struct(found):
+        fields = {field.name: field.type for field in known}
+        spelt = {name.lower(): name for name in fields}
+        for field in one_each(found):
+            name = spelt.get(field.name.lower(), field.name)
+            fields[name] = grown(fields[name], field.type) if name in fields else settled(field.type)
+        return pa.struct(list(fields.items()))
+    if pa.types.is_list(known) and pa.types.is_list(found):
+        return pa.list_(grown(known.value_type, found.value_type))
+    return known
+
+
+def added(known: pa.Schema, target: pa.Schema) -> tuple[str, ...]:
+    """The fields, at every depth, that `target` has and `known` does not."""
+    return tuple(_added(pa.struct(list(known)), pa.struct(list(target)), ""))
+
+
+def _added(known: pa.DataType, target: pa.DataType, prefix: str) -> list[str]:
+    if pa.types.is_list(known) and pa.types.is_list(target):
+        return _added(known.value_type, target.value_type, prefix)
+    if not (pa.types.is_struct(known) and pa.types.is_struct(target)):
+        return []
+    before = {field.name: field.type for field in known}
+    names: list[str] = []
+    for field in target:
+        if field.name not in before:
+            names.append(prefix + field.name)
+        else:
+            names += _added(before[field.name], field.type, f"{prefix}{field.name}.")
+    return names
+
+
+def storable(name: str) -> bool:
+    """Whether a table can have a column of this name, and Lakesmith does not use the name itself."""
+    return bool(name) and not _UNSTORABLE.search(name) and name not in (*AUDIT, "_metadata") and HIDDEN not in name
+
+
+def exact_as_double(value: int) -> bool:
+    return abs(value) <= _EXACT or int(float(value)) == value if abs(value) < 2**1000 else False
+
+
+def schema_of(columns: Mapping[str, str]) -> pa.Schema:
+    """The schema of columns that are given as Spark SQL types."""
+    return pa.schema([(name, arrow_type(type)) for name, type in columns.items()])

@@ -1,0 +1,272 @@
+"""Text becomes records: lines, CSV records whose quotes may span lines, or the values of JSON arrays.
+
+Never more of a text is in memory than a piece of it and one record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lakesmith.intake.rows import SHOWN, Broken, Unreadable, shown
+
+MAX_RECORD = 32 << 20
+"""A record of more bytes is not read."""
+_NEWLINE, _RETURN, _QUOTE, _COMMA, _BACKSLASH = b'\n\r",\\'
+_DEEPER = np.zeros(256, dtype=np.int8)
+_DEEPER[list(b"{[")], _DEEPER[list(b"}]")] = 1, -1
+_NOWHERE = np.zeros(0, dtype=np.int64)
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records that lie one after the other in some bytes, each with its line end."""
+
+    data: bytes
+    ends: Places
+    """Where each record ends."""
+    lines: Places
+    """The line that each begins on, or its number, from 1."""
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def starts(self) -> Places:
+        return np.concatenate((np.zeros(min(len(self), 1), dtype=np.int64), self.ends[:-1]))
+
+    @property
+    def text_ends(self) -> Places:
+        """Where each record's text ends: without one line end."""
+        buffer = np.frombuffer(self.data, dtype=np.uint8)
+        ends = self.ends.copy()
+        for last in (_NEWLINE, _RETURN):
+            ends -= (ends > self.starts) & (buffer[ends - 1] == last)
+        return ends
+
+    def raws(self) -> list[bytes]:
+        """Each record without its line end."""
+        data = self.data
+        bounds = zip(self.starts.tolist(), self.text_ends.tolist(), strict=True)
+        return [data[start:end] for start, end in bounds]
+
+    def part(self, start: int, stop: int) -> Records:
+        if start >= stop:
+            return Records(b"", _NOWHERE, _NOWHERE)
+        first = int(self.ends[start - 1]) if start else 0
+        return Records(
+            self.data[first : int(self.ends[stop - 1])], self.ends[start:stop] - first, self.lines[start:stop]
+        )
+
+    def next_line(self, newline: bytes) -> int:
+        """The line that follows the last record."""
+        return int(self.lines[-1]) + self.data.count(newline, int(self.starts[-1]))
+
+    def without_blank(self, blank: bytes) -> Records:
+        """The records without those that have nothing but `blank` characters in them."""
+        if not len(self):
+            return self
+        first = np.frombuffer(self.data, dtype=np.uint8)[self.starts]
+        doubtful = np.flatnonzero(np.isin(first, list(blank)))
+        ends, starts = self.ends, self.starts
+        empty = [number for number in doubtful.tolist() if not self.data[starts[number] : ends[number]].strip(blank)]
+        if not empty:
+            return self
+        kept = np.delete(np.arange(len(self)), empty)
+        return joined([self.data[starts[number] : ends[number]] for number in kept.tolist()], self.lines[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A record that was passed over because of its length."""
+
+    line: int
+    head: bytes
+    problem: Unreadable
+
+
+def joined(texts: Sequence[bytes], lines: Places) -> Records:
+    """Records of texts that have their line ends."""
+    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    return Records(b"".join(texts), np.cumsum(lengths), lines)
+
+
+def split(
+    chunks: Iterable[bytes], *, delimiter: str | None = None, newline: bytes = b"\n"
+) -> Iterator[Records | Oversized]:
+    """The records of a text: lines, or with a delimiter those of CSV, where a line end between quotes ends none."""
+    rest, line, passed = b"", 1, 0
+    head: bytes | None = None
+    for chunk in chunks:
+        if head is not None:
+            end = chunk.find(newline) + 1
+            passed += end or len(chunk)
+            if not end:
+                continue
+            yield _oversized(line, head, passed)
+            head, line, chunk = None, line + 1, chunk[end:]
+        rest = rest + chunk if rest else chunk
+        while found := _next(rest, line, newline, delimiter, last=False):
+            yield found
+            line, rest = found.next_line(newline), rest[len(found.data) :]
+        if len(rest) > MAX_RECORD:
+            head, passed, rest = rest[:SHOWN], len(rest), b""
+    if head is not None:
+        yield _oversized(line, head, passed)
+    if rest and not rest.endswith(newline):
+        rest += newline
+    while found := _next(rest, line, newline, delimiter, last=True):
+        yield found
+        line, rest = found.next_line(newline), rest[len(found.data) :]
+
+
+def _next(rest: bytes, line: int, newline: bytes, delimiter: str | None, *, last: bool) -> Records | None:
+    """The records that some text begins with; None when none of it is complete."""
+    found = _records(rest, line, newline, delimiter)
+    if len(found):
+        return found
+    end = rest.find(newline) + 1
+    if 0 < end <= MAX_RECORD and (last or len(rest) > MAX_RECORD):
+        # A quote was opened and not closed: only the line on which it stands is lost, not all that follows.
+        return Records(rest[:end], np.array([end]), np.array([line]))
+    return None
+
+
+def _oversized(line: int, head: bytes, length: int) -> Oversized:
+    what = f"the record is {length:,} bytes long; at most {MAX_RECORD:,} are read"
+    return Oversized(line, head, Unreadable("record-too-long", what))
+
+
+def _records(data: bytes, line: int, newline: bytes, delimiter: str | None) -> Records:
+    """The records that are complete in some bytes."""
+    buffer = np.frombuffer(data, dtype=np.uint8)
+    newlines = np.flatnonzero(buffer == newline[0])
+    if delimiter is None or b'"' not in data:
+        return _whole(data, newlines + 1, line + np.arange(len(newlines)))
+    numbers = _closing(buffer, newlines, delimiter)
+    firsts = np.concatenate((np.zeros(min(len(numbers), 1), dtype=np.int64), numbers[:-1] + 1))
+    return _whole(data, newlines[numbers] + 1, line + firsts)
+
+
+def _whole(data: bytes, ends: Places, lines: Places) -> Records:
+    """The records without the beginning of one that follows them."""
+    return Records(data[: int(ends[-1])] if len(ends) else b"", ends, lines)
+
+
+def _closing(buffer: npt.NDArray[np.uint8], newlines: Places, delimiter: str) -> Places:
+    """Which of the line ends end a CSV record: those with an even number of quotes before them, all being well.
+
+    After a stray quote it is those with an odd number. That a quote is stray shows in the record that it begins: this
+    spans lines, and another quote in it is not at the edge of a field. Then its first line is a record of its own.
+    """
+    quotes = np.flatnonzero(buffer == _QUOTE)
+    before, after = at_edge(buffer, quotes, delimiter)
+    even = np.arange(len(quotes)) % 2 == 0
+    passed = np.searchsorted(quotes, newlines) % 2
+    ways = []
+    for parity in (0, 1):
+        stray = quotes[~np.where(even == (parity == 0), before, after)]
+        closing = np.flatnonzero(passed == parity)
+        spanning = np.diff(closing, prepend=-1) > 1
+        holding = np.diff(np.searchsorted(stray, newlines[closing]), prepend=0) > 0
+        ways.append((closing, np.flatnonzero(spanning & holding)))
+    found: list[Places] = []
+    line = parity = 0
+    while True:
+        closing, bad = ways[parity]
+        start = int(np.searchsorted(closing, line))
+        which = int(np.searchsorted(bad, start))
+        if which == len(bad):
+            return np.concatenate((*found, closing[start:]))
+        stop = int(bad[which])
+        lone = int(closing[stop - 1]) + 1 if stop > start else line
+        found += [closing[start:stop], np.array([lone])]
+        line, parity = lone + 1, 1 - parity
+
+
+def at_edge(
+    buffer: npt.NDArray[np.uint8], quotes: Places, delimiter: str
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Of each quote, whether it may open a field for what is before it, and close one for what is after it."""
+    edge = np.zeros(256, dtype=np.bool_)
+    edge[[_NEWLINE, _RETURN, _QUOTE, ord(delimiter)]] = True
+    first, last = quotes == 0, quotes == len(buffer) - 1
+    return first | edge[buffer[quotes - 1]], last | edge[buffer[quotes + 1 - last]]
+
+
+def split_json(chunks: Iterable[bytes]) -> Iterator[Records]:
+    """The elements of JSON arrays, or objects that span lines; the brackets alone tell where each ends."""
+    rest, number, depth = b"", 1, 0
+    array: bool | None = None
+    for chunk in chunks:
+        rest = rest + chunk if rest else chunk
+        if array is None:
+            if not rest.strip():
+                continue
+            array = rest.lstrip()[:1] == b"["
+        found = _values(rest, depth, array=array)
+        texts = [text + b"\n" for start, end in found.bounds if (text := rest[start:end].strip())]
+        if texts:
+            yield joined(texts, np.arange(number, number + len(texts)))
+        rest, number, depth = rest[found.reached :], number + len(texts), found.depth
+        if len(rest) > MAX_RECORD:
+            raise Broken("record-too-long", f"record {number:,} is longer than {MAX_RECORD:,} bytes")
+    if depth or rest.strip():
+        raise Broken("truncated-json", f"the file ends before its value does: {shown(rest.strip()[:60])!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The JSON values that are complete in some text."""
+
+    bounds: Iterable[tuple[int, int]]
+    reached: int
+    """Where the last of them ends."""
+    depth: int
+    """1 when that is within an array."""
+
+
+def _values(data: bytes, depth: int, *, array: bool) -> _Values:
+    buffer = np.frombuffer(data, dtype=np.uint8)
+    quotes = _quotes(data, buffer)
+    brackets = _outside(quotes, np.flatnonzero(_DEEPER[buffer]))
+    steps = _DEEPER[buffer[brackets]]
+    depths = depth + np.cumsum(steps, dtype=np.int64)
+    if len(depths) and depths.min() < 0:
+        raise Broken("not-json", "a bracket is closed that was not opened")
+    if not array:
+        ends = brackets[depths == 0] + 1
+        starts = np.concatenate((np.zeros(1, dtype=np.int64), ends))
+        return _Values(zip(starts[:-1].tolist(), ends.tolist(), strict=True), int(starts[-1]), 0)
+    commas = _outside(quotes, np.flatnonzero(buffer == _COMMA))
+    around = np.concatenate((np.array([depth]), depths))[np.searchsorted(brackets, commas)]
+    edges = brackets[(depths == 0) | (depths == 1) & (steps == 1)]
+    ends = np.sort(np.concatenate((edges, commas[around == 1])))
+    if not len(ends):
+        return _Values((), 0, depth)
+    starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1] + 1))
+    last = int(ends[-1])
+    return _Values(zip(starts.tolist(), ends.tolist(), strict=True), last + 1, int(buffer[last] not in b"]}"))
+
+
+def _outside(quotes: Places, places: Places) -> Places:
+    """The places that are not within a text."""
+    outside: npt.NDArray[np.bool_] = np.searchsorted(quotes, places) % 2 == 0
+    return places[outside]
+
+
+def _quotes(data: bytes, buffer: npt.NDArray[np.uint8]) -> Places:
+    """The quotes that begin or end a text: not those behind an odd number of backslashes."""
+    quotes = np.flatnonzero(buffer == _QUOTE)
+    if b"\\" not in data:
+        return quotes
+    slashes = np.flatnonzero(buffer == _BACKSLASH)
+    apart = np.diff(slashes) > 1
+    first, last = slashes[np.insert(apart, 0, True)], slashes[np.append(apart, True)]
+    escaped: npt.NDArray[np.bool_] = np.isin(quotes, last[(last - first) % 2 == 0] + 1, assume_unique=True)
+    return quotes[~escaped]

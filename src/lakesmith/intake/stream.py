@@ -1,0 +1,130 @@
+"""A file's bytes as they are read: decompressed within bounds, counted, and turned into UTF-8."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from lakesmith.errors import LakesmithError
+from lakesmith.intake.rows import Broken
+
+CHUNK = 4 << 20
+_EXPANSION = 200
+"""How many times its size a compressed file may become, once that is more than `_FREE` bytes."""
+_FREE = 256 << 20
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_MAGIC = ((b"\x1f\x8b", "gzip"), (b"BZh", "bz2"), (b"\x28\xb5\x2f\xfd", "zstd"))
+
+
+class Counted(io.RawIOBase):
+    """A file that counts what is read from it, and holds it to the size that its listing told."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._jumped = False
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            data = self._file.read(len(buffer))
+        except (OSError, LakesmithError) as error:
+            what = f"reading stopped after {self.count:,} bytes: {_said(error)}"
+            raise Broken("unreadable-file", what, passing=True) from error
+        buffer[: len(data)] = data
+        self.count += len(data)
+        return len(data)
+
+    def check_size(self) -> None:
+        """Raise when the file turns out to have another size than it was pinned with."""
+        if self._jumped:
+            self.count = self._file.seek(0, io.SEEK_END) if self._file.seekable() else self._size
+        else:
+            while self.read(CHUNK):
+                pass
+        if self.count != self._size:
+            what = f"the file was {self._size:,} bytes when it was listed, and {self.count:,} were read"
+            raise Broken("changed-while-read", what, passing=True)
+
+    def whole(self) -> BinaryIO:
+        """The file underneath, for readers that jump about in it; what they read is not counted."""
+        self._jumped = True
+        return self._file
+
+
+def chunks(raw: Counted, encoding: str) -> Iterator[bytes]:
+    """The text of a file as UTF-8, in pieces, without a byte order mark."""
+    buffered = io.BufferedReader(raw, CHUNK)
+    stream, compressed = _decompressed(buffered)
+    head = _read(stream, CHUNK)
+    used = encoding
+    for mark, found in _MARKS:
+        if head.startswith(mark):
+            head, used = head[len(mark) :], found
+            break
+    decode = None if codecs.lookup(used).name == "utf-8" else codecs.getincrementaldecoder(used)(errors="strict")
+    total = 0
+    data = head
+    while data:
+        total += len(data)
+        if compressed and total > _FREE and total > _EXPANSION * max(raw.count, 1):
+            what = f"{raw.count:,} bytes became more than {total:,}; at most {_EXPANSION} times the size is taken"
+            raise Broken("expands-too-much", what)
+        yield data if decode is None else _transcoded(decode, data, used, last=False)
+        data = _read(stream, CHUNK)
+    if decode is not None:
+        yield _transcoded(decode, b"", used, last=True)
+
+
+def _decompressed(buffered: io.BufferedReader[Counted]) -> tuple[BinaryIO, bool]:
+    """By the first bytes, not by the name: a file may well be called .json and be compressed."""
+    head = buffered.peek(4)[:4]
+    kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
+    match kind:
+        case "gzip":
+            return cast(BinaryIO, gzip.GzipFile(fileobj=buffered)), True
+        case "bz2":
+            return cast(BinaryIO, bz2.BZ2File(buffered)), True
+        case "zstd":
+            import pyarrow as pa
+
+            return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(buffered, mode="r"), "zstd")), True
+        case _:
+            return cast(BinaryIO, buffered), False
+
+
+def _read(stream: BinaryIO, size: int) -> bytes:
+    try:
+        return stream.read(size)
+    except Broken:
+        raise
+    except (EOFError, zlib.error, gzip.BadGzipFile, OSError) as error:
+        # EOFError has a text of its own; pyarrow and bz2 tell by OSError.
+        code = "truncated" if isinstance(error, EOFError) or "runcated" in str(error) else "corrupt-compression"
+        raise Broken(code, f"the compressed data cannot be read to its end: {_said(error)}") from error
+
+
+def _transcoded(decode: codecs.IncrementalDecoder, data: bytes, encoding: str, *, last: bool) -> bytes:
+    try:
+        return decode.decode(data, last).encode()
+    except UnicodeError as error:
+        raise Broken("bad-encoding", f"the file is not {encoding}: {_said(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).splitlines()[0][:200]

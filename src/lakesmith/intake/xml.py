@@ -1,0 +1,325 @@
+"""XML files become records: each element of one name is a row, and all that is within it its fields.
+
+Names are those of Spark's own reader. A child element is a field of its name, without its namespace; several of one
+name are a list, and one that holds elements or attributes is a struct. An attribute has a `_` before its name, and
+`_attribute` behind it where that name is taken. Text beside either is `_VALUE`. An element without content, or marked
+`xsi:nil`, has no value. Values are text, spaces included; comments and what is outside of rows are passed over.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+import pyarrow as pa
+from pyarrow import types as is_
+
+from lakesmith.intake.rows import SHOWN, Broken, Target, Unreadable
+from lakesmith.intake.shapes import STRING, storable, type_of
+from lakesmith.intake.shapes import wider as wider_type
+from lakesmith.intake.split import MAX_RECORD
+
+TEXT = "_VALUE"
+Value = str | dict[str, "Value"] | list["Value"] | None
+_PIECE = 1 << 20
+_DEEP = 200
+_TOLD = 12
+_CUT = (
+    expat.errors.XML_ERROR_NO_ELEMENTS,
+    expat.errors.XML_ERROR_UNCLOSED_TOKEN,
+    expat.errors.XML_ERROR_PARTIAL_CHAR,
+    expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION,
+)
+_NIL = "http://www.w3.org/2001/XMLSchema-instance nil"
+_DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+_WIDE = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\x00": "utf-16-le", b"\x00<": "utf-16-be"}
+
+
+def records(
+    chunks: Iterable[bytes], row_tag: str, *, encoding: str | None = None
+) -> Iterator[tuple[int, bytes, dict[str, Value] | Unreadable]]:
+    """The line, text and value of each row. The encoding is what the file declares, unless it is known better."""
+    rows = _Rows(row_tag.rpartition(":")[2])
+    for piece in _as_utf8(chunks, encoding):
+        rows.feed(piece)
+        yield from rows.taken()
+    rows.close()
+    yield from rows.taken()
+
+
+def shape(found: Iterable[Mapping[str, Value] | Unreadable]) -> pa.DataType:
+    """What records bring, as a struct. What is once a value and once a list of them is a list."""
+    made = pa.struct([])
+    for record in found:
+        if isinstance(record, Mapping):
+            fields = [(name, _type_of(value)) for name, value in record.items() if storable(name)]
+            made = wider(made, pa.struct(fields))
+    return made
+
+
+def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type that holds the values of both, given that a single value may stand for a list or a struct."""
+    if is_.is_null(one) or is_.is_null(other):
+        return wider_type(one, other)
+    if is_.is_list(one) or is_.is_list(other):
+        return pa.list_(wider(*(type.value_type if is_.is_list(type) else type for type in (one, other))))
+    if is_.is_struct(one) and is_.is_struct(other):
+        fields = {field.name.lower(): field for field in one}
+        for field in other:
+            known = fields.get(field.name.lower())
+            merged = field if known is None else known.with_type(wider(known.type, field.type))
+            fields[field.name.lower()] = merged
+        return pa.struct(list(fields.values()))
+    if is_.is_struct(one) or is_.is_struct(other):
+        return wider(*(type if is_.is_struct(type) else pa.struct([(TEXT, type)]) for type in (one, other)))
+    return wider_type(one, other)
+
+
+def _type_of(value: Value) -> pa.DataType:
+    match value:
+        case list():
+            item = pa.null()
+            for each in value:
+                item = wider(item, _type_of(each))
+            return pa.list_(item)
+        case dict():
+            fields = [(name, _type_of(each)) for name, each in value.items() if storable(name)]
+            return pa.struct(fields) if fields else STRING
+        case _:
+            return type_of(value)
+
+
+def normalise(record: Mapping[str, Value], target: Target) -> dict[str, Value]:
+    """The record with a list of one where its column is a list, and a struct of a text where it is a struct."""
+    types = target.schema.types
+    made: dict[str, Value] = {}
+    for name, value in record.items():
+        place = target.places.get(name, target.places.get(name.lower()))
+        made[name] = value if place is None else _normal(value, types[place])
+    return made
+
+
+def _normal(value: Value, type: pa.DataType) -> Value:
+    if value is None:
+        return None
+    if is_.is_list(type):
+        return [_normal(item, type.value_type) for item in (value if isinstance(value, list) else [value])]
+    if not is_.is_struct(type) or isinstance(value, list):
+        return value
+    if isinstance(value, str):
+        return {TEXT: value} if type.get_field_index(TEXT) >= 0 else value
+    types = {field.name.lower(): field.type for field in type}
+    return {name: _normal(item, types[name.lower()]) if name.lower() in types else item for name, item in value.items()}
+
+
+def _as_utf8(chunks: Iterable[bytes], encoding: str | None) -> Iterator[bytes]:
+    decode: codecs.IncrementalDecoder | None = None
+    head = b""
+    for chunk in chunks:
+        head += chunk
+        if decode is None and len(head) < 1024 and b">" not in head:
+            continue
+        if decode is None:
+            decode, encoding = _decoder(head, encoding)
+        for start in range(0, len(head), _PIECE):
+            yield _transcoded(decode, head[start : start + _PIECE], encoding)
+        head = b""
+    if decode is None:
+        decode, encoding = _decoder(head, encoding)
+        yield _transcoded(decode, head, encoding)
+    yield _transcoded(decode, b"", encoding, last=True)
+
+
+def _decoder(head: bytes, encoding: str | None) -> tuple[codecs.IncrementalDecoder, str]:
+    declared = _DECLARED.match(head)
+    if encoding is None:
+        encoding = _WIDE.get(head[:2]) or (declared[1].decode() if declared else "utf-8")
+        # A declaration that can be read as single bytes is not in a wide encoding: it was turned into UTF-8 before.
+        if declared and encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32", "ucs", "iso-10646")):
+            encoding = "utf-8"
+    try:
+        "".encode(encoding)  # refuses codecs that are not of text
+        found = codecs.lookup("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
+        return found.incrementaldecoder("strict"), encoding
+    except LookupError as error:
+        raise Broken("bad-encoding", f"the encoding {encoding!r}, which the file declares, is not known") from error
+
+
+def _transcoded(decode: codecs.IncrementalDecoder, data: bytes, encoding: str | None, *, last: bool = False) -> bytes:
+    try:
+        return decode.decode(data, last).encode()
+    except UnicodeError as error:
+        raise Broken("bad-encoding", f"the file is not {encoding}: {error}") from error
+
+
+@dataclass(slots=True)
+class _Element:
+    """An element that is being read."""
+
+    fields: dict[str, Value] = field(default_factory=dict)
+    spelt: dict[str, str] = field(default_factory=lambda: {TEXT.lower(): "its own text"})
+    """By lower-case name, what each field is called in the file."""
+    repeated: set[str] = field(default_factory=set)
+    text: list[str] = field(default_factory=list)
+    nil: bool = False
+
+    def add(self, name: str, called: str, value: Value) -> Unreadable | None:
+        """Take a field in, or tell that its name is another one's."""
+        first = self.spelt.setdefault(name.lower(), called)
+        if first != called:
+            return Unreadable("names-collide", f"{first!r} and {called!r} would both be the field {name!r}")
+        if name in self.repeated:
+            self.fields[name].append(value)  # type: ignore[union-attr]
+        elif name in self.fields:
+            self.repeated.add(name)
+            self.fields[name] = [self.fields[name], value]
+        else:
+            self.fields[name] = value
+        return None
+
+    def struct(self) -> dict[str, Value]:
+        text = "".join(self.text)
+        return {**self.fields, TEXT: text} if text.strip() else self.fields
+
+    def value(self) -> Value:
+        return self.struct() if self.fields else None if self.nil else "".join(self.text) or None
+
+
+class _Rows:
+    """Takes the rows out of a text that comes in pieces, of which no more is kept than the row that is being read."""
+
+    def __init__(self, row_tag: str) -> None:
+        self._row_tag = row_tag
+        self._parser = expat.ParserCreate("utf-8", " ")
+        self._parser.buffer_text = True
+        self._parser.ordered_attributes = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._text
+        self._parser.StartDoctypeDeclHandler = _no_doctype
+        self._kept = bytearray()
+        self._kept_from = 0
+        self._began = self._line = 0
+        self._open: list[_Element] = []
+        self._depth = 0
+        self._bare = False
+        """Whether nothing was read since the last start tag."""
+        self._problem: Unreadable | None = None
+        self._found: list[tuple[int, bytes, dict[str, Value] | Unreadable]] = []
+        self._any = False
+        self._others: dict[str, None] = {}
+
+    def feed(self, piece: bytes) -> None:
+        self._kept += piece
+        self._parse(piece, last=False)
+        reached, size = self._parser.CurrentByteIndex, self._kept_from + len(self._kept)
+        if size - reached > MAX_RECORD:
+            raise Broken(
+                "not-xml", f"line {self._parser.CurrentLineNumber}: a tag does not end in {MAX_RECORD:,} bytes"
+            )
+        if self._depth and size - self._began > MAX_RECORD:
+            self._refuse(Unreadable("record-too-long", f"the row is longer than {MAX_RECORD:,} bytes"))
+            del self._kept[SHOWN : reached - self._kept_from]
+            self._began = self._kept_from = size - len(self._kept)
+        keep = self._began if self._depth else max(reached, 0)
+        del self._kept[: keep - self._kept_from]
+        self._kept_from = keep
+
+    def close(self) -> None:
+        self._parse(b"", last=True)
+        if not self._any and len(self._others) > 1:
+            root, *within = self._others
+            what = f"no element is called {self._row_tag!r}; the root is {root!r}, and in it are {', '.join(within)}"
+            raise Broken("no-row-element", what)
+
+    def taken(self) -> Iterator[tuple[int, bytes, dict[str, Value] | Unreadable]]:
+        found, self._found = self._found, []
+        return iter(found)
+
+    def _parse(self, piece: bytes, *, last: bool) -> None:
+        try:
+            self._parser.Parse(piece, last)
+        except expat.ExpatError as error:
+            said = expat.ErrorString(error.code)
+            if said in _CUT:
+                raise Broken(
+                    "truncated-xml", f"the file ends in line {error.lineno}, before its root is closed"
+                ) from error
+            raise Broken("not-xml", f"line {error.lineno}, column {error.offset + 1}: {said}") from error
+
+    def _start(self, called: str, attributes: Sequence[str]) -> None:
+        if not self._depth:
+            local = _local(called)
+            if local != self._row_tag:
+                if len(self._others) < _TOLD:
+                    self._others[local] = None
+                return
+            self._any = True
+            self._began, self._line = self._parser.CurrentByteIndex, self._parser.CurrentLineNumber
+            self._problem = None
+            self._open.clear()
+        self._depth += 1
+        self._bare = True
+        if self._problem is not None:
+            return
+        if self._depth > _DEEP:
+            self._refuse(Unreadable("too-deep", f"elements are nested more than {_DEEP} deep"))
+            return
+        element = _Element()
+        for attribute, value in zip(attributes[::2], attributes[1::2], strict=True):
+            if attribute == _NIL:
+                element.nil = value.strip() in ("true", "1")
+            else:
+                self._add(element, _attribute(_local(attribute)), f"@{attribute}", value)
+        self._open.append(element)
+
+    def _text(self, text: str) -> None:
+        self._bare = False
+        if self._depth and self._problem is None:
+            self._open[-1].text.append(text)
+
+    def _end(self, called: str) -> None:
+        if not self._depth:
+            return
+        self._depth -= 1
+        if self._depth and self._problem is None:
+            value = self._open.pop().value()
+            self._add(self._open[-1], _local(called), called, value)
+        if not self._depth:
+            raw = self._raw()
+            record = self._problem or self._open.pop().struct()
+            self._found.append((self._line, raw, record))
+        self._bare = False
+
+    def _add(self, element: _Element, name: str, called: str, value: Value) -> None:
+        problem = element.add(name, called, value)
+        if problem is not None:
+            self._refuse(problem)
+
+    def _refuse(self, problem: Unreadable) -> None:
+        self._problem = problem
+        self._open.clear()
+
+    def _raw(self) -> bytes:
+        """The text of the row that ends here. Its end tag follows, unless it has none."""
+        here = self._parser.CurrentByteIndex - self._kept_from
+        closed = self._bare and self._kept.endswith(b"/>", 0, here)
+        end = here if closed else self._kept.index(b">", here) + 1
+        return bytes(self._kept[self._began - self._kept_from : end])
+
+
+def _no_doctype(*_: object) -> None:
+    raise Broken("xml-entities", "the file has a DOCTYPE, which can define entities; they are not read")
+
+
+def _local(called: str) -> str:
+    """A name without its namespace, which stands before a space."""
+    return called.rpartition(" ")[2]
+
+
+def _attribute(name: str) -> str:
+    taken = not storable(f"_{name}") or f"_{name}".lower() == TEXT.lower()
+    return f"_{name}_attribute" if taken else f"_{name}"

@@ -1,0 +1,146 @@
+"""Reads bytes as a worker would, and tells the rows in few words."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from lakesmith.columns import CODE, CORRUPT, END, FILE, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW
+from lakesmith.declare.sources import FileFormat, Files
+from lakesmith.intake.reader import HELD, Reader, Surveyed, Task, survey
+from lakesmith.intake.rows import Target
+from lakesmith.intake.shapes import schema_of
+from lakesmith.intake.split import Records
+
+_BESIDE = (ROW_HASH, RESCUED, SOURCE_ROW, FILE, END, CORRUPT, CODE)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a reader gave for one file."""
+
+    batches: list[pa.RecordBatch]
+
+    @property
+    def every(self) -> list[dict[str, Any]]:
+        return [row for batch in self.batches for row in batch.to_pylist()]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The columns of rows that could be read, those without a value left out."""
+        return [
+            {name: value for name, value in row.items() if value is not None and name not in _BESIDE}
+            for row in self.every
+            if row[CODE] is None and row[END] is None
+        ]
+
+    @property
+    def codes(self) -> dict[int, str]:
+        """By its line, the code of each row that could not be read."""
+        return {row[SOURCE_ROW]: row[CODE].split(": ", 1)[0] for row in self.every if row[CODE] is not None}
+
+    @property
+    def words(self) -> list[str]:
+        return [row[CODE].split(": ", 1)[1] for row in self.every if row[CODE] is not None]
+
+    @property
+    def raws(self) -> list[str]:
+        return [row[CORRUPT] for row in self.every if row[CORRUPT] is not None]
+
+    @property
+    def lines(self) -> list[int]:
+        return [row[SOURCE_ROW] for row in self.every if row[CODE] is None and row[END] is None]
+
+    @property
+    def rescued(self) -> list[dict[str, Any] | None]:
+        """What was kept beside each row that could be read."""
+        return [
+            None if row[RESCUED] is None else json.loads(row[RESCUED])
+            for row in self.every
+            if row[CODE] is None and row[END] is None
+        ]
+
+    @property
+    def end(self) -> dict[str, Any]:
+        """What the row tells that closes the file. There is one, and it is the last."""
+        ends = [row[END] for row in self.every if row[END] is not None]
+        assert len(ends) == 1
+        assert self.every[-1][END] is not None
+        end: dict[str, Any] = ends[0]
+        return end
+
+
+def read(
+    data: bytes | Callable[[], BinaryIO],
+    columns: Mapping[str, str],
+    *,
+    format: FileFormat = "json",
+    path: str = "in/file",
+    size: int | None = None,
+    surveyed: bool = True,
+    held: int = HELD,
+    **source: Any,
+) -> Found:
+    """The rows of a file for some columns, which are given as Spark SQL types."""
+    declared = Files(files="in/*", format=format, **source)
+    target = Target(schema=schema_of(columns), timezone=declared.timezone, surveyed=surveyed)
+    task = Task(0, path, _size(data) if size is None else size)
+    reader = Reader(source=declared, target=target, open=lambda _: _opened(data), held=held)
+    found = Found(list(reader.read([task])))
+    rows = [row for row in found.every if row[END] is None]
+    assert found.end["rows"] == (len(rows) if found.end["code"] is None else 1)
+    assert found.end["bytes"] == task.size
+    assert not any(name.startswith(HIDDEN) for name in columns)
+    return found
+
+
+def look(
+    data: bytes | Callable[[], BinaryIO],
+    *,
+    format: FileFormat = "json",
+    path: str = "in/file",
+    size: int | None = None,
+    expected: Sequence[str] = (),
+    **source: Any,
+) -> Surveyed:
+    """What a survey says of a file."""
+    task = Task(0, path, _size(data) if size is None else size)
+    return survey(Files(files="in/*", format=format, **source), lambda _: _opened(data), expected, task)
+
+
+def lines(*records: object) -> bytes:
+    """JSON lines; text and bytes stand as they are."""
+    texts = [each if isinstance(each, bytes) else _text(each).encode() for each in records]
+    return b"\n".join(texts) + b"\n"
+
+
+def as_records(texts: Sequence[bytes]) -> Records:
+    """Texts that lie one after the other, each in a line."""
+    data = b"".join(text + b"\n" for text in texts)
+    ends = np.cumsum([len(text) + 1 for text in texts], dtype=np.int64)
+    return Records(data, ends, np.arange(1, len(texts) + 1))
+
+
+def legible(batch: pa.RecordBatch) -> list[dict[str, str]]:
+    """Rows that can be compared: -0.0 is not 0.0."""
+    batch.validate(full=True)
+    return [{name: repr(value) for name, value in row.items()} for row in batch.to_pylist()]
+
+
+def _text(record: object) -> str:
+    return record if isinstance(record, str) else json.dumps(record)
+
+
+def _size(data: bytes | Callable[[], BinaryIO]) -> int:
+    assert isinstance(data, bytes)
+    return len(data)
+
+
+def _opened(data: bytes | Callable[[], BinaryIO]) -> BinaryIO:
+    return io.BytesIO(data) if isinstance(data, bytes) else data()

@@ -1,0 +1,172 @@
+"""Types: Spark's spelling and Arrow's, what values bring, and what several have in common."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakesmith.intake.shapes import (
+    added,
+    arrow_type,
+    exact_as_double,
+    grown,
+    record_type,
+    schema_of,
+    settled,
+    spark_type,
+    storable,
+    stored_type,
+    type_of,
+    wider,
+)
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=4).filter(storable)
+SIMPLE = st.sampled_from(
+    [
+        *("bigint", "int", "smallint", "tinyint", "string", "boolean", "double", "float", "date", "timestamp"),
+        *("timestamp_ntz", "binary", "decimal(10,2)", "decimal(38,0)"),
+    ]
+).map(arrow_type)
+TYPES = st.recursive(
+    SIMPLE,
+    lambda inner: st.one_of(
+        inner.map(pa.list_),
+        inner.map(lambda item: pa.map_(pa.string(), item)),
+        st.dictionaries(NAMES.map(str.lower), inner, min_size=1, max_size=3).map(
+            lambda found: pa.struct(list(found.items()))
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(TYPES)
+@settings(max_examples=200, deadline=None)
+def test_a_type_is_spelt_and_read_again(type: pa.DataType) -> None:
+    assert arrow_type(spark_type(type)) == type
+    assert stored_type(type) == type
+
+
+@given(TYPES, TYPES)
+@settings(max_examples=200, deadline=None)
+def test_the_wider_of_two_is_the_same_from_both_sides(one: pa.DataType, other: pa.DataType) -> None:
+    found = wider(one, other)
+    assert _sorted(found) == _sorted(wider(other, one))
+    assert wider(found, one) == found
+
+
+def _sorted(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(type):
+        return pa.struct(sorted(((field.name, _sorted(field.type)) for field in type), key=lambda field: field[0]))
+    return pa.list_(_sorted(type.value_type)) if pa.types.is_list(type) else type
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("int", "bigint", "bigint"),
+        ("bigint", "double", "double"),
+        ("float", "float", "float"),
+        ("float", "int", "double"),
+        ("bigint", "decimal(5,2)", "decimal(21,2)"),
+        ("decimal(5,2)", "decimal(5,0)", "decimal(7,2)"),
+        ("decimal(38,0)", "decimal(38,10)", "decimal(38,10)"),
+        ("bigint", "string", "string"),
+        ("bigint", "boolean", "string"),
+        ("date", "timestamp", "string"),
+        ("struct<a:int>", "string", "string"),
+        ("struct<a:int>", "struct<A:bigint,b:string>", "struct<`a`:bigint,`b`:string>"),
+        ("struct<n:struct<a:int>>", "struct<N:struct<B:int>>", "struct<`n`:struct<`a`:int,`B`:int>>"),
+        ("array<int>", "array<double>", "array<double>"),
+        ("array<int>", "int", "string"),
+        ("void", "array<int>", "array<int>"),
+    ],
+)
+def test_the_wider_of_two(one: str, other: str, expected: str) -> None:
+    assert spark_type(wider(arrow_type(one), arrow_type(other))) == expected
+
+
+def test_names_that_differ_in_case_only_are_one_column() -> None:
+    found = pa.struct([("a", pa.int64()), ("A", pa.float64())])
+    assert spark_type(wider(pa.struct([]), found)) == "struct<`a`:double>"
+    assert spark_type(grown(pa.struct([]), found)) == "struct<`a`:double>"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "void"),
+        (True, "boolean"),
+        (2**63 - 1, "bigint"),
+        (2**63, "decimal(38,0)"),
+        (10**38, "string"),
+        (1.5, "double"),
+        ("2026-01-31", "string"),
+        ({}, "void"),
+        ({"a": {}}, "struct<`a`:void>"),
+        ({"two words": 1}, "string"),
+        ([], "array<void>"),
+        ([1, 2.5], "array<double>"),
+        ([{}, {"a": 1}], "array<struct<`a`:bigint>>"),
+    ],
+)
+def test_the_type_of_a_value(value: object, expected: str) -> None:
+    assert spark_type(type_of(value)) == expected
+
+
+def test_an_empty_record_is_a_struct_without_fields() -> None:
+    assert record_type({}) == record_type({"two words": 1}) == pa.struct([])
+
+
+def test_a_known_type_grows_by_new_fields_alone() -> None:
+    known = arrow_type("struct<a:bigint,n:struct<x:int>,l:array<struct<p:int>>>")
+    found = arrow_type("struct<A:string,n:struct<x:string,y:void>,l:array<struct<q:int>>,new:array<void>>")
+    expected = (
+        "struct<`a`:bigint,`n`:struct<`x`:int,`y`:string>,`l`:array<struct<`p`:int,`q`:int>>,`new`:array<string>>"
+    )
+    assert spark_type(grown(known, found)) == expected
+
+
+def test_added_fields_are_told_by_their_dotted_names() -> None:
+    known = schema_of({"a": "bigint", "n": "struct<x:int>", "l": "array<struct<p:int>>"})
+    target = schema_of({"a": "bigint", "n": "struct<x:int,y:int>", "l": "array<struct<p:int,q:int>>", "b": "string"})
+    assert added(known, target) == ("n.y", "l.q", "b")
+
+
+def test_what_nothing_is_known_of_becomes_text() -> None:
+    assert spark_type(settled(arrow_type("struct<a:void,b:array<struct<c:void>>>"))) == (
+        "struct<`a`:string,`b`:array<struct<`c`:string>>>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("type", "expected"),
+    [
+        (pa.uint8(), "int"),
+        (pa.uint32(), "bigint"),
+        (pa.uint64(), "decimal(20,0)"),
+        (pa.timestamp("ns", tz="Europe/Berlin"), "timestamp"),
+        (pa.timestamp("s"), "timestamp_ntz"),
+        (pa.date64(), "date"),
+        (pa.float16(), "float"),
+        (pa.large_binary(), "binary"),
+        (pa.large_string(), "string"),
+        (pa.dictionary(pa.int32(), pa.string()), "string"),
+        (pa.time64("us"), "string"),
+        (pa.large_list(pa.uint8()), "array<int>"),
+    ],
+)
+def test_every_arrow_type_has_a_place_in_a_table(type: pa.DataType, expected: str) -> None:
+    assert spark_type(type) == expected
+
+
+@pytest.mark.parametrize("value", [0, 2**53, -(2**53), 2**53 + 2, 2**900])
+def test_whole_numbers_that_a_double_holds(value: int) -> None:
+    assert exact_as_double(value)
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**900 + 1, 10**400])
+def test_whole_numbers_that_no_double_holds(value: int) -> None:
+    assert not exact_as_double(value)
