@@ -7,10 +7,10 @@ the suite that every adapter of a port has to pass.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +59,8 @@ class TableFacts:
     """The oldest version whose commit is still in the log: changes before it cannot be read."""
     sequence: int
     """The newest batch number that Lakesmith committed with rows; 0 when there is none."""
+    change_feed: bool = True
+    """Whether the table tells which rows each version changed. Those that Lakesmith makes do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,15 @@ class TableFormat(Protocol):
     def written(self, commit: CommitFact) -> Written:
         """What a commit did."""
 
+    def added_by(self, location: str, note: str, column: str) -> Mapping[str, int]:
+        """How many rows the newest commit with this note added, for each value of a text column."""
+
+    def has_changes(self, location: str, after: int) -> bool:
+        """Whether the change feed was on from the version after `after` to now."""
+
+    def adopt(self, location: str) -> None:
+        """Make the Parquet files of a folder a table, without a copy of any."""
+
     def version_at(self, location: str, when: datetime) -> int:
         """The version that was current at `when`."""
 
@@ -146,15 +157,24 @@ class TableFormat(Protocol):
         """Commit the sequence number alone."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class FileFact:
-    """A file as a listing shows it."""
+class FileFact(NamedTuple):
+    """A file as a listing shows it. A tuple: there may be a hundred thousand of them in a plan."""
 
     path: str
     """Below the store's root, so that a lake can be moved; absolute when it was asked for so."""
     size: int
     modified: int
     """Milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A stretch of a source that is not files: what comes after `since`, up to and with `until`."""
+
+    since: Mapping[str, int | str] = field(default_factory=dict)
+    """Empty before the first batch."""
+    until: Mapping[str, int | str] = field(default_factory=dict)
+    """Empty until it is pinned, where only a run can tell how far the source goes."""
 
 
 class Storage(Protocol):
@@ -166,11 +186,14 @@ class Storage(Protocol):
     def location(self, path: str) -> str:
         """The absolute path or URL of a listed file."""
 
-    def list(self, pattern: str) -> Iterable[FileFact]:
-        """The files that match a glob, in order of path."""
+    def list(self, pattern: str, known: Mapping[str, FileFact] | None = None) -> Iterable[FileFact]:
+        """The files that match a glob, in order of path, without those that are still as they are known by path."""
 
     def read(self, key: str) -> bytes | None:
         """The bytes, or None when there is no such file."""
+
+    def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
+        """The bytes of a listed file, as a stream; an error when it is gone, or not as it was listed in `as_of`."""
 
     def head(self, path: str, size: int) -> bytes:
         """The first bytes of a listed file."""
@@ -178,8 +201,16 @@ class Storage(Protocol):
     def put_if_absent(self, key: str, data: bytes) -> bool:
         """Make the file with all its bytes, or return False and change nothing because it is there already."""
 
+    def put_file(self, key: str, file: BinaryIO, *, size: int, tell: Callable[[int], None]) -> bool:
+        """`put_if_absent` for bytes that are too many to hold; `tell` hears how many have been taken so far. What
+        `file` raises ends it, and leaves nothing that can be seen."""
+
     def replace(self, key: str, data: bytes) -> None:
         """Make or overwrite the file; readers see the old bytes or the new, never a part."""
+
+    def move(self, path: str, to: str) -> None:
+        """Give a listed file another path. To do it twice is as good as once; a file that is there is never replaced
+        by other bytes."""
 
     def remove(self, key: str) -> bool:
         """Remove the file; False when somebody else did."""

@@ -1,22 +1,30 @@
-"""What every store has to do. A second adapter joins by being added to `STORES`."""
+"""What every store has to do. Another adapter joins by being added to `STORES`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.servers.azure import azure
+from tests.servers.s3 import s3
+from tests.servers.sftp import sftp
+from tests.storage.stores import REMOTE, make_place, put
 
+from lakesmith.errors import DataError
 from lakesmith.ports import Storage
 from lakesmith.storage import LocalStorage
 
-STORES: dict[str, Callable[[Path], Storage]] = {"local": LocalStorage}
+__all__ = ["azure", "s3", "sftp"]
+
+STORES = ["local", *(pytest.param(kind, marks=pytest.mark.servers) for kind in REMOTE)]
 
 
 @pytest.fixture(params=STORES)
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return STORES[request.param](tmp_path / "root")
+    return LocalStorage(tmp_path / "root") if request.param == "local" else make_place(request.param, request).open()
 
 
 def test_a_file_that_is_not_there_reads_as_nothing(storage: Storage) -> None:
@@ -75,3 +83,110 @@ def test_files_that_spark_would_pass_over_are_not_listed(storage: Storage) -> No
 def test_the_probe_accepts_the_store_and_leaves_no_trace(storage: Storage) -> None:
     assert storage.probe() is None
     assert list(storage.keys("_lakesmith/probe")) == []
+
+
+def test_a_listing_leaves_out_what_is_known_and_unchanged(storage: Storage) -> None:
+    put(storage, "landing/a.json", b"1")
+    put(storage, "landing/b.json", b"2")
+    known = {file.path: file for file in storage.list("landing/*.json")}
+    storage.replace("landing/b.json", b"22")
+    put(storage, "landing/c.json", b"3")
+    assert [file.path for file in storage.list("landing/*.json", known)] == ["landing/b.json", "landing/c.json"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted"),
+    [
+        ("a.json", ["a.json"]),
+        ("*.json", ["a.json", "b.json"]),
+        ("[!a].json", ["b.json"]),
+        ("?.csv", ["c.csv"]),
+        ("y=*/m=0?/*.json", ["y=1/m=01/d.json", "y=2/m=02/e.json"]),
+        ("y=1/**", ["y=1/m=01/d.json"]),
+        ("**/m=02/*", ["y=2/m=02/e.json"]),
+        ("**/*.json", ["a.json", "b.json", "y=1/m=01/d.json", "y=2/m=02/e.json"]),
+        ("nothing/*.json", []),
+    ],
+)
+def test_globs_reach_into_folders(storage: Storage, pattern: str, wanted: list[str]) -> None:
+    for name in ("a.json", "b.json", "c.csv", "y=1/m=01/d.json", "y=2/m=02/e.json", "y=2/_m/f.json"):
+        put(storage, name)
+    assert [file.path for file in storage.list(pattern)] == wanted
+
+
+def test_a_file_is_read_as_a_stream(storage: Storage) -> None:
+    data = bytes(range(256)) * 40_000  # more than is fetched in one go
+    put(storage, "large.bin", data)
+    (fact,) = storage.list("large.bin")
+    with storage.open("large.bin", fact) as file:
+        assert file.read(3) == data[:3]
+        assert file.read() == data[3:]
+
+
+def test_an_empty_file_is_a_file(storage: Storage) -> None:
+    put(storage, "empty.json", b"")
+    (fact,) = storage.list("*.json")
+    with storage.open("empty.json", fact) as file:
+        assert (fact.size, file.read()) == (0, b"")
+
+
+def test_a_file_that_is_gone_or_rewritten_is_told(storage: Storage) -> None:
+    put(storage, "a.json", b"1")
+    (fact,) = storage.list("*.json")
+    storage.replace("a.json", b"22")
+    with pytest.raises(DataError) as rewritten:
+        storage.open("a.json", fact)
+    storage.remove("a.json")
+    with pytest.raises(DataError) as gone:
+        storage.open("a.json")
+    assert (rewritten.value.code, gone.value.code) == ("file-rewritten", "file-gone")
+
+
+def test_a_move_may_be_repeated(storage: Storage) -> None:
+    put(storage, "in/a.json", b"1")
+    storage.move("in/a.json", "archive/deep/a.json")
+    storage.move("in/a.json", "archive/deep/a.json")
+    assert (storage.read("in/a.json"), storage.read("archive/deep/a.json")) == (None, b"1")
+
+
+def test_a_move_that_was_cut_short_is_finished(storage: Storage) -> None:
+    put(storage, "in/a.json", b"1")
+    put(storage, "archive/a.json", b"1")
+    storage.move("in/a.json", "archive/a.json")
+    assert (storage.read("in/a.json"), storage.read("archive/a.json")) == (None, b"1")
+
+
+def test_a_move_never_replaces_other_bytes(storage: Storage) -> None:
+    put(storage, "in/a.json", b"1")
+    put(storage, "archive/a.json", b"2")
+    with pytest.raises(DataError) as caught:
+        storage.move("in/a.json", "archive/a.json")
+    assert caught.value.code == "archive-taken"
+    assert (storage.read("in/a.json"), storage.read("archive/a.json")) == (b"1", b"2")
+
+
+def test_a_file_is_put_once_and_tells_how_far_it_is(storage: Storage) -> None:
+    data, told = b"x" * 20_000_000, list[int]()
+    assert storage.put_file("large.bin", io.BytesIO(data), size=len(data), tell=told.append)
+    assert not storage.put_file("large.bin", io.BytesIO(b"y" * len(data)), size=len(data), tell=told.append)
+    assert told[0] < told[-1] == len(data)
+    assert storage.head("large.bin", 2) == b"xx"
+
+
+def test_a_file_that_cannot_be_read_to_its_end_leaves_nothing(storage: Storage) -> None:
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            found = super().read(size)
+            if self.tell() >= 10_000_000:
+                raise DataError("broken", "it broke")
+            return found
+
+    with pytest.raises(DataError, match="it broke"):
+        storage.put_file("a/large.bin", Broken(b"x" * 20_000_000), size=20_000_000, tell=lambda sent: None)
+    assert (list(storage.list("**")), storage.read("a/large.bin")) == ([], None)
+
+
+def test_a_store_can_be_sent_to_another_process(storage: Storage) -> None:
+    put(storage, "a.json", b"1")
+    again: Storage = pickle.loads(pickle.dumps(storage))
+    assert again.read("a.json") == b"1"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from lakesmith.errors import InfrastructureError
+from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.storage import LocalStorage
 
 
@@ -41,3 +43,66 @@ def test_a_disk_without_hard_links_is_refused_with_a_next_step(tmp_path: Path, m
         LocalStorage(tmp_path).put_if_absent("x", b"")
     assert caught.value.code == "no-put-if-absent"
     assert "hard links" in str(caught.value.hint)
+
+
+def failing(call: Callable[..., object], number: int, *, times: int = 1) -> Callable[..., object]:
+    """The call, after it has failed so often."""
+    left = [times]
+
+    def attempt(*words: object, **more: object) -> object:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OSError(number, os.strerror(number))
+        return call(*words, **more)
+
+    return attempt
+
+
+def test_a_file_is_archived_on_another_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").write_bytes(b"1")
+    monkeypatch.setattr(os, "link", failing(os.link, errno.EXDEV))
+    LocalStorage(tmp_path).move("a.json", "archive/a.json")
+    assert not (tmp_path / "a.json").exists()
+    assert os.listdir(tmp_path / "archive") == ["a.json"]
+
+
+def test_a_folder_that_may_not_be_listed_is_no_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").touch()
+    # Not by mode: whoever runs the tests as root may list everything.
+    monkeypatch.setattr(os, "open", failing(os.open, errno.EACCES))
+    with pytest.raises(InfrastructureError) as caught:
+        list(LocalStorage(tmp_path).list("*.json"))
+    assert caught.value.code == "storage-denied"
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", failing(os.fsync, errno.ENOSPC))
+    with pytest.raises(InfrastructureError) as caught:
+        LocalStorage(tmp_path).put_if_absent("in/a.json", b"1")
+    assert caught.value.code == "storage-write"
+    assert os.listdir(tmp_path / "in") == []
+
+
+def test_a_link_that_leads_in_circles_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").touch()
+    (tmp_path / "in" / "again").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "b.json").symlink_to(tmp_path / "in" / "a.json")
+    assert [file.path for file in LocalStorage(tmp_path).list("in/**/*.json")] == ["in/a.json", "in/b.json"]
+    assert [file.path for file in LocalStorage(tmp_path).list("*/again/a.json")] == ["in/again/a.json"]
+
+
+def test_what_is_named_outright_is_listed_even_in_a_hidden_folder(tmp_path: Path) -> None:
+    (tmp_path / ".drops").mkdir()
+    (tmp_path / ".drops" / "a.json").touch()
+    (file,) = LocalStorage("/elsewhere").list(f"{tmp_path}/.drops/*.json")
+    assert file.path == f"{tmp_path}/.drops/a.json"
+
+
+def test_a_file_that_was_touched_is_not_as_it_was_listed(tmp_path: Path) -> None:
+    (tmp_path / "a.json").touch()
+    (fact,) = LocalStorage(tmp_path).list("*.json")
+    os.utime(tmp_path / "a.json", (0, 0))
+    with pytest.raises(DataError) as caught:
+        LocalStorage(tmp_path).open("a.json", fact)
+    assert caught.value.code == "file-rewritten"

@@ -1,6 +1,19 @@
 """Where bytes live that are not tables: landing files, pinned batches, leases."""
 
+from lakesmith.storage.landing import Landed, Landing, Sending, archived, land, landing_of
 from lakesmith.storage.local import LocalStorage
+from lakesmith.storage.remote import RemoteStorage
 from lakesmith.storage.warehouse import Warehouse, open_storage
 
-__all__ = ["LocalStorage", "Warehouse", "open_storage"]
+__all__ = [
+    "Landed",
+    "Landing",
+    "LocalStorage",
+    "RemoteStorage",
+    "Sending",
+    "Warehouse",
+    "archived",
+    "land",
+    "landing_of",
+    "open_storage",
+]

@@ -7,14 +7,21 @@ a storage library alone would cost a quarter of its time budget (see `docs/decis
 from __future__ import annotations
 
 import errno
-import glob
+import filecmp
 import os
+import stat
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact
+from lakesmith.storage.globs import Glob, walk
+from lakesmith.storage.wrong import archive_taken, file_gone, file_rewritten, probe_put_if_absent
+
+_CHUNK = 1024 * 1024
 
 
 class LocalStorage:
@@ -29,18 +36,45 @@ class LocalStorage:
     def location(self, path: str) -> str:
         return os.path.join(self._root, path)
 
-    def list(self, pattern: str) -> Iterator[FileFact]:
-        # Spark passes over names that start with '_' or '.': a file that it would not read must not be pinned.
-        for name in sorted(glob.iglob(pattern, root_dir=self._root, recursive=True)):
-            if any(part.startswith(("_", ".")) for part in Path(name).parts if part not in (".", "/")):
-                continue
-            path = self.location(name)
+    def list(self, pattern: str, known: Mapping[str, FileFact] | None = None) -> Iterator[FileFact]:
+        known = known or {}
+        found: set[FileFact] = set()
+        for path, entry in self._matching(Glob(pattern)):
+            before = known.get(path)
             try:
-                found = os.stat(path)
+                status = entry.stat()
             except FileNotFoundError:  # gone since the listing began
                 continue
-            if not os.path.isdir(path):
-                yield FileFact(name, found.st_size, found.st_mtime_ns // 1_000_000)
+            # Most files are known: nothing is made for them, so that a listing costs little more than the calls.
+            if (
+                before is not None
+                and before.size == status.st_size
+                and before.modified == status.st_mtime_ns // 1_000_000
+            ):
+                continue
+            if stat.S_ISREG(status.st_mode):
+                found.add(FileFact(path, status.st_size, status.st_mtime_ns // 1_000_000))
+        return iter(sorted(found))
+
+    def _matching(self, glob: Glob) -> Iterator[tuple[str, os.DirEntry[str] | Path]]:
+        if glob.is_path:
+            return iter([(glob.text, Path(self.location(glob.text)))])
+        return walk(glob, self._children)
+
+    def _children(self, folder: str, deep: bool) -> Iterator[tuple[str, bool, os.DirEntry[str]]]:
+        try:
+            descriptor = os.open(self.location(folder), os.O_RDONLY | os.O_DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except PermissionError as error:
+            raise _denied(self.location(folder), "list") from error
+        try:
+            # Through the open folder, so that the path to it is not looked up anew for each file.
+            with os.scandir(descriptor) as entries:
+                for entry in entries:
+                    yield entry.name, entry.is_dir(follow_symlinks=not deep), entry
+        finally:
+            os.close(descriptor)
 
     def read(self, key: str) -> bytes | None:
         try:
@@ -48,32 +82,64 @@ class LocalStorage:
         except FileNotFoundError:
             return None
 
+    def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
+        location = self.location(path)
+        try:
+            file = open(location, "rb")  # noqa: SIM115 - the caller closes it
+        except FileNotFoundError as error:
+            raise file_gone(location) from error
+        except PermissionError as error:
+            raise _denied(location, "read") from error
+        status = os.fstat(file.fileno())
+        if as_of and (as_of.size, as_of.modified) != (status.st_size, status.st_mtime_ns // 1_000_000):
+            file.close()
+            raise file_rewritten(location)
+        return file
+
     def head(self, path: str, size: int) -> bytes:
-        with open(self.location(path), "rb") as file:
+        with self.open(path) as file:
             return file.read(size)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        target = self._root / key
-        temporary = self._write_beside(target, data)
-        try:
-            os.link(temporary, target)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            raise InfrastructureError(
-                "no-put-if-absent",
-                f"{target.parent} cannot make hard links ({error.strerror}), so a commit there could be lost",
-                hint="use a warehouse on a local disk with hard links (ext4, xfs, apfs, …)",
-            ) from error
-        finally:
-            os.unlink(temporary)
-        _sync_folder(target.parent)
-        return True
+        return self._link_new(self._root / key, [data])
+
+    def put_file(self, key: str, file: BinaryIO, *, size: int, tell: Callable[[int], None]) -> bool:
+        return self._link_new(self._root / key, _chunks(file, tell))
 
     def replace(self, key: str, data: bytes) -> None:
         target = self._root / key
-        os.replace(self._write_beside(target, data), target)
+        os.replace(self._write_beside(target, [data]), target)
         _sync_folder(target.parent)
+
+    def move(self, path: str, to: str) -> None:
+        source, target = self.location(path), self.location(to)
+        try:
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            os.link(source, target)
+        except FileExistsError:
+            self._settle(source, target)
+            return
+        except FileNotFoundError as error:
+            if os.path.exists(target):
+                return
+            raise file_gone(source) from error
+        except PermissionError as error:
+            raise _denied(target, "make") from error
+        except OSError:  # another disk
+            with open(source, "rb") as file:
+                self.put_file(to, file, size=0, tell=_nobody)
+            self._settle(source, target)
+            return
+        os.unlink(source)
+
+    def _settle(self, source: str, target: str) -> None:
+        """The target is there: it is the source under its new name, or else somebody else's file."""
+        try:
+            if not os.path.samefile(source, target) and not filecmp.cmp(source, target, shallow=False):
+                raise archive_taken(source, target)
+            os.unlink(source)
+        except FileNotFoundError:  # moved by an earlier run
+            return
 
     def remove(self, key: str) -> bool:
         try:
@@ -89,33 +155,75 @@ class LocalStorage:
             return ()
 
     def probe(self) -> str | None:
-        key = f"_lakesmith/probe/{uuid.uuid4().hex}"
         try:
-            if not self.put_if_absent(key, b"first"):
-                return f"{self._root}: a new file was taken for an old one"
-            if self.put_if_absent(key, b"second") or self.read(key) != b"first":
-                return f"{self._root}: two writers of one file both won"
-            self.remove(key)
+            return probe_put_if_absent(self)
         except OSError as error:
             return f"{self._root}: {error.strerror}"
-        return None
 
-    def _write_beside(self, target: Path, data: bytes) -> str:
+    def _link_new(self, target: Path, chunks: Iterable[bytes]) -> bool:
+        """Give the name to a file that is complete, unless the name is taken."""
+        temporary = self._write_beside(target, chunks)
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise InfrastructureError(
+                "no-put-if-absent",
+                f"{target.parent} cannot make hard links ({error.strerror}), so a commit there could be lost",
+                hint="use a warehouse on a local disk with hard links (ext4, xfs, apfs, …)",
+            ) from error
+        finally:
+            os.unlink(temporary)
+        _sync_folder(target.parent)
+        return True
+
+    def _write_beside(self, target: Path, chunks: Iterable[bytes]) -> str:
         """Write and sync a temporary file in the target's folder, under a name that listings pass over."""
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
             descriptor = _create(temporary)
+            with os.fdopen(descriptor, "wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
+            _discard(temporary)
             raise InfrastructureError(
                 "storage-write",
                 f"cannot write {target}: {error.strerror}",
-                hint="check that the warehouse exists, has room, and may be written by this user",
+                hint="check that the folder exists, has room, and may be written by this user",
             ) from error
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        except BaseException:
+            _discard(temporary)
+            raise
         return str(temporary)
+
+
+def _chunks(file: BinaryIO, tell: Callable[[int], None]) -> Iterator[bytes]:
+    sent = 0
+    while chunk := file.read(_CHUNK):
+        yield chunk
+        sent += len(chunk)
+        tell(sent)
+
+
+def _nobody(sent: int) -> None:
+    """Nobody waits for this."""
+
+
+def _denied(location: str, verb: str) -> InfrastructureError:
+    return InfrastructureError(
+        "storage-denied",
+        f"this user may not {verb} {location}",
+        hint="give the user the right to it, or run as a user who has it",
+    )
+
+
+def _discard(path: Path) -> None:
+    with suppress(OSError):
+        os.unlink(path)
 
 
 def _create(path: Path) -> int:

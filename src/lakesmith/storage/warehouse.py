@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DeclarationError
 from lakesmith.ports import Storage
+from lakesmith.storage.access import find_access, is_remote
 from lakesmith.storage.local import LocalStorage
+from lakesmith.storage.remote import RemoteStorage
+
+_NO_SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
-def open_storage(url: str) -> Storage:
-    """The store behind a folder or URL."""
-    scheme = urlsplit(url).scheme
-    if scheme in ("", "file"):
-        return LocalStorage(url.removeprefix("file://"))
-    raise DeclarationError(
-        "unknown-storage",
-        f"'{scheme}://' storage is not supported",
-        hint="use a folder on local disk",
-    )
+def open_storage(url: str, settings: Mapping[str, Mapping[str, str]] = _NO_SETTINGS) -> Storage:
+    """The store behind a folder or URL. `settings` are by the beginning of a URL; the longest that fits counts."""
+    if is_remote(url):
+        return RemoteStorage(*find_access(url, settings))
+    return LocalStorage(url.removeprefix("file://"))
 
 
 class Warehouse:
-    """The folders of a lake below one root. Locations are made from validated names only."""
+    """The folders of a lake below one root. Locations are made from validated names only.
 
-    def __init__(self, url: str) -> None:
+    `adopted` are tables that lie elsewhere and are not the lake's to write.
+    """
+
+    def __init__(self, url: str, adopted: Mapping[TableName, str] | None = None) -> None:
+        if is_remote(url):
+            raise DeclarationError(
+                "unknown-storage",
+                f"a warehouse in '{url.partition('://')[0]}://' storage is not supported",
+                hint="use a folder on local disk; files may be taken in from elsewhere",
+            )
         self.storage = open_storage(url)
         self.root = self.storage.root().rstrip("/")
+        self._adopted = adopted or {}
 
     def table(self, name: TableName) -> str:
-        return f"{self.root}/{name.layer}/{name.name}"
+        return self._adopted.get(name, f"{self.root}/{name.layer}/{name.name}")
 
     def quarantine(self, name: TableName) -> str:
         return f"{self.root}/quarantine/{name.layer}/{name.name}"

@@ -1,0 +1,111 @@
+"""Which store a URL is in, and with which settings it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakesmith.errors import DeclarationError, did_you_mean
+
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "s3": ("endpoint", "key", "secret", "session_token", "region"),
+    "az": ("account", "account_key", "sas_token", "connection_string", "endpoint"),
+    "sftp": ("user", "password", "key_file", "known_hosts"),
+    "http": ("token", "headers"),
+}
+"""What can be set for each kind of store."""
+
+_KINDS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "az": "az",
+    "abfs": "az",
+    "abfss": "az",
+    "sftp": "sftp",
+    "http": "http",
+    "https": "http",
+}
+_PUBLIC = ("endpoint", "region", "account", "user", "known_hosts")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to get to one bucket, container or server. Its text tells no setting."""
+
+    kind: str
+    """One of `SETTINGS`."""
+    url: str
+    """Of the bucket, container or server, without a slash at the end."""
+    place: str
+    """The bucket or container; `host:port` of a server."""
+    settings: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Access({self.url})"
+
+    def get(self, name: str) -> str | None:
+        return dict(self.settings).get(name)
+
+    def hidden(self, text: str) -> str:
+        """The text without the values of settings that nobody should see."""
+        for name, value in self.settings:
+            if name not in _PUBLIC and value:
+                text = text.replace(value, "***")
+        return text
+
+
+def is_remote(url: str) -> bool:
+    return "://" in url and not url.startswith("file://")
+
+
+def find_access(url: str, settings: Mapping[str, Mapping[str, str]]) -> tuple[Access, str]:
+    """The store that a URL is in, and the path in it. A glob is taken as it is: `?` and `#` mean nothing here."""
+    scheme, _, rest = url.partition("://")
+    kind = _KINDS.get(scheme.lower())
+    if kind is None:
+        raise DeclarationError(
+            "unknown-storage",
+            f"'{scheme}://' storage is not supported",
+            hint=f"use a folder, or one of {', '.join(f'{each}://' for each in _KINDS)}",
+        )
+    place, _, path = rest.partition("/")
+    if not place:
+        raise DeclarationError("bad-path", f"'{url}' does not say which store is meant", hint="s3://bucket/folder")
+    root = f"{scheme}://{place}"
+    given = _given(kind, f"{scheme.lower()}://{rest}", settings)
+    if kind == "az":
+        place, _, host = place.partition("@")
+        given = ({"account": host.partition(".")[0]} if host else {}) | given
+    elif kind == "sftp":
+        user, _, place = place.rpartition("@")
+        given = ({"user": user} if user else {}) | given
+    return Access(kind, root, place, tuple(sorted(given.items()))), path.strip("/")
+
+
+def _given(kind: str, url: str, settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The settings under the longest beginning of the URL; looking them up reveals what is secret in them."""
+    fitting = [key for key in settings if _begins(url, key)]
+    if not fitting:
+        return {}
+    nearest = max(fitting, key=len)
+    for name in settings[nearest]:
+        if name not in SETTINGS[kind]:
+            raise DeclarationError(
+                "unknown-key",
+                f"storage '{nearest}' has the key '{name}', which means nothing for {url.partition('://')[0]}://",
+                hint=did_you_mean(name, SETTINGS[kind], label="keys"),
+            )
+    return dict(settings[nearest])
+
+
+def _begins(url: str, key: str) -> bool:
+    """Whether the key is the beginning of the URL, up to where a name ends. `s3a` and `s3` are the same store."""
+    url_scheme, _, url_rest = url.partition("://")
+    key_scheme, _, key_rest = key.partition("://")
+    key_rest = key_rest.rstrip("/")
+    if url_scheme != key_scheme.lower() and {url_scheme, key_scheme.lower()} not in _SAME:
+        return False
+    return not key_rest or url_rest == key_rest or url_rest.startswith((f"{key_rest}/", f"{key_rest}@"))
+
+
+_SAME = ({"s3", "s3a"}, {"az", "abfs"}, {"az", "abfss"}, {"abfs", "abfss"})

@@ -1,0 +1,145 @@
+"""Globs over paths with slashes: `*`, `?` and `[..]` within a name, `**` over any number of folders.
+
+No wildcard matches a name that starts with `_` or `.`: such files are somebody's notes, and half of them are gone soon.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TypeVar
+
+_WILD = re.compile(r"[*?\[]")
+_HIDDEN = ("_", ".")
+_SHOWN = r"(?![_.])"
+
+Entry = TypeVar("Entry")
+Children = Callable[[str, bool], Iterable[tuple[str, bool, Entry]]]
+"""For a folder, which ends with a slash or is empty: name, whether it is a folder, and the entry, for each name in it.
+The flag says that folders are entered because of `**`: a link to a folder may lead in circles then."""
+
+
+@dataclass(frozen=True)
+class Glob:
+    """A pattern, cut into what is fixed and what is not."""
+
+    text: str
+
+    @cached_property
+    def folder(self) -> str:
+        """The folder that everything lies in which matches; ends with a slash unless it is empty."""
+        return self.prefix[: self.prefix.rfind("/") + 1]
+
+    @cached_property
+    def prefix(self) -> str:
+        """The text before the first wildcard."""
+        wild = _WILD.search(self.text)
+        return self.text[: wild.start()] if wild else self.text
+
+    @cached_property
+    def segments(self) -> tuple[str, ...]:
+        """The names below the folder, as they are written."""
+        return tuple(self.text[len(self.folder) :].split("/"))
+
+    @property
+    def is_path(self) -> bool:
+        """There is no wildcard in it."""
+        return self.prefix == self.text
+
+    @property
+    def is_flat(self) -> bool:
+        """All that matches lies directly in the folder."""
+        return len(self.segments) == 1 and self.segments[0] != "**"
+
+    def matches(self, path: str) -> bool:
+        return self._whole(path) is not None
+
+    @cached_property
+    def _whole(self) -> Callable[[str], re.Match[str] | None]:
+        expression = re.escape(self.folder)
+        for segment in self.segments[:-1]:
+            expression += f"(?:{_SHOWN}[^/]+/)*" if segment == "**" else f"{_expression(segment)}/"
+        last = self.segments[-1]
+        expression += f"(?:{_SHOWN}[^/]+/)*{_SHOWN}[^/]+" if last == "**" else _expression(last)
+        return re.compile(expression).fullmatch
+
+
+def walk(glob: Glob, children: Children[Entry]) -> Iterator[tuple[str, Entry]]:
+    """The path and entry of each file that matches; each folder is listed once, and only where it can matter."""
+    segments = glob.segments
+    last = len(segments) - 1
+
+    def reached(positions: Iterable[int]) -> frozenset[int]:
+        """With the positions behind `**`, which may stand for no folder at all."""
+        found = set()
+        for position in positions:
+            found.add(position)
+            while segments[position] == "**" and position < last:
+                position += 1
+                found.add(position)
+        return frozenset(found)
+
+    def below(folder: str, positions: frozenset[int]) -> Iterator[tuple[str, Entry]]:
+        if len(positions) == 1 and min(positions) < last and not _WILD.search(segments[min(positions)]):
+            (position,) = positions
+            yield from below(f"{folder}{segments[position]}/", reached([position + 1]))
+            return
+        is_file_wanted = _matcher(segments[last]) if last in positions else _never
+        deep = any(segments[position] == "**" for position in positions)
+        for name, is_folder, entry in children(folder, deep):
+            if not is_folder:
+                if is_file_wanted(name):
+                    yield folder + name, entry
+                continue
+            onward = [
+                position if segments[position] == "**" else position + 1
+                for position in positions
+                if (segments[position] == "**" or position < last) and _matcher(segments[position])(name)
+            ]
+            if onward:
+                yield from below(f"{folder}{name}/", reached(onward))
+
+    return below(glob.folder, reached([0]))
+
+
+def _never(name: str) -> None:
+    """No file of this folder is wanted, whatever its name is."""
+
+
+@lru_cache(maxsize=1024)
+def _matcher(segment: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(f"{_SHOWN}[^/]+" if segment == "**" else _expression(segment)).fullmatch
+
+
+def _expression(segment: str) -> str:
+    """A segment as a regular expression over names."""
+    if not _WILD.search(segment):
+        return re.escape(segment)
+    expression, at = _SHOWN, 0
+    while at < len(segment):
+        letter = segment[at]
+        at += 1
+        if letter == "*":
+            expression += "[^/]*"
+        elif letter == "?":
+            expression += "[^/]"
+        elif letter == "[" and (end := _closing(segment, at)):
+            inside = segment[at:end].replace("\\", r"\\").replace("[", r"\[")
+            expression += f"[^/{inside[1:]}]" if inside[0] == "!" else f"[{_not_negated(inside)}]"
+            at = end + 1
+        else:
+            expression += re.escape(letter)
+    return expression
+
+
+def _closing(segment: str, at: int) -> int | None:
+    """Where the brackets end that were opened just before; a `]` that comes first stands for itself."""
+    first = at + 1 if segment[at : at + 1] == "!" else at
+    end = segment.find("]", first + 1)
+    return end if end > 0 else None
+
+
+def _not_negated(inside: str) -> str:
+    return "\\" + inside if inside[0] in "^]" else inside

@@ -1,0 +1,242 @@
+"""A store that is reached over the network, through remote-store: S3, Azure, SFTP and HTTP behave alike here.
+
+It can be sent to another process: it holds how to connect, and connects where it is used.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+
+from lakesmith.errors import InfrastructureError
+from lakesmith.ports import FileFact
+from lakesmith.storage.access import Access
+from lakesmith.storage.failures import kind_of, patiently, told
+from lakesmith.storage.globs import Glob
+from lakesmith.storage.stores import Reached, reach
+from lakesmith.storage.wrong import archive_taken, file_gone, file_rewritten, probe_put_if_absent
+
+if TYPE_CHECKING:
+    from remote_store import FileInfo
+
+Result = TypeVar("Result")
+
+_WHOLE = 8 * 1024 * 1024
+"""A file up to this size is fetched in one go."""
+_CHUNK = 4 * 1024 * 1024
+
+
+class RemoteStorage:
+    """Files below one URL."""
+
+    def __init__(self, access: Access, base: str = "") -> None:
+        self._access = access
+        self._base = f"{base}/" if base else ""
+
+    def __repr__(self) -> str:
+        return f"RemoteStorage({self.root()})"
+
+    def root(self) -> str:
+        return f"{self._access.url}/{self._base}".rstrip("/")
+
+    def location(self, path: str) -> str:
+        return path if "://" in path else f"{self._access.url}/{self._base}{path}"
+
+    def list(self, pattern: str, known: Mapping[str, FileFact] | None = None) -> Iterator[FileFact]:
+        known = known or {}
+        base, below = self._split(pattern)
+        glob = Glob(below)
+        outside = pattern[: len(pattern) - len(below)]
+        found: set[FileFact] = set()
+        with told(self._access, self.location(pattern)):
+            for file in self._store.files(base, glob):
+                named = FileFact(outside + file.path, file.size, file.modified)
+                if known.get(named.path) != named:
+                    found.add(named)
+        return iter(sorted(found))
+
+    def read(self, key: str) -> bytes | None:
+        return self._unless_missing(key, lambda: self._store.fetch(self._key(key)))
+
+    def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
+        key, location = self._key(path), self.location(path)
+        info = self._info(path)
+        if info is None:
+            raise file_gone(location)
+        # Listings may tell times more exactly than a single file does.
+        if as_of and (as_of.size, as_of.modified // 1000) != (info.size, max(0, int(info.modified_at.timestamp()))):
+            raise file_rewritten(location)
+        if 0 < info.size <= _WHOLE:
+            data = self.read(path)
+            if data is None:
+                raise file_gone(location)
+            if len(data) != info.size:
+                raise file_rewritten(location)
+            return io.BytesIO(data)
+        return cast(BinaryIO, io.BufferedReader(_Resuming(self._access, key, location, info), _CHUNK))
+
+    def head(self, path: str, size: int) -> bytes:
+        with self.open(path) as file:
+            return file.read(size)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        return self.put_file(key, io.BytesIO(data), size=len(data), tell=_nobody)
+
+    def put_file(self, key: str, file: BinaryIO, *, size: int, tell: Callable[[int], None]) -> bool:
+        with told(self._access, self.location(key)):
+            try:
+                self._store.create(self._key(key), file, size, tell)
+            except Exception as error:
+                if kind_of(error) != "taken":
+                    raise
+                return False
+        return True
+
+    def replace(self, key: str, data: bytes) -> None:
+        with told(self._access, self.location(key)):
+            patiently(lambda: self._store.store.write_atomic(self._key(key), data, overwrite=True))
+
+    def move(self, path: str, to: str) -> None:
+        source, target = self._info(path), self._info(to)
+        if source is None:
+            if target is None:
+                raise file_gone(self.location(path))
+            return
+        if target is None:
+            # Copied first and removed then: whatever cuts in between, the file is there.
+            with told(self._access, self.location(path)):
+                patiently(lambda: self._store.store.copy(self._key(path), self._key(to), overwrite=True))
+                patiently(lambda: self._store.store.delete(self._key(path), missing_ok=True))
+        elif self._are_alike(path, to, source, target):
+            self.remove(path)
+        else:
+            raise archive_taken(self.location(path), self.location(to))
+
+    def _are_alike(self, one: str, other: str, first: FileInfo, second: FileInfo) -> bool:
+        if first.size != second.size:
+            return False
+        with self.open(one) as left, self.open(other) as right:
+            while True:
+                chunk = left.read(_CHUNK)
+                if chunk != right.read(_CHUNK):
+                    return False
+                if not chunk:
+                    return True
+
+    def remove(self, key: str) -> bool:
+        def delete() -> bool:
+            self._store.store.delete(self._key(key))
+            return True
+
+        return self._unless_missing(key, delete) is True
+
+    def keys(self, folder: str) -> Sequence[str]:
+        with told(self._access, self.location(folder)):
+            listed = patiently(lambda: tuple(self._store.store.list_files(self._key(folder))))
+        return sorted(file.name for file in listed if not file.name.startswith("."))
+
+    def probe(self) -> str | None:
+        try:
+            return probe_put_if_absent(self)
+        except InfrastructureError as error:
+            return error.what
+
+    @property
+    def _store(self) -> Reached:
+        return reach(self._access)
+
+    def _info(self, path: str) -> FileInfo | None:
+        return self._unless_missing(path, lambda: self._store.store.get_file_info(self._key(path)))
+
+    def _unless_missing(self, path: str, act: Callable[[], Result]) -> Result | None:
+        with told(self._access, self.location(path)):
+            try:
+                return patiently(act)
+            except Exception as error:
+                if kind_of(error) != "missing":
+                    raise
+                return None
+
+    def _split(self, path: str) -> tuple[str, str]:
+        """The folder that a path starts from, and the path from there: a path may also be a whole URL."""
+        if path.startswith(f"{self._access.url}/"):
+            return "", path.removeprefix(f"{self._access.url}/")
+        return self._base, path
+
+    def _key(self, path: str) -> str:
+        return "".join(self._split(path))
+
+
+class _Resuming(io.RawIOBase):
+    """A stream that connects again where the line was cut, as long as the file is what it was."""
+
+    def __init__(self, access: Access, key: str, location: str, info: FileInfo) -> None:
+        self._access = access
+        self._key = key
+        self._location = location
+        self._info = info
+        self._position = 0
+        self._stream: BinaryIO | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        with told(self._access, self._location):
+            chunk = patiently(lambda: self._next(len(buffer)))
+        buffer[: len(chunk)] = chunk
+        self._position += len(chunk)
+        return len(chunk)
+
+    def _next(self, size: int) -> bytes:
+        try:
+            if self._stream is None:
+                self._stream = self._connected()
+            chunk = self._stream.read(size)
+            # A web server need not tell a size.
+            if not chunk and self._info.size and self._position < self._info.size:
+                raise ConnectionError(f"the stream ended at byte {self._position} of {self._info.size}")
+            return chunk
+        except Exception as error:
+            self._drop()
+            match kind_of(error):
+                case "missing":
+                    raise file_gone(self._location) from None
+                case "taken":  # the store was asked for the file as it was
+                    raise file_rewritten(self._location) from None
+                case _:
+                    raise
+
+    def _connected(self) -> BinaryIO:
+        reached = reach(self._access)
+        if self._position:
+            self._check_unchanged(reached)
+        stream = reached.stream(self._key)
+        if self._position and stream.seekable():
+            stream.seek(self._position)
+        else:
+            left = self._position
+            while left:
+                left -= len(stream.read(min(left, _CHUNK)))
+        return stream
+
+    def _check_unchanged(self, reached: Reached) -> None:
+        now, before = reached.store.get_file_info(self._key), self._info
+        if (now.size, now.modified_at, now.etag) != (before.size, before.modified_at, before.etag):
+            raise file_rewritten(self._location)
+
+    def _drop(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with suppress(Exception):
+                stream.close()
+
+    def close(self) -> None:
+        self._drop()
+        super().close()
+
+
+def _nobody(sent: int) -> None:
+    """Nobody waits for this."""

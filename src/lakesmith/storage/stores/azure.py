@@ -1,0 +1,94 @@
+"""Azure's blob storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, BinaryIO
+
+from lakesmith.errors import DeclarationError
+from lakesmith.ports import FileFact
+from lakesmith.storage.access import Access
+from lakesmith.storage.failures import patiently
+from lakesmith.storage.globs import Glob
+
+_BLOCK = 8 * 1024 * 1024
+_MOST_BLOCKS = 45_000
+
+
+class Azure:
+    """A container."""
+
+    def __init__(self, access: Access) -> None:
+        from azure.storage.blob import BlobServiceClient, LinearRetry
+        from remote_store import Store
+        from remote_store.backends import AzureBackend
+
+        # `patiently` is the only one that tries again.
+        options: dict[str, Any] = {
+            "retry_policy": LinearRetry(retry_total=0),
+            "connection_timeout": 10,
+            "read_timeout": 60,
+        }
+        connection, account = access.get("connection_string"), access.get("account")
+        endpoint = access.get("endpoint") or (f"https://{account}.blob.core.windows.net" if account else "")
+        if not connection and not endpoint:
+            raise DeclarationError(
+                "missing-key",
+                f"nothing says which account {access.url} is in",
+                hint=f"add account: or connection_string: below storage: '{access.url}' of the environment",
+            )
+        credential: Any = access.get("account_key") or access.get("sas_token")
+        if not connection and not credential:
+            from azure.identity import DefaultAzureCredential
+
+            credential = DefaultAzureCredential()
+        backend = AzureBackend(
+            access.place,
+            hns=False,
+            account_url=endpoint or None,
+            connection_string=connection,
+            credential=credential,
+            client_options=options,
+        )
+        self.store = Store(backend)
+        # Listings that tell a missing container from an empty one, and conditional puts, are what remote-store has no
+        # call for.
+        service = (
+            BlobServiceClient.from_connection_string(connection, **options)
+            if connection
+            else BlobServiceClient(endpoint, credential=credential, **options)
+        )
+        self._container = service.get_container_client(access.place)
+
+    def files(self, base: str, glob: Glob) -> Iterator[FileFact]:
+        prefix = base + glob.prefix
+        listed = self._container.walk_blobs(prefix) if glob.is_flat else self._container.list_blobs(prefix)
+        pages = listed.by_page()
+        while (page := patiently(lambda: next(pages, None))) is not None:
+            for blob in page:
+                path = blob.name[len(base) :]
+                if not hasattr(blob, "prefix") and glob.matches(path):
+                    yield FileFact(path, blob.size, int(blob.last_modified.timestamp() * 1000))
+
+    def fetch(self, key: str) -> bytes:
+        return self.store.read_bytes(key)
+
+    def stream(self, key: str) -> BinaryIO:
+        return self.store.read_seekable(key)
+
+    def create(self, key: str, file: BinaryIO, size: int, tell: Callable[[int], None]) -> None:
+        from azure.core import MatchConditions
+        from azure.storage.blob import BlobBlock
+
+        block = max(_BLOCK, size // _MOST_BLOCKS)
+        target = self._container.get_blob_client(key)
+        blocks: list[BlobBlock] = []
+        sent = 0
+        while chunk := file.read(block):
+            blocks.append(BlobBlock(f"{len(blocks):08d}"))
+            patiently(partial(target.stage_block, blocks[-1].id, chunk))
+            sent += len(chunk)
+            tell(sent)
+        # Only now it can be seen, and only if nothing has that name.
+        patiently(lambda: target.commit_block_list(blocks, match_condition=MatchConditions.IfMissing))

@@ -1,0 +1,108 @@
+"""Files behind plain links: a web server can be read, and listed where it shows an index page."""
+
+from __future__ import annotations
+
+import html.parser
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import BinaryIO
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+from lakesmith.errors import DeclarationError, InfrastructureError
+from lakesmith.ports import FileFact
+from lakesmith.storage.access import Access
+from lakesmith.storage.failures import kind_of, patiently
+from lakesmith.storage.globs import Glob, walk
+
+
+class Http:
+    """A web server; keys are the paths of its URLs."""
+
+    def __init__(self, access: Access) -> None:
+        import requests
+        from remote_store import Store
+        from remote_store.backends import ReadOnlyHttpBackend
+
+        # As it is stored: a server that compresses on the way would tell sizes that are not the files'.
+        headers = {"Accept-Encoding": "identity", **_headers(access.get("headers"))}
+        if token := access.get("token"):
+            headers["Authorization"] = f"Bearer {token}"
+        self._url = f"{access.url}/"
+        self.store = Store(ReadOnlyHttpBackend(self._url, headers=headers, http_client="requests"))
+        # Index pages are what remote-store has no call for: it takes no URL that ends with a slash.
+        self._session = requests.Session()
+        self._session.headers.update(headers)
+
+    def files(self, base: str, glob: Glob) -> Iterator[FileFact]:
+        if glob.is_path:
+            paths = [glob.text]
+        else:
+            paths = [path for path, _ in walk(glob, lambda folder, deep: self._children(base, folder))]
+        for path in paths:
+            try:
+                info = patiently(partial(self.store.get_file_info, base + path))
+            except Exception as error:
+                if kind_of(error) != "missing":
+                    raise
+                continue
+            yield FileFact(path, info.size, max(0, int(info.modified_at.timestamp() * 1000)))
+
+    def _children(self, base: str, folder: str) -> Iterator[tuple[str, bool, None]]:
+        """The links of an index page, as Apache, nginx and others write it, that lead to names directly below."""
+        here = self._url + quote(base + folder)
+        try:
+            page = patiently(lambda: self._page(here))
+        except Exception as error:
+            if kind_of(error) != "missing":
+                raise
+            return
+        links = _Links()
+        links.feed(page)
+        begin = urlsplit(here).path
+        for link in dict.fromkeys(urljoin(here, link).partition("?")[0].partition("#")[0] for link in links.found):
+            path = urlsplit(link).path
+            name = unquote(path.removeprefix(begin).rstrip("/"))
+            if link.startswith(self._url) and path.startswith(begin) and name and "/" not in name:
+                yield name, path.endswith("/"), None
+
+    def _page(self, url: str) -> str:
+        answer = self._session.get(url, timeout=30)
+        answer.raise_for_status()
+        return answer.text
+
+    def fetch(self, key: str) -> bytes:
+        return self.store.read_bytes(key)
+
+    def stream(self, key: str) -> BinaryIO:
+        return self.store.read(key)
+
+    def create(self, key: str, file: BinaryIO, size: int, tell: Callable[[int], None]) -> None:
+        raise InfrastructureError(
+            "storage-read-only",
+            f"{self._url}{key} cannot be written: a web server is only read from",
+            hint="land files in a folder, s3://, az:// or sftp://",
+        )
+
+
+class _Links(html.parser.HTMLParser):
+    """Collects where a page's links lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value for name, value in attrs if tag == "a" and name == "href" and value]
+
+
+def _headers(written: str | None) -> dict[str, str]:
+    """`Name: value`, one a line."""
+    headers = {}
+    for line in (written or "").splitlines():
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise DeclarationError(
+                "bad-headers", "headers has a line that is not 'Name: value'", hint="headers: 'X-Api-Key: env:KEY'"
+            )
+        headers[name.strip()] = value.strip()
+    return headers

@@ -1,0 +1,100 @@
+"""S3 and what speaks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, BinaryIO
+
+from lakesmith.ports import FileFact
+from lakesmith.storage.access import Access
+from lakesmith.storage.failures import patiently
+from lakesmith.storage.globs import Glob
+
+_PART = 8 * 1024 * 1024
+_MOST_PARTS = 9000
+"""S3 takes ten thousand; a file that grows a little must not fail at its end."""
+
+
+class S3:
+    """A bucket."""
+
+    def __init__(self, access: Access) -> None:
+        import s3fs
+        from remote_store import Store
+        from remote_store.backends import S3Backend
+
+        options: dict[str, Any] = {
+            # `patiently` is the only one that tries again: three who each try five times would take minutes.
+            "config_kwargs": {"retries": {"total_max_attempts": 1}},
+            # What is read is read in large pieces: more, read ahead, would be fetched for nothing.
+            "default_cache_type": "none",
+        }
+        if token := access.get("session_token"):
+            options["token"] = token
+        backend = S3Backend(
+            access.place,
+            endpoint_url=access.get("endpoint"),
+            key=access.get("key"),
+            secret=access.get("secret"),
+            region_name=access.get("region"),
+            client_options=options,
+        )
+        self.store = Store(backend)
+        self._bucket = access.place
+        # Listings in pages and conditional puts are what remote-store has no call for.
+        self._s3 = backend.unwrap(s3fs.S3FileSystem)
+        self._s3.retries = 1
+
+    def files(self, base: str, glob: Glob) -> Iterator[FileFact]:
+        wanted = {"Bucket": self._bucket, "Prefix": base + glob.prefix}
+        if glob.is_flat:  # folders below, such as an archive, are passed over by the store
+            wanted["Delimiter"] = "/"
+        page: dict[str, Any] = {"IsTruncated": True}
+        while page["IsTruncated"]:
+            if "NextContinuationToken" in page:
+                wanted["ContinuationToken"] = page["NextContinuationToken"]
+            page = patiently(lambda: self._s3.call_s3("list_objects_v2", **wanted))
+            for found in page.get("Contents", ()):
+                path = found["Key"][len(base) :]
+                if glob.matches(path):
+                    yield FileFact(path, found["Size"], int(found["LastModified"].timestamp() * 1000))
+
+    def fetch(self, key: str) -> bytes:
+        return self.store.read_bytes(key)
+
+    def stream(self, key: str) -> BinaryIO:
+        return self.store.read(key)
+
+    def create(self, key: str, file: BinaryIO, size: int, tell: Callable[[int], None]) -> None:
+        part = max(_PART, size // _MOST_PARTS)
+        first = file.read(part)
+        target = {"Bucket": self._bucket, "Key": key}
+        if len(first) < part:
+            patiently(lambda: self._s3.call_s3("put_object", Body=first, IfNoneMatch="*", **target))
+            tell(len(first))
+            return
+        upload = patiently(lambda: self._s3.call_s3("create_multipart_upload", **target))
+        target["UploadId"] = upload["UploadId"]
+        try:
+            parts = list(self._parts(target, first, file, part, tell))
+            patiently(
+                lambda: self._s3.call_s3(
+                    "complete_multipart_upload", MultipartUpload={"Parts": parts}, IfNoneMatch="*", **target
+                )
+            )
+        except BaseException:
+            self._s3.call_s3("abort_multipart_upload", **target)
+            raise
+
+    def _parts(
+        self, target: dict[str, str], first: bytes, file: BinaryIO, part: int, tell: Callable[[int], None]
+    ) -> Iterator[dict[str, object]]:
+        sent, number, chunk = 0, 0, first
+        while chunk:
+            number += 1
+            answer = patiently(partial(self._s3.call_s3, "upload_part", Body=chunk, PartNumber=number, **target))
+            yield {"PartNumber": number, "ETag": answer["ETag"]}
+            sent += len(chunk)
+            tell(sent)
+            chunk = file.read(part)

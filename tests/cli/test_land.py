@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lakesmith.cli.call import Call
+from lakesmith.cli.verbs.land import verb
+from lakesmith.errors import DataError
+from lakesmith.storage import Landed, Landing, Sending
+
+DIGEST = "a" * 64
+
+
+class Lake:
+    """Lands files in no time, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Any] = {}
+        self.refuses = False
+
+    def land(
+        self,
+        files: Sequence[str],
+        *,
+        to: str,
+        name: str | None = None,
+        on_progress: Callable[[Sending], None] | None = None,
+    ) -> Landing:
+        self.asked = {"files": files, "to": to, "name": name, "progress": on_progress is not None}
+        if on_progress:
+            on_progress(Sending(file=files[0], sent=5, bytes=10))
+        error = DataError("landed-other-bytes", "other bytes", table=to)
+        landed = Landed(
+            file=files[0],
+            location=f"s3://drops/orders/{files[0]}",
+            state="refused" if self.refuses else "landed",
+            bytes=2048,
+            sha256=DIGEST,
+        )
+        return Landing(table=to, files=(landed,), errors=(error,) if self.refuses else ())
+
+
+@pytest.fixture
+def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
+    fake = Lake()
+    monkeypatch.setattr(Call, "open", lambda self: fake)
+    return fake
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(verb, words, obj=Call())
+
+
+def test_land_shows_where_each_file_is_now(lake: Lake) -> None:
+    result = invoke("a.json", "--to", "bronze.orders")
+    assert result.exit_code == 0
+    assert result.stdout == f"landed  s3://drops/orders/a.json  2.0 kB  sha256 {DIGEST[:12]}…\n"
+    assert lake.asked == {"files": ("a.json",), "to": "bronze.orders", "name": None, "progress": False}
+
+
+def test_land_takes_another_name(lake: Lake) -> None:
+    invoke("a.json", "--to", "bronze.orders", "--as", "b.json")
+    assert lake.asked["name"] == "b.json"
+
+
+def test_a_file_that_is_refused_gives_the_code_of_its_error(lake: Lake) -> None:
+    lake.refuses = True
+    result = invoke("a.json", "--to", "bronze.orders")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("refused  ")
+    assert "[landed-other-bytes]" in result.stderr
+
+
+def test_land_speaks_json(lake: Lake) -> None:
+    lake.refuses = True
+    result = invoke("a.json", "--to", "bronze.orders", "--json")
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["table"], answer["files"][0]["state"]) == (1, "bronze.orders", "refused")
+    assert answer["errors"][0]["code"] == "landed-other-bytes"
+
+
+def test_a_terminal_is_shown_a_bar(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    result = invoke("a.json", "--to", "bronze.orders")
+    assert lake.asked["progress"]
+    assert "a.json" in result.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("a.json",), ("--to", "bronze.orders")])
+def test_land_wants_a_file_and_a_table(lake: Lake, words: tuple[str, ...]) -> None:
+    assert invoke(*words).exit_code == 2

@@ -1,0 +1,61 @@
+"""A schema registry of the test run's own, which speaks Confluent's interface."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers.fetch import registry_home
+from tests.servers.maven import free_port, java, started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apicurio:
+    """A running registry, and shorthands for what tests do with it."""
+
+    url: str
+
+    def register(
+        self, subject: str, schema: object, kind: str = "AVRO", references: Sequence[Mapping[str, object]] = ()
+    ) -> int:
+        """Add a version to a subject, and return the schema's id."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        body = {"schema": text, "schemaType": kind, "references": list(references)}
+        return int(self._post(f"/subjects/{subject}/versions", body)["id"])
+
+    def _post(self, path: str, body: object) -> dict[str, Any]:
+        request = urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return dict(json.load(answer))
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apicurio]:
+    """One registry for the whole test run; each test has subjects of its own."""
+    yield from run_registry(tmp_path_factory.mktemp("registry"), free_port())
+
+
+def run_registry(folder: Path, port: int) -> Iterator[Apicurio]:
+    """A registry that begins empty."""
+    home = registry_home()
+    (jar,) = home.rglob("apicurio-registry-app-*-runner.jar")
+    found = Apicurio(url=f"http://127.0.0.1:{port}/apis/ccompat/v7")
+    command = [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(jar)]
+    environment = {"QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(port)}
+    with started(command, lambda: _answers(found), folder=folder, environment=environment):
+        yield found
+
+
+def _answers(found: Apicurio) -> bool:
+    try:
+        with urllib.request.urlopen(f"{found.url}/subjects", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False

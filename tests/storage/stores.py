@@ -1,0 +1,82 @@
+"""The stores that tests go through, each with a place of the test's own."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.servers.azure import AzureServer
+from tests.servers.proxy import Proxy
+from tests.servers.s3 import S3Server
+from tests.servers.sftp import SftpServer
+
+from lakesmith.ports import Storage
+from lakesmith.storage import open_storage
+
+REMOTE = ("s3", "azure", "sftp")
+"""The stores that can be written to; a web server cannot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A URL in a real store, and how it is reached."""
+
+    url: str
+    settings: dict[str, dict[str, str]]
+    port: int
+    """The server's."""
+    wrong: dict[str, str]
+    """Settings that the server does not accept."""
+    through: Callable[[int], Place]
+    """The same place through another port."""
+
+    def open(self) -> Storage:
+        return open_storage(self.url, self.settings)
+
+    def open_denied(self) -> Storage:
+        (root,) = self.settings
+        return open_storage(self.url, {root: self.settings[root] | self.wrong})
+
+    def behind(self, proxy: Proxy) -> Storage:
+        return self.through(proxy.port).open()
+
+
+def make_place(kind: str, request: pytest.FixtureRequest) -> Place:
+    """A new place in the store of that kind."""
+    match kind:
+        case "s3":
+            s3: S3Server = request.getfixturevalue("s3")
+            return _place(f"s3://{s3.bucket()}", "/in", s3.port, s3.settings, {"secret": "another"})
+        case "azure":
+            azure: AzureServer = request.getfixturevalue("azure")
+            return _place(f"az://{azure.container()}", "/in", azure.port, azure.settings, {"account_key": "YWJj"})
+        case _:
+            sftp: SftpServer = request.getfixturevalue("sftp")
+            folder, own = sftp.drop(), sftp.folder / "host"
+
+            def through(port: int) -> Place:
+                root = f"sftp://127.0.0.1:{port}"
+                settings = {root: sftp.settings(port)}
+                wrong = {"key_file": str(own)}
+                return Place(url=root + str(folder), settings=settings, port=sftp.port, wrong=wrong, through=through)
+
+            return through(sftp.port)
+
+
+def _place(root: str, path: str, port: int, settings: Callable[[int], dict[str, str]], wrong: dict[str, str]) -> Place:
+    def through(other: int) -> Place:
+        return Place(url=root + path, settings={root: settings(other)}, port=port, wrong=wrong, through=through)
+
+    return through(port)
+
+
+def put(storage: Storage, key: str, data: bytes = b"{}") -> None:
+    assert storage.put_file(key, io.BytesIO(data), size=len(data), tell=lambda sent: None)
+
+
+def names(folder: Path) -> list[str]:
+    """Every file below a folder, hidden ones too."""
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,239 @@
+"""Landing files: whole or not at all, once, under a name that the table takes in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from tests.servers.azure import azure
+from tests.servers.http import WebServer, http
+from tests.servers.proxy import Proxy, proxy_to
+from tests.servers.s3 import s3
+from tests.servers.sftp import SftpServer, sftp
+from tests.storage.stores import REMOTE, make_place, names, put
+
+from lakesmith.errors import UsageError
+from lakesmith.ports import Storage
+from lakesmith.storage import Landing, LocalStorage, Sending, failures, land, landing_of, open_storage
+
+__all__ = ["azure", "http", "proxy_to", "s3", "sftp"]
+
+STORES = ["local", *(pytest.param(kind, marks=pytest.mark.servers) for kind in REMOTE)]
+
+
+@pytest.fixture(params=STORES)
+def zone(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    return LocalStorage(tmp_path / "zone") if request.param == "local" else make_place(request.param, request).open()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "2026-01-01.json"
+    found.write_bytes(b'{"order_id": 1}\n')
+    return found
+
+
+def landed(zone: Storage, *files: Path, glob: str = "orders/*.json", name: str | None = None) -> Landing:
+    return land(zone, glob, files, table="bronze.orders", name=name)
+
+
+def states(landing: Landing) -> list[str]:
+    return [file.state for file in landing.files]
+
+
+def test_a_file_lands_where_the_table_looks(zone: Storage, file: Path) -> None:
+    landing = landed(zone, file)
+    assert (states(landing), landing.errors) == (["landed"], ())
+    (fact,) = zone.list("orders/*.json")
+    assert (fact.path, landing.files[0].location) == ("orders/2026-01-01.json", zone.location(fact.path))
+    assert zone.read(fact.path) == file.read_bytes()
+
+
+def test_a_note_of_what_landed_is_kept_where_no_listing_sees_it(zone: Storage, file: Path) -> None:
+    landed(zone, file)
+    note = json.loads(zone.read("orders/_manifest/2026-01-01.json.json") or b"")
+    assert note.pop("landed_at")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert note == {"file": "2026-01-01.json", "bytes": 16, "sha256": digest}
+    assert [found.path for found in zone.list("**")] == ["orders/2026-01-01.json"]
+
+
+def test_the_same_bytes_land_once(zone: Storage, file: Path) -> None:
+    landed(zone, file)
+    before = list(zone.list("orders/*"))
+    again = landed(zone, file)
+    assert (states(again), again.errors) == (["already landed"], ())
+    assert list(zone.list("orders/*")) == before
+
+
+def test_other_bytes_under_the_same_name_are_refused(zone: Storage, file: Path) -> None:
+    landed(zone, file)
+    before = file.read_bytes()
+    file.write_bytes(b'{"order_id": 2}\n')
+    landing = landed(zone, file)
+    assert states(landing) == ["refused"]
+    assert [(error.code, error.exit_code) for error in landing.errors] == [("landed-other-bytes", 1)]
+    assert zone.read("orders/2026-01-01.json") == before
+
+
+def test_a_name_stays_taken_after_its_file_was_archived(zone: Storage, file: Path) -> None:
+    landed(zone, file)
+    zone.move("orders/2026-01-01.json", "orders/_done/2026-01-01.json")
+    assert states(landed(zone, file)) == ["already landed"]
+    file.write_bytes(b'{"order_id": 2}\n')
+    assert states(landed(zone, file)) == ["refused"]
+
+
+def test_a_file_that_came_another_way_is_compared_by_its_bytes(zone: Storage, file: Path) -> None:
+    put(zone, "orders/2026-01-01.json", file.read_bytes())
+    assert states(landed(zone, file)) == ["already landed"]
+    put(zone, "orders/other.json", b"other bytes, more")
+    assert [error.code for error in landed(zone, file, name="other.json").errors] == ["landed-other-bytes"]
+
+
+def test_a_landing_that_lost_the_race_is_told_as_one_that_came_second(
+    zone: Storage, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = type(zone).put_file
+
+    def put_file(self: Storage, key: str, file: BinaryIO, *, size: int, tell: Callable[[int], None]) -> bool:
+        monkeypatch.undo()
+        put(zone, key, b"of another, who was faster")
+        return given(self, key, file, size=size, tell=tell)
+
+    monkeypatch.setattr(type(zone), "put_file", put_file)
+    assert [error.code for error in landed(zone, file).errors] == ["landed-other-bytes"]
+    assert zone.read("orders/2026-01-01.json") == b"of another, who was faster"
+
+
+def test_one_file_that_is_refused_leaves_the_others_theirs(zone: Storage, file: Path, tmp_path: Path) -> None:
+    put(zone, "orders/2026-01-01.json", b"other")
+    second = tmp_path / "2026-01-02.json"
+    second.write_text("{}")
+    landing = landed(zone, file, second)
+    assert (states(landing), len(landing.errors)) == (["refused", "landed"], 1)
+
+
+def test_an_interrupted_landing_leaves_nothing_to_be_seen(zone: Storage, tmp_path: Path) -> None:
+    large = tmp_path / "large.json"
+    large.write_bytes(b"x" * 20_000_000)
+
+    def interrupt(sending: Sending) -> None:
+        if sending.sent >= 8_000_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        land(zone, "orders/*.json", [large], table="bronze.orders", on_progress=interrupt)
+    assert (list(zone.list("**")), list(zone.keys("orders"))) == ([], [])
+    assert states(landed(zone, large)) == ["landed"]
+
+
+def test_a_file_that_is_still_written_does_not_land(zone: Storage, tmp_path: Path) -> None:
+    large = tmp_path / "large.json"
+    large.write_bytes(b"x" * 20_000_000)
+
+    def write(sending: Sending) -> None:
+        with large.open("r+b") as file:
+            file.seek(19_000_000)
+            file.write(b"y")
+
+    landing = land(zone, "orders/*.json", [large], table="bronze.orders", on_progress=write)
+    assert [error.code for error in landing.errors] == ["file-rewritten"]
+    assert list(zone.list("**")) == []
+
+
+def test_progress_is_told_up_to_the_last_byte(zone: Storage, tmp_path: Path) -> None:
+    large = tmp_path / "large.json"
+    large.write_bytes(b"x" * 10_000_000)
+    told: list[Sending] = []
+    land(zone, "orders/*.json", [large], table="bronze.orders", on_progress=told.append)
+    assert told[-1] == Sending(file=str(large), sent=10_000_000, bytes=10_000_000)
+    assert [sending.sent for sending in told] == sorted(sending.sent for sending in told)
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("kind", REMOTE)
+def test_a_landing_survives_a_busy_store(
+    kind: str,
+    request: pytest.FixtureRequest,
+    file: Path,
+    proxy_to: Callable[[int], Proxy],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(failures, "WAITS", (0.01,) * 5)
+    place = make_place(kind, request)
+    proxy = proxy_to(place.port)
+    proxy.fail("reset", "reset", "reset" if kind == "sftp" else "503")
+    assert states(landed(place.behind(proxy), file)) == ["landed"]
+    proxy.fail_always("reset")
+    assert [error.code for error in landed(place.behind(proxy), file, name="b.json").errors] == ["storage-unreachable"]
+    assert [found.path for found in place.open().list("**")] == ["orders/2026-01-01.json"]
+
+
+@pytest.mark.servers
+def test_nothing_is_left_on_the_server_but_the_file_and_its_note(sftp: SftpServer, file: Path) -> None:
+    root, folder = f"sftp://127.0.0.1:{sftp.port}", sftp.drop()
+    zone = open_storage(f"{root}{folder}", {root: sftp.settings()})
+    landed(zone, file)
+    file.write_bytes(b"other")
+    landed(zone, file)
+    assert names(folder) == ["2026-01-01.json", "2026-01-01.json.json"]
+
+
+def test_nothing_lands_on_a_web_server(http: WebServer, file: Path) -> None:
+    assert [error.code for error in landed(open_storage(f"http://127.0.0.1:{http.port}"), file).errors] == [
+        "storage-read-only"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("glob", "name", "key"),
+    [
+        ("*.json", None, "2026-01-01.json"),
+        ("orders/**/*.json", None, "orders/2026-01-01.json"),
+        ("orders/year=*/*.json", "year=2026/a.json", "orders/year=2026/a.json"),
+        ("orders/all.json", "all.json", "orders/all.json"),
+    ],
+)
+def test_the_name_is_below_the_folder_of_the_glob(
+    tmp_path: Path, file: Path, glob: str, name: str | None, key: str
+) -> None:
+    zone = LocalStorage(tmp_path / "zone")
+    landed(zone, file, glob=glob, name=name)
+    assert [found.path for found in zone.list(glob)] == [key]
+
+
+def test_a_source_with_a_whole_path_is_landed_in_there(tmp_path: Path, file: Path) -> None:
+    zone, glob = landing_of(f"{tmp_path}/elsewhere/*.json", "s3://drops", {})
+    assert states(landed(zone, file, glob=glob)) == ["landed"]
+    assert (tmp_path / "elsewhere" / "2026-01-01.json").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "_a.json", ".a.json", "deep/a.json", "../a.json", "../orders/a.json"])
+def test_a_name_that_the_table_would_not_take_in_is_refused_before_anything_lands(
+    tmp_path: Path, file: Path, name: str
+) -> None:
+    zone = LocalStorage(tmp_path / "zone")
+    with pytest.raises(UsageError) as caught:
+        landed(zone, file, name=name)
+    assert caught.value.code == "landing-name"
+    assert not os.path.exists(tmp_path / "zone")
+
+
+def test_a_file_that_is_not_there_is_told_before_anything_lands(tmp_path: Path, file: Path) -> None:
+    zone = LocalStorage(tmp_path / "zone")
+    for wrong in (tmp_path / "nothing.json", tmp_path):
+        with pytest.raises(UsageError):
+            landed(zone, file, wrong, glob="orders/*")
+    assert not os.path.exists(tmp_path / "zone")
+
+
+def test_one_name_is_for_one_file(tmp_path: Path, file: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        landed(LocalStorage(tmp_path), file, file, name="a.json")
+    assert caught.value.code == "one-name"

@@ -1,0 +1,357 @@
+"""What goes wrong with stores over the network, and how each is reached; `tests/conformance` holds what they all do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.servers.azure import AzureServer, azure
+from tests.servers.http import WebServer, http
+from tests.servers.proxy import Cut, Fault, Proxy, proxy_to
+from tests.servers.s3 import S3Server, s3
+from tests.servers.sftp import SftpServer, sftp
+from tests.storage.stores import REMOTE, Place, make_place, put
+
+from lakesmith.errors import DataError, DeclarationError, InfrastructureError
+from lakesmith.storage import RemoteStorage, Warehouse, failures, landing_of, open_storage
+from lakesmith.storage.access import find_access
+
+__all__ = ["azure", "http", "proxy_to", "s3", "sftp"]
+
+LARGE = bytes(range(256)) * 40_000
+ProxyTo = Callable[[int], Proxy]
+
+
+@pytest.fixture(params=REMOTE)
+def place(request: pytest.FixtureRequest) -> Place:
+    return make_place(request.param, request)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five more tries, but without the waiting."""
+    monkeypatch.setattr(failures, "WAITS", (0.01,) * 5)
+
+
+def storms(place: Place) -> tuple[Fault, ...]:
+    """Four failures in a row, as this store shows them."""
+    return ("reset",) * 4 if place.url.startswith("sftp") else ("503", "503", "reset", "503")
+
+
+@pytest.mark.servers
+def test_a_busy_store_is_asked_again(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+    put(place.open(), "a.json", b"1")
+    proxy = proxy_to(place.port)
+    storage = place.behind(proxy)
+    proxy.fail(*storms(place))
+    assert [file.path for file in storage.list("*.json")] == ["a.json"]
+    proxy.fail(*storms(place))
+    assert storage.open("a.json").read() == b"1"
+    proxy.fail(*storms(place))
+    assert storage.put_if_absent("b.json", b"2")
+    proxy.fail(*storms(place))
+    storage.move("b.json", "archive/b.json")
+    assert storage.read("archive/b.json") == b"2"
+    assert proxy.faulted == 16
+
+
+@pytest.mark.servers
+def test_a_store_that_stays_busy_is_told(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+    proxy = proxy_to(place.port)
+    proxy.fail_always(storms(place)[0])
+    with pytest.raises(InfrastructureError) as caught:
+        list(place.behind(proxy).list("*.json"))
+    assert caught.value.code == "storage-unreachable"
+    assert proxy.faulted == 6
+
+
+@pytest.mark.servers
+def test_a_server_that_is_not_there_is_told(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+    proxy = proxy_to(place.port)
+    proxy.close()
+    with pytest.raises(InfrastructureError) as caught:
+        list(place.behind(proxy).list("*.json"))
+    assert caught.value.code == "storage-unreachable"
+
+
+@pytest.mark.servers
+def test_a_stream_goes_on_where_the_line_was_cut(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+    put(place.open(), "large.bin", LARGE)
+    proxy = proxy_to(place.port)
+    storage = place.behind(proxy)
+    with storage.open("large.bin") as file:
+        start = file.read(100)
+        proxy.fail(Cut(2_000_000), "reset", Cut(1_000_000))
+        assert start + file.read() == LARGE
+    assert proxy.faulted == 3
+
+
+@pytest.mark.servers
+def test_a_stream_does_not_go_on_in_another_file(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+    put(place.open(), "large.bin", LARGE)
+    proxy = proxy_to(place.port)
+    with place.behind(proxy).open("large.bin") as file:
+        file.read(100)
+        place.open().replace("large.bin", LARGE + b"more")
+        proxy.fail("reset")
+        with pytest.raises(DataError) as caught:
+            file.read()
+    assert caught.value.code == "file-rewritten"
+
+
+@pytest.mark.servers
+def test_an_upload_through_a_bad_line_arrives_whole(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+    proxy = proxy_to(place.port)
+    proxy.fail(*storms(place))
+    put(place.behind(proxy), "large.bin", LARGE)
+    assert place.open().open("large.bin").read() == LARGE
+    assert [file.path for file in place.open().list("**")] == ["large.bin"]
+
+
+@pytest.mark.servers
+def test_credentials_that_are_refused_are_told_and_not_shown(place: Place) -> None:
+    put(place.open(), "a.json")
+    for ask in (
+        lambda storage: list(storage.list("*.json")),
+        lambda storage: storage.open("a.json"),
+        lambda storage: storage.put_if_absent("b.json", b""),
+        lambda storage: storage.move("a.json", "b.json"),
+    ):
+        with pytest.raises(InfrastructureError) as caught:
+            ask(place.open_denied())
+        assert caught.value.code == "storage-denied"
+        (settings,) = place.settings.values()
+        given = [*settings.items(), *place.wrong.items()]
+        secrets = [value for name, value in given if name in ("key", "secret", "account_key", "key_file")]
+        assert secrets
+        assert not [secret for secret in secrets if secret in f"{caught.value!s}{caught.value!r}"]
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("kind", ["s3", "azure"])
+def test_a_bucket_that_is_not_there_is_no_empty_one(kind: str, request: pytest.FixtureRequest) -> None:
+    (settings,) = make_place(kind, request).settings.values()
+    scheme = {"s3": "s3", "azure": "az"}[kind]
+    storage = open_storage(f"{scheme}://nowhere", {f"{scheme}://nowhere": settings})
+    for ask in (lambda: list(storage.list("*.json")), lambda: storage.put_if_absent("a", b"")):
+        with pytest.raises(InfrastructureError) as caught:
+            ask()
+        assert caught.value.code == "storage-missing"
+
+
+@pytest.mark.servers
+def test_a_folder_that_was_closed_is_told(sftp: SftpServer, request: pytest.FixtureRequest) -> None:
+    place = make_place("sftp", request)
+    put(place.open(), "in/a.json")
+    folder = Path(place.url.removeprefix(f"sftp://127.0.0.1:{sftp.port}")) / "in"
+    folder.chmod(0)
+    try:
+        for ask in (lambda: list(place.open().list("in/*.json")), lambda: place.open().open("in/a.json")):
+            with pytest.raises(InfrastructureError) as caught:
+                ask()
+            assert caught.value.code == "storage-denied"
+    finally:
+        folder.chmod(0o755)
+
+
+@pytest.mark.servers
+def test_a_server_with_another_key_is_not_talked_to(sftp: SftpServer) -> None:
+    root = f"sftp://127.0.0.1:{sftp.port}"
+    other = (sftp.folder / "user.pub").read_text().split()[1]
+    for known in (f"[127.0.0.1]:{sftp.port} ssh-ed25519 {other}", f"elsewhere ssh-ed25519 {other}"):
+        storage = open_storage(f"{root}{sftp.drop()}", {root: sftp.settings() | {"known_hosts": known}})
+        with pytest.raises(InfrastructureError) as caught:
+            list(storage.list("*"))
+        assert caught.value.code == "unknown-host-key"
+        assert "ssh-keyscan" in str(caught.value.hint)
+
+
+@pytest.mark.servers
+def test_keys_may_be_files_or_what_is_in_them(sftp: SftpServer) -> None:
+    root, settings = f"sftp://127.0.0.1:{sftp.port}", sftp.settings()
+    hosts = sftp.folder / "known_hosts"
+    hosts.write_text(settings["known_hosts"])
+    texts = {"user": sftp.user, "key_file": Path(settings["key_file"]).read_text(), "known_hosts": str(hosts)}
+    assert list(open_storage(f"{root}{sftp.drop()}", {root: texts}).list("*")) == []
+
+
+@pytest.mark.servers
+def test_many_pages_of_a_listing_are_read(s3: S3Server) -> None:
+    bucket = s3.bucket()
+    folder = s3.folder / bucket / "in"
+    (folder / "archive").mkdir(parents=True)
+    for number in range(2_500):
+        (folder / f"{number:04}.json").touch()
+    (folder / "archive" / "old.json").touch()
+    storage = open_storage(f"s3a://{bucket}", {f"s3://{bucket}": s3.settings()})
+    known = {file.path: file for file in storage.list("in/*.json")}
+    assert len(known) == 2_500
+    (folder / "new.json").touch()
+    assert [file.path for file in storage.list("in/*.json", known)] == ["in/new.json"]
+
+
+@pytest.mark.servers
+def test_azure_is_reached_by_connection_string_too(azure: AzureServer) -> None:
+    container, settings = azure.container(), azure.settings()
+    parts = {
+        "DefaultEndpointsProtocol": "http",
+        "AccountName": settings["account"],
+        "AccountKey": settings["account_key"],
+        "BlobEndpoint": settings["endpoint"],
+    }
+    connection = ";".join(f"{name}={value}" for name, value in parts.items())
+    url = f"abfss://{container}@devstoreaccount1.dfs.core.windows.net/in"
+    storage = open_storage(url, {f"abfss://{container}": {"connection_string": connection}})
+    put(storage, "a.json")
+    assert [file.path for file in storage.list("*")] == ["a.json"]
+
+
+def test_a_web_server_is_listed_by_its_index_pages(http: WebServer) -> None:
+    for name in ("in/a.json", "in/b c.json", "in/b.csv", "in/y=1/d.json", "in/_notes/e.json"):
+        (http.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (http.folder / name).write_text("{}")
+    storage = open_storage(f"http://127.0.0.1:{http.port}")
+    assert [file.path for file in storage.list("in/*.json")] == ["in/a.json", "in/b c.json"]
+    assert [file.path for file in storage.list("in/**/*.json")] == ["in/a.json", "in/b c.json", "in/y=1/d.json"]
+    assert [file.path for file in storage.list("in/b.csv")] == ["in/b.csv"]
+    assert list(storage.list("in/none.csv")) == list(storage.list("nowhere/*")) == []
+
+
+def test_a_file_of_a_web_server_is_read_and_watched(http: WebServer) -> None:
+    file = http.folder / "a.json"
+    file.write_bytes(LARGE)
+    storage = open_storage(f"http://127.0.0.1:{http.port}/")
+    (fact,) = storage.list("*.json")
+    assert fact.size == len(LARGE)
+    assert storage.open("a.json", fact).read() == LARGE
+    os.utime(file, (0, 0))
+    with pytest.raises(DataError) as caught:
+        storage.open("a.json", fact)
+    assert caught.value.code == "file-rewritten"
+
+
+def test_a_web_server_gets_its_token_and_headers(http: WebServer) -> None:
+    (http.folder / "a.json").write_text("{}")
+    http.token = "abracadabra"
+    root = f"http://127.0.0.1:{http.port}"
+    assert [file.path for file in open_storage(root, {root: {"token": "abracadabra"}}).list("*.json")] == ["a.json"]
+    by_header = {"headers": "Authorization: Bearer abracadabra\nX-Other: 1"}
+    assert open_storage(root, {root: by_header}).read("a.json") == b"{}"
+    for settings in ({}, {root: {"token": "another"}}):
+        for pattern in ("*.json", "a.json"):
+            with pytest.raises(InfrastructureError) as caught:
+                list(open_storage(root, settings).list(pattern))
+            assert caught.value.code == "storage-denied"
+            assert "another" not in str(caught.value)
+
+
+def test_a_busy_web_server_is_asked_again_and_a_cut_stream_goes_on(
+    http: WebServer, proxy_to: ProxyTo, hasty: None
+) -> None:
+    (http.folder / "a.bin").write_bytes(LARGE)
+    proxy = proxy_to(http.port)
+    storage = open_storage(f"http://127.0.0.1:{proxy.port}")
+    proxy.fail("503", "reset", "503")
+    assert [file.path for file in storage.list("*.bin")] == ["a.bin"]
+    with storage.open("a.bin") as file:
+        start = file.read(100)
+        proxy.fail(Cut(3_000_000))
+        assert start + file.read() == LARGE
+    proxy.fail_always("503")
+    with pytest.raises(InfrastructureError) as caught:
+        list(storage.list("*.bin"))
+    assert caught.value.code == "storage-unreachable"
+
+
+def test_a_web_server_is_not_written_to(http: WebServer) -> None:
+    with pytest.raises(InfrastructureError) as caught:
+        open_storage(f"http://127.0.0.1:{http.port}").put_if_absent("a", b"")
+    assert caught.value.code == "storage-read-only"
+
+
+def test_the_longest_beginning_of_a_url_counts() -> None:
+    settings = {
+        "s3://": {"region": "any"},
+        "s3://drops": {"region": "bucket"},
+        "s3://drops/in": {"region": "folder"},
+        "s3://drop": {"region": "another"},
+    }
+    found = {
+        url: find_access(url, settings)[0].get("region")
+        for url in ("s3://drops/in/a", "s3a://drops/other", "s3://drops", "s3://dropsy/in", "s3://drop/in")
+    }
+    assert list(found.values()) == ["folder", "bucket", "bucket", "any", "another"]
+
+
+def test_a_misspelt_setting_is_an_error_with_the_nearest_word() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        open_storage("s3://drops", {"s3://drops": {"endpiont": "x"}})
+    assert caught.value.code == "unknown-key"
+    assert "did you mean 'endpoint'?" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(("url", "code"), [("ftp://host/a", "unknown-storage"), ("s3:///a", "bad-path")])
+def test_a_url_that_leads_to_no_store_is_an_error(url: str, code: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        open_storage(url)
+    assert caught.value.code == code
+
+
+def test_an_azure_url_without_an_account_is_an_error() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        list(open_storage("az://container").list("*"))
+    assert caught.value.code == "missing-key"
+
+
+@pytest.mark.parametrize("setting", [{"key_file": "/nowhere/key"}, {"key_file": "-----BEGIN X"}, {"known_hosts": "x"}])
+def test_a_key_that_cannot_be_read_is_an_error(setting: dict[str, str]) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        list(open_storage("sftp://host/in", {"sftp://host": setting}).list("*"))
+    assert caught.value.code == "bad-key-file"
+
+
+def test_a_warehouse_elsewhere_is_refused() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        Warehouse("s3://lake/warehouse")
+    assert caught.value.code == "unknown-storage"
+
+
+def test_settings_are_not_shown() -> None:
+    storage = open_storage("s3://drops/in", {"s3://drops": {"secret": "hush"}})
+    assert "hush" not in repr(storage)
+    assert "hush" not in repr(find_access("s3://drops", {"s3://drops": {"secret": "hush"}}))
+    assert pickle.loads(pickle.dumps(storage)).root() == "s3://drops/in"
+
+
+@pytest.mark.parametrize(
+    ("files", "landing", "root", "pattern"),
+    [
+        ("in/*.json", "/data", "/data", "in/*.json"),
+        ("in/*.json", "s3://drops/zone", "s3://drops/zone", "in/*.json"),
+        ("/other/*.json", "s3://drops", "/", "/other/*.json"),
+        ("file:///other/*.json", "/data", "/", "/other/*.json"),
+        ("s3://drops/in/2026-??.json", "/data", "s3://drops", "s3://drops/in/2026-??.json"),
+    ],
+)
+def test_a_source_is_in_the_landing_zone_unless_it_says_where(
+    files: str, landing: str, root: str, pattern: str
+) -> None:
+    storage, found = landing_of(files, landing, {})
+    assert (storage.root(), found) == (root, pattern)
+
+
+@pytest.mark.servers
+def test_files_that_were_asked_for_by_url_are_known_by_url(s3: S3Server) -> None:
+    bucket = s3.bucket()
+    settings = {f"s3://{bucket}": s3.settings()}
+    storage, pattern = landing_of(f"s3://{bucket}/in/*.json", "/data", settings)
+    assert isinstance(storage, RemoteStorage)
+    put(storage, "in/a.json", b"1")
+    (fact,) = storage.list(pattern)
+    assert fact.path == storage.location(fact.path) == f"s3://{bucket}/in/a.json"
+    assert storage.open(fact.path, fact).read() == b"1"
+    storage.move(fact.path, f"s3://{bucket}/archive/a.json")
+    assert storage.read("archive/a.json") == b"1"
