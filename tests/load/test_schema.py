@@ -91,7 +91,7 @@ def test_a_good_lake_fits_the_schema() -> None:
         "ownr: me",
         "load: upsert",
         "load: {}",
-        "source: {format: json}",
+        "source: {files: a/*.json, format: jsn}",
         "freshness: soon",
         "enabled: maybe",
         "columns: {a b: int}",

@@ -4,11 +4,11 @@ from lakesmith.declare.lake import Defaults, Environment, LakeDeclaration
 from lakesmith.declare.loads import Append, Load, Merge, Replace, ReplacePartitions
 from lakesmith.declare.names import LAYERS, Layer, TableName, is_identifier
 from lakesmith.declare.secrets import Secret, Settings
+from lakesmith.declare.sources import Files, Jdbc, Kafka, OtherTable, Source, source_told
 from lakesmith.declare.table import (
     Check,
     Column,
     Contract,
-    Files,
     PythonQuery,
     Query,
     Severity,
@@ -25,10 +25,13 @@ __all__ = [
     "Defaults",
     "Environment",
     "Files",
+    "Jdbc",
+    "Kafka",
     "LakeDeclaration",
     "Layer",
     "Load",
     "Merge",
+    "OtherTable",
     "PythonQuery",
     "Query",
     "Replace",
@@ -36,8 +39,10 @@ __all__ = [
     "Secret",
     "Settings",
     "Severity",
+    "Source",
     "SqlQuery",
     "Table",
     "TableName",
     "is_identifier",
+    "source_told",
 ]

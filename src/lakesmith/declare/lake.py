@@ -22,6 +22,10 @@ class Environment:
     """Absolute folder or URL that relative source paths start from; the lake's own folder by default."""
     spark: Mapping[str, str] = field(default_factory=Settings)
     """Secrets in it are read when a setting is looked up; its text shows only where they come from."""
+    storage: Mapping[str, Settings] = field(default_factory=dict)
+    """By the beginning of a URL, such as `s3://drops`: how that store is reached."""
+    connections: Mapping[str, Settings] = field(default_factory=dict)
+    """By name, how a database or a Kafka cluster is reached."""
     jobs: int = 2
     """How many tables are built at a time."""
 

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from lakesmith.declare.names import Layer
-from lakesmith.declare.table import Contract, FileFormat, Severity
+from lakesmith.declare.sources import Envelope, FileFormat, Starting, TableKind, Values
+from lakesmith.declare.table import Contract, Severity
 from lakesmith.errors import Place
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -119,9 +120,89 @@ def ref(name: str) -> Any:
     return Ref(table=name, at=_caller())
 
 
-def files(files: str, *, format: FileFormat | None = None, delimiter: str | None = None) -> Written:
+def files(
+    files: str,
+    *,
+    format: FileFormat | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    timezone: str | None = None,
+    row_tag: str | None = None,
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+    archive: str | None = None,
+    envelope: Envelope | None = None,
+) -> Written:
     """Files that arrive in a landing zone, each read exactly once."""
-    return Written(keys={"files": files, "format": format, "delimiter": delimiter}, at=_caller())
+    keys = {
+        "files": files,
+        "format": format,
+        "delimiter": delimiter,
+        "encoding": encoding,
+        "timezone": timezone,
+        "row_tag": row_tag,
+        "max_files": max_files,
+        "max_bytes": max_bytes,
+        "archive": archive,
+        "envelope": envelope,
+    }
+    return Written(keys=keys, at=_caller())
+
+
+def kafka(
+    topic: str,
+    *,
+    connection: str,
+    values: Values | None = None,
+    subject: str | None = None,
+    starting: Starting | None = None,
+    max_rows: int | None = None,
+    timezone: str | None = None,
+    envelope: Envelope | None = None,
+) -> Written:
+    """A topic, each record of which is read exactly once."""
+    keys = {
+        "kafka": topic,
+        "connection": connection,
+        "values": values,
+        "subject": subject,
+        "starting": starting,
+        "max_rows": max_rows,
+        "timezone": timezone,
+        "envelope": envelope,
+    }
+    return Written(keys=keys, at=_caller())
+
+
+def jdbc(
+    table: str,
+    *,
+    connection: str,
+    watermark: str | None = None,
+    overlap: str | None = None,
+    partition_by: str | None = None,
+    partitions: int | None = None,
+) -> Written:
+    """A table of a database: all of it each time, or what is new by a watermark column."""
+    keys = {
+        "jdbc": table,
+        "connection": connection,
+        "watermark": watermark,
+        "overlap": overlap,
+        "partition_by": partition_by,
+        "partitions": partitions,
+    }
+    return Written(keys=keys, at=_caller())
+
+
+def other_table(location: str, *, format: TableKind | None = None) -> Written:
+    """A table of another lake, whose rows are copied as its versions grow."""
+    return Written(keys={"table": location, "format": format}, at=_caller())
+
+
+def adopt(location: str) -> Written:
+    """A Delta table that is used where it lies."""
+    return Written(keys={"adopt": location}, at=_caller())
 
 
 def append() -> Literal["append"]:

@@ -7,11 +7,11 @@ from typing import Literal
 
 from lakesmith.declare.loads import Load
 from lakesmith.declare.names import TableName
+from lakesmith.declare.sources import OtherTable, Source
 from lakesmith.errors import Place
 
 Severity = Literal["warn", "quarantine", "fail"]
 Contract = Literal["additive", "strict", "open"]
-FileFormat = Literal["json", "csv"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +42,6 @@ class Check:
     on_fail: Severity
     description: str | None = None
     declared_at: Place = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """Files that arrive in a landing zone. Each is read exactly once."""
-
-    files: str
-    """A glob below the lake's folder, or an absolute path or URL."""
-    format: FileFormat
-    """Taken from the glob's ending unless it is given."""
-    delimiter: str = ","
-    """CSV only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +77,7 @@ class Table:
     """What a table is: its layer, where its rows come from, how they enter, and what is promised of them."""
 
     name: TableName
-    origin: Files | Query
+    origin: Source | Query
     load: Load
     contract: Contract = "additive"
     columns: tuple[Column, ...] = ()
@@ -101,3 +89,8 @@ class Table:
     """Seconds after which the table counts as late."""
     enabled: bool = True
     declared_at: Place = field(compare=False)
+
+    @property
+    def adopted(self) -> str | None:
+        """Where the table lies when it is one of another lake, which is read in place and never written."""
+        return self.origin.location if isinstance(self.origin, OtherTable) and self.origin.adopt else None

@@ -16,7 +16,7 @@ from lakesmith.load.unfit import Unfit
 from lakesmith.load.variables import Variables
 
 _COLUMN_NAMES = kind_of(ColumnName)
-_WHOLE = re.compile(r"[0-9]{1,9}")
+_WHOLE = re.compile(r"[0-9]{1,15}")
 _READ_AS = {
     "boolean": "true or false",
     "number": "a number",

@@ -7,9 +7,10 @@ import inspect
 import os
 import types
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from lakesmith.declare import LAYERS, LakeDeclaration, PythonQuery, Query, SqlQuery, Table, TableName
+from lakesmith.declare import LAYERS, LakeDeclaration, OtherTable, PythonQuery, Query, SqlQuery, Table, TableName
 from lakesmith.declare.names import is_table_identifier
 from lakesmith.declare.python import Ref, WrittenTable
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, raise_all
@@ -18,6 +19,7 @@ from lakesmith.load.files import empty_file, read_text
 from lakesmith.load.lake_file import LAKE_FILE, LakeFile
 from lakesmith.load.models import TableBlock
 from lakesmith.load.nodes import Entries, from_python
+from lakesmith.load.paths import is_url
 from lakesmith.load.python import PythonFile, read_python
 from lakesmith.load.sql_text import read_sql
 from lakesmith.load.tables import Maker
@@ -66,7 +68,10 @@ class _Loading:
             path=self._folder,
             environment=chosen.environment,
             environments=chosen.environments,
-            tables=dict(sorted(self._tables.items(), key=lambda item: _table_order(item[0]))),
+            tables={
+                name: _placed(self._tables[name], chosen.environment.landing)
+                for name in sorted(self._tables, key=_table_order)
+            },
             declared_at=chosen.declared_at,
         )
 
@@ -272,6 +277,15 @@ class _Loading:
 def _is_near(name: str, layer: str) -> bool:
     close = difflib.SequenceMatcher(None, name, layer).ratio() >= 0.75
     return name[:1] == layer[0] and abs(len(name) - len(layer)) <= 1 and close
+
+
+def _placed(table: Table, root: str) -> Table:
+    """The table with the place of another lake's table told from the root that all source paths start from."""
+    source = table.origin
+    if not isinstance(source, OtherTable) or is_url(source.location) or os.path.isabs(source.location):
+        return table
+    location = f"{root.rstrip('/')}/{source.location}"
+    return replace(table, origin=replace(source, location=location if is_url(root) else os.path.normpath(location)))
 
 
 def _table_order(name: TableName) -> tuple[int, str]:

@@ -15,12 +15,13 @@ from lakesmith.load.files import empty_file, read_text
 from lakesmith.load.kinds import Block
 from lakesmith.load.models import DefaultsBlock, EnvironmentBlock, LakeBlock
 from lakesmith.load.nodes import Entries, Node
-from lakesmith.load.tables import is_url, path_problem
+from lakesmith.load.paths import is_url, path_problem
 from lakesmith.load.unfit import Unfit
 from lakesmith.load.variables import Variables
 from lakesmith.load.yaml_text import read_yaml
 
 LAKE_FILE = "lakesmith.yml"
+_REACHED = ("storage", "connections")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,13 +157,16 @@ class LakeFile:
         self.problems.extend(p for p in problems if (str(p.at), p.code) not in told)
         if block is None:
             self._give_up()
-        for value in block.spark.values():
-            self._secret(value, block.places.get("spark", block.at))
+        for key, settings in (("spark", [block.spark]), *((k, [*getattr(block, k).values()]) for k in _REACHED)):
+            for value in (value for each in settings for value in each.values()):
+                self._secret(value, block.places.get(key, block.at))
         return Environment(
             name=name,
             warehouse=self._location(block, "warehouse", block.warehouse),
             landing=self._location(block, "landing", block.landing) if block.landing else self.folder,
             spark=Settings(block.spark),
+            storage={url: Settings(settings) for url, settings in block.storage.items()},
+            connections={name: Settings(settings) for name, settings in block.connections.items()},
             jobs=block.jobs,
         )
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from lakesmith.declare.table import Contract, FileFormat, Severity
+from lakesmith.declare.sources import Envelope, Starting, Values
+from lakesmith.declare.table import Contract, Severity
 from lakesmith.load.kinds import Block
 from lakesmith.load.rules import (
     LATER,
@@ -26,17 +27,41 @@ from lakesmith.load.rules import (
 )
 
 ContractWord = Contract
+AnyFormat = Literal["json", "csv", "text", "xml", "parquet", "avro", "orc", "delta", "iceberg"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBlock(Block):
     """Where a bronze table's rows come from."""
 
-    files: Annotated[Text, "A glob of files: relative to `landing`, an absolute path, or a URL."]
-    format: Annotated[FileFormat | None, "How the files are written. Taken from the glob's ending where it tells."] = (
+    files: Annotated[Text | None, "A glob of files: relative to `landing`, an absolute path, or a URL."] = None
+    kafka: Annotated[Text | None, "A topic; `connection` says of which cluster."] = None
+    jdbc: Annotated[Text | None, "A table of a database, or a SELECT in parentheses."] = None
+    table: Annotated[Text | None, "The folder or URL of another lake's table, whose rows are copied."] = None
+    adopt: Annotated[Text | None, "The folder or URL of a Delta table that is used where it lies."] = None
+    format: Annotated[
+        AnyFormat | None,
+        "How the files or the table are written. Taken from the glob's ending where it tells; `delta` for tables.",
+    ] = None
+    delimiter: Annotated[Delimiter | None, "Files: what stands between two values of CSV. A comma by default."] = None
+    encoding: Annotated[Text | None, "Files: the encoding of text without a byte order mark; utf-8 by default."] = None
+    timezone: Annotated[Text | None, "Files, kafka: the zone of times that are written without one."] = None
+    row_tag: Annotated[Text | None, "Files: the XML element that is a row."] = None
+    max_files: Annotated[int | None, "Files: how many are taken in with one commit at the most."] = None
+    max_bytes: Annotated[int | None, "Files: how many bytes are taken in with one commit at the most."] = None
+    archive: Annotated[Text | None, "Files: the folder that they are moved to once they are taken in."] = None
+    envelope: Annotated[Envelope | None, "Files, kafka: the records are changes of a table in this envelope."] = None
+    connection: Annotated[LowName | None, "Kafka, jdbc: a name below `connections` of the environment."] = None
+    values: Annotated[Values | None, "Kafka: how values are written; `json` by default."] = None
+    subject: Annotated[Text | None, "Kafka: the registry's name of the schema; `<topic>-value` by default."] = None
+    starting: Annotated[Starting | None, "Kafka: where the first run begins; `earliest` by default."] = None
+    max_rows: Annotated[int | None, "Kafka: how many records are taken in with one commit at the most."] = None
+    watermark: Annotated[ColumnName | None, "Jdbc: a column that only grows; rows after its last value are read."] = (
         None
     )
-    delimiter: Annotated[Delimiter | None, "What stands between two values; CSV only. A comma by default."] = None
+    overlap: Annotated[Duration | None, "Jdbc: how far before the last watermark is read again for late rows."] = None
+    partition_by: Annotated[ColumnName | None, "Jdbc: a number or time column that splits the read."] = None
+    partitions: Annotated[int | None, "Jdbc: how many connections read at a time."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +169,14 @@ class EnvironmentBlock(Block):
     spark: Annotated[Mapping[Text, Setting], "Settings of the Spark session; secrets as `env:NAME` or `file:PATH`."] = (
         field(default_factory=dict)
     )
+    storage: Annotated[
+        Mapping[Text, Mapping[Text, Setting]],
+        "By the beginning of a URL, such as `s3://drops`: how that store is reached; secrets as `env:NAME`.",
+    ] = field(default_factory=dict)
+    connections: Annotated[
+        Mapping[LowName, Mapping[Text, Setting]],
+        "By name, how a database or a Kafka cluster is reached; secrets as `env:NAME` or `file:PATH`.",
+    ] = field(default_factory=dict)
     jobs: Annotated[int, "How many tables are built at a time."] = 2
     variables: Annotated[Mapping[VariableName, Setting], "Values of variables in this environment."] = field(
         default_factory=dict

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from urllib.parse import urlsplit
 
 from lakesmith.declare import (
     Append,
     Check,
     Column,
     Defaults,
-    Files,
     Load,
     Merge,
     Query,
     Replace,
     ReplacePartitions,
+    Source,
     Table,
     TableName,
 )
-from lakesmith.declare.table import FileFormat
 from lakesmith.errors import DeclarationError, LakesmithError, Place
-from lakesmith.load.models import CheckBlock, ColumnBlock, LoadBlock, SourceBlock, TableBlock
-
-_FORMATS: Mapping[str, FileFormat] = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
+from lakesmith.load.models import CheckBlock, ColumnBlock, LoadBlock, TableBlock
+from lakesmith.load.sources import read_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +60,7 @@ class Maker:
             declared_at=block.at,
         )
 
-    def _origin(self, name: TableName, block: TableBlock, query: Query | None) -> Files | Query | None:
+    def _origin(self, name: TableName, block: TableBlock, query: Query | None) -> Source | Query | None:
         source_at = block.places.get("source", block.at)
         if name.layer == "bronze":
             if query is not None:
@@ -84,7 +79,7 @@ class Maker:
                     "the bronze table has no source",
                     f"source: {{files: landing/{name.name}/*.json}}",
                 )
-            return self._files(name, block.source) if block.source else None
+            return read_source(name, block.source) if block.source else None
         if "source" in block.places:
             raise _problem(
                 source_at,
@@ -102,33 +97,6 @@ class Maker:
                 f"write {name.layer}/{name.name}.sql or .py: a {name.layer} table is a query over others",
             )
         return query
-
-    def _files(self, name: TableName, source: SourceBlock) -> Files | None:
-        at = source.places["files"]
-        path = PurePosixPath(source.files.replace("\\", "/"))
-        problem = path_problem(source.files)
-        if problem is not None:
-            raise _problem(at, name, *problem)
-        format = source.format or _FORMATS.get(path.suffix.lower())
-        if format is None:
-            if "format" in source.places:
-                return None
-            raise _problem(
-                at,
-                name,
-                "unknown-format",
-                f"the ending of '{path.name}' does not tell how the files are written",
-                "add format: json or format: csv to the source",
-            )
-        if source.delimiter is not None and format != "csv":
-            raise _problem(
-                source.places["delimiter"],
-                name,
-                "unknown-format",
-                f"a delimiter is for CSV, and these files are {format}",
-                "remove the delimiter, or set format: csv",
-            )
-        return Files(files=source.files, format=format, delimiter=source.delimiter or ",")
 
     def _load(self, name: TableName, block: TableBlock) -> Load:
         if name.layer == "bronze" and block.load not in (None, "append"):
@@ -194,35 +162,3 @@ class Maker:
 
 def _problem(at: Place, table: TableName, code: str, what: str, hint: str) -> DeclarationError:
     return DeclarationError(code, what, at=at, table=str(table), hint=hint)
-
-
-def is_url(path: str) -> bool:
-    return "://" in path
-
-
-def path_problem(path: str) -> tuple[str, str, str] | None:
-    """Code, text and hint of what is wrong with a path or URL, without repeating it: it may be secret."""
-    if "\x00" in path or not path.strip():
-        return "bad-path", "the path is empty or has a null character", "write a path or a URL"
-    if is_url(path):
-        try:
-            parts = urlsplit(path)
-            password = parts.password
-        except ValueError:
-            return "bad-path", "the URL cannot be read", "write it like s3a://bucket/folder"
-        if password is not None:
-            return (
-                "credentials-in-url",
-                "there is a password in the URL, which is shown and stored",
-                "give credentials as spark settings: env:NAME or file:PATH",
-            )
-        if ".." in parts.path.split("/"):
-            return "path-escapes", "the URL leaves its root with '..'", "write the URL without '..'"
-        return None
-    if not os.path.isabs(path) and os.path.normpath(path).split(os.sep)[0] == "..":
-        return (
-            "path-escapes",
-            "the path leaves its root with '..'",
-            "write a path below the lake's folder, or an absolute path if that is meant",
-        )
-    return None

@@ -1,0 +1,38 @@
+"""What may be written as a path or URL."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+
+
+def is_url(path: str) -> bool:
+    return "://" in path
+
+
+def path_problem(path: str) -> tuple[str, str, str] | None:
+    """Code, text and hint of what is wrong with a path or URL, without repeating it: it may be secret."""
+    if "\x00" in path or not path.strip():
+        return "bad-path", "the path is empty or has a null character", "write a path or a URL"
+    if is_url(path):
+        try:
+            parts = urlsplit(path)
+            password = parts.password
+        except ValueError:
+            return "bad-path", "the URL cannot be read", "write it like s3a://bucket/folder"
+        if password is not None:
+            return (
+                "credentials-in-url",
+                "there is a password in the URL, which is shown and stored",
+                "give credentials below `storage` in lakesmith.yml, as env:NAME or file:PATH",
+            )
+        if ".." in parts.path.split("/"):
+            return "path-escapes", "the URL leaves its root with '..'", "write the URL without '..'"
+        return None
+    if not os.path.isabs(path) and os.path.normpath(path).split(os.sep)[0] == "..":
+        return (
+            "path-escapes",
+            "the path leaves its root with '..'",
+            "write a path below the lake's folder, or an absolute path if that is meant",
+        )
+    return None

@@ -1,0 +1,48 @@
+"""What is new in a source that is not files: asked without a JVM, whenever a plan is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakesmith.declare import Environment, Jdbc, Kafka, OtherTable, Settings, Table
+from lakesmith.errors import DeclarationError, did_you_mean
+from lakesmith.ports import Slice
+
+__all__ = ["connection", "new_in"]
+
+
+def new_in(table: Table, environment: Environment, reached: Mapping[str, int | str]) -> Slice | None:
+    """The stretch of the table's source after `reached`, or None when nothing is new."""
+    # Each kind has a client library of its own, which only those who use it should have to load.
+    match table.origin:
+        case Kafka() as source:
+            from lakesmith.sources.kafka import new_records
+
+            return new_records(table, source, connection(table, environment), reached)
+        case Jdbc() as source:
+            from lakesmith.sources.jdbc import new_rows
+
+            return new_rows(source, reached)
+        case OtherTable(adopt=False) as source:
+            from lakesmith.sources.tables import new_versions
+
+            return new_versions(table, source, reached)
+        case _:
+            return None
+
+
+def connection(table: Table, environment: Environment) -> Settings:
+    """The settings below `connections` that the table's source names."""
+    assert isinstance(table.origin, Kafka | Jdbc)
+    name = table.origin.connection
+    if name not in environment.connections:
+        raise DeclarationError(
+            "unknown-connection",
+            f"environment '{environment.name}' has no connection '{name}'",
+            at=table.declared_at,
+            table=str(table.name),
+            hint=did_you_mean(name, environment.connections, label="connections")
+            if environment.connections
+            else f"add connections: {{{name}: {{…}}}} to the environment in lakesmith.yml",
+        )
+    return environment.connections[name]

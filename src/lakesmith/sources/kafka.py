@@ -1,0 +1,363 @@
+"""What is new in a topic: which offsets of each partition are not in the table yet, and whether any were lost.
+
+A stretch of a topic has, for each partition, the key `topic/partition` with the next offset to read. Two keys besides
+hold numbers that tell what was read: `topic`, the id that the cluster gave the topic when it was made, and `schema`,
+the id of the newest schema that the registry had.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, TimeoutError
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lakesmith.declare import Kafka, Table
+from lakesmith.errors import DataError, DeclarationError, InfrastructureError, did_you_mean
+from lakesmith.ports import Slice
+from lakesmith.sources.registry import Registry
+
+TOPIC = "topic"
+SCHEMA = "schema"
+ACCEPT = "accept.lost"
+_OWN = ("brokers", "registry", "registry.user", "registry.password", "registry.wait", ACCEPT)
+_TIMEOUT = 15.0
+"""Seconds that a cluster has to answer."""
+_ACCEPTED = re.compile(r"([\w.-]+)(?:/(\d+))?:([\w-]+)")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as its cluster tells of it now."""
+
+    id: int
+    """0 when the cluster gives topics no id."""
+    low: Mapping[int, int]
+    """By partition, the oldest offset that is still there."""
+    high: Mapping[int, int]
+    """By partition, the offset after the newest record that may be read."""
+
+
+def new_records(
+    table: Table, source: Kafka, settings: Mapping[str, str], reached: Mapping[str, int | str]
+) -> Slice | None:
+    """The offsets after `reached`, or None when no record is new. A record that was lost before is an error."""
+    topic = look_up(table, source, settings)
+    since = starting_offsets(table, source, settings, reached, topic)
+    taken = _cut({part: topic.high[part] - at for part, at in since.items()}, source.max_rows)
+    # Where `latest` was on the first run has to be written down, though no record comes with it.
+    settles = source.starting == "latest" and not reached
+    if not any(taken.values()) and not settles:
+        return None
+    newest = newest_schema(table, source, settings)
+    marks = {TOPIC: topic.id} | ({SCHEMA: newest} if newest is not None else {})
+    until = _keyed(source, {part: at + taken[part] for part, at in since.items()}) | marks
+    if settles:
+        return Slice(until=until)
+    # What was reached stays as it is: a new partition, and a loss that was accepted, begin where reading does.
+    return Slice(since=reached or _keyed(source, since) | marks, until=until)
+
+
+def offsets(source: Kafka, marks: Mapping[str, int | str]) -> dict[int, int]:
+    """By partition, the offsets of one end of a stretch."""
+    prefix = f"{source.topic}/"
+    return {int(key[len(prefix) :]): int(at) for key, at in marks.items() if key.startswith(prefix)}
+
+
+def subject_of(source: Kafka) -> str:
+    """The registry's name of the schema of the topic's values."""
+    return source.subject or f"{source.topic}-value"
+
+
+def newest_schema(table: Table, source: Kafka, settings: Mapping[str, str]) -> int | None:
+    """The id of the subject's newest schema; None when values are read without one."""
+    registry = Registry.of(settings)
+    needs = source.values in ("avro", "protobuf")
+    if needs and registry is None:
+        raise DeclarationError(
+            "missing-registry",
+            f"{source.values} values cannot be read without their schema, and '{source.connection}' has no registry",
+            at=table.declared_at,
+            table=str(table.name),
+            hint=f"add registry: http://… to the connection '{source.connection}' in lakesmith.yml",
+        )
+    if registry is None or source.values == "text":
+        return None
+    newest = registry.newest(subject_of(source))
+    if newest is None and needs:
+        raise DeclarationError(
+            "unknown-subject",
+            f"the registry at {registry.url} has no subject '{subject_of(source)}'",
+            at=table.declared_at,
+            table=str(table.name),
+            hint="name it with subject: in the source, or register the schema",
+        )
+    return newest.id if newest else None
+
+
+def starting_offsets(
+    table: Table, source: Kafka, settings: Mapping[str, str], reached: Mapping[str, int | str], topic: Topic
+) -> dict[int, int]:
+    """By partition, the offset to go on from. Records that were lost in between are an error, unless accepted."""
+    known = offsets(source, reached)
+    accepted = _accepted(table, source, settings)
+    before = reached.get(TOPIC)
+    if before and topic.id and before != topic.id:
+        if accepted.get(None) != _id_text(topic.id):
+            raise _lost(
+                table,
+                source,
+                f"the topic {source.topic} was deleted and made anew (it was {_id_text(int(before))}, and is now "
+                f"{_id_text(topic.id)}): records of the old one after "
+                f"{', '.join(f'{part}:{at}' for part, at in sorted(known.items()))} can no longer be read",
+                [f"{source.topic}:{_id_text(topic.id)}"],
+            )
+        known = {}
+    gaps, ways = [], []
+    since = {}
+    for part, low in topic.low.items():
+        at = known.get(part)
+        high = topic.high[part]
+        if at is None:
+            since[part] = high if source.starting == "latest" and not reached else low
+        elif low <= at <= high:
+            since[part] = at
+        elif int(accepted.get(part, 0)) >= max(low, at):
+            since[part] = low
+        elif at < low:
+            gaps.append(f"partition {part} was read up to {at} and begins at {low} now ({low - at:,} offsets)")
+            ways.append(f"{source.topic}/{part}:{low}")
+        else:
+            gaps.append(f"partition {part} was read up to {at} and ends at {high} now")
+            ways.append(f"{source.topic}/{part}:{at}")
+    for part in sorted(known.keys() - topic.low.keys()):
+        if int(accepted.get(part, 0)) < known[part]:
+            gaps.append(f"partition {part} was read up to {known[part]} and is gone")
+            ways.append(f"{source.topic}/{part}:{known[part]}")
+    if gaps:
+        what = f"records of {source.topic} were lost before they were read: {'; '.join(gaps)}"
+        raise _lost(table, source, what, ways)
+    return since
+
+
+def pinned_offsets(
+    table: Table, source: Kafka, settings: Mapping[str, str], stretch: Slice
+) -> dict[int, tuple[int, int]]:
+    """By partition, from where to where a stretch goes, after a look whether all of it is still there."""
+    topic = look_up(table, source, settings)
+    since = starting_offsets(table, source, settings, stretch.since, topic)
+    until = offsets(source, stretch.until)
+    accepted = _accepted(table, source, settings)
+    lost = [part for part, at in until.items() if max(topic.high.get(part, 0), int(accepted.get(part, 0))) < at]
+    if lost:
+        told = "; ".join(f"partition {part} had {until[part]} and ends at {topic.high.get(part, 0)}" for part in lost)
+        what = f"records of {source.topic} were lost before they were read: {told}"
+        raise _lost(table, source, what, [f"{source.topic}/{part}:{until[part]}" for part in lost])
+    ends = {part: min(at, topic.high[part]) for part, at in until.items() if part in since}
+    return {part: (min(since[part], at), at) for part, at in ends.items()}
+
+
+def look_up(table: Table, source: Kafka, settings: Mapping[str, str]) -> Topic:
+    """Ask the cluster for the topic's partitions and how far they go."""
+    try:
+        from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition, admin
+    except ModuleNotFoundError as error:
+        what = f"to read a topic, the library {error.name} is needed"
+        raise InfrastructureError("missing-library", what, hint="pip install 'lakesmith[kafka]'") from error
+
+    cluster = _Cluster(table, source, settings)
+    try:
+        described = cluster.answer(cluster.admin.describe_topics(TopicCollection([source.topic]))[source.topic])
+        parts = sorted(partition.id for partition in described.partitions)
+        committed = settings.get("isolation.level", "read_committed") == "read_committed"
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        ends = []
+        of: Any = admin.OffsetSpec  # type: ignore[attr-defined]
+        for spec in (of.earliest(), of.latest()):
+            asked = {TopicPartition(source.topic, part): spec for part in parts}
+            answers = cluster.admin.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT)
+            ends.append({at.partition: int(cluster.answer(told).offset) for at, told in answers.items()})
+    except KafkaException as error:
+        raise cluster.problem(error) from error
+    id = described.topic_id
+    bits = (id.get_most_significant_bits() % 2**64) << 64 | id.get_least_significant_bits() % 2**64 if id else 0
+    return Topic(id=bits, low=ends[0], high=ends[1])
+
+
+def client_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a connection for confluent-kafka, whose names they have."""
+    return {"bootstrap.servers": settings.get("brokers", "")} | {
+        key: settings[key] for key in settings if key not in _OWN
+    }
+
+
+def spark_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The same for Spark's Kafka source, which wants Java's names for them."""
+    given = {key: settings[key] for key in settings if key not in _OWN}
+    mechanism = given.pop("sasl.mechanisms", None) or given.get("sasl.mechanism")
+    if mechanism:
+        given["sasl.mechanism"] = mechanism
+    if "sasl.username" in given:
+        module = "scram.ScramLoginModule" if (mechanism or "").startswith("SCRAM") else "plain.PlainLoginModule"
+        user, password = (_quoted(given.pop(key, "")) for key in ("sasl.username", "sasl.password"))
+        given["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{module} required username={user} password={password};"
+        )
+    if authority := given.pop("ssl.ca.location", None):
+        given |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text(authority)}
+    if certificate := given.pop("ssl.certificate.location", None):
+        key = _text(given.pop("ssl.key.location", certificate))
+        given |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": _text(certificate),
+            "ssl.keystore.key": key,
+        }
+    # librdkafka's default; Java's would read records of transactions that were given up.
+    given.setdefault("isolation.level", "read_committed")
+    return {f"kafka.{key}": value for key, value in {"bootstrap.servers": settings["brokers"], **given}.items()}
+
+
+class _Cluster:
+    """A cluster that is asked for something, and the first thing that went wrong on the way to it."""
+
+    def __init__(self, table: Table, source: Kafka, settings: Mapping[str, str]) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        self._table, self._source = table, source
+        self._down: list[Any] = []
+        if "brokers" not in settings:
+            raise self._declaration("the connection '{}' has no brokers", "add brokers: host:9092")
+        self._address = settings["brokers"]
+        # Its own log goes to the terminal; what matters of it comes through the callback.
+        quiet: dict[str, Any] = {
+            "log_level": 0,
+            "socket.connection.setup.timeout.ms": 5000,
+            "error_cb": self._down.append,
+        }
+        try:
+            self.admin = AdminClient({**quiet, **client_settings(settings)})
+        except KafkaException as error:
+            what = f"the connection '{{}}' is refused by the Kafka client: {error.args[0].str()}"
+            raise self._declaration(what, "settings have the names that librdkafka gives them") from error
+
+    def answer(self, future: Future[T]) -> T:
+        """What the cluster answers; an error as soon as it is known that it will not."""
+        from confluent_kafka import KafkaError
+
+        deadline = time.monotonic() + _TIMEOUT
+        while True:
+            try:
+                return future.result(0.05)
+            except TimeoutError:
+                self.admin.poll(0)
+            hopeless = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
+            if any(error.code() in hopeless for error in self._down) or time.monotonic() > deadline:
+                raise self._unreachable()
+
+    def problem(self, error: Any) -> Exception:
+        from confluent_kafka import KafkaError, KafkaException
+
+        told = error.args[0]
+        if told.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            return self._unreachable()
+        if told.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            what = f"the Kafka cluster at {self._address} refused to tell about {self._source.topic}: {told.str()}"
+            hint = f"check the settings of the connection '{self._source.connection}' and what its user may read"
+            return InfrastructureError("kafka-refused", what, table=str(self._table.name), hint=hint)
+        try:
+            topics = [name for name in self.admin.list_topics(timeout=_TIMEOUT).topics if not name.startswith("__")]
+        except KafkaException:
+            return self._unreachable()
+        return DeclarationError(
+            "unknown-topic",
+            f"the cluster at {self._address} has no topic '{self._source.topic}'",
+            at=self._table.declared_at,
+            table=str(self._table.name),
+            hint=did_you_mean(self._source.topic, topics, label="topics"),
+        )
+
+    def _unreachable(self) -> InfrastructureError:
+        # The first says what happened; that all brokers are down follows from it.
+        reason = f": {self._down[0].str()}" if self._down else f" within {_TIMEOUT:g} s"
+        return InfrastructureError(
+            "kafka-unreachable",
+            f"the Kafka cluster at {self._address} did not answer{reason}",
+            table=str(self._table.name),
+            hint=f"check brokers and the security settings of the connection '{self._source.connection}'",
+        )
+
+    def _declaration(self, what: str, hint: str) -> DeclarationError:
+        return DeclarationError(
+            "bad-connection",
+            what.format(self._source.connection),
+            at=self._table.declared_at,
+            table=str(self._table.name),
+            hint=hint,
+        )
+
+
+def _cut(waiting: Mapping[int, int], most: int | None) -> dict[int, int]:
+    """By partition, how many records are taken: an equal share of `most`, and what others leave of theirs."""
+    if most is None or sum(waiting.values()) <= most:
+        return dict(waiting)
+    taken: dict[int, int] = {}
+    left = most
+    for place, part in enumerate(sorted(waiting, key=lambda part: waiting[part])):
+        # The fullest comes last and gets the remainder, so that no partition is passed over for ever.
+        taken[part] = min(waiting[part], left // (len(waiting) - place))
+        left -= taken[part]
+    return taken
+
+
+def _accepted(table: Table, source: Kafka, settings: Mapping[str, str]) -> dict[int | None, str]:
+    """By partition, up to which offset records may be lost; under None, the id of the topic that may be read anew."""
+    accepted: dict[int | None, str] = {}
+    for word in re.split(r"[\s,]+", settings.get(ACCEPT, "").strip()):
+        found = _ACCEPTED.fullmatch(word)
+        if word and (found is None or (found[2] is not None and not found[3].isdigit())):
+            raise DeclarationError(
+                "bad-connection",
+                f"{ACCEPT} of the connection '{source.connection}' has '{word}'",
+                at=table.declared_at,
+                table=str(table.name),
+                hint=f"write {source.topic}/0:340 (partition 0 may have lost what was before 340), commas between",
+            )
+        if found and found[1] == source.topic:
+            accepted[int(found[2]) if found[2] else None] = found[3]
+    return accepted
+
+
+def _lost(table: Table, source: Kafka, what: str, ways: Sequence[str]) -> DataError:
+    return DataError(
+        "offsets-lost",
+        what,
+        at=table.declared_at,
+        table=str(table.name),
+        hint="keep records longer (retention.ms of the topic) or run more often; to go on without these, add "
+        f"{ACCEPT}: {', '.join(ways)} to the connection '{source.connection}', which accepts this loss and no other",
+    )
+
+
+def _keyed(source: Kafka, by_partition: Mapping[int, int]) -> dict[str, int]:
+    return {f"{source.topic}/{part}": at for part, at in sorted(by_partition.items())}
+
+
+def _id_text(id: int) -> str:
+    """As Kafka's own tools show it."""
+    return base64.urlsafe_b64encode(id.to_bytes(16, "big")).decode().rstrip("=")
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _text(path: str) -> str:
+    return Path(path).expanduser().read_text(encoding="utf-8")

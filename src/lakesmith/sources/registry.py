@@ -1,0 +1,136 @@
+"""Schemas of Kafka values, asked of a registry with Confluent's interface; without its answer nothing is read."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+from urllib.parse import quote, urlsplit
+
+from lakesmith.errors import DeclarationError, InfrastructureError
+
+SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
+_TIMEOUT = 10
+_PAUSE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """A schema as the registry holds it. Its id never means another schema."""
+
+    id: int
+    kind: SchemaKind
+    text: str
+    imports: Mapping[str, str] = field(default_factory=dict)
+    """By name, the text of the schemas that this one refers to, and of those that they do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registry:
+    """Where schemas are asked for."""
+
+    url: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    wait: float = 0.0
+    """Seconds to go on asking a registry that does not answer."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Registry | None:
+        """The registry that a connection names; None when it names none."""
+        if "registry" not in settings:
+            return None
+        url = settings["registry"].rstrip("/")
+        if urlsplit(url).scheme not in ("http", "https"):
+            what = f"the registry '{url}' is not an http or https address"
+            raise DeclarationError("bad-registry", what, hint="for example registry: http://localhost:8081")
+        wait = settings.get("registry.wait", "0")
+        try:
+            seconds = float(wait)
+        except ValueError:
+            what = f"registry.wait is a number of seconds, and '{wait}' is none"
+            raise DeclarationError("bad-registry", what, hint="for example registry.wait: 60") from None
+        return cls(
+            url=url, user=settings.get("registry.user"), password=settings.get("registry.password"), wait=seconds
+        )
+
+    def newest(self, subject: str) -> Schema | None:
+        """The subject's newest schema; None when there is no such subject."""
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return self._schema(found["id"], found) if found else None
+
+    def versions(self, subject: str) -> tuple[Schema, ...]:
+        """Every schema of the subject, the oldest first; none when there is no such subject."""
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        found = [self._get(f"{path}/{number}") for number in self._get(path) or ()]
+        return tuple(self._schema(version["id"], version) for version in found if version)
+
+    def by_id(self, id: int) -> Schema | None:
+        """The schema of an id; None when there is none."""
+        found = self._get(f"/schemas/ids/{id}")
+        return self._schema(id, found) if found else None
+
+    def _schema(self, id: int, told: Mapping[str, Any]) -> Schema:
+        # Avro is what a registry means when it does not say.
+        kind = cast(SchemaKind, told.get("schemaType") or "AVRO")
+        return Schema(id=id, kind=kind, text=told["schema"], imports=self._imports(told, {}))
+
+    def _imports(self, told: Mapping[str, Any], found: dict[str, str]) -> dict[str, str]:
+        for reference in told.get("references") or ():
+            if reference["name"] in found:
+                continue
+            path = f"/subjects/{quote(reference['subject'], safe='')}/versions/{reference['version']}"
+            referred = self._get(path)
+            if referred is None:
+                what = f"the registry has lost version {reference['version']} of {reference['subject']}"
+                hint = "a schema that is in use refers to it: register it again"
+                raise InfrastructureError("registry-refused", what, hint=hint)
+            # Those that it refers to come first: a schema is read after what it needs.
+            self._imports(referred, found)
+            found[reference["name"]] = referred["schema"]
+        return found
+
+    def _get(self, path: str) -> Any:
+        deadline = time.monotonic() + self.wait
+        while True:
+            try:
+                return self._ask(path)
+            except _Unanswered as unanswered:
+                if time.monotonic() + _PAUSE > deadline:
+                    waited = f" within {self.wait:g} s" if self.wait else ""
+                    raise InfrastructureError(
+                        "registry-unreachable",
+                        f"the schema registry at {self.url} did not answer{waited}: {unanswered}",
+                        hint="nothing was read: start the registry, or let runs wait for it with registry.wait: 60",
+                    ) from unanswered
+                time.sleep(_PAUSE)
+
+    def _ask(self, path: str) -> Any:
+        request = urllib.request.Request(self.url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
+        if self.user is not None:
+            token = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
+            request.add_header("Authorization", f"Basic {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 404:
+                    return None
+                if error.code == 429 or error.code >= 500:
+                    raise _Unanswered(f"{error.code} {error.reason}") from error
+                what = f"the schema registry at {self.url} refused {path}: {error.code} {error.reason}"
+                hint = "check registry, registry.user and registry.password of the connection"
+                raise InfrastructureError("registry-refused", what, hint=hint) from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise _Unanswered(getattr(error, "reason", None) or error) from error
+
+
+class _Unanswered(Exception):
+    """The registry is down, or in no state to answer."""

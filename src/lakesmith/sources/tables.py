@@ -1,0 +1,122 @@
+"""Tables of other lakes, read by their own logs without a JVM: which version they are at, and where it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lakesmith.declare import OtherTable, Table
+from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.ports import Slice
+
+if TYPE_CHECKING:
+    from pyiceberg.table import StaticTable
+
+VERSION = "version"
+"""The version of a Delta table, the snapshot of an Iceberg table."""
+TABLE_ID = "table_id"
+"""Changes when the other table is dropped and made anew."""
+
+_METADATA = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json")
+
+
+def new_versions(table: Table, source: OtherTable, reached: Mapping[str, int | str]) -> Slice | None:
+    """The versions after `reached`, or None when there are none."""
+    newest = _delta_version(table, source) if source.format == "delta" else _iceberg_snapshot(table, source)
+    if newest is None:
+        return None
+    version, table_id = newest
+    is_older = source.format == "delta" and version < int(reached.get(VERSION, 0))
+    if reached and (table_id != reached[TABLE_ID] or is_older):
+        raise DataError(
+            "source-replaced",
+            f"{source.location} is another table than the one that was read up to version {reached[VERSION]}",
+            at=table.declared_at,
+            table=str(table.name),
+            hint="it was dropped and made anew: take it in as a table of another name, which begins with all its rows",
+        )
+    if reached and version == reached[VERSION]:
+        return None
+    return Slice(since=reached, until={VERSION: version, TABLE_ID: table_id})
+
+
+def open_iceberg(table: Table, source: OtherTable) -> StaticTable:
+    """The table as its newest metadata tells."""
+    try:
+        from pyiceberg.exceptions import ValidationError
+        from pyiceberg.table import StaticTable
+    except ImportError as error:
+        what = "reading Iceberg tables takes a library that is not installed"
+        raise InfrastructureError("missing-library", what, hint="pip install 'lakesmith[iceberg]'") from error
+    try:
+        return StaticTable.from_metadata(newest_metadata(table, source))
+    except (OSError, ValueError, ValidationError) as error:
+        raise _unreadable(table, source, error) from error
+
+
+def newest_metadata(table: Table, source: OtherTable) -> str:
+    """The metadata file of an Iceberg table that has the highest number; the location may name one itself."""
+    if source.location.endswith(".metadata.json"):
+        return source.location
+    from pyarrow.fs import FileSelector, FileSystem
+
+    try:
+        files, root = FileSystem.from_uri(source.location.rstrip("/"))
+        found = files.get_file_info(FileSelector(f"{root}/metadata", allow_not_found=True))
+    except (OSError, ValueError) as error:
+        raise _unreadable(table, source, error) from error
+    numbers = {info.base_name: int(match[1]) for info in found if (match := _METADATA.fullmatch(info.base_name))}
+    if not numbers:
+        raise _missing(table, source)
+    newest = [name for name, number in numbers.items() if number == max(numbers.values())]
+    if len(newest) > 1:
+        raise DataError(
+            "metadata-unclear",
+            f"{source.location} has {len(newest)} metadata files with the number {max(numbers.values())}",
+            at=table.declared_at,
+            table=str(table.name),
+            hint=f"only its catalog knows which holds; name that one: table: {source.location}/metadata/{newest[0]}",
+        )
+    return f"{source.location.rstrip('/')}/metadata/{newest[0]}"
+
+
+def _delta_version(table: Table, source: OtherTable) -> tuple[int, str]:
+    # deltalake takes a tenth of a second to import: only those who read such a table should wait for it.
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        found = DeltaTable(source.location)
+        return found.version(), str(found.metadata().id)
+    except TableNotFoundError as error:
+        raise _missing(table, source) from error
+    except (DeltaError, OSError, ValueError) as error:
+        raise _unreadable(table, source, error) from error
+
+
+def _iceberg_snapshot(table: Table, source: OtherTable) -> tuple[int, str] | None:
+    found = open_iceberg(table, source)
+    snapshot = found.metadata.current_snapshot_id
+    return None if snapshot is None else (snapshot, str(found.metadata.table_uuid))
+
+
+def _missing(table: Table, source: OtherTable) -> DataError:
+    return DataError(
+        "source-missing",
+        f"there is no {source.format.capitalize()} table at {source.location}",
+        at=table.declared_at,
+        table=str(table.name),
+        hint="check the path, and the format: delta and iceberg are known",
+    )
+
+
+def _unreadable(table: Table, source: OtherTable, error: Exception) -> InfrastructureError:
+    said = str(error).strip().partition("\n")[0]
+    return InfrastructureError(
+        "source-unreadable",
+        f"the log of {source.location} cannot be read: {said}",
+        at=table.declared_at,
+        table=str(table.name),
+        hint="check that this user may read it, and that none of its files is damaged",
+    )

@@ -1,0 +1,83 @@
+"""Which rows of a database a batch stands for, told without a connection."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakesmith.declare import Jdbc
+from lakesmith.ports import Slice
+from lakesmith.sources.jdbc import Kind, Watermark, literal, new_rows, parts
+
+INSTANT = "2024-01-01 12:00:00.123456+00:00"
+
+
+def test_a_plan_knows_where_a_read_begins_and_leaves_its_end_to_the_run() -> None:
+    source = Jdbc(table="orders", connection="shop", watermark="changed_at")
+    reached: dict[str, int | str] = {"watermark": INSTANT, "overlapping": 1}
+    assert new_rows(source, {}) == Slice(since={}, until={})
+    assert new_rows(source, reached) == Slice(since=reached, until={})
+
+
+def test_rows_without_a_watermark_belong_to_every_stretch() -> None:
+    mark = Watermark(column='"n"', kind="number")
+    assert mark.stretch("5", "9") == '("n" IS NULL OR (NOT "n" IS NULL AND "n" <= 9 AND "n" >= 5))'
+    assert mark.stretch("", "") == '"n" IS NULL'
+
+
+def test_a_value_that_cannot_be_compared_is_treated_like_a_missing_one() -> None:
+    mark = Watermark(column='"n"', kind="number", fits='abs("n") < 1e9')
+    assert mark.newer("5") == 'NOT ("n" IS NULL OR NOT (abs("n") < 1e9)) AND "n" > 5'
+
+
+@pytest.mark.parametrize(
+    ("kind", "since", "overlap", "lowest"),
+    [
+        ("number", "100", 0.0, "100"),
+        ("number", "100", 10.0, "90"),
+        ("number", "12345678901234567890.5", 0.25, "12345678901234567890.25"),
+        ("date", "2024-03-01", 1.0, "2024-02-29"),
+        ("date", "2024-03-01", 86_400.0, "2024-02-29"),
+        ("moment", "2024-01-01 00:00:00.123456", 60.0, "2023-12-31 23:59:00.123456"),
+        ("instant", INSTANT, 0.5, "2024-01-01 11:59:59.623456+00:00"),
+        ("text", "b'7", 0.0, "b'7"),
+    ],
+)
+def test_an_overlap_goes_back_in_the_units_of_its_column(kind: Kind, since: str, overlap: float, lowest: str) -> None:
+    assert Watermark(column="c", kind=kind, overlap=overlap).lowest(since) == lowest
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "sql"),
+    [
+        ("number", "7", "7"),
+        ("date", "2024-02-29", "{d '2024-02-29'}"),
+        ("moment", "2024-01-01 12:00:00.12", "{ts '2024-01-01 12:00:00.120000'}"),
+        ("instant", INSTANT, "CAST('2024-01-01 12:00:00.123456+00:00' AS TIMESTAMP WITH TIME ZONE)"),
+        ("text", "it's", "'it''s'"),
+    ],
+)
+def test_a_value_is_written_so_that_no_digit_of_it_is_lost(kind: Kind, value: str, sql: str) -> None:
+    assert literal(kind, value) == sql
+
+
+def test_a_time_with_more_digits_than_are_kept_still_lies_within_its_stretch() -> None:
+    mark = Watermark(column="c", kind="moment")
+    assert "c < {ts '2024-01-01 12:00:00.123457'}" in mark.stretch("", "2024-01-01 12:00:00.123456")
+    assert mark.newer("2024-01-01 12:00:00.123456").endswith("c >= {ts '2024-01-01 12:00:00.123457'}")
+
+
+def test_a_read_is_split_so_that_every_row_meets_one_condition() -> None:
+    assert parts("c", "number", "0", "100", 4) == [
+        "c < 25 OR c IS NULL",
+        "c >= 25 AND c < 50",
+        "c >= 50 AND c < 75",
+        "c >= 75",
+    ]
+    assert parts("c", "date", "2024-01-01", "2024-01-03", 2) == [
+        "c < {d '2024-01-02'} OR c IS NULL",
+        "c >= {d '2024-01-02'}",
+    ]
+
+
+def test_a_column_with_one_value_is_not_split_into_parts_that_overlap() -> None:
+    assert parts("c", "number", "7", "7", 4) == ["c < 7 OR c IS NULL", "c >= 7"]

@@ -1,0 +1,142 @@
+"""The schema registry, asked for real."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from tests.servers.maven import free_port
+from tests.servers.registry import Apicurio, run_registry
+
+from lakesmith.errors import DeclarationError, InfrastructureError
+from lakesmith.sources.registry import Registry
+
+pytestmark = pytest.mark.servers
+
+
+def record(*names: str) -> dict[str, object]:
+    fields = [{"name": name, "type": ["null", "long"], "default": None} for name in names]
+    return {"type": "record", "name": "A", "fields": fields}
+
+
+@pytest.fixture
+def subject() -> str:
+    return f"s{uuid4().hex[:12]}"
+
+
+def test_all_versions_of_a_subject_are_told_the_oldest_first(registry: Apicurio, subject: str) -> None:
+    ids = [registry.register(subject, record("a")), registry.register(subject, record("a", "b"))]
+    found = Registry(url=registry.url).versions(subject)
+    assert [schema.id for schema in found] == ids
+    assert [schema.kind for schema in found] == ["AVRO", "AVRO"]
+    assert len(json.loads(found[1].text)["fields"]) == 2
+    assert Registry(url=registry.url).newest(subject) == found[1]
+    assert Registry(url=registry.url).by_id(ids[0]) == found[0]
+
+
+def test_what_the_registry_does_not_have_is_none(registry: Apicurio) -> None:
+    asked = Registry(url=registry.url)
+    assert (asked.newest("nothing-value"), asked.versions("nothing-value"), asked.by_id(987_654)) == (None, (), None)
+
+
+def test_schemas_come_with_those_that_they_refer_to(registry: Apicurio, subject: str) -> None:
+    place = 'syntax = "proto3"; message Place { string city = 1; }'
+    registry.register(f"{subject}-place", place, "PROTOBUF")
+    order = 'syntax = "proto3"; import "place.proto"; message Order { Place place = 1; }'
+    references = [{"name": "place.proto", "subject": f"{subject}-place", "version": 1}]
+    registry.register(subject, order, "PROTOBUF", references)
+    (found,) = Registry(url=registry.url).versions(subject)
+    assert found.kind == "PROTOBUF"
+    assert list(found.imports) == ["place.proto"]
+    assert "string city" in found.imports["place.proto"]
+
+
+def test_a_registry_that_is_down_is_an_error_at_once_with_a_next_step() -> None:
+    began = time.monotonic()
+    with pytest.raises(InfrastructureError) as raised:
+        Registry(url=f"http://127.0.0.1:{free_port()}").newest("a-value")
+    assert time.monotonic() - began < 5
+    assert raised.value.code == "registry-unreachable"
+    assert "refused" in raised.value.what
+    assert "registry.wait" in str(raised.value.hint)
+
+
+def test_a_registry_that_comes_up_late_is_waited_for(tmp_path: Path) -> None:
+    port = free_port()
+    found: list[object] = []
+    settings = {"registry": f"http://127.0.0.1:{port}/apis/ccompat/v7", "registry.wait": "60"}
+    asked = Registry.of(settings)
+    assert asked is not None
+    waiting = threading.Thread(target=lambda: found.append(asked.versions("late-value")))
+    waiting.start()
+    time.sleep(0.5)
+    assert not found
+    server = run_registry(tmp_path, port)
+    next(server)
+    waiting.join(60)
+    assert found == [()]
+    assert next(server, None) is None
+
+
+class _Answering(BaseHTTPRequestHandler):
+    """Refuses all who do not say `reader:pass`, and then has a bad day."""
+
+    def do_GET(self) -> None:
+        known = self.headers["Authorization"] == "Basic cmVhZGVyOnBhc3M="
+        self.send_response(503 if known else 401)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def gate() -> Iterator[str]:
+    # What no registry in the tests can be made to do: turn a user away, and be overloaded.
+    server = HTTPServer(("127.0.0.1", 0), _Answering)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_user_who_is_turned_away_is_told_so_without_waiting(gate: str) -> None:
+    with pytest.raises(InfrastructureError) as raised:
+        Registry(url=gate, wait=30).newest("a-value")
+    assert raised.value.code == "registry-refused"
+    assert "401" in raised.value.what
+
+
+def test_a_registry_that_is_overloaded_is_waited_for_and_then_an_error(gate: str) -> None:
+    asked = Registry.of(
+        {"registry": gate, "registry.user": "reader", "registry.password": "pass", "registry.wait": "1"}
+    )
+    assert asked is not None
+    assert "pass" not in repr(asked).replace("password", "")
+    began = time.monotonic()
+    with pytest.raises(InfrastructureError) as raised:
+        asked.newest("a-value")
+    assert 0.4 < time.monotonic() - began < 5
+    assert raised.value.code == "registry-unreachable"
+    assert "503" in raised.value.what
+
+
+@pytest.mark.parametrize(
+    "settings", [{"registry": "localhost:8081"}, {"registry": "http://x", "registry.wait": "long"}]
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, str]) -> None:
+    with pytest.raises(DeclarationError) as raised:
+        Registry.of(settings)
+    assert raised.value.code == "bad-registry"
+
+
+def test_a_connection_without_a_registry_has_none() -> None:
+    assert Registry.of({"brokers": "x:9092"}) is None
