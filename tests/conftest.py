@@ -12,12 +12,16 @@ from lakesmith.spark.session import BRIEF, close_session, isolated, open_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = [
+    f"tests.servers.{name}" for name in ("azure", "http", "kafka", "postgresql", "proxy", "registry", "s3", "sftp")
+]
+
 
 @pytest.fixture(scope="session")
 def shared_spark() -> Iterator[SparkSession]:
     """One Spark for the whole test run."""
     # Many small batches and nothing long: the optimising compiler would cost more than it gives.
-    session = open_session("tests", BRIEF)
+    session = open_session("tests", BRIEF, ("delta", "kafka", "iceberg", "postgresql"))
     yield session
     close_session(session)
 

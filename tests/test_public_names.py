@@ -13,7 +13,7 @@ import lakesmith
 
 NAMES = """
 DataError DeclarationError InfrastructureError Lake LakesmithError Place Problems UsageError
-append bronze check column files gold merge ref replace replace_partitions silver table
+adopt append bronze check column files gold jdbc kafka merge other_table ref replace replace_partitions silver table
 """
 
 

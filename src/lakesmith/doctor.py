@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.ports import Storage
 from lakesmith.reports import Finding
 from lakesmith.spark.archive import usable_archive
+from lakesmith.spark.drivers import driver_jars, fetch_driver
 from lakesmith.spark.jars import DEFAULT_SETS, damaged, jar_paths, locked, log_store, resolve_jars
 from lakesmith.spark.java import find_java
 from lakesmith.spark.setup import build_archive
@@ -20,13 +21,19 @@ SPARK = "4.1.3"
 FIX = "lakesmith doctor --fix"
 
 
-def diagnose(warehouse_storage: Storage | None, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
+def diagnose(
+    warehouse_storage: Storage | None,
+    connections: Mapping[str, Mapping[str, str]] | None = None,
+    fix: bool = False,
+    deep: bool = False,
+) -> tuple[Finding, ...]:
     """Look at each part; `fix` fetches jars and makes the archive if need be, `deep` starts Spark too."""
     looks: list[Callable[[], Iterator[Finding]]] = [
         _python,
         _packages,
         _java,
         lambda: _jars(fix),
+        lambda: _drivers(connections or {}, fix),
         lambda: _archive(fix),
     ]
     if warehouse_storage is not None:
@@ -83,6 +90,18 @@ def _jars(fix: bool) -> Iterator[Finding]:
         yield _refusal("log store", error)
     else:
         yield Finding(subject="log store", ok=True, found="as packaged")
+
+
+def _drivers(connections: Mapping[str, Mapping[str, str]], fix: bool) -> Iterator[Finding]:
+    for name, settings in connections.items():
+        if not settings.get("url", "").startswith("jdbc:"):
+            continue
+        try:
+            jars = fetch_driver(settings) if fix else driver_jars(settings)
+        except LakesmithError as error:
+            yield _refusal(f"driver: {name}", error)
+        else:
+            yield Finding(subject=f"driver: {name}", ok=True, found=", ".join(jar.name for jar in jars))
 
 
 def _archive(fix: bool) -> Iterator[Finding]:

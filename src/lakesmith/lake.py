@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from lakesmith import plan as plan_room
-from lakesmith.declare import LAYERS, Files, LakeDeclaration, SqlQuery, Table, TableName
+from lakesmith.declare import LAYERS, Files, Jdbc, LakeDeclaration, Source, SqlQuery, Table, TableName
 from lakesmith.errors import DataError, InfrastructureError, LakesmithError, UsageError, did_you_mean, raise_all
 from lakesmith.formats import Delta, FactsMemory
 from lakesmith.kept import keep, read_kept
@@ -28,9 +29,10 @@ from lakesmith.plan.planner import make_plan
 from lakesmith.plan.readings import readings
 from lakesmith.plan.select import select as choose
 from lakesmith.plan.steps import LakeFacts, Plan, Progress
-from lakesmith.ports import Answer, TableFacts
+from lakesmith.ports import Answer, Storage, TableFacts
 from lakesmith.records import Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
+    Adopted,
     Event,
     Finding,
     Lineage,
@@ -40,8 +42,10 @@ from lakesmith.reports import (
     Validation,
     Version,
 )
+from lakesmith.sources import new_in
 from lakesmith.spark.java import cache_folder
-from lakesmith.storage import Warehouse, open_storage
+from lakesmith.spark.needed import drivers_of, jars_of
+from lakesmith.storage import Landing, LocalStorage, Sending, Warehouse, land, landing_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +63,8 @@ class Lake:
         self.declaration = declaration
         self.name = declaration.name
         self.environment = declaration.environment.name
-        self._warehouse = Warehouse(declaration.environment.warehouse)
-        self._landing = open_storage(declaration.environment.landing)
+        adopted = {name: table.adopted for name, table in declaration.tables.items() if table.adopted is not None}
+        self._warehouse = Warehouse(declaration.environment.warehouse, adopted)
         kept = cache_folder() / "lakes" / hashlib.sha256(self._warehouse.root.encode()).hexdigest()[:16]
         self._readings_file = kept.with_suffix(f".{_plan_age()}.json")
         self._memory = FactsMemory(kept.with_suffix(".facts.json"))
@@ -83,6 +87,16 @@ class Lake:
         return self.declaration.tables
 
     @cached_property
+    def _landings(self) -> Mapping[TableName, tuple[Storage, str]]:
+        """For tables from files, the store that they arrive in and the glob that finds them there."""
+        here = self.declaration.environment
+        return {
+            name: landing_of(table.origin.files, here.landing, here.storage)
+            for name, table in self.tables.items()
+            if isinstance(table.origin, Files)
+        }
+
+    @cached_property
     def graph(self) -> Graph:
         """Which table is made from which; raises when the declarations do not fit together."""
         readings.fill(read_kept(self._readings_file))
@@ -90,7 +104,7 @@ class Lake:
 
     def validate(self) -> Validation:
         """Check all that can be checked without moving a row."""
-        self._check(self._facts())
+        self._check(self._facts(afar=False))
         self._keep_readings()
         layers = [name.layer for name in sorted(self.tables, key=_layer_order)]
         return Validation(
@@ -149,7 +163,7 @@ class Lake:
         executor = Executor(
             self.declaration,
             self._warehouse,
-            self._landing,
+            self._landings,
             self._format,
             run_id=_new_run_id(started),
             on_event=on_event or _silent,
@@ -164,12 +178,53 @@ class Lake:
             executor.close()
             self._memory.save()
             record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
-            self._ledger.record(record, executor.steps, executor.checks)
+            self._ledger.record(record, executor.steps, executor.checks, executor.files)
         return RunReport(
             run=record,
             steps=tuple(executor.steps),
             checks=tuple(executor.checks),
+            files=tuple(executor.files),
             errors=(*plan.problems, *executor.errors),
+        )
+
+    def run_continuously(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        every: float = 10.0,
+        stop: threading.Event,
+        jobs: int | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        on_report: Callable[[RunReport], None],
+        session: SparkSession | None = None,
+    ) -> None:
+        """Run again and again, each time on what is new since, until `stop` is set; the run that goes on is finished.
+
+        Each round is a run like any other, with the same guarantees; only the session is kept between them. Databases
+        are left out: they cannot tell that nothing is new.
+        """
+        owned = session is None
+        asked = [str(name) for name, table in self.tables.items() if isinstance(table.origin, Jdbc)]
+        exclude = (*exclude, *asked)
+        try:
+            while not stop.is_set():
+                began = monotonic()
+                if session is None and any(self.plan(select, exclude).steps):
+                    session = self._start_session()
+                on_report(self.run(select, exclude, jobs=jobs, on_event=on_event, session=session))
+                stop.wait(max(0.0, every - (monotonic() - began)))
+        finally:
+            if owned and session is not None:
+                from lakesmith.spark.session import close_session
+
+                close_session(session)
+
+    def _start_session(self) -> SparkSession:
+        from lakesmith.spark.session import open_session
+
+        return open_session(
+            self.name, self.declaration.environment.spark, jars_of(self.declaration), drivers_of(self.declaration)
         )
 
     def status(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:
@@ -263,30 +318,79 @@ class Lake:
     def lineage(self, table: str | None = None) -> Lineage:
         """Where a table's rows come from and where they go."""
         name = self._name(table) if table else None
-        return lineage(self.graph, self.tables, name, self._schemas(self._facts()))
+        return lineage(self.graph, self.tables, name, self._schemas(self._facts(afar=False)))
+
+    def land(
+        self,
+        files: Sequence[str | Path],
+        *,
+        to: str,
+        name: str | None = None,
+        on_progress: Callable[[Sending], None] | None = None,
+    ) -> Landing:
+        """Put files where a bronze table takes them in, each whole or not at all."""
+        table = self.tables[self._name(to)]
+        if not isinstance(table.origin, Files):
+            raise UsageError(
+                "no-landing-zone",
+                f"{to} takes no files in",
+                table=to,
+                hint="name a bronze table whose source is files",
+            )
+        storage, glob = self._landings[table.name]
+        return land(storage, glob, files, table=to, name=name, on_progress=on_progress)
+
+    def adopt(self, table: str) -> Adopted:
+        """Make a folder of Parquet files the Delta table that a bronze table adopts: a log is written, no row moves."""
+        name = self._name(table)
+        location = self.tables[name].adopted
+        if location is None:
+            raise UsageError(
+                "not-adopting",
+                f"{name} does not adopt a table",
+                hint=f"only a table whose source is adopt: PATH; see {self.tables[name].declared_at.file}",
+            )
+        if facts := self._table_facts(name):
+            return Adopted(table=str(name), location=location, files=facts.files, rows=facts.rows, made=False)
+        self._format.adopt(location)
+        made = self._table_facts(name)
+        assert made is not None
+        return Adopted(table=str(name), location=location, files=made.files, rows=made.rows, made=True)
 
     def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
         """Look at Java, jars, Spark, storage and versions, and say how to mend each."""
         from lakesmith import doctor
 
-        return doctor.diagnose(self._warehouse.storage, fix=fix, deep=deep)
+        return doctor.diagnose(self._warehouse.storage, self.declaration.environment.connections, fix=fix, deep=deep)
 
-    def _facts(self) -> LakeFacts:
-        tables, progress, landing = {}, {}, {}
+    def _facts(self, *, afar: bool = True) -> LakeFacts:
+        """All that a plan has to know; without `afar`, only what this machine can tell."""
+        tables, progress, landing, slices = {}, {}, {}, {}
         problems: dict[TableName, LakesmithError] = {}
         for name, table in self.tables.items():
             commits = partial(self._format.commits, self._warehouse.table(name))
             try:
                 if facts := self._table_facts(name):
                     tables[name] = facts
-                progress[name] = Batches(self._warehouse.storage, name).progress(facts, commits)
+                # The batches in an adopted table's log are those of the lake that writes it.
+                batches = Batches(self._warehouse.storage, name)
+                progress[name] = Progress() if table.adopted else batches.progress(facts, commits)
             except (DataError, InfrastructureError) as error:
                 error.table = str(name)
                 progress[name], problems[name] = Progress(), error
-            if isinstance(table.origin, Files):
-                landing[name] = tuple(self._landing.list(table.origin.files))
+            try:
+                if isinstance(table.origin, Files):
+                    storage, glob = self._landings[name]
+                    if not afar and not isinstance(storage, LocalStorage):
+                        continue
+                    landing[name] = tuple(storage.list(glob, progress[name].taken))
+                elif afar and (found := new_in(table, self.declaration.environment, progress[name].reached)):
+                    slices[name] = found
+            except LakesmithError as error:
+                error.table = str(name)
+                problems.setdefault(name, error)
         self._memory.save()
-        return LakeFacts(tables=tables, progress=progress, landing=landing, problems=problems)
+        return LakeFacts(tables=tables, progress=progress, landing=landing, slices=slices, problems=problems)
 
     def _table_facts(self, name: TableName) -> TableFacts | None:
         return self._format.facts(self._warehouse.table(name), flow(name))
@@ -323,9 +427,9 @@ class Lake:
         wait, here or upstream, that may bring columns which nobody has seen yet."""
         for each in (name, *self.graph.ancestors(name)):
             table, progress = self.tables[each], facts.progress[each]
-            if isinstance(table.origin, Files):
+            if isinstance(table.origin, Source):
                 open_ended = table.contract != "strict"
-                if open_ended and any(file.path not in progress.taken for file in facts.landing[each]):
+                if open_ended and (each not in facts.landing or facts.landing[each]):
                     return True
             elif progress.definition is None or rebuild_because(progress.definition, table):
                 return True

@@ -26,6 +26,8 @@ class StepRecord:
     rows_written: int = 0
     rows_quarantined: int = 0
     rows_deduplicated: int = 0
+    rows_rescued: int = 0
+    """Rows that were written, of which a field did not fit and is in `_rescued`."""
     columns_added: str | None = None
     """Columns that the table gained with these rows, separated by commas."""
     bytes: int = 0
@@ -35,6 +37,24 @@ class StepRecord:
     seconds: float
     error: str | None = None
     """The error's code and text when the step failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRecord:
+    """One file that was taken in: `rows_in = rows_written + rows_quarantined`, counted in the tables."""
+
+    run_id: str
+    table: str
+    sequence: int
+    file: str
+    bytes: int
+    rows_in: int
+    """As many as its reader counted."""
+    rows_written: int
+    rows_quarantined: int
+    code: str | None = None
+    """Why the file could not be read; then it is in quarantine as a whole, as one row."""
+    taken_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

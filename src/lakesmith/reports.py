@@ -7,7 +7,19 @@ from datetime import datetime
 from typing import Literal
 
 from lakesmith.errors import LakesmithError
-from lakesmith.records import CheckRecord, Outcome, RunRecord, StepRecord
+from lakesmith.records import CheckRecord, FileRecord, Outcome, RunRecord, StepRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """A table of another lake that is used where it lies."""
+
+    table: str
+    location: str
+    files: int
+    rows: int
+    made: bool
+    """A log was written beside the files; False when there was one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +125,8 @@ class RunReport:
     """None when there was nothing to do: then nothing is written either."""
     steps: tuple[StepRecord, ...]
     checks: tuple[CheckRecord, ...]
+    files: tuple[FileRecord, ...] = ()
+    """The files that were taken in, with their own books."""
     errors: tuple[LakesmithError, ...] = ()
     unmade: tuple[str, ...] = ()
     """When there was nothing to do: the tables that do not exist all the same, and why."""

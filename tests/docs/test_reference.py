@@ -22,6 +22,13 @@ from lakesmith.ledger.tables import SYSTEM_TABLES
 REFERENCE = DOCS / "reference"
 
 
+ERRORS = (REFERENCE / "errors.md", REFERENCE / "source-errors.md")
+
+
+def explained() -> list[str]:
+    return [code for page in ERRORS for code in first_cells(page)]
+
+
 def first_cells(page: Path) -> list[str]:
     """The words in backticks in the first column of the page's tables."""
     rows = re.findall(r"^\| (`[^|]*`) \|", prose(page), re.MULTILINE)
@@ -59,15 +66,15 @@ def test_every_key_of_a_table_is_explained_and_no_other() -> None:
 
 
 def test_every_error_code_is_explained() -> None:
-    assert sorted(set(codes()) - set(first_cells(REFERENCE / "errors.md"))) == []
+    assert sorted(set(codes()) - set(explained())) == []
 
 
 def test_no_error_code_is_explained_that_there_is_not() -> None:
-    assert sorted(set(first_cells(REFERENCE / "errors.md")) - set(codes())) == []
+    assert sorted(set(explained()) - set(codes())) == []
 
 
 def test_the_exit_code_of_every_error_is_right() -> None:
-    told = re.findall(r"^\| `([^`]+)` \| ([\d, ]+) \|", prose(REFERENCE / "errors.md"), re.MULTILINE)
+    told = re.findall(r"^\| `([^`]+)` \| ([\d, ]+) \|", "\n".join(prose(page) for page in ERRORS), re.MULTILINE)
     listed = {code: {int(number) for number in exits.split(",")} for code, exits in told}
     assert listed == codes()
 

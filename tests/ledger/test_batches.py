@@ -10,8 +10,8 @@ import pytest
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
-from lakesmith.ledger.batches import Batch, Batches, Done
-from lakesmith.plan.steps import Position
+from lakesmith.ledger.batches import SUMMED_UP, Batch, Batches, Done
+from lakesmith.plan.steps import Position, Progress
 from lakesmith.ports import CommitFact, FileFact, TableFacts
 from lakesmith.storage import LocalStorage
 
@@ -210,3 +210,35 @@ def test_a_batch_that_somebody_overwrote_is_an_error_of_its_table(batches: Batch
     with pytest.raises(DataError) as caught:
         batches.progress(facts(0, 1), lambda: ())
     assert (caught.value.code, caught.value.table) == ("batch-unreadable", "silver.orders")
+
+
+def test_a_run_that_fell_behind_takes_the_number_that_collides_with_what_others_committed(batches: Batches) -> None:
+    pinned = batches.pin(batch(8))
+    batches.finish(done(pinned, 8))
+    assert batches.next_sequence(7, 0) == 8
+    assert batches.next_sequence(0, 0) == 9
+
+
+def test_which_files_were_taken_in_is_summed_up_now_and_then(batches: Batches, tmp_path: Path) -> None:
+    progress = Progress()
+    for number in range(1, 2 * SUMMED_UP + 2):
+        pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", number, 1),)))
+        batches.finish(done(pinned, number))
+        batches.keep_taken(pinned, progress)
+        progress = batches.progress(facts(number, number), tuple)
+        assert progress.walked <= SUMMED_UP
+    assert sorted(progress.taken) == sorted(f"f{number}" for number in range(1, 2 * SUMMED_UP + 2))
+    assert progress.taken["f3"] == FileFact("f3", 3, 1)
+    assert len(list((tmp_path / "_lakesmith/taken/silver.orders").iterdir())) == 2
+
+
+def test_a_table_that_was_rolled_back_does_not_count_the_files_of_a_later_summary(batches: Batches) -> None:
+    pins = [batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),))) for number in (1, 2, 3)]
+    for number, pinned in enumerate(pins, start=1):
+        batches.finish(done(pinned, number))
+    batches.sum_up(3, 1, {f"f{number}": FileFact(f"f{number}", 1, 1) for number in (1, 2, 3)})
+    log = [
+        CommitFact(version=4, committed_at=START, operation="RESTORE", parameters={"version": "1"}, metrics={}),
+        *(CommitFact(version=n, committed_at=START, operation="WRITE", parameters={}, metrics={}) for n in (3, 2, 1)),
+    ]
+    assert sorted(batches.progress(facts(4, 3), lambda: log).taken) == ["f1"]

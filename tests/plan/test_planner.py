@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 import pytest
 from tests.plan.lakes import bronze, facts, file, lake, made, named, python
 
-from lakesmith.declare import Append, Load, Merge, ReplacePartitions, Table, TableName
+from lakesmith.declare import Append, Column, Files, Kafka, Load, Merge, ReplacePartitions, Table, TableName
 from lakesmith.errors import DataError, LakesmithError, Place, UsageError
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.graph import Graph
@@ -110,6 +110,29 @@ def test_files_that_are_taken_are_not_taken_again() -> None:
     assert table.steps == (Ingest(table=named("bronze.orders"), files=(new,), reason="1 new file, 12 B"),)
 
 
+def test_files_are_cut_into_batches_of_no_more_bytes_than_asked_for() -> None:
+    cut = replace(ORDERS, origin=Files(files="landing/orders/*.json", format="json", max_bytes=2500))
+    files = (*(file(f"{number}.json", 1000) for number in range(5)), file("huge.json", 9000))
+    steps = of(plan(cut, landing={"bronze.orders": files}), "bronze.orders").steps
+    assert [len(step.files) for step in steps if isinstance(step, Ingest)] == [2, 2, 1, 1]
+
+
+def test_a_bronze_table_whose_source_is_another_one_than_before_is_refused() -> None:
+    topic = replace(ORDERS, origin=Kafka(topic="orders", connection="main"))
+    read_on = Progress(head=1, definition=definition(topic), reached={"orders/0": 7})
+    known = {"there": {"bronze.orders": facts()}, "progress": {"bronze.orders": read_on}}
+    other = replace(ORDERS, origin=Kafka(topic="others", connection="main"))
+    assert plan(topic, **known).problems == ()  # type: ignore[arg-type]
+    assert problem(plan(other, **known)).code == "source-changed"  # type: ignore[arg-type]
+    assert problem(plan(ORDERS, **known)).code == "source-changed"  # type: ignore[arg-type]
+
+
+def test_a_bronze_column_that_is_declared_with_another_type_than_it_has_is_refused() -> None:
+    column = Column(name="id", type="string", declared_at=Place("bronze/orders.yml", 3))
+    found = problem(plan(replace(ORDERS, columns=(column,)), there={"bronze.orders": facts()}))
+    assert (found.code, str(found.at)) == ("type-changed", "bronze/orders.yml:3")
+
+
 def test_nothing_new_in_landing_leaves_bronze_alone() -> None:
     old = file("a.json")
     known: Known = {
@@ -118,10 +141,10 @@ def test_nothing_new_in_landing_leaves_bronze_alone() -> None:
         "landing": {"bronze.orders": (old,)},
     }
     table = of(plan(ORDERS, **known), "bronze.orders")
-    assert (table.status, table.reason, table.steps) == ("unchanged", "no new files", ())
+    assert (table.status, table.reason, table.steps) == ("unchanged", "nothing new", ())
     refreshed = of(plan(ORDERS, full_refresh=True, **known), "bronze.orders")
     assert (refreshed.reason, refreshed.steps) == (
-        "no new files; a full refresh leaves bronze as it arrived",
+        "nothing new; a full refresh leaves bronze as it arrived",
         (),
     )
 
@@ -485,7 +508,7 @@ def test_tables_over_an_empty_landing_zone_wait_without_an_error(selected: tuple
 
 def test_an_empty_landing_zone_is_told_of() -> None:
     found = of(plan(ORDERS, landing={"bronze.orders": ()}), "bronze.orders")
-    assert found.reason == "no files have arrived yet (landing/orders/*.json)"
+    assert found.reason == "nothing has arrived yet (landing/orders/*.json)"
 
 
 def test_a_problem_stops_only_what_depends_on_it() -> None:
@@ -498,7 +521,7 @@ def test_a_problem_stops_only_what_depends_on_it() -> None:
         DAILY,
         other,
         there={"bronze.orders": facts()},
-        progress={"bronze.orders": Progress(head=1, taken={old.path: replace(old, size=1)})},
+        progress={"bronze.orders": Progress(head=1, taken={old.path: old._replace(size=1)})},
         landing={"bronze.orders": (old,), "bronze.other": (file("b.json"),)},
     )
     assert problem(found).code == "file-changed"

@@ -22,12 +22,12 @@ def table(*, columns: tuple[Column, ...] = (), checks: tuple[Check, ...] = ()) -
 
 
 def test_a_key_is_required_without_being_declared_so() -> None:
-    assert [rule.name for rule in rules_of(table(), from_files=False).rows] == ["id.required"]
+    assert [rule.name for rule in rules_of(table()).rows] == ["id.required"]
 
 
 def test_the_rules_of_a_column_are_named_after_it() -> None:
     column = Column(name="amount", type="int", required=True, check="amount > 0", declared_at=HERE)
-    rules = rules_of(table(columns=(column,)), from_files=False, casts={"amount": "before"})
+    rules = rules_of(table(columns=(column,)), casts={"amount": "before"})
     assert [rule.name for rule in rules.rows] == [
         "amount.type",
         "amount.required",
@@ -39,15 +39,13 @@ def test_the_rules_of_a_column_are_named_after_it() -> None:
 def test_only_a_rule_that_fails_the_batch_is_a_gate() -> None:
     warn = Check(name="a", where="x > 1", on_fail="warn", declared_at=HERE)
     fail = Check(name="b", expect="count(*) > 0", on_fail="fail", declared_at=HERE)
-    assert not rules_of(table(checks=(warn,)), from_files=False).gate
-    assert rules_of(table(checks=(fail,)), from_files=False).gate
+    assert not rules_of(table(checks=(warn,))).gate
+    assert rules_of(table(checks=(fail,))).gate
 
 
 def test_a_warning_does_not_send_a_row_to_quarantine() -> None:
     warn = Check(name="a", where="x > 1", on_fail="warn", declared_at=HERE)
-    assert rules_of(table(checks=(warn,)), from_files=False).refused() == (
-        "arrays_overlap(_lakesmith_failed, array('id.required'))"
-    )
+    assert rules_of(table(checks=(warn,))).refused() == ("arrays_overlap(_lakesmith_failed, array('id.required'))")
 
 
 def test_the_aggregates_of_an_expectation_are_found() -> None:

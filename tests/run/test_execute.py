@@ -37,7 +37,7 @@ def executed(lake: Lake, tmp_path: Path, jobs: int) -> Executor:
     executor = Executor(
         lake.declaration,
         Warehouse(lake.declaration.environment.warehouse),
-        LocalStorage(tmp_path),
+        dict.fromkeys(lake.tables, (LocalStorage(tmp_path), "landing/*.json")),
         Delta(),
         run_id="run",
         on_event=lambda _: None,

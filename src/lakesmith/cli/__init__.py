@@ -16,6 +16,8 @@ VERBS = {
     "validate": "Read all declarations and say what is wrong with them.",
     "plan": "Show what a run would do, and why. Needs no Java.",
     "run": "Bring the tables up to date.",
+    "adopt": "Make a folder of Parquet files a table, where it lies.",
+    "land": "Put files where a bronze table takes them in.",
     "status": "Show the tables as they are now.",
     "history": "List the runs, or the versions of one table.",
     "query": "Answer a SELECT over the lake's tables. Needs no Java.",

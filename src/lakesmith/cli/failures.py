@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from types import FrameType
@@ -91,6 +92,27 @@ class Termination:
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         self.came = True
         raise Terminated
+
+
+class StopOnSignal:
+    """While it is entered, the first SIGTERM or Ctrl-C asks for an end; a second Ctrl-C interrupts at once."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self._stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._stop.set()
+        click.echo("stopping after what is being done", err=True)
 
 
 def tolerate_narrow_encodings() -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TextIO
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
+from lakesmith.ports import FileFact
 
 if TYPE_CHECKING:
     import rich.console
@@ -252,6 +253,8 @@ def as_json(value: object) -> object:
             return as_json(value.as_dict())
         case Mapping():
             return {str(key): as_json(item) for key, item in value.items()}
+        case FileFact():
+            return value._asdict()
         case list() | tuple() | set() | frozenset():
             return [as_json(item) for item in value]
         case _ if dataclasses.is_dataclass(value):

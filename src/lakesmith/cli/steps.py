@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakesmith.cli.output import Cell, Grid, Page, Style, Styled
-from lakesmith.cli.words import count, duration
+from lakesmith.cli.words import count, duration, plural
 from lakesmith.records import Outcome, StepRecord
 
 _OUTCOMES: dict[Outcome, Style] = {"ok": "good", "failed": "bad", "skipped": "quiet", "interrupted": "warn"}
@@ -38,5 +38,8 @@ def show_steps(out: Page, steps: Sequence[StepRecord]) -> None:
     for step in steps:
         if step.error:
             out.line(Styled(f"{step.table}: ", "bad"), step.error)
+        if step.rows_rescued:
+            told = f"{step.table}: fields of {plural(step.rows_rescued, 'row')} did not fit and are in _rescued"
+            out.line(Styled("rescued: ", "warn"), told)
         if step.columns_added:
             out.line(Styled("new columns: ", "warn"), f"{step.table}: {step.columns_added}")

@@ -18,12 +18,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
 from lakesmith.plan.steps import Position, Progress
-from lakesmith.ports import CommitFact, FileFact, Storage, TableFacts
+from lakesmith.ports import CommitFact, FileFact, Slice, Storage, TableFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,10 @@ class Batch:
     since: Mapping[str, int] = field(default_factory=dict)
     """For inputs that are read by their changes, the version after which."""
     files: tuple[FileFact, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """By path, files of these that cannot be read as a whole, and why."""
+    slice: Slice | None = None
+    """For a source that is not files, the stretch of it."""
 
     @property
     def note(self) -> str:
@@ -64,7 +69,9 @@ class Done:
     rows_deduplicated: int
 
 
-Kind = TypeVar("Kind", Batch, Done)
+Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
+SUMMED_UP = 16
+"""After so many batches the files that were taken in are written down together."""
 
 
 def flow(name: TableName) -> str:
@@ -94,8 +101,11 @@ class Batches:
 
         A batch that is only pinned does not count: a twin of this run has to end up with the same number.
         """
+        if max(committed, default=0) > 0:
+            # Not what others have finished since: then this batch would no longer collide with theirs.
+            return max(committed) + 1
         done = [int(name[:8]) for name in self._names() if name.endswith(".done.json")]
-        return max((*committed, *done), default=0) + 1
+        return max(done, default=0) + 1
 
     def finish(self, done: Done) -> None:
         """Note that every part of the batch is where it belongs."""
@@ -138,11 +148,14 @@ class Batches:
         if head == 0:
             return Progress()
         batch = self.committed(head, commits)
+        taken, walked = self._taken(batch, commits)
         return Progress(
             head=head,
             definition=batch.definition,
             positions=batch.inputs,
-            taken=self._taken(batch, commits),
+            taken=taken,
+            walked=walked,
+            reached=batch.slice.until if batch.slice else {},
             unfinished=facts.sequence if done is None else None,
             rewritten=done.version if done and head == done.sequence and batch.mode == "whole" else None,
         )
@@ -163,16 +176,38 @@ class Batches:
                 return self._sequence_at(_restored_version(commit, commits), newest, commits)
         return max((seq for made, seq in by_version.items() if made <= version), default=0)
 
-    def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> dict[str, FileFact]:
+    def keep_taken(self, batch: Batch, progress: Progress) -> None:
+        """Sum up, now and then, which files are in the table: a plan must not read every batch there ever was."""
+        if not batch.files or progress.walked + 1 < SUMMED_UP:
+            return
+        self.sum_up(batch.sequence, batch.attempt, {**progress.taken, **{file.path: file for file in batch.files}})
+
+    def sum_up(self, sequence: int, attempt: int, taken: Mapping[str, FileFact]) -> None:
+        """Write down all files that are in the table with a batch."""
+        rows = [[file.path, file.size, file.modified] for file in taken.values()]
+        self._storage.put_if_absent(self._taken_key(sequence, attempt), json.dumps(rows).encode())
+
+    def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> tuple[dict[str, FileFact], int]:
+        """The files in the table, and how many batches had to be read to know."""
         taken: dict[str, FileFact] = {}
-        batch = head
+        batch, walked = head, 0
         while batch.files:
-            for file in batch.files:
-                taken.setdefault(file.path, file)
+            summary = self._summary(self._taken_key(batch.sequence, batch.attempt))
+            if summary is not None:
+                return (summary | taken if taken else summary), walked
+            taken = {**{file.path: file for file in batch.files}, **taken}
+            walked += 1
             if batch.parent == 0:
                 break
             batch = self.committed(batch.parent, commits)
-        return taken
+        return taken, walked
+
+    def _summary(self, key: str) -> dict[str, FileFact] | None:
+        data = self._storage.read(key)
+        return None if data is None else self._understood(key, partial(_files, data))
+
+    def _taken_key(self, sequence: int, attempt: int) -> str:
+        return f"_lakesmith/taken/{self._table}/{sequence:08}.{attempt:02}.json"
 
     def _attempt(self, sequence: int, attempt: int) -> Batch:
         data = self._storage.read(self._key(sequence, f"{attempt:02}"))
@@ -231,8 +266,13 @@ def _encode(value: Batch | Done) -> bytes:
     return json.dumps(asdict(value), sort_keys=True).encode()
 
 
+def _files(data: bytes) -> dict[str, FileFact]:
+    return {file[0]: FileFact._make(file) for file in json.loads(data)}
+
+
 def _decode(data: bytes) -> Batch:
     values = json.loads(data)
     values["inputs"] = {table: Position(**position) for table, position in values["inputs"].items()}
-    values["files"] = tuple(FileFact(**file) for file in values["files"])
+    values["files"] = tuple(FileFact(*file) for file in values["files"])
+    values["slice"] = Slice(**values["slice"]) if values.get("slice") else None
     return Batch(**values)

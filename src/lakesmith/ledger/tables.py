@@ -1,4 +1,4 @@
-"""The system tables: runs, steps and checks as Delta tables in the lake, written without Spark."""
+"""The system tables: runs, steps, checks and files as Delta tables in the lake, written without Spark."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
-from lakesmith.records import CheckRecord, RunRecord, StepRecord
+from lakesmith.records import CheckRecord, FileRecord, RunRecord, StepRecord
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SYSTEM_TABLES: Mapping[str, type] = {"runs": RunRecord, "steps": StepRecord, "checks": CheckRecord}
+SYSTEM_TABLES: Mapping[str, type] = {
+    "runs": RunRecord,
+    "steps": StepRecord,
+    "checks": CheckRecord,
+    "files": FileRecord,
+}
 
 Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord)
 
@@ -24,10 +29,17 @@ class Ledger:
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
 
-    def record(self, run: RunRecord, steps: Sequence[StepRecord], checks: Sequence[CheckRecord]) -> None:
-        """Steps and checks first: a run that is in the ledger is there with all its parts."""
+    def record(
+        self,
+        run: RunRecord,
+        steps: Sequence[StepRecord],
+        checks: Sequence[CheckRecord],
+        files: Sequence[FileRecord] = (),
+    ) -> None:
+        """The parts first: a run that is in the ledger is there with all of them."""
         self._append("steps", steps)
         self._append("checks", checks)
+        self._append("files", files)
         self._append("runs", [run])
 
     def runs(self, limit: int) -> tuple[RunRecord, ...]:
@@ -37,7 +49,7 @@ class Ledger:
         wanted = {name: value for name, value in {"run_id": run_id, "table": table}.items() if value}
         return self._read("steps", StepRecord, "started_at, sequence", where=wanted)
 
-    def _append(self, name: str, records: Sequence[RunRecord | StepRecord | CheckRecord]) -> None:
+    def _append(self, name: str, records: Sequence[RunRecord | StepRecord | CheckRecord | FileRecord]) -> None:
         if not records:
             return
         import pyarrow as pa

@@ -51,6 +51,8 @@ def in_words(step: Step) -> ExplainedStep:
     """What one step does."""
     match step:
         case Ingest(files=files):
+            if step.slice is not None:
+                return ExplainedStep(step="ingest", what=f"take in {step.reason}")
             count = "1 file" if len(files) == 1 else f"{len(files)} files"
             return ExplainedStep(step="ingest", what=f"take in {count} ({size(sum(file.size for file in files))})")
         case Build(cost_reason=cost_reason):

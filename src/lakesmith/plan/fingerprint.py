@@ -16,7 +16,10 @@ import textwrap
 from lakesmith.declare import (
     Append,
     Files,
+    Jdbc,
+    Kafka,
     Merge,
+    OtherTable,
     PythonQuery,
     Replace,
     ReplacePartitions,
@@ -69,8 +72,14 @@ def _query(table: Table) -> object:
             return ["sql", *words(text)]
         case PythonQuery(source=source, function=function, refs=refs):
             return ["python", function, _python(source), [[parameter, str(name)] for parameter, name in refs]]
-        case Files(format=kind, delimiter=delimiter):
-            return ["files", kind, delimiter if kind == "csv" else ""]
+        case Files(format=kind, delimiter=delimiter, envelope=envelope):
+            return ["files", kind, delimiter if kind == "csv" else "", envelope]
+        case Kafka(topic=topic):
+            return ["kafka", topic]
+        case Jdbc(table=read, watermark=watermark):
+            return ["jdbc", read, watermark]
+        case OtherTable(location=location, format=kind):
+            return ["table", location, kind]
 
 
 def _python(source: str) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from lakesmith.declare import (
     LAYERS,
     Append,
-    Files,
     PythonQuery,
     ReplacePartitions,
+    Source,
     SqlQuery,
     Table,
     TableName,
@@ -81,7 +81,7 @@ def place_of_input(table: Table, name: TableName) -> Place:
 
 def is_append_only(table: Table) -> bool:
     """Whether rows that are in the table never change and never go."""
-    return isinstance(table.origin, Files) or isinstance(table.load, Append)
+    return table.adopted is None and (isinstance(table.origin, Source) or isinstance(table.load, Append))
 
 
 def _unknown_inputs(table: Table, read: Iterable[TableName], tables: Mapping[TableName, Table]) -> list[LakesmithError]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lakesmith.declare import Files, SqlQuery, Table, TableName
+from lakesmith.declare import Source, SqlQuery, Table, TableName, source_told
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.query import column_origins, output_columns
 from lakesmith.reports import ColumnEdge, Edge, Lineage
@@ -35,7 +35,7 @@ def lineage(
             if source in around
         ),
         columns=_column_edges(graph, tables, nodes, schemas),
-        sources={str(node): files.files for node in nodes if isinstance(files := tables[node].origin, Files)},
+        sources={str(node): source_told(origin) for node in nodes if isinstance(origin := tables[node].origin, Source)},
     )
 
 

@@ -6,21 +6,25 @@ everything anew, the step says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from lakesmith.declare import (
     Append,
     Files,
+    Jdbc,
+    Kafka,
     LakeDeclaration,
     Merge,
     Replace,
     ReplacePartitions,
+    Source,
     Table,
     TableName,
+    source_told,
 )
-from lakesmith.errors import DataError, LakesmithError, Problems, UsageError
+from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, UsageError
 from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because
 from lakesmith.plan.graph import Graph, is_append_only, place_of_input
 from lakesmith.plan.query import partition_source, rowwise
@@ -37,7 +41,7 @@ from lakesmith.plan.steps import (
     Step,
     TablePlan,
 )
-from lakesmith.ports import FileFact
+from lakesmith.ports import FileFact, Slice, TableFacts
 
 
 def make_plan(
@@ -89,10 +93,10 @@ class _Planning:
 
     def add(self, table: Table) -> None:
         try:
-            rebuilt = self.full_refresh and not isinstance(table.origin, Files)
+            rebuilt = self.full_refresh and not isinstance(table.origin, Source)
             if table.name in self.facts.problems and not rebuilt:
                 raise self.facts.problems[table.name]
-            planned = self._bronze(table) if isinstance(table.origin, Files) else self._made(table)
+            planned = self._bronze(table, table.origin) if isinstance(table.origin, Source) else self._made(table)
         except LakesmithError as error:
             found = error.errors if isinstance(error, Problems) else (error,)
             self.problems.extend(found)
@@ -106,37 +110,67 @@ class _Planning:
     def _status(self, table: Table) -> Status:
         return "changed" if table.name in self.facts.tables else "added"
 
-    def _bronze(self, table: Table) -> TablePlan:
+    def _bronze(self, table: Table, source: Source) -> TablePlan:
+        """What is new in the source, cut into batches; each is a commit of its own."""
+        if table.adopted is not None:
+            return self._adopted(table, table.adopted)
         progress = self._progress(table)
-        landing = self.facts.landing.get(table.name, ())
-        _refuse_changed_files(table, landing, progress.taken)
-        new = tuple(sorted(file for file in landing if file.path not in progress.taken))
+        _refuse_other_types(table, self.facts.tables.get(table.name))
+        _refuse_other_source(table, source, progress)
         steps: list[Step] = self._finish(table, progress)
-        if new:
-            steps.append(Ingest(table=table.name, files=new, reason=_files_told(new)))
-        elif table.name not in self.facts.tables:
-            self.empty.add(table.name)
-        if new:
-            reason = _files_told(new)
+        arrived = self._arrived(table, source, progress)
+        steps.extend(arrived)
+        if arrived:
+            reason = _files_told([file for step in arrived for file in step.files]) or arrived[0].reason
         elif steps:
             reason = steps[0].reason
-        elif table.name in self.empty:
-            reason = f"no files have arrived yet ({_glob(table)})"
+        elif table.name not in self.facts.tables:
+            self.empty.add(table.name)
+            reason = f"nothing has arrived yet ({source_told(source)})"
         elif self.full_refresh:
-            reason = "no new files; a full refresh leaves bronze as it arrived"
+            reason = "nothing new; a full refresh leaves bronze as it arrived"
         else:
-            reason = "no new files"
+            reason = "nothing new"
         status = self._status(table) if steps else "unchanged"
         return TablePlan(table=table.name, status=status, reason=reason, steps=tuple(steps))
+
+    def _adopted(self, table: Table, location: str) -> TablePlan:
+        if table.name not in self.facts.tables:
+            raise DataError(
+                "not-adopted",
+                f"there is no Delta table at {location}",
+                at=table.declared_at,
+                table=str(table.name),
+                hint=f"check the path; a folder of Parquet files is made one, without a copy, by: "
+                f"lakesmith adopt {table.name}",
+            )
+        reason = f"adopted where it lies ({location}): nothing to do"
+        return TablePlan(table=table.name, status="unchanged", reason=reason)
+
+    def _arrived(self, table: Table, source: Source, progress: Progress) -> list[Ingest]:
+        if isinstance(source, Files):
+            landing = self.facts.landing.get(table.name, ())
+            _refuse_changed_files(table, landing, progress.taken)
+            new = sorted(file for file in landing if file.path not in progress.taken)
+            return [
+                Ingest(table=table.name, files=files, reason=_files_told(files))
+                for files in _cut(new, source.max_files, source.max_bytes)
+            ]
+        found = self.facts.slices.get(table.name)
+        if found is None:
+            return []
+        return [Ingest(table=table.name, slice=found, reason=slice_told(source, found))]
 
     def _finish(self, table: Table, progress: Progress) -> list[Step]:
         if progress.unfinished is None:
             return []
         if progress.definition is not None and progress.definition != definition(table):
-            if self.full_refresh and not isinstance(table.origin, Files):
+            if self.full_refresh and not isinstance(table.origin, Source):
                 return []
             other_way = (
-                "" if isinstance(table.origin, Files) else f"; or rebuild it: lakesmith run {table.name} --full-refresh"
+                ""
+                if isinstance(table.origin, Source)
+                else f"; or rebuild it: lakesmith run {table.name} --full-refresh"
             )
             raise DataError(
                 "unfinished-under-other-definition",
@@ -283,6 +317,8 @@ class _Planning:
         if isinstance(source, str):
             return "whole", f"the touched partitions cannot be told: {source}"
         others = sorted(str(each) for each in changed if each != source.table)
+        if not self.facts.tables[source.table].change_feed:
+            return "whole", f"the touched partitions cannot be told: {source.table} has no change feed"
         if others:
             return "whole", (f"{' and '.join(others)} changed, and only changes of {source.table} lead to partitions")
         return "partitions", None
@@ -324,6 +360,43 @@ class _Planning:
             )
 
 
+def _refuse_other_source(table: Table, source: Source, progress: Progress) -> None:
+    """How far a source was read means nothing for another one: rows would be passed over, or come twice."""
+    if progress.definition is None:
+        return
+    if isinstance(source, Files):
+        other = bool(progress.reached)
+    else:
+        # A table that was read as a whole may go on by a watermark.
+        began = isinstance(source, Jdbc) and "watermark" not in progress.reached and not progress.taken
+        other = not began and rebuild_because(progress.definition, table) == "query"
+    if other:
+        raise DeclarationError(
+            "source-changed",
+            f"{table.name} was read from another source than {source_told(source)}",
+            at=table.declared_at,
+            table=str(table.name),
+            hint="put the source back, and give the new one a bronze table of its own",
+        )
+
+
+def _refuse_other_types(table: Table, stored: TableFacts | None) -> None:
+    """Rows of a bronze table stay as they arrived: a column of it cannot become another type."""
+    if stored is None or table.contract == "open":
+        return
+    types = {column.name.lower(): column.type for column in stored.columns}
+    for column in table.columns:
+        found = types.get(column.name.lower())
+        if column.type is not None and found is not None and found != column.type:
+            raise DeclarationError(
+                "type-changed",
+                f"{column.name} is declared as {column.type}, and {table.name} holds it as {found}",
+                at=column.declared_at,
+                table=str(table.name),
+                hint=f"put the type back, and cast in silver: CAST({column.name} AS {column.type})",
+            )
+
+
 def _refuse_changed_files(table: Table, landing: tuple[FileFact, ...], taken: Mapping[str, FileFact]) -> None:
     changed = [file for file in landing if file.path in taken and taken[file.path] != file]
     if not changed:
@@ -346,10 +419,39 @@ def _when(file: FileFact) -> str:
     return datetime.fromtimestamp(file.modified / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _files_told(files: tuple[FileFact, ...]) -> str:
+def slice_told(source: Source, found: Slice) -> str:
+    """What is new in a source that is not files."""
+    match source:
+        case Kafka(topic=topic, starting=starting):
+            if not found.since:
+                return f"{topic} from now on" if starting == "latest" else f"all records of {topic} so far"
+            count = sum(int(until) - int(found.since.get(at, 0)) for at, until in found.until.items() if "/" in at)
+            return f"{count:,} new records of {topic}"
+        case Jdbc(table=read, watermark=str(column)) if found.since.get("watermark"):
+            return f"rows of {read} with {column} after {found.since['watermark']}"
+        case Jdbc(table=read):
+            return f"all rows of {read}"
+        case _:
+            since = f"{found.since['version']} → " if found.since else ""
+            return f"version {since}{found.until['version']} of {source_told(source)}"
+
+
+def _cut(files: Sequence[FileFact], most: int | None, size: int | None) -> Iterator[tuple[FileFact, ...]]:
+    """The files in their order, in lots that are no larger than asked for."""
+    lot: list[FileFact] = []
+    weight = 0
+    for file in files:
+        if lot and ((most and len(lot) >= most) or (size and weight + file.size > size)):
+            yield tuple(lot)
+            lot, weight = [], 0
+        lot.append(file)
+        weight += file.size
+    if lot:
+        yield tuple(lot)
+
+
+def _files_told(files: Sequence[FileFact]) -> str:
+    if not files:
+        return ""
     count = "1 new file" if len(files) == 1 else f"{len(files)} new files"
     return f"{count}, {size(sum(file.size for file in files))}"
-
-
-def _glob(table: Table) -> str:
-    return table.origin.files if isinstance(table.origin, Files) else ""

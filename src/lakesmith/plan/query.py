@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 from lakesmith.declare import (
     Append,
     Files,
+    Jdbc,
+    Kafka,
     Merge,
+    OtherTable,
     PythonQuery,
     Replace,
     ReplacePartitions,
@@ -119,7 +122,7 @@ def rowwise(table: Table) -> str | None:
             return None
         case PythonQuery():
             return "a Python query is not known to work row by row unless it says rowwise=True"
-        case Files():
+        case Files() | Kafka() | Jdbc() | OtherTable():
             return None
 
 
@@ -130,7 +133,7 @@ def inputs(table: Table, declared: Iterable[TableName] = ()) -> tuple[TableName,
             return read_query(query, declared).refs
         case PythonQuery(refs=refs):
             return tuple(dict.fromkeys(name for _, name in refs))
-        case Files():
+        case Files() | Kafka() | Jdbc() | OtherTable():
             return ()
 
 
@@ -255,7 +258,7 @@ def _unknown_promise(table: Table, what: str, name: str, known: Sequence[str], p
 
 
 def _is_audit(table: Table, name: str) -> bool:
-    return isinstance(table.origin, Files) and name.startswith("_")
+    return table.name.layer == "bronze" and name.startswith("_")
 
 
 def _known(query: SqlQuery, schemas: Schemas) -> list[object]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
-from lakesmith.ports import FileFact, TableFacts
+from lakesmith.ports import FileFact, Slice, TableFacts
 
 Mode = Literal["changes", "partitions", "whole"]
 Status = Literal["added", "changed", "unchanged"]
@@ -18,10 +18,12 @@ Status = Literal["added", "changed", "unchanged"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingest:
-    """Takes new files into a bronze table, each exactly once. Never touches a row that is there."""
+    """Takes what is new in a source into a bronze table, exactly once. Never touches a row that is there."""
 
     table: TableName
-    files: tuple[FileFact, ...]
+    files: tuple[FileFact, ...] = ()
+    slice: Slice | None = None
+    """For sources that are not files, the stretch that is read."""
     reason: str
 
 
@@ -119,8 +121,12 @@ class Progress:
     """The fingerprint of the declaration that the head was made with."""
     positions: Mapping[str, Position] = field(default_factory=dict)
     """By input table."""
+    reached: Mapping[str, int | str] = field(default_factory=dict)
+    """For a source that is not files, how far it has been read."""
     taken: Mapping[str, FileFact] = field(default_factory=dict)
     """By path, the files that are in the table."""
+    walked: int = 0
+    """How many batches had to be read to know which files those are."""
     unfinished: int | None = None
     """A batch whose rows are in the table but that was not seen through to its end."""
     rewritten: int | None = None
@@ -136,6 +142,8 @@ class LakeFacts:
     """Tables that exist."""
     progress: Mapping[TableName, Progress] = field(default_factory=dict)
     landing: Mapping[TableName, tuple[FileFact, ...]] = field(default_factory=dict)
-    """For bronze tables, the files that are in the landing zone now."""
+    """For bronze tables, the files in the landing zone that are new, or not as they were when they were taken in."""
+    slices: Mapping[TableName, Slice] = field(default_factory=dict)
+    """For bronze tables from other sources, what is new in them."""
     problems: Mapping[TableName, LakesmithError] = field(default_factory=dict)
     """Tables whose progress cannot be told."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakesmith.declare import Merge, Severity, Table
+from lakesmith.columns import CORRUPT, FAILED, RESCUED
+from lakesmith.declare import Merge, Severity, Source, Table
 from lakesmith.errors import Place
 
-HIDDEN = "_lakesmith_"
-"""What the names of columns start with that exist only while rows are moved."""
-CORRUPT = f"{HIDDEN}unreadable"
-"""The column that holds a row's text when it could not be read."""
-FAILED = f"{HIDDEN}failed"
-"""The column that holds the names of the rules that a row broke."""
+_NONE = "CAST(array() AS array<string>)"
 UNREADABLE = "unreadable"
 """The rule that a row which could not be parsed has broken."""
+CONTRACT = "contract"
+"""The rule that a row with fields that do not fit has broken, where the contract is strict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +61,11 @@ class Rules:
     def failed(self) -> str:
         """SQL: the names of the rules that a row broke, in order."""
         if not self.rows:
-            return "CAST(array() AS array<string>)"
+            return _NONE
         cases = ", ".join(f"CASE WHEN NOT ({rule.condition}) THEN {literal(rule.name)} END" for rule in self.rows)
-        return f"filter(array({cases}), rule -> rule IS NOT NULL)"
+        fine = " AND ".join(f"coalesce(({rule.condition}), true)" for rule in self.rows)
+        # Nearly all rows are fine, and a filter with a lambda is not compiled: they must not pay for it.
+        return f"CASE WHEN {fine} THEN {_NONE} ELSE filter(array({cases}), rule -> rule IS NOT NULL) END"
 
     def refused(self) -> str:
         """SQL over the failed names: the row goes to quarantine."""
@@ -83,12 +83,12 @@ class Rules:
     def reasons(self) -> str:
         """SQL over the failed names: the reason of each."""
         if not self.rows:
-            return "CAST(array() AS array<string>)"
+            return _NONE
         pairs = ", ".join(f"{literal(rule.name)}, {literal(rule.reason)}" for rule in self.rows)
         return f"transform({FAILED}, rule -> element_at(map({pairs}), rule))"
 
 
-def rules_of(table: Table, *, from_files: bool, casts: dict[str, str] | None = None) -> Rules:
+def rules_of(table: Table, *, casts: dict[str, str] | None = None) -> Rules:
     """The rules that follow from a table's columns, load and checks.
 
     `casts` names the columns whose values are cast to the declared type, and for each the column that holds the value
@@ -99,9 +99,13 @@ def rules_of(table: Table, *, from_files: bool, casts: dict[str, str] | None = N
     def refuse(name: str, condition: str, reason: str, at: Place) -> None:
         rows.append(RowRule(name=name, condition=condition, severity="quarantine", reason=reason, declared_at=at))
 
-    if from_files:
-        unreadable = "the row could not be read: its text does not parse, or a value does not fit its column's type"
-        refuse(UNREADABLE, f"{CORRUPT} IS NULL", unreadable, table.declared_at)
+    if isinstance(table.origin, Source):
+        refuse(UNREADABLE, f"{CORRUPT} IS NULL", "the record could not be read", table.declared_at)
+        if table.contract == "strict":
+            misfit = "not of the types that the strict contract promises"
+            at = table.declared_at
+            condition = f"{RESCUED} IS NULL"
+            rows.append(RowRule(name=CONTRACT, condition=condition, severity="fail", reason=misfit, declared_at=at))
     columns = {column.name: column for column in table.columns}
     for name, before in (casts or {}).items():
         fits = f"{quoted(before)} IS NULL OR {quoted(name)} IS NOT NULL"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -14,10 +14,11 @@ from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.ledger.lease import Leases
 from lakesmith.plan.steps import Plan, Step, TablePlan
 from lakesmith.ports import Storage, TableFormat
-from lakesmith.records import CheckRecord, StepRecord
+from lakesmith.records import CheckRecord, FileRecord, StepRecord
 from lakesmith.reports import Event, SparkStarting, StepStarted
 from lakesmith.run.failures import translate
 from lakesmith.run.step import Moved, Workplace
+from lakesmith.spark.needed import drivers_of, jars_of
 from lakesmith.spark.session import close_session, isolated, open_session, refuse_foreign
 from lakesmith.spark.write import GateFailed
 from lakesmith.storage import Warehouse
@@ -33,7 +34,7 @@ class Executor:
         self,
         lake: LakeDeclaration,
         warehouse: Warehouse,
-        landing: Storage,
+        landings: Mapping[TableName, tuple[Storage, str]],
         format: TableFormat,
         *,
         run_id: str,
@@ -54,10 +55,16 @@ class Executor:
         self._starting = threading.Lock()
         self._threads = threading.local()
         self._workplace = Workplace(
-            run_id=run_id, warehouse=warehouse, landing=landing, format=format, session=self._own_session
+            run_id=run_id,
+            environment=lake.environment,
+            warehouse=warehouse,
+            landings=landings,
+            format=format,
+            session=self._own_session,
         )
         self.steps: list[StepRecord] = []
         self.checks: list[CheckRecord] = []
+        self.files: list[FileRecord] = []
         self.errors: list[LakesmithError] = []
 
     def execute(self, plan: Plan, jobs: int) -> None:
@@ -125,6 +132,8 @@ class Executor:
                 self._record(self._ended(plan.table, step, started, seconds, "failed", step.reason, str(failure)))
                 return False
             self.checks.extend(moved.checks)
+            self.files.extend(moved.file_records)
+            self.errors.extend(moved.left_out)
             self._record(self._done(plan.table, step, moved, started, time.monotonic() - clock))
         return True
 
@@ -134,7 +143,13 @@ class Executor:
                 raise InfrastructureError("stopped", "the run was stopped", hint="run again to go on")
             if self._session is None:
                 self._tell(SparkStarting())
-                self._session = open_session(self._lake.name, self._lake.environment.spark, brief=self._brief)
+                self._session = open_session(
+                    self._lake.name,
+                    self._lake.environment.spark,
+                    jars_of(self._lake),
+                    drivers_of(self._lake),
+                    brief=self._brief,
+                )
         # One a thread: settings and views of a step must not reach the one that runs beside it.
         if not hasattr(self._threads, "session"):
             self._threads.session = isolated(self._session)
@@ -184,6 +199,7 @@ class Executor:
             rows_written=done.rows_written,
             rows_quarantined=done.rows_quarantined,
             rows_deduplicated=done.rows_deduplicated,
+            rows_rescued=moved.settled.rescued,
             columns_added=", ".join(moved.settled.columns_added) or None,
             bytes=moved.settled.bytes,
             version_before=moved.before.version if moved.before else None,

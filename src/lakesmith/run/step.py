@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from lakesmith.declare import Files, Table, TableName
-from lakesmith.errors import DataError
+from lakesmith.columns import SOURCE_FILE
+from lakesmith.declare import Environment, Files, Jdbc, OtherTable, Source, Table, TableName
+from lakesmith.errors import DataError, InfrastructureError, LakesmithError
+from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batches import Batch, Batches, Done, flow
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.query import partition_source
 from lakesmith.plan.steps import Build, Finish, Ingest, Mode, Position, Progress, Step
-from lakesmith.ports import FileFact, Storage, TableFacts, TableFormat, Write
+from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
 from lakesmith.quality import rules_of
-from lakesmith.records import CheckRecord
+from lakesmith.records import CheckRecord, FileRecord
 from lakesmith.spark.build import build_batch
-from lakesmith.spark.ingest import read_batch
+from lakesmith.spark.ingest import Inlet, pin_slice, read_batch
+from lakesmith.spark.ingest.known import new_fields
 from lakesmith.spark.write import Arrival, Settled, Writer
-from lakesmith.storage import Warehouse
+from lakesmith.storage import Warehouse, archived
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
+_CUTS = 5
+"""How often a batch is cut anew at the most."""
 _REWRITES = ("UPDATE", "DELETE", "RESTORE", "TRUNCATE", "CLONE", "REPLACE", "CREATE OR REPLACE")
 """Operations that change rows or take them away, so that the rows which came do not tell what the table holds now."""
 
@@ -40,6 +47,12 @@ class Moved:
     before: TableFacts | None
     settled: Settled | None = None
     """None when there turned out to be nothing to do."""
+    file_records: tuple[FileRecord, ...] = ()
+    """The files that were read, with what became of their rows."""
+    taken: tuple[FileFact, ...] = ()
+    """The files that are in the table now, or in quarantine as a whole."""
+    left_out: tuple[LakesmithError, ...] = ()
+    """Files that could not be read for a reason that may pass."""
 
     @property
     def checks(self) -> tuple[CheckRecord, ...]:
@@ -52,7 +65,9 @@ class Workplace:
 
     run_id: str
     warehouse: Warehouse
-    landing: Storage
+    environment: Environment
+    landings: Mapping[TableName, tuple[Storage, str]]
+    """By bronze table, the store that its files arrive in, and the glob that finds them there."""
     format: TableFormat
     session: Callable[[], SparkSession] = field(repr=False)
     """A session for one step alone; starts Spark when it is the first to ask."""
@@ -83,10 +98,39 @@ class Workplace:
         self, table: Table, step: Ingest, facts: TableFacts | None, batches: Batches, progress: Progress
     ) -> Moved:
         files = tuple(file for file in step.files if file.path not in progress.taken)
-        if not files:
+        source_slice = step.slice
+        if source_slice is None and not files:
             return Moved(mode="files", reason="another run has taken the files in", before=facts)
-        batch = batches.pin(self._batch(table, facts, batches, progress, mode="files", files=files))
-        return self._settle(table, batch, step.reason, facts, batches)
+        if source_slice is not None and source_slice.since != progress.reached and progress.reached:
+            return Moved(mode="slice", reason="another run has read on since", before=facts)
+        mode = "files" if source_slice is None else "slice"
+        batch = self._batch(table, facts, batches, progress, mode=mode, files=files, slice=source_slice)
+        batch = pin_slice(self._inlet(), table, batch) if source_slice is not None else batch
+        if batch.slice is not None and batch.slice.since and batch.slice.since == batch.slice.until:
+            return Moved(mode=mode, reason="nothing new", before=facts)
+        batch = batches.pin(batch)
+        moved = self._settle(table, batch, step.reason, facts, batches)
+        if moved.settled is None:
+            return moved
+        batches.keep_taken(replace(batch, attempt=moved.settled.done.attempt, files=moved.taken), progress)
+        errors = self._archive(table, {**progress.taken, **{file.path: file for file in moved.taken}})
+        return replace(moved, left_out=(*moved.left_out, *errors))
+
+    def _archive(self, table: Table, taken: Mapping[str, FileFact]) -> list[LakesmithError]:
+        """Move files out of the landing zone that are in the table; also those that a run which was cut short has left
+        there. One that was written anew stays: it has not been taken in."""
+        source = table.origin
+        if not isinstance(source, Files) or source.archive is None:
+            return []
+        landing, glob = self.landings[table.name]
+        errors: list[LakesmithError] = []
+        for file in landing.list(glob):
+            if taken.get(file.path) == file:
+                try:
+                    landing.move(file.path, archived(glob, source.archive, file.path))
+                except LakesmithError as error:
+                    errors.append(error)
+        return errors
 
     def _build(
         self, table: Table, step: Build, facts: TableFacts | None, batches: Batches, progress: Progress
@@ -132,6 +176,8 @@ class Workplace:
             position = progress.positions.get(name)
             if position is None or position.table_id != found.table_id:
                 return "whole", f"{name} was made anew"
+            if found.version > position.version and not self._has_changes(name, position.version):
+                return "whole", f"{name} has no change feed since version {position.version}"
             if found.oldest > position.version + 1:
                 raise DataError(
                     "source-gap",
@@ -141,6 +187,11 @@ class Workplace:
             if step.mode == "changes" and (operation := self._rewrite(name, position.version, found.version)):
                 return "whole", f"rows of {name} changed ({operation})"
         return step.mode, step.reason
+
+    def _has_changes(self, name: str, after: int) -> bool:
+        parsed = TableName.parse(name)
+        assert parsed
+        return self.format.has_changes(self.warehouse.table(parsed), after)
 
     def _rewrite(self, name: str, since: int, until: int) -> str | None:
         """An operation after `since` that changed rows of a table or took them away, if there is one."""
@@ -164,43 +215,164 @@ class Workplace:
                 table=str(table.name),
                 hint="run once with the definition as it was, so that its refused rows are kept, then change it",
             )
-        arrival = self._arrival(table, batch, facts)
-        nothing = _nothing(batch, facts.version if facts else 0)
-        settled = self._writer().finish(arrival) if arrival else nothing
+        try:
+            arrival = self._arrival(table, batch, facts, survey=bool(batch.files))
+            nothing = _nothing(batch, facts.version if facts else 0)
+            settled = self._writer().finish(arrival) if arrival else nothing
+        except Exception as error:
+            abort = Abort.in_text(str(error))
+            if abort is None:
+                raise
+            raise _unfinished(table, batch, abort) from error
+        records = self._file_records(table, batch, settled)
         batches.finish(settled.done)
-        return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
+        self._forget(table, batch)
+        errors = self._archive(table, {file.path: file for file in batch.files})
+        return Moved(
+            mode=batch.mode,
+            reason=step.reason,
+            before=facts,
+            settled=settled,
+            file_records=records,
+            left_out=tuple(errors),
+        )
 
     def _settle(self, table: Table, batch: Batch, reason: str, facts: TableFacts | None, batches: Batches) -> Moved:
-        arrival = self._arrival(table, batch, facts)
-        if arrival is None:
-            location = self.warehouse.table(table.name)
-            write = Write(flow=flow(table.name), sequence=batch.sequence, note=batch.note)
-            settled = _nothing(batch, self.format.advance(location, write).version)
-        else:
-            settled = self._writer().settle(arrival)
+        left_out: list[LakesmithError] = []
+        cut = self._through(table, batch, facts, batches, left_out)
+        if cut is None:
+            return Moved(mode=batch.mode, reason="no file can be read now", before=facts, left_out=tuple(left_out))
+        settled, batch = cut
+        records = self._file_records(table, batch, settled)
         batches.finish(settled.done)
-        return Moved(mode=batch.mode, reason=reason, before=facts, settled=settled)
+        self._forget(table, batch)
+        return Moved(
+            mode=batch.mode,
+            reason=reason,
+            before=facts,
+            settled=settled,
+            file_records=records,
+            taken=batch.files,
+            left_out=tuple(left_out),
+        )
 
-    def _arrival(self, table: Table, batch: Batch, facts: TableFacts | None) -> Arrival | None:
+    def _through(
+        self,
+        table: Table,
+        batch: Batch,
+        facts: TableFacts | None,
+        batches: Batches,
+        left_out: list[LakesmithError],
+    ) -> tuple[Settled, Batch] | None:
+        """Commit the batch. Where its files bring new columns or are broken it is cut anew, before anything is
+        committed: a broken file is refused as a whole, one that cannot be read now is left for the next run."""
+        survey = False
+        for _ in range(len(batch.files) + _CUTS):
+            try:
+                arrival = self._arrival(table, batch, facts, survey=survey)
+                if arrival is None:
+                    location = self.warehouse.table(table.name)
+                    write = Write(flow=flow(table.name), sequence=batch.sequence, note=batch.note)
+                    return _nothing(batch, self.format.advance(location, write).version), batch
+                return self._writer().settle(arrival), batch
+            except Exception as error:
+                abort = Abort.in_text(str(error))
+                if abort is None or (abort.kind == "new-fields" and survey):
+                    raise
+                made = self.format.facts(self.warehouse.table(table.name), flow(table.name))
+                if made is not None and made.sequence >= batch.sequence:
+                    raise _unfinished(table, batch, abort) from error
+            survey = True
+            if abort.kind == "broken":
+                batch = batches.pin(replace(batch, refused={**batch.refused, abort.path: abort.detail}))
+            elif abort.kind == "left-out":
+                gone = abort.path.split("\n")
+                left_out += [_left_out(table, path, abort.detail) for path in gone]
+                kept = tuple(file for file in batch.files if file.path not in gone)
+                if not kept:
+                    return None
+                batch = batches.pin(replace(batch, files=kept))
+        raise DataError(
+            "files-unstable",
+            "the files were others each time that they were read",
+            table=str(table.name),
+            hint="landing is append-only: land files under a temporary name and rename them when they are whole",
+        )
+
+    def _file_records(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:
+        """The books of each file: what its reader counted against what the table and the quarantine hold of it."""
+        if not settled.ends:
+            return ()
+        written = self.format.added_by(self.warehouse.table(table.name), batch.note, SOURCE_FILE)
+        refused: Counter[str] = Counter()
+        if settled.done.rows_quarantined:
+            positions = self.format.added_by(self.warehouse.quarantine(table.name), batch.note, "position")
+            for position, count in positions.items():
+                refused[position.rpartition(":")[0]] += count
+        landing, now = self.landings[table.name][0], datetime.now(UTC)
+        records = []
+        for end in settled.ends:
+            file = batch.files[end.number]
+            place = landing.location(file.path)
+            record = FileRecord(
+                run_id=self.run_id,
+                table=str(table.name),
+                sequence=batch.sequence,
+                file=file.path,
+                bytes=end.bytes,
+                rows_in=end.rows,
+                rows_written=written.get(place, 0),
+                rows_quarantined=refused[place],
+                code=end.code,
+                taken_at=now,
+            )
+            if record.rows_in != record.rows_written + record.rows_quarantined:
+                raise InfrastructureError(
+                    "books-open",
+                    f"{file.path} does not add up: {record.rows_in} rows were read, {record.rows_written} are in the "
+                    f"table and {record.rows_quarantined} in quarantine",
+                    table=str(table.name),
+                    hint="compare the file with the rows of the table that have it as _source_file",
+                )
+            records.append(record)
+        return tuple(records)
+
+    def _forget(self, table: Table, batch: Batch) -> None:
+        """Remove what was staged for the batch only."""
+        if isinstance(table.origin, Jdbc | OtherTable):
+            from lakesmith.spark.ingest.staged import forget
+
+            forget(self._inlet(), table, batch)
+
+    def _inlet(self, table: Table | None = None) -> Inlet:
+        return Inlet(
+            spark=self.session(),
+            landing=self.landings[table.name][0] if table and table.name in self.landings else self.warehouse.storage,
+            warehouse=self.warehouse,
+            environment=self.environment,
+        )
+
+    def _arrival(self, table: Table, batch: Batch, facts: TableFacts | None, *, survey: bool = False) -> Arrival | None:
         """The rows that a batch stands for; None when there are none by its nature."""
-        spark = self.session()
-        if isinstance(table.origin, Files):
+        if isinstance(table.origin, Source):
+            rows = read_batch(self._inlet(table), table, batch, facts, survey=survey)
             return Arrival(
                 table=table,
                 batch=batch,
-                rows=read_batch(spark, table, batch, facts, self.landing),
-                rules=rules_of(table, from_files=True),
+                rows=rows,
+                rules=rules_of(table),
                 facts=facts,
-                evolve=table.contract != "strict",
+                evolve=True,
+                columns_added=new_fields(rows, facts),
             )
-        built = build_batch(spark, table, batch, self.format, self.warehouse)
+        built = build_batch(self.session(), table, batch, self.format, self.warehouse)
         if built is None:
             return None
         return Arrival(
             table=table,
             batch=batch,
             rows=built.rows,
-            rules=rules_of(table, from_files=False, casts=dict(built.casts)),
+            rules=rules_of(table, casts=dict(built.casts)),
             facts=facts,
             evolve=batch.mode == "whole" or table.contract != "strict",
             where=built.where,
@@ -219,6 +391,7 @@ class Workplace:
         *,
         mode: str,
         files: tuple[FileFact, ...] = (),
+        slice: Slice | None = None,
         inputs: Mapping[str, Position] | None = None,
         since: Mapping[str, int] | None = None,
     ) -> Batch:
@@ -232,6 +405,7 @@ class Workplace:
             definition=definition(table),
             mode=mode,
             files=files,
+            slice=slice,
             inputs=inputs or {},
             since=since or {},
         )
@@ -239,6 +413,25 @@ class Workplace:
 
 def _is_ahead(found: TableFacts, position: Position | None) -> bool:
     return position is None or found.table_id != position.table_id or found.version > position.version
+
+
+def _unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
+    return DataError(
+        "batch-unfinished",
+        f"batch {batch.sequence} was cut short, and {abort.path} is not as it was ({abort.detail})",
+        table=str(table.name),
+        hint="put the file back as it was; its good rows are in the table, its refused ones may not be kept yet",
+    )
+
+
+def _left_out(table: Table, path: str, why: str) -> LakesmithError:
+    code, _, what = why.partition(": ")
+    return DataError(
+        code,
+        f"{path} was left out: {what}",
+        table=str(table.name),
+        hint="the other files are taken in; the next run tries this one again",
+    )
 
 
 def _nothing(batch: Batch, version: int) -> Settled:

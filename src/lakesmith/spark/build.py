@@ -8,13 +8,14 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from lakesmith.columns import HIDDEN
 from lakesmith.declare import PythonQuery, ReplacePartitions, SqlQuery, Table, TableName
 from lakesmith.errors import DataError
 from lakesmith.ledger.batches import Batch
 from lakesmith.load import call_function
 from lakesmith.plan.query import PartitionTrace, bind, partition_source
 from lakesmith.ports import TableFormat
-from lakesmith.quality.rules import HIDDEN, literal, quoted
+from lakesmith.quality.rules import literal, quoted
 from lakesmith.spark.types import parse_columns
 from lakesmith.storage import Warehouse
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakesmith.columns import AGAIN, CORRUPT, END, FILE, RESCUED
 from lakesmith.quality import Rules
-from lakesmith.quality.rules import quoted
+from lakesmith.quality.rules import UNREADABLE, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
+
+
+_ENDS = {"ends": f"collect_list(CASE WHEN {END} IS NOT NULL THEN struct({FILE} AS number, {END}.*) END)"}
+"""What the rows tell that close the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +28,26 @@ class Counts:
     broken: Mapping[str, int]
     expected: Mapping[str, bool]
     observed: Mapping[str, str]
+    again: int = 0
+    """Rows that an earlier batch brought already."""
+    rescued: int = 0
+    """Rows with fields that did not fit."""
+    ends: tuple[FileEnd, ...] = ()
+    """For files, what was read from each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEnd:
+    """What was read from one file."""
+
+    number: int
+    """Its place in the batch."""
+    rows: int
+    refused: int
+    rescued: int
+    bytes: int
+    code: str | None
+    """Why the file as a whole could not be read."""
 
 
 class Watch:
@@ -32,15 +57,19 @@ class Watch:
         from pyspark.sql import Observation
 
         self._rules = rules
+        self._by_readers = False
         self._came: Observation = Observation(f"came-{uuid.uuid4().hex}")
         self._good: Observation | None = Observation(f"good-{uuid.uuid4().hex}") if rules.batch else None
 
     def good(self, checked: DataFrame) -> DataFrame:
-        rows = good_rows(_observed(checked, self._came, _row_metrics(self._rules)), self._rules)
+        self._by_readers = counted_by_readers(self._rules, checked.columns)
+        metrics = _ENDS if self._by_readers else _row_metrics(self._rules, checked.columns)
+        rows = good_rows(_observed(checked, self._came, metrics), self._rules)
         return _observed(rows, self._good, _batch_metrics(self._rules)) if self._good else rows
 
     def counts(self) -> Counts:
-        return _counts(self._rules, self._came.get, self._good.get if self._good else {})
+        found = _counts(self._rules, self._came.get, self._good.get if self._good else {})
+        return _from_readers(found) if self._by_readers else found
 
 
 def count(checked: DataFrame, rules: Rules) -> Counts:
@@ -48,7 +77,7 @@ def count(checked: DataFrame, rules: Rules) -> Counts:
     from pyspark.sql import Observation
 
     came = Observation(f"came-{uuid.uuid4().hex}")
-    rows = good_rows(_observed(checked, came, _row_metrics(rules)), rules)
+    rows = good_rows(_observed(checked, came, _row_metrics(rules, checked.columns)), rules)
     metrics = {"good": "count(*)", **_batch_metrics(rules)}
     found = rows.selectExpr(*(f"{sql} AS {quoted(name)}" for name, sql in metrics.items())).collect()[0]
     return _counts(rules, came.get, found.asDict())
@@ -60,9 +89,36 @@ def _observed(rows: DataFrame, observation: Observation, metrics: Mapping[str, s
     return rows.observe(observation, *(F.expr(sql).alias(name) for name, sql in metrics.items()))
 
 
-def _row_metrics(rules: Rules) -> dict[str, str]:
-    broken = {f"rule_{index}": rules.broken(rule) for index, rule in enumerate(rules.rows)}
-    return {"came": "count(*)", "refused": f"count_if({rules.refused()})", **broken}
+def _row_metrics(rules: Rules, columns: Sequence[str]) -> dict[str, str]:
+    metrics = {f"rule_{index}": rules.broken(rule) for index, rule in enumerate(rules.rows)}
+    metrics |= {"came": f"count_if(NOT {closes_file(columns)})", "refused": f"count_if({rules.refused()})"}
+    if AGAIN in columns:
+        metrics["again"] = f"count_if({AGAIN})"
+    if RESCUED in columns:
+        metrics["rescued"] = f"count({RESCUED})"
+    if END in columns:
+        metrics |= _ENDS
+    return metrics
+
+
+def counted_by_readers(rules: Rules, columns: Sequence[str]) -> bool:
+    """Whether the readers of files have counted all there is to know: nothing is checked but that rows can be read.
+
+    Spark then need not count each row again, which costs as much as reading it. What the table and its quarantine
+    have gained is held against these counts, file by file.
+    """
+    return END in columns and AGAIN not in columns and not rules.batch and [r.name for r in rules.rows] == [UNREADABLE]
+
+
+def _from_readers(found: Counts) -> Counts:
+    came, refused = (sum(getattr(end, name) for end in found.ends) for name in ("rows", "refused"))
+    rescued = sum(end.rescued for end in found.ends)
+    return replace(found, came=came, refused=refused, rescued=rescued, broken={UNREADABLE: refused})
+
+
+def closes_file(columns: Sequence[str]) -> str:
+    """SQL: the row is no row of the table, but tells that a file has ended."""
+    return f"({END} IS NOT NULL AND {CORRUPT} IS NULL)" if END in columns else "(false)"
 
 
 def _batch_metrics(rules: Rules) -> dict[str, str]:
@@ -76,7 +132,8 @@ def _batch_metrics(rules: Rules) -> dict[str, str]:
 
 def _counts(rules: Rules, rows: Mapping[str, object], batch: Mapping[str, object]) -> Counts:
     # Spark may leave out the metrics of a plan that it found to be empty.
-    numbers = {name: int(str(value)) for name, value in rows.items()}
+    ends = rows.get("ends") or []
+    numbers = {name: int(str(value)) for name, value in rows.items() if name != "ends"}
     return Counts(
         came=numbers.get("came", 0),
         refused=numbers.get("refused", 0),
@@ -88,9 +145,15 @@ def _counts(rules: Rules, rows: Mapping[str, object], batch: Mapping[str, object
             )
             for index, rule in enumerate(rules.batch)
         },
+        again=numbers.get("again", 0),
+        rescued=numbers.get("rescued", 0),
+        ends=tuple(FileEnd(**e.asDict()) for e in ends),  # type: ignore[attr-defined]
     )
 
 
 def good_rows(checked: DataFrame, rules: Rules) -> DataFrame:
     """The rows that no rule refuses."""
-    return checked.where(f"NOT ({rules.refused()})")
+    if counted_by_readers(rules, checked.columns):
+        return checked.where(f"{CORRUPT} IS NULL AND {END} IS NULL")
+    again = f" AND NOT {AGAIN}" if AGAIN in checked.columns else ""
+    return checked.where(f"NOT ({rules.refused()}) AND NOT {closes_file(checked.columns)}{again}")

@@ -46,11 +46,17 @@ JOINED = {
 
 
 def open_session(
-    name: str, settings: Mapping[str, str], jar_sets: tuple[str, ...] = DEFAULT_SETS, *, brief: bool = False
+    name: str,
+    settings: Mapping[str, str],
+    jar_sets: tuple[str, ...] = DEFAULT_SETS,
+    drivers: tuple[Path, ...] = (),
+    *,
+    brief: bool = False,
 ) -> SparkSession:
     """Start Spark, or return the session that this process has; `spark.remote` means Spark Connect.
 
-    `brief` promises that little data will be moved: what Spark and the JVM would spend on optimising is then saved.
+    `drivers` are the jars of databases. `brief` promises that little data will be moved: what Spark and the JVM would
+    spend on optimising is then saved.
     """
     # Imported here: PySpark costs half a second and most verbs never need it.
     from pyspark.sql import SparkSession
@@ -62,7 +68,7 @@ def open_session(
             return SparkSession.builder.remote(remote).appName(name).config(map={**others}).getOrCreate()
 
     java = find_java()
-    merged = session_settings(settings, java=java, jars=jar_paths(jar_sets), brief=brief)
+    merged = session_settings(settings, java=java, jars=jar_paths(jar_sets), drivers=drivers, brief=brief)
     hint = "lakesmith doctor --deep"
     with _told_as("spark-start", "Spark did not start", hint), _environment(java):
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
@@ -94,7 +100,12 @@ def close_session(session: SparkSession) -> None:
 
 
 def session_settings(
-    settings: Mapping[str, str], *, java: JavaHome, jars: tuple[Path, ...], brief: bool = False
+    settings: Mapping[str, str],
+    *,
+    java: JavaHome,
+    jars: tuple[Path, ...],
+    drivers: tuple[Path, ...] = (),
+    brief: bool = False,
 ) -> dict[str, str]:
     """Lakesmith's settings with the user's over them."""
     ours = {
@@ -111,6 +122,8 @@ def session_settings(
     }
     if brief:
         ours |= BRIEF
+    # Not on the class path: the archive of classes fits only the one that it was made with.
+    shipped = drivers
     master = settings.get("spark.master", ours["spark.master"])
     if cores := _local_cores(master):
         ours["spark.sql.shuffle.partitions"] = str(cores)
@@ -119,7 +132,9 @@ def session_settings(
         ours["spark.driver.host"] = "localhost"
         ours["spark.driver.bindAddress"] = "127.0.0.1"
     else:
-        ours["spark.jars"] = ",".join(jar.as_uri() for jar in jars)
+        shipped = (*jars, *drivers)
+    if shipped:
+        ours["spark.jars"] = ",".join(jar.as_uri() for jar in shipped)
     merged = {**ours, **settings}
     for key, separator in JOINED.items():
         if key in ours and key in settings:

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakesmith.declare import Append, Merge, Replace, ReplacePartitions, Table
+from lakesmith.columns import AGAIN, AUDIT, CODE, CORRUPT, END, FAILED, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW
+from lakesmith.declare import Append, Merge, Replace, ReplacePartitions, Source, Table
 from lakesmith.errors import DataError, InfrastructureError, Place
 from lakesmith.ledger.batches import Batch, Done, flow
 from lakesmith.ports import TableFacts, TableFormat, Write, Written
 from lakesmith.quality import Rules
-from lakesmith.quality.rules import CORRUPT, FAILED, HIDDEN, quoted
+from lakesmith.quality.rules import literal, quoted
 from lakesmith.records import CheckRecord
 from lakesmith.spark.build import BEFORE, among
-from lakesmith.spark.count import Counts, Watch, count, good_rows
-from lakesmith.spark.ingest import AUDIT
+from lakesmith.spark.count import Counts, FileEnd, Watch, closes_file, count, good_rows
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true"}
+_BRONZE = {
+    **_PROPERTIES,
+    # Bronze is read by what is new, not by what is in it: statistics of every column would cost a fifth of the write.
+    "delta.dataSkippingStatsColumns": "_ingested_at",
+}
 _RANK = f"{HIDDEN}rank"
 
 
@@ -41,11 +47,13 @@ class Arrival:
     where: str | None = None
     """SQL: the partitions that are replaced, when it is not the whole table."""
     partitions: tuple[str | None, ...] = ()
+    columns_added: tuple[str, ...] = ()
+    """Fields that are new with these rows, at every depth, where that is known already."""
 
     @property
     def payload(self) -> list[str]:
         """The columns that are stored."""
-        return [name for name in self.rows.columns if name != CORRUPT and not name.startswith(BEFORE)]
+        return [name for name in self.rows.columns if not name.startswith(HIDDEN)]
 
     @property
     def replaces(self) -> bool:
@@ -61,6 +69,10 @@ class Settled:
     bytes: int
     checks: tuple[CheckRecord, ...]
     columns_added: tuple[str, ...] = ()
+    rescued: int = 0
+    """Rows with fields that did not fit their columns."""
+    ends: tuple[FileEnd, ...] = ()
+    """For files, what was read from each."""
 
 
 class Writer:
@@ -72,7 +84,7 @@ class Writer:
 
     def settle(self, arrival: Arrival) -> Settled:
         """Commit the good rows to the table, then the refused ones to its quarantine."""
-        checked = arrival.rows.selectExpr("*", f"{arrival.rules.failed()} AS {FAILED}")
+        checked = _checked(arrival)
         # A merge reads its rows more than once, and a gate has to be judged before the commit: both hold the batch.
         if arrival.rules.gate or (isinstance(arrival.table.load, Merge) and not arrival.replaces):
             checked = checked.persist()
@@ -92,7 +104,7 @@ class Writer:
 
     def finish(self, arrival: Arrival) -> Settled:
         """Complete a batch whose good rows are in the table already: only the refused rows may be missing."""
-        checked = arrival.rows.selectExpr("*", f"{arrival.rules.failed()} AS {FAILED}").persist()
+        checked = _checked(arrival).persist()
         try:
             counts = count(checked, arrival.rules)
             refused = self._quarantine(arrival, checked, counts.refused)
@@ -118,7 +130,7 @@ class Writer:
             sequence=arrival.batch.sequence,
             note=arrival.batch.note,
             partition_by=(load.by,) if isinstance(load, ReplacePartitions) else (),
-            properties=_PROPERTIES,
+            properties=_BRONZE if isinstance(arrival.table.origin, Source) else _PROPERTIES,
             evolve=arrival.evolve,
         )
         good = good.select(*map(quoted, arrival.payload))
@@ -154,6 +166,7 @@ class Writer:
             # Whatever the load is today: it may be another tomorrow, and the layout of a table cannot follow.
             partition_by=("partition",),
             properties=_PROPERTIES,
+            evolve=True,
         )
         if not arrival.replaces:
             return self._format.append(rows, location, write).inserted
@@ -163,9 +176,10 @@ class Writer:
 
     def _close(self, arrival: Arrival, counts: Counts, written: Written, refused: int) -> Settled:
         kept = written.inserted + written.updated
-        deduplicated = 0
+        deduplicated = counts.again
         if isinstance(arrival.table.load, Merge):
             deduplicated = counts.came - counts.refused - kept
+        _check_files(arrival, counts)
         if refused != counts.refused or counts.came != kept + refused + deduplicated or deduplicated < 0:
             raise InfrastructureError(
                 "books-open",
@@ -189,7 +203,36 @@ class Writer:
             done=done,
             bytes=written.bytes,
             checks=_check_records(arrival, counts),
-            columns_added=_columns_added(arrival),
+            columns_added=arrival.columns_added or _columns_added(arrival),
+            rescued=counts.rescued,
+            ends=counts.ends,
+        )
+
+
+def _checked(arrival: Arrival) -> DataFrame:
+    """The rows with the names of the rules that each has broken."""
+    failed, passed_over = arrival.rules.failed(), closes_file(arrival.rows.columns)
+    if AGAIN in arrival.rows.columns:
+        passed_over = f"({passed_over} OR {AGAIN})"
+    return arrival.rows.selectExpr(
+        "*", f"CASE WHEN {passed_over} THEN CAST(array() AS array<string>) ELSE {failed} END AS {FAILED}"
+    )
+
+
+def _check_files(arrival: Arrival, counts: Counts) -> None:
+    """Every file was read to its end, and its reader counted the rows that came out of it."""
+    files = arrival.batch.files
+    if not files or END not in arrival.rows.columns:
+        return
+    told, sizes = sum(end.rows for end in counts.ends), sum(file.size for file in files)
+    read = sum(end.bytes for end in counts.ends)
+    if len(counts.ends) != len(files) or told != counts.came or read != sizes:
+        raise InfrastructureError(
+            "books-open",
+            f"batch {arrival.batch.sequence} does not add up: {len(counts.ends)} of {len(files)} files were read to "
+            f"their end, {read:,} of {sizes:,} bytes, {counts.came:,} of {told:,} rows",
+            table=str(arrival.table.name),
+            hint="files were changed while they were read; landing is append-only",
         )
 
 
@@ -230,24 +273,46 @@ def _refused(checked: DataFrame, arrival: Arrival) -> DataFrame:
     batch = arrival.batch
     names = [name for name in arrival.payload if name not in AUDIT]
     before = {name: BEFORE + name if BEFORE + name in checked.columns else name for name in names}
+    if RESCUED in checked.columns:
+        before[RESCUED] = RESCUED
     row = ", ".join(f"{quoted(held)} AS {quoted(name)}" for name, held in before.items())
     text = f"to_json(struct({row}))"
     raw = f"coalesce({CORRUPT}, {text})" if CORRUPT in checked.columns else text
     load = arrival.table.load
-    position = json.dumps({name: f"version {p.version}" for name, p in sorted(batch.inputs.items())})
     return checked.where(arrival.rules.refused()).selectExpr(
         f"{raw} AS raw",
-        f"{FAILED} AS rules",
-        f"{arrival.rules.reasons()} AS reasons",
-        "_source_file AS position" if batch.files else f"'{position}' AS position",
+        f"{_coded(FAILED, 'element_at(told, 1)', checked)} AS rules",
+        f"{_coded(arrival.rules.reasons(), 'element_at(told, 2)', checked)} AS reasons",
+        f"{_position(checked.columns, batch)} AS position",
         f"CAST({quoted(load.by)} AS string) AS partition"
         if isinstance(load, ReplacePartitions)
         else "CAST(NULL AS string) AS partition",
         f"CAST({batch.sequence} AS bigint) AS batch",
         f"'{batch.run_id}' AS run_id",
+        f"{ROW_HASH if ROW_HASH in checked.columns else 'CAST(NULL AS string)'} AS row_hash",
         f"'{batch.definition}' AS definition",
         f"timestamp_millis({batch.pinned_at}) AS quarantined_at",
     )
+
+
+def _coded(names: str, part: str, checked: DataFrame) -> str:
+    """SQL: for what could not be read at all, the reader's own code or words."""
+    if CODE not in checked.columns:
+        return names
+    told = f"element_at(transform(array(split({CODE}, ': ', 2)), told -> {part}), 1)"
+    return f"CASE WHEN {CODE} IS NOT NULL THEN array({told}) ELSE {names} END"
+
+
+def _position(columns: Sequence[str], batch: Batch) -> str:
+    """SQL: where the row was found."""
+    if SOURCE_ROW in columns:
+        return f"concat(_source_file, ':', {SOURCE_ROW})"
+    if "_offset" in columns:
+        return "concat(_topic, '/', _partition, ':', _offset)"
+    found: dict[str, object] = {name: f"version {position.version}" for name, position in sorted(batch.inputs.items())}
+    if batch.slice is not None:
+        found = {"since": dict(batch.slice.since), "until": dict(batch.slice.until)}
+    return literal(json.dumps(found))
 
 
 def _columns_added(arrival: Arrival) -> tuple[str, ...]:

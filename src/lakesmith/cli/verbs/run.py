@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from lakesmith.cli.call import Call, Verb, json_option, selection
-from lakesmith.cli.failures import INTERRUPTED, TERMINATED, Termination, show_errors
+from lakesmith.cli.failures import INTERRUPTED, TERMINATED, StopOnSignal, Termination, show_errors
 from lakesmith.cli.output import Page, Styled, page, print_json
 from lakesmith.cli.progress import progress
 from lakesmith.cli.steps import show_steps
 from lakesmith.cli.verbs.plan import show_plan
 from lakesmith.cli.words import count, duration, plural
-from lakesmith.errors import DataError
+from lakesmith.errors import DataError, UsageError
 from lakesmith.records import RunRecord
 from lakesmith.reports import RunReport
+
+if TYPE_CHECKING:
+    from lakesmith.lake import Lake
 
 
 @click.command("run", cls=Verb)
@@ -21,6 +28,8 @@ from lakesmith.reports import RunReport
 @click.option("--full-refresh", is_flag=True, help="Build the tables anew from all their rows.")
 @click.option("--jobs", type=click.IntRange(1), help="How many tables at a time.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
+@click.option("--continuous", is_flag=True, help="Run again and again on what is new, until SIGTERM or Ctrl-C.")
+@click.option("--every", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds between rounds.")
 @json_option
 @click.pass_obj
 def verb(
@@ -31,6 +40,8 @@ def verb(
     full_refresh: bool,
     jobs: int | None,
     dry_run: bool,
+    continuous: bool,
+    every: float,
     as_json: bool,
 ) -> int:
     """Bring the tables up to date.
@@ -42,8 +53,19 @@ def verb(
     select = (*selectors, *selected)
     if dry_run:
         return show_plan(lake.plan(select, exclude, full_refresh=full_refresh), as_json=as_json)
+    if continuous:
+        if full_refresh:
+            raise UsageError(
+                "one-of", "--continuous and --full-refresh do not go together", hint="refresh once, before"
+            )
+        return _continuously(lake, select, exclude, every=every, jobs=jobs, as_json=as_json)
     with Termination() as termination, progress(quiet_stdout=as_json) as told:
         report = lake.run(select, exclude, full_refresh=full_refresh, jobs=jobs, on_event=told)
+    _tell(report, as_json=as_json)
+    return _exit_code(report, terminated=termination.came)
+
+
+def _tell(report: RunReport, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -51,13 +73,34 @@ def verb(
                 "run": report.run,
                 "steps": report.steps,
                 "checks": report.checks,
+                "files": report.files,
                 "errors": report.errors,
             }
         )
     else:
         _show(page(), report)
         show_errors(report.errors, as_json=False)
-    return _exit_code(report, terminated=termination.came)
+
+
+def _continuously(
+    lake: Lake, select: Sequence[str], exclude: Sequence[str], *, every: float, jobs: int | None, as_json: bool
+) -> int:
+    """Rounds until a signal comes: the first one lets the round that goes on end, as does the exit code 0."""
+    stop, codes = threading.Event(), [0]
+    told: set[str] = set()
+
+    def show(report: RunReport) -> None:
+        codes.append(_exit_code(report, terminated=False))
+        errors = {str(error) for error in report.errors}
+        # A table that waits for somebody to mend its data would fill the screen with the same words.
+        if report.run is not None or errors - told:
+            _tell(report, as_json=as_json)
+        told.clear()
+        told.update(errors)
+
+    with StopOnSignal(stop), progress(quiet_stdout=as_json) as on_event:
+        lake.run_continuously(select, exclude, every=every, stop=stop, jobs=jobs, on_event=on_event, on_report=show)
+    return codes[-1]
 
 
 def _exit_code(report: RunReport, *, terminated: bool) -> int:
@@ -76,6 +119,9 @@ def _show(out: Page, report: RunReport) -> None:
             out.line(Styled("not built: ", "warn"), told)
         return
     show_steps(out, report.steps)
+    for file in report.files:
+        if file.code:
+            out.line(Styled("refused file: ", "warn"), f"{file.table}: {file.file} ({file.code})")
     out.line(_summary(report.run))
     for check in report.checks:
         if not check.passed and check.severity == "warn":

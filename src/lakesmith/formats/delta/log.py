@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
+from lakesmith.formats.delta.adopt import adopt_files
 from lakesmith.formats.delta.memory import FactsMemory
 from lakesmith.ports import ColumnFact, CommitFact, TableFacts, Write, Written
 
@@ -59,6 +62,7 @@ class DeltaLog:
             committed_at=_moment(newest["timestamp"]),
             oldest=_oldest_commit(location),
             sequence=table.transaction_version(flow) or 0,
+            change_feed=_has_feed(table),
         )
 
     def commits(self, location: str, limit: int | None = None) -> Sequence[CommitFact]:
@@ -87,6 +91,29 @@ class DeltaLog:
             bytes=_number(commit.metrics, "numTargetBytesAdded", "numOutputBytes"),
             files=_number(commit.metrics, "numTargetFilesAdded", "numFiles"),
         )
+
+    def added_by(self, location: str, note: str, column: str) -> Mapping[str, int]:
+        import pyarrow.parquet as pq
+
+        version = next((commit.version for commit in self.commits(location, _RECENT) if commit.note == note), None)
+        found: Counter[str] = Counter()
+        for path in _added_files(location, version) if version is not None else ():
+            for batch in pq.ParquetFile(path).iter_batches(columns=[column]):
+                for counted in batch.column(0).value_counts().to_pylist():
+                    found[counted["values"]] += counted["counts"]
+        return found
+
+    def has_changes(self, location: str, after: int) -> bool:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        try:
+            return _has_feed(DeltaTable(location)) and _has_feed(DeltaTable(location, version=after + 1))
+        except DeltaError:  # that version is gone, and its changes with it
+            return False
+
+    def adopt(self, location: str) -> None:
+        adopt_files(location)
 
     def version_at(self, location: str, when: datetime) -> int:
         past = [commit for commit in self.commits(location) if commit.committed_at <= when]
@@ -153,6 +180,14 @@ class DeltaLog:
         raise commit_lost(write)
 
 
+def _added_files(location: str, version: int) -> Iterator[str]:
+    """The data files that a version added, read from its commit."""
+    with open(os.path.join(location, "_delta_log", f"{version:020}.json"), encoding="utf-8") as commit:
+        for line in commit:
+            if added := json.loads(line).get("add"):
+                yield os.path.join(location, unquote(added["path"]))
+
+
 def commit_lost(write: Write) -> InfrastructureError:
     """The error for a batch that somebody else has committed under the same number."""
     return InfrastructureError(
@@ -196,6 +231,10 @@ def _open(location: str) -> DeltaTable | None:
             f"the log of {_shown(location)} cannot be read: {str(error).splitlines()[0]}",
             hint=f"look at {location}/_delta_log: a file there is missing, damaged or may not be read",
         ) from error
+
+
+def _has_feed(table: DeltaTable) -> bool:
+    return table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
 
 
 def _deletes_by_vector(table: DeltaTable) -> bool:

@@ -1,0 +1,85 @@
+"""Parquet files that lie in a folder become a Delta table: a log is written beside them, and no row moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakesmith.errors import DataError, InfrastructureError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def adopt_files(location: str) -> None:
+    """Write the log. What lies in the folder and cannot be part of the table is refused before."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from deltalake import Field, Schema, convert_to_deltalake
+    from deltalake.exceptions import DeltaError
+    from deltalake.schema import PrimitiveType
+
+    folder = Path(location)
+    files = sorted(file for file in folder.rglob("*.parquet") if not _is_hidden(file.relative_to(folder)))
+    if not files:
+        raise DataError(
+            "nothing-to-adopt",
+            f"there are no Parquet files in {location}",
+            hint="name the folder that holds them, or, with Hive partitions, the one above the first partition",
+        )
+    partitions = _partitions(folder, files)
+    first, *others = files
+    try:
+        schema = pq.read_schema(first)
+        for file in others:
+            _refuse_other_columns(schema, pq.read_schema(file), first, file)
+        convert_to_deltalake(
+            location,
+            mode="error",
+            # As the folders spell them: what they mean is for a query to say.
+            partition_by=Schema([Field(name, PrimitiveType("string")) for name in partitions]) if partitions else None,
+            partition_strategy="hive" if partitions else None,
+        )
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            "not-parquet",
+            f"a file in {location} is not Parquet: {str(error).splitlines()[0]}",
+            hint="take it out of the folder; nothing was written",
+        ) from error
+    except (DeltaError, OSError) as error:
+        raise InfrastructureError(
+            "adopt-failed",
+            f"no log could be written in {location}: {str(error).splitlines()[0]}",
+            hint="check that this user may write there; the files are as they were",
+        ) from error
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.parts)
+
+
+def _partitions(folder: Path, files: Sequence[Path]) -> tuple[str, ...]:
+    """The names in folders such as `day=2024-01-01`, the same above every file."""
+    found = {tuple(part.partition("=")[0] for part in file.relative_to(folder).parts[:-1]) for file in files}
+    plain = [file for file in files if any("=" not in part for part in file.relative_to(folder).parts[:-1])]
+    if plain or len(found) > 1:
+        raise DataError(
+            "not-one-table",
+            f"{(plain or files)[0]} does not lie in partitions as the other files do",
+            hint="each file has to lie in the folder itself, or each below the same name=value folders",
+        )
+    return next(iter(found))
+
+
+def _refuse_other_columns(schema: pa.Schema, other: pa.Schema, first: Path, file: Path) -> None:
+    if schema.equals(other):
+        return
+    types = {field.name: field.type for field in schema}
+    differing = [f"{f.name} {f.type}" for f in other if types.get(f.name) != f.type]
+    differing += [f"no {name}" for name in types if name not in other.names]
+    raise DataError(
+        "not-one-table",
+        f"{file.name} has other columns than {first.name}: {', '.join(differing)}",
+        hint="take them in as files instead, which brings columns together: source: {files: …/*.parquet}",
+    )

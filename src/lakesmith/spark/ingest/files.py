@@ -1,0 +1,182 @@
+"""Files become rows of a bronze table: Spark's Python workers read them, so that every store is met alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+
+from lakesmith.columns import CHANGE_AUDIT, CODE, CORRUPT, END, FILE, RESCUED, ROW_HASH, SOURCE_ROW
+from lakesmith.declare import Files, Table
+from lakesmith.intake.debezium import COLUMNS as CHANGES
+from lakesmith.intake.reader import HELD, Opener, Reader, Surveyed, Task, survey
+from lakesmith.intake.rows import Abort, Target
+from lakesmith.intake.shapes import STRING, arrow_type, spark_type, wider
+from lakesmith.ledger.batches import Batch
+from lakesmith.ports import FileFact, Storage, TableFacts
+from lakesmith.quality.rules import literal, quoted
+from lakesmith.spark.ingest.known import grown_columns, known_columns
+from lakesmith.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakesmith.spark.ingest import Inlet
+
+_SPLIT = 64 << 20
+"""About how many bytes of files one task reads."""
+_HERE = 8 << 20
+"""Fewer bytes than this are looked through without a Spark job."""
+_ANSWER = pa.schema([("number", pa.int64()), ("shape", STRING), ("why", STRING), ("passing", pa.bool_())])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Look:
+    """What a survey found in all files together."""
+
+    found: pa.DataType
+    refused: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _AsListed:
+    """Opens files of a store as they were listed: one that was written anew since is told, not read."""
+
+    storage: Storage
+    facts: Mapping[str, FileFact]
+
+    def __call__(self, path: str) -> BinaryIO:
+        return self.storage.open(path, self.facts[path])
+
+
+def read_files(
+    inlet: Inlet, table: Table, source: Files, batch: Batch, facts: TableFacts | None, *, survey: bool
+) -> DataFrame:
+    """The rows of the batch's files, and one row more for each file that tells what was read from it."""
+    known = known_columns(table, facts)
+    opened = _AsListed(inlet.landing, {file.path: file for file in batch.files})
+    tasks = [
+        Task(number, file.path, file.size, batch.refused.get(file.path)) for number, file in enumerate(batch.files)
+    ]
+    # A job that ends because a column is new costs more than a look through a little data on this machine.
+    little = isinstance(inlet.landing, LocalStorage) and sum(task.size for task in tasks) < _HERE
+    surveyed = survey or little or table.contract == "strict" or not len(known)
+    if surveyed:
+        look = _survey(inlet, source, opened, known.names, tasks)
+        tasks = [Task(task.number, task.path, task.size, look.refused.get(task.path)) for task in tasks]
+        columns = grown_columns(table, known, look.found)
+    else:
+        columns = known
+    if source.envelope:
+        columns = pa.schema([*columns, *CHANGES])
+    target = Target(schema=columns, timezone=source.timezone, surveyed=surveyed)
+    reader = Reader(source=source, target=target, open=opened, held=HELD)
+    return _audited(_rows(inlet.spark, reader, tasks), batch, inlet.landing, columns)
+
+
+def _rows(spark: SparkSession, reader: Reader, tasks: Sequence[Task]) -> DataFrame:
+    groups = _groups(spark, tasks)
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from reader.read(groups[number])
+
+    schema = ", ".join(f"{quoted(field.name)} {spark_type(field.type)}" for field in reader.output)
+    return spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(read, schema)
+
+
+def _groups(spark: SparkSession, tasks: Sequence[Task]) -> list[list[Task]]:
+    """The files in as many lots of about the same size as are worth a task."""
+    total = sum(task.size for task in tasks)
+    cores = int(spark.conf.get("spark.sql.shuffle.partitions", "2") or 2)
+    count = min(len(tasks), max(cores, -(-total // _SPLIT)))
+    groups: list[list[Task]] = [[] for _ in range(count)]
+    weights = [0] * count
+    for task in sorted(tasks, key=lambda task: -task.size):
+        lightest = weights.index(min(weights))
+        groups[lightest].append(task)
+        weights[lightest] += task.size + 1
+    return groups
+
+
+def _survey(inlet: Inlet, source: Files, open: Opener, expected: Sequence[str], tasks: Sequence[Task]) -> _Look:
+    """Look through all files for the columns that they bring."""
+    if sum(task.size for task in tasks) < _HERE:
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            answers = list(pool.map(partial(survey, source, open, expected), tasks))
+    else:
+        answers = _survey_in_spark(inlet.spark, source, open, expected, tasks)
+    passing = {task.path: answer.why or "" for task, answer in zip(tasks, answers, strict=True) if answer.passing}
+    if passing:
+        raise Abort("left-out", "\n".join(passing), next(iter(passing.values())))
+    return _Look(
+        found=reduce(_together(source), (answer.shape for answer in answers), pa.struct([])),
+        refused={t.path: answer.why for t, answer in zip(tasks, answers, strict=True) if answer.why is not None},
+    )
+
+
+def _together(source: Files) -> Callable[[pa.DataType, pa.DataType], pa.DataType]:
+    """How the columns of two files become those of both: in XML, one element and a list of it are one thing."""
+    if source.format == "xml":
+        from lakesmith.intake import xml
+
+        return xml.wider
+    return wider
+
+
+def _survey_in_spark(
+    spark: SparkSession, source: Files, open: Opener, expected: Sequence[str], tasks: Sequence[Task]
+) -> list[Surveyed]:
+    groups = _groups(spark, tasks)
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in (task for number in batch.column(0).to_pylist() for task in groups[number]):
+                seen = survey(source, open, expected, task)
+                shape = spark_type(seen.shape) if len(seen.shape) else ""
+                yield pa.RecordBatch.from_pylist(
+                    [{"number": task.number, "shape": shape, "why": seen.why, "passing": seen.passing}], schema=_ANSWER
+                )
+
+    rows = spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(
+        look, "number bigint, shape string, why string, passing boolean"
+    )
+    found = {
+        row.number: Surveyed(arrow_type(row.shape) if row.shape else pa.struct([]), row.why, row.passing)
+        for row in rows.collect()
+    }
+    return [found[task.number] for task in tasks]
+
+
+def _audited(rows: DataFrame, batch: Batch, landing: Storage, columns: pa.Schema) -> DataFrame:
+    path = _of_file([landing.location(file.path) for file in batch.files], "string")
+    modified = _of_file([file.modified for file in batch.files], "bigint")
+    # The same for all; as a plain literal it would make Spark compile the whole stage anew for each batch.
+    pinned = _of_file([batch.pinned_at] * len(batch.files), "bigint")
+    changes = [name for name in columns.names if name in CHANGE_AUDIT]
+    return rows.selectExpr(
+        *(quoted(name) for name in columns.names if name not in changes),
+        f"{path} AS _source_file",
+        SOURCE_ROW,
+        f"timestamp_millis({modified}) AS _source_modified",
+        *changes,
+        f"timestamp_millis({pinned}) AS _ingested_at",
+        f"{literal(batch.run_id)} AS _run_id",
+        ROW_HASH,
+        RESCUED,
+        CORRUPT,
+        CODE,
+        FILE,
+        END,
+    )
+
+
+def _of_file(values: Sequence[object], type: str) -> str:
+    """SQL: the value that belongs to a row's file. One literal, folded once: a batch may have thousands of files."""
+    return f"element_at(from_json({literal(json.dumps(values))}, 'array<{type}>'), {FILE} + 1)"

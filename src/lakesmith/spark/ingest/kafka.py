@@ -1,0 +1,240 @@
+"""Records of a topic become rows of a bronze table: exactly the offsets that the batch has pinned, each with its key,
+headers, place and time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from lakesmith.columns import CHANGE_AUDIT, CODE, CORRUPT, KAFKA_AUDIT, RESCUED, ROW_HASH
+from lakesmith.declare import Kafka, Table
+from lakesmith.errors import DataError
+from lakesmith.intake import debezium
+from lakesmith.intake.rows import Target
+from lakesmith.intake.shapes import STRING, arrow_type, spark_type, wider
+from lakesmith.intake.values import (
+    FIRST,
+    AvroWriter,
+    Decoder,
+    Header,
+    JsonWriter,
+    Writer,
+    headers,
+    key_texts,
+    protobuf_writer,
+)
+from lakesmith.ledger.batches import Batch
+from lakesmith.ports import Slice, TableFacts
+from lakesmith.quality.rules import literal, quoted
+from lakesmith.sources import connection
+from lakesmith.sources.kafka import SCHEMA, pinned_offsets, spark_settings, subject_of
+from lakesmith.sources.registry import Registry, Schema
+from lakesmith.spark.ingest.known import grown_columns, known_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lakesmith.spark.ingest import Inlet
+
+_HEADERS = "array<struct<key:string,value:binary>>"
+_AUDIT = {
+    "_partition": pa.int32(),
+    "_offset": pa.int64(),
+    "_timestamp": pa.timestamp("us", tz="UTC"),
+    "_key": STRING,
+    "_headers": STRING,
+}
+assert ("_topic", *_AUDIT) == KAFKA_AUDIT
+
+
+def read_topic(
+    inlet: Inlet, table: Table, source: Kafka, batch: Batch, facts: TableFacts | None, *, survey: bool
+) -> DataFrame:
+    """The rows of the batch's stretch of the topic."""
+    assert batch.slice is not None
+    settings = connection(table, inlet.environment)
+    schemas = _Schemas.of(table, source, settings)
+    schemas.refuse_break(batch.slice)
+    records = _records(inlet, source, settings, pinned_offsets(table, source, settings, batch.slice))
+    known = known_columns(table, facts)
+    surveyed = survey or table.contract == "strict" or (not len(known) and source.values == "json")
+    shape = pa.struct([("value", STRING)]) if source.values == "text" else pa.struct([])
+    found = [(id, FIRST) for id in schemas.decoder.writers if id not in schemas.of_keys]
+    if surveyed and source.values != "text":
+        shape, found = _survey(records, schemas.decoder)
+        schemas = schemas.with_ids([id for id, _ in found])
+    columns = grown_columns(table, known, reduce(wider, map(schemas.decoder.schema_shape, found), shape))
+    if source.envelope:
+        columns = pa.schema([*columns, *debezium.COLUMNS])
+    target = Target(schema=columns, timezone=source.timezone, surveyed=surveyed)
+    decoder = replace(schemas.decoder, surveyed=surveyed or schemas.registry is None)
+    return _audited(_rows(records, decoder, target), source, batch, columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Schemas:
+    """What the registry knows of a topic's values, and of its keys where rows are made of them."""
+
+    table: Table
+    source: Kafka
+    registry: Registry | None
+    decoder: Decoder
+    of_keys: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, table: Table, source: Kafka, settings: Mapping[str, str]) -> _Schemas:
+        """Every version of the subject. A registry that does not answer is an error: nothing is read without it."""
+        registry = Registry.of(settings) if source.values != "text" else None
+        decoder = Decoder(values=source.values, envelope=source.envelope)
+        bare = cls(table=table, source=source, registry=registry, decoder=decoder)
+        if registry is None:
+            return bare
+        keys = registry.versions(f"{source.topic}-key") if source.envelope else ()
+        told = bare._with([*registry.versions(subject_of(source)), *keys])
+        return replace(told, of_keys=frozenset(schema.id for schema in keys))
+
+    def with_ids(self, ids: Iterable[int]) -> _Schemas:
+        """With the schemas of ids that came and are not of the subject, as far as the registry knows them."""
+        if self.registry is None:
+            return self
+        found = [self.registry.by_id(id) for id in sorted(set(ids) - self.decoder.writers.keys())]
+        return self._with([schema for schema in found if schema is not None])
+
+    def refuse_break(self, stretch: Slice) -> None:
+        """Under a strict contract, an error when the newest schema has other columns than the last that was read."""
+        before, newest = (int(side.get(SCHEMA, 0)) for side in (stretch.since, stretch.until))
+        if self.table.contract != "strict" or not before or before == newest:
+            return
+        told = self.with_ids((before, newest)).decoder
+        old, new = (told.schema_shape((id, FIRST)) for id in (before, newest))
+        lines = _difference(old, new)
+        if lines:
+            raise DataError(
+                "contract-broken",
+                f"the contract is strict, and schema {newest} of {subject_of(self.source)} differs from schema "
+                f"{before}, which was read last: {'; '.join(lines)}",
+                at=self.table.declared_at,
+                table=str(self.table.name),
+                hint=f"say `contract: additive` in {self.table.declared_at.file} to take it in, "
+                "or have the producers go back",
+            )
+
+    def _with(self, schemas: Sequence[Schema]) -> _Schemas:
+        writers = {schema.id: self._writer(schema) for schema in schemas}
+        return replace(self, decoder=replace(self.decoder, writers={**self.decoder.writers, **writers}))
+
+    def _writer(self, schema: Schema) -> Writer:
+        match schema.kind:
+            case "AVRO":
+                return AvroWriter(schema.text, tuple(schema.imports.values()))
+            case "PROTOBUF":
+                try:
+                    return protobuf_writer(schema.text, tuple(schema.imports.items()))
+                except ValueError as error:
+                    what = f"schema {schema.id} of {subject_of(self.source)} does not compile: {error}"
+                    hint = "register a schema that protoc reads"
+                    raise DataError("bad-schema", what, table=str(self.table.name), hint=hint) from error
+            case _:
+                return JsonWriter()
+
+
+def _records(
+    inlet: Inlet, source: Kafka, settings: Mapping[str, str], stretch: Mapping[int, tuple[int, int]]
+) -> DataFrame:
+    some = {part: ends for part, ends in stretch.items() if ends[0] < ends[1]}
+    # Spark cannot read nothing of a topic: no records of one partition stand for it.
+    taken = some or dict(list(stretch.items())[:1])
+    sides = ({str(part): ends[side] for part, ends in taken.items()} for side in (0, 1))
+    since, until = (json.dumps({source.topic: side}) for side in sides)
+    return (
+        inlet.spark.read.format("kafka")
+        .options(**spark_settings(settings))
+        .options(
+            assign=json.dumps({source.topic: sorted(taken)}),
+            startingOffsets=since,
+            endingOffsets=until,
+            failOnDataLoss="true",
+            includeHeaders="true",
+        )
+        .load()
+    )
+
+
+def _survey(records: DataFrame, decoder: Decoder) -> tuple[pa.DataType, list[Header]]:
+    """Look through the whole stretch for the columns that JSON brings, and for the schemas that were written with."""
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found: set[Header] = set()
+        shape: pa.DataType = pa.struct([])
+        for batch in batches:
+            values, keys = (batch.column(name).to_pylist() for name in ("value", "key"))
+            found |= headers(values, decoder.values)
+            if decoder.values == "json":
+                shape = wider(shape, decoder.shape(values, keys))
+        told = {"shape": [spark_type(shape) if len(shape) else ""], "found": [json.dumps(sorted(found))]}
+        yield pa.RecordBatch.from_pydict(told, schema=pa.schema([("shape", STRING), ("found", STRING)]))
+
+    shapes: list[pa.DataType] = [pa.struct([])]
+    found: set[Header] = set()
+    for row in records.select("key", "value").mapInArrow(look, "shape string, found string").collect():
+        found |= {(id, tuple(place)) for id, place in json.loads(row.found)}
+        if row.shape:
+            shapes.append(arrow_type(row.shape))
+    return reduce(wider, shapes), sorted(found)
+
+
+def _rows(records: DataFrame, decoder: Decoder, target: Target) -> DataFrame:
+    output = pa.schema([*target.output, *_AUDIT.items()])
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            values, keys = batch.column("value").to_pylist(), batch.column("key")
+            made = decoder.rows(values, keys.to_pylist(), target)
+            audit = [
+                batch.column("partition"),
+                batch.column("offset"),
+                batch.column("timestamp").cast(_AUDIT["_timestamp"]),
+                key_texts(keys),
+                batch.column("headers"),
+            ]
+            yield pa.RecordBatch.from_arrays([*made.columns, *audit], schema=output)
+
+    schema = ", ".join(f"{quoted(field.name)} {spark_type(field.type)}" for field in output)
+    # As JSON, in which Spark writes bytes as base64: the way of a list of structs to the workers and back takes longer
+    # than all that is done with the record.
+    taken = records.selectExpr("key", "value", "partition", "offset", "timestamp", "to_json(headers) AS headers")
+    return taken.mapInArrow(read, schema)
+
+
+def _audited(rows: DataFrame, source: Kafka, batch: Batch, columns: pa.Schema) -> DataFrame:
+    changes = [name for name in columns.names if name in CHANGE_AUDIT]
+    return rows.selectExpr(
+        *(quoted(name) for name in columns.names if name not in changes),
+        # The same in every row: it need not go through the workers.
+        f"{literal(source.topic)} AS _topic",
+        *(name for name in _AUDIT if name != "_headers"),
+        f"from_json(_headers, '{_HEADERS}') AS _headers",
+        *changes,
+        f"timestamp_millis({batch.pinned_at}) AS _ingested_at",
+        f"{literal(batch.run_id)} AS _run_id",
+        *(ROW_HASH, RESCUED, CORRUPT, CODE),
+    )
+
+
+def _difference(old: pa.DataType, new: pa.DataType, prefix: str = "") -> list[str]:
+    """What is in the one and not in the other, at every depth."""
+    before, now = ({field.name: field.type for field in cast("Iterable[pa.Field]", side)} for side in (old, new))
+    lines = [f"+ {prefix}{name} {spark_type(type)}" for name, type in now.items() if name not in before]
+    lines += [f"- {prefix}{name} {spark_type(type)}" for name, type in before.items() if name not in now]
+    for name in before.keys() & now.keys():
+        one, other = before[name], now[name]
+        if pa.types.is_struct(one) and pa.types.is_struct(other):
+            lines += _difference(one, other, f"{prefix}{name}.")
+        elif one != other:
+            lines.append(f"~ {prefix}{name} {spark_type(one)} → {spark_type(other)}")
+    return sorted(lines)

@@ -1,0 +1,255 @@
+"""Tables of other lakes become bronze: all rows of the first version, then what each later one brought."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from lakesmith.columns import CHANGE_AUDIT
+from lakesmith.declare import OtherTable, Table
+from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.ledger.batches import Batch
+from lakesmith.ports import TableFacts
+from lakesmith.quality.rules import quoted
+from lakesmith.sources.tables import VERSION, newest_metadata, open_iceberg
+from lakesmith.spark.ingest import Inlet
+from lakesmith.spark.ingest.audit import Extract, audited, check_columns
+from lakesmith.spark.ingest.staged import staged_folder, staged_key
+from lakesmith.spark.jars import HINT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    Action = Mapping[str, Any]
+
+_FEED = "delta.enableChangeDataFeed"
+_FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+_KEEPS_ROWS = ("append", "replace")
+"""Operations of Iceberg that take no row away; `replace` writes the same rows into other files."""
+
+
+def read_table(inlet: Inlet, table: Table, source: OtherTable, batch: Batch, facts: TableFacts | None) -> DataFrame:
+    """The rows of the batch: as they were at its version, or what came since the version before."""
+    assert batch.slice is not None
+    since, until = batch.slice.since.get(VERSION), int(batch.slice.until[VERSION])
+    reading = _Reading(inlet, table, source)
+    read = reading.delta if source.format == "delta" else reading.iceberg
+    with reading.translated(since, until):
+        extract = read(batch, None if since is None else int(since), until)
+        return audited(table, batch, extract, facts)
+
+
+class _Reading:
+    """One read of another lake's table."""
+
+    def __init__(self, inlet: Inlet, table: Table, source: OtherTable) -> None:
+        self._spark = inlet.spark
+        self._warehouse = inlet.warehouse
+        self._table = table
+        self._source = source
+        self._location = source.location.rstrip("/")
+
+    def delta(self, batch: Batch, since: int | None, until: int) -> Extract:
+        """All rows, those of the change feed where there is one, else those of the files that were added."""
+        if since is None:
+            rows = self._spark.read.format("delta").option("versionAsOf", until).load(self._location)
+            return self._as_inserts(rows, until) if self._has_feed(until) else self._extract(rows)
+        actions = self._actions(since, until)
+        described = [action["metaData"] for action in actions if "metaData" in action]
+        if self._has_feed(since + 1) and all(each["configuration"].get(_FEED) == "true" for each in described):
+            return self._changes(since, until)
+        removed = [action["remove"] for action in actions if "remove" in action and action["remove"]["dataChange"]]
+        if removed:
+            raise self._not_append_only(f"{len(removed)} of its files were removed or written anew")
+        added = [action["add"] for action in actions if "add" in action and action["add"]["dataChange"]]
+        return self._extract(self._only(added, batch, until))
+
+    def iceberg(self, batch: Batch, since: int | None, until: int) -> Extract:
+        """All rows of a snapshot, or those that snapshots since have appended."""
+        reader, location = self._spark.read.format("iceberg"), self._as_of_now(batch)
+        if since is None:
+            return self._extract(reader.option("versionAsOf", until).load(location))
+        snapshots = {each.snapshot_id: each for each in open_iceberg(self._table, self._source).snapshots()}
+        if since not in snapshots or until not in snapshots:
+            raise self._gap(f"snapshot {since if since not in snapshots else until} has expired")
+        passed, at = [], until
+        while at != since:
+            snapshot = snapshots.get(at)
+            if snapshot is None or snapshot.parent_snapshot_id is None:
+                raise self._not_append_only(f"it was rolled back past snapshot {since}")
+            passed.append(snapshot)
+            at = snapshot.parent_snapshot_id
+        for snapshot in passed:
+            operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
+            if operation not in _KEEPS_ROWS:
+                raise self._not_append_only(f"snapshot {snapshot.snapshot_id} is of the kind '{operation}'")
+        if all(snapshot.summary and snapshot.summary.operation.value != "append" for snapshot in passed):
+            return self._extract(reader.load(location).limit(0))
+        reader = reader.option("start-snapshot-id", since).option("end-snapshot-id", until)
+        return self._extract(reader.load(location))
+
+    def _as_of_now(self, batch: Batch) -> str:
+        """A folder with a copy of the newest metadata, under the name by which a table is found without a catalog."""
+        from pyarrow.fs import FileSystem
+
+        metadata = newest_metadata(self._table, self._source)
+        files, path = FileSystem.from_uri(metadata)
+        with files.open_input_stream(path, compression=None) as stream:
+            told = stream.read()
+        key = f"{staged_key(self._table.name, batch)}/metadata"
+        packed = ".gz" if metadata.endswith(".gz.metadata.json") else ""
+        self._warehouse.storage.replace(f"{key}/v1{packed}.metadata.json", told)
+        self._warehouse.storage.replace(f"{key}/version-hint.text", b"1")
+        return staged_folder(self._warehouse, self._table.name, batch)
+
+    def _actions(self, since: int, until: int) -> Sequence[Action]:
+        """What the commits after `since` did, as the log has it."""
+        from pyspark.errors import AnalysisException
+
+        paths = [f"{self._location}/_delta_log/{version:020}.json" for version in range(since + 1, until + 1)]
+        try:
+            lines = self._spark.read.text(paths).collect()
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" not in str(error):
+                raise
+            raise self._gap(f"commits of versions {since + 1} to {until} were cleaned up") from None
+        return [json.loads(line.value) for line in lines if line.value]
+
+    def _has_feed(self, version: int) -> bool:
+        from deltalake import DeltaTable
+
+        told = DeltaTable(self._location, version=version).metadata()
+        return told.configuration.get(_FEED) == "true"
+
+    def _changes(self, since: int, until: int) -> Extract:
+        """Rows that were inserted, updated (as they are since) and deleted (as they were)."""
+        reader = self._spark.read.format("delta").option("readChangeFeed", "true")
+        feed = reader.option("startingVersion", since + 1).option("endingVersion", until).load(self._location)
+        rows = [name for name in feed.columns if name not in _FEED_COLUMNS]
+        self._check(feed.select(*map(quoted, rows)))
+        changes = feed.where("_change_type <> 'update_preimage'").selectExpr(
+            *map(quoted, rows),
+            "replace(_change_type, '_postimage', '') AS _op",
+            "_commit_timestamp AS _changed_at",
+            "lpad(CAST(_commit_version AS string), 20, '0') AS _change_position",
+            f"IF(_change_type = 'delete', to_json(struct({', '.join(map(quoted, rows))})), NULL) AS _before",
+        )
+        return self._extract(changes, CHANGE_AUDIT)
+
+    def _as_inserts(self, rows: DataFrame, version: int) -> Extract:
+        """The rows of a first read in the shape that the changes after it will have."""
+        self._check(rows)
+        inserts = rows.selectExpr(
+            "*",
+            "'insert' AS _op",
+            "CAST(NULL AS timestamp) AS _changed_at",
+            f"'{version:020}' AS _change_position",
+            "CAST(NULL AS string) AS _before",
+        )
+        return self._extract(inserts, CHANGE_AUDIT)
+
+    def _only(self, added: Sequence[Action], batch: Batch, until: int) -> DataFrame:
+        """The rows of some files of the table, read through a log of their own that names no others.
+
+        The log tells how the files are to be read: partitions, renamed columns, columns that came later.
+        """
+        from deltalake import DeltaTable
+
+        told = DeltaTable(self._location, version=until)
+        here = {uri.rsplit("/", 1)[-1] for uri in told.file_uris()}
+        self._refuse_missing([each["path"] for each in added if each["path"].rsplit("/", 1)[-1] not in here])
+        protocol, metadata = told.protocol(), told.metadata()
+        features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
+        actions: list[Mapping[str, object]] = [
+            {
+                "protocol": {
+                    "minReaderVersion": protocol.min_reader_version,
+                    "minWriterVersion": protocol.min_writer_version,
+                    **{name: listed for name, listed in features.items() if listed},
+                }
+            },
+            {
+                "metaData": {
+                    "id": str(uuid4()),
+                    "format": {"provider": "parquet", "options": {}},
+                    "schemaString": told.schema().to_json(),
+                    "partitionColumns": metadata.partition_columns,
+                    "configuration": metadata.configuration,
+                }
+            },
+            *({"add": {**each, "path": self._absolute(each["path"])}} for each in added),
+        ]
+        log = "\n".join(json.dumps(action) for action in actions)
+        key = staged_key(self._table.name, batch)
+        self._warehouse.storage.replace(f"{key}/_delta_log/{0:020}.json", log.encode())
+        return self._spark.read.format("delta").load(staged_folder(self._warehouse, self._table.name, batch))
+
+    def _absolute(self, path: str) -> str:
+        if "://" in path or path.startswith(("/", "file:")):
+            return path
+        return f"{self._location if '://' in self._location else Path(self._location).as_uri()}/{path}"
+
+    def _refuse_missing(self, paths: Sequence[str]) -> None:
+        """Files that were merged into others since may have been deleted for good."""
+        from urllib.parse import unquote
+
+        from pyarrow.fs import FileSystem, FileType
+
+        if not paths:
+            return
+        files, _ = FileSystem.from_uri(self._location)
+        uris = [unquote(self._absolute(path).removeprefix("file://")) for path in paths]
+        if any(info.type == FileType.NotFound for info in files.get_file_info(uris)):
+            raise self._gap("files that were added and then merged with others were deleted by VACUUM")
+
+    def _extract(self, rows: DataFrame, added: tuple[str, ...] = ()) -> Extract:
+        return Extract(rows=rows, told=self._location, added=added)
+
+    def _check(self, rows: DataFrame) -> None:
+        """Refuse reserved names before columns of the same name are added."""
+        check_columns(self._table, self._extract(rows), None)
+
+    def _not_append_only(self, why: str) -> DataError:
+        return DataError(
+            "not-append-only",
+            f"rows of {self._location} changed or went away, and which ones cannot be told: {why}",
+            table=str(self._table.name),
+            hint=f"set {_FEED} on that table, or use it where it lies (adopt:); "
+            "then take it in as a table of another name, which begins with all its rows"
+            if self._source.format == "delta"
+            else "take it in as a table of another name, which begins with all its rows",
+        )
+
+    def _gap(self, why: str) -> DataError:
+        return DataError(
+            "source-gap",
+            f"what {self._location} has added since the last run cannot be read any more: {why}",
+            table=str(self._table.name),
+            hint="keep more of its history, and take it in as a table of another name, which begins with all its rows",
+        )
+
+    @contextmanager
+    def translated(self, since: int | str | None, until: int) -> Iterator[None]:
+        """Errors of Spark and delta-rs that come from the other table's state."""
+        from deltalake.exceptions import DeltaError
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            yield
+        except DeltaError as error:
+            raise self._gap(str(error).partition("\n")[0]) from error
+        except (PySparkException, Py4JError) as error:
+            text = str(error)
+            if "DATA_SOURCE_NOT_FOUND" in text:
+                what = "this Spark runs without what reads Iceberg tables"
+                raise InfrastructureError("jars-missing", what, hint=HINT) from error
+            if any(
+                word in text for word in ("VERSION_NOT_FOUND", "VersionNotFound", "Cannot find snapshot", "recreate")
+            ):
+                raise self._gap(f"version {until} is gone") from error
+            raise

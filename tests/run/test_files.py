@@ -1,0 +1,220 @@
+"""Files of every format into bronze, in one lake: one run for many tables keeps the JVM's share small."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+from tests.run.lakes import Written
+
+from lakesmith.spark.ingest import files
+
+pytestmark = pytest.mark.spark
+
+JSON = {"bronze/orders.yml": "source: {files: landing/orders/*.json}\n"}
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "who": ["a", None]})
+
+
+def test_files_of_every_format_and_compression_give_the_same_rows(written: Written) -> None:
+    lines = b'{"id": 1, "who": "a"}\n{"id": 2, "who": null}\n'
+    record = {
+        "type": "record",
+        "name": "row",
+        "fields": [{"name": "id", "type": "long"}, {"name": "who", "type": ["null", "string"]}],
+    }
+    avro = io.BytesIO()
+    fastavro.writer(avro, record, ROWS.to_pylist())
+    landed = {
+        "lines.json": lines,
+        "packed.json.gz": gzip.compress(lines),
+        "bzip.json.bz2": bz2.compress(lines),
+        "zstd.json.zst": bytes(pa.compress(lines, "zstd", asbytes=True)),
+        "array.json": json.dumps(ROWS.to_pylist(), indent=1).encode(),
+        "table.tsv": b"id\twho\n1\ta\n2\t\n",
+        "cells.csv": b"who,id\r\na,1\r\n,2\r\n",
+        "rows.parquet": _written(pq.write_table),
+        "rows.orc": _written(orc.write_table),
+        "rows.avro": avro.getvalue(),
+        "rows.xml": b"<all><row><id>1</id><who>a</who></row><row><id>2</id></row></all>",
+    }
+    for name, data in landed.items():
+        table, _, ending = name.partition(".")
+        more = ", row_tag: row" if ending == "xml" else ""
+        glob = f"landing/{table}_{ending.replace('.', '_')}/*.{ending}"
+        written.declare(
+            {
+                f"bronze/{table}_{ending.replace('.', '_')}.yml": f'source: {{files: "{glob}"{more}}}\n'
+                "columns: {id: bigint, who: string}\n"
+            }
+        )
+        path = written.folder / glob.replace("*", "a")
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    steps = written.run()
+    assert {table: step.rows_written for table, step in steps.items()} == dict.fromkeys(steps, 2)
+    assert len(steps) == len(landed)
+    for table in steps:
+        assert written.rows(f"SELECT id, who, _rescued FROM {table} ORDER BY id") == [(1, "a", None), (2, None, None)]
+
+
+def test_folders_of_hive_partitions_are_columns(written: Written) -> None:
+    written.declare(
+        {"bronze/orders.yml": 'source: {files: "landing/orders/**/*.json"}\ncolumns: {id: bigint, year: int}\n'}
+    )
+    written.land("orders/year=2026/town=Bad%20Ems/a.json", {"id": 1})
+    written.land("orders/year=2027/town=__HIVE_DEFAULT_PARTITION__/b.json", {"id": 2})
+    written.run()
+    found = written.rows("SELECT id, year, town FROM bronze.orders ORDER BY id")
+    assert found == [(1, 2026, "Bad Ems"), (2, 2027, None)]
+
+
+def test_what_has_arrived_is_cut_into_batches_each_a_commit_of_its_own(written: Written) -> None:
+    written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json, max_files: 2}\n"})
+    for number in range(5):
+        written.land(f"orders/{number}.json", {"id": number})
+    written.run()
+    (report,) = written.reports
+    assert [step.rows_in for step in report.steps] == [2, 2, 1]
+    assert written.rows("SELECT count(*), count(DISTINCT id) FROM bronze.orders") == [(5, 5)]
+    assert written.run() == {}
+
+
+def test_files_are_archived_once_they_are_taken_in(written: Written) -> None:
+    written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json, archive: done}\n"})
+    path = written.land("orders/a.json", {"id": 1})
+    written.run()
+    assert not path.exists()
+    assert (written.folder / "landing/orders/done/a.json").read_text() == '{"id": 1}\n'
+    assert written.run() == {}
+
+
+def test_a_field_that_is_new_ends_the_job_before_its_commit_and_is_then_taken_in(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_HERE", 0)  # as if there were too much data to look through beforehand
+    written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json}\ncolumns: {id: bigint}\n"})
+    written.land("orders/a.json", {"id": 1})
+    written.run()
+    written.land("orders/b.json", {"id": 2, "to": {"town": "Ulm"}})
+    step = written.run()["bronze.orders"]
+    assert (step.rows_written, step.columns_added) == (1, "to")
+    written.land("orders/c.json", {"id": 3, "to": {"town": "Bonn", "zip": 53111}})
+    step = written.run()["bronze.orders"]
+    assert (step.rows_written, step.columns_added) == (1, "to.zip")
+    assert written.rows("SELECT id, \"to\"['zip'] FROM bronze.orders ORDER BY id") == [(1, None), (2, None), (3, 53111)]
+    assert written.version("bronze.orders") == 2
+
+
+def test_a_file_that_breaks_after_its_first_rows_were_let_go_is_refused_as_a_whole(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_HERE", 0)
+    monkeypatch.setattr(files, "HELD", 1)
+    written.declare(
+        {"bronze/orders.yml": "source: {files: landing/orders/*.json.gz, format: json}\ncolumns: {id: bigint}\n"}
+    )
+    whole = gzip.compress(b"".join(b'{"id": %d}\n' % number for number in range(400_000)))
+    folder = written.folder / "landing/orders"
+    folder.mkdir(parents=True)
+    (folder / "broken.json.gz").write_bytes(whole[:-100])
+    (folder / "good.json.gz").write_bytes(gzip.compress(b'{"id": 1}\n'))
+    step = written.run()["bronze.orders"]
+    assert (step.rows_in, step.rows_written, step.rows_quarantined) == (2, 1, 1)
+    assert written.rows("SELECT id FROM bronze.orders") == [(1,)]
+    assert written.rows("SELECT rules FROM quarantine.bronze_orders") == [(["truncated"],)]
+
+
+def test_a_strict_contract_refuses_a_batch_with_values_that_do_not_fit(written: Written) -> None:
+    written.declare(
+        {"bronze/people.yml": "source: {files: landing/*.csv}\ncontract: strict\ncolumns: {id: bigint, day: date}\n"}
+    )
+    written.land("a.csv", "id,day", "1,2026-01-31", "2,2026-02-30")
+    written.run(ok=False)
+    (error,) = written.reports[-1].errors
+    assert error.code == "gate-failed"
+    assert "1 rows are not of the types that the strict contract promises" in error.what
+    assert written.version("bronze.people") is None
+
+
+def test_nothing_is_lost_or_doubled_when_a_run_dies_between_table_and_quarantine(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakesmith.spark.write import Writer
+
+    written.declare(JSON)
+    written.land("orders/a.json", {"id": 1}, "{broken", {"id": 2})
+
+    def die(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Writer, "_quarantine", die)
+    with pytest.raises(KeyboardInterrupt):
+        written.run()
+    monkeypatch.undo()
+    written.run()
+    assert written.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,)]
+    assert written.rows("SELECT raw FROM quarantine.bronze_orders") == [("{broken",)]
+    assert written.run() == {}
+
+
+def _written(write: object) -> bytes:
+    sink = io.BytesIO()
+    write(ROWS, sink)  # type: ignore[operator]
+    return sink.getvalue()
+
+
+def test_a_batch_that_finds_new_fields_in_a_later_file_takes_all_of_them_in(written: Written, tmp_path: Path) -> None:
+    written.declare(JSON)
+    written.land("orders/a.json", {"id": 1}, {"id": 2.5})
+    written.land("orders/b.json", {"id": 3, "tags": ["x"]}, {"id": 4, "tags": []})
+    step = written.run()["bronze.orders"]
+    assert step.rows_written == 4
+    assert written.rows("SELECT id, tags FROM bronze.orders ORDER BY id")[2:] == [(3.0, ["x"]), (4.0, [])]
+
+
+def test_a_run_that_died_before_the_archive_leaves_the_file_for_the_next_one(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakesmith.storage import LocalStorage
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json, archive: done}\n"})
+    first = written.land("orders/a.json", {"id": 1})
+    monkeypatch.setattr(LocalStorage, "move", die)
+    with pytest.raises(KeyboardInterrupt):
+        written.run()
+    monkeypatch.undo()
+    assert first.exists()
+    written.land("orders/b.json", {"id": 2})
+    written.run()
+    assert sorted(path.name for path in (written.folder / "landing/orders/done").iterdir()) == ["a.json", "b.json"]
+    assert written.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,)]
+
+
+def test_a_batch_that_cannot_be_finished_because_its_file_changed_tells_so(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakesmith.spark.write import Writer
+
+    def die(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    written.declare(JSON)
+    path = written.land("orders/a.json", {"id": 1}, "{broken")
+    monkeypatch.setattr(Writer, "_quarantine", die)
+    with pytest.raises(KeyboardInterrupt):
+        written.run()
+    monkeypatch.undo()
+    path.unlink()
+    written.run(ok=False)
+    assert [error.code for error in written.reports[-1].errors] == ["batch-unfinished"]
