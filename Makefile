@@ -8,7 +8,7 @@ UV := $(VENV)/uv/bin/uv
 
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo test test-pure test-spark lint format bench wheel log-store jars-lock relock clean
+.PHONY: setup servers demo test test-pure test-spark lint format bench wheel log-store jars-lock relock clean
 
 setup: $(VENV)/.installed
 	@$(BIN)/python -m lakesmith.spark.setup
@@ -25,6 +25,10 @@ $(VENV)/.installed: $(UV) requirements.lock pyproject.toml
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Real servers for the tests, fetched once into the cache beside the jars.
+servers: setup
+	@$(BIN)/python -m tests.servers.fetch
+
 demo: setup
 	@$(BIN)/python examples/shop/demo.py
 
@@ -37,10 +41,10 @@ lint: setup
 	$(BIN)/lint-imports
 
 test-pure: setup
-	$(BIN)/pytest -q -m "not spark"
+	$(BIN)/pytest -q -m "not spark and not servers"
 
-test-spark: setup
-	$(BIN)/pytest -q -m spark
+test-spark: setup servers
+	$(BIN)/pytest -q -m "spark or servers"
 
 format: setup
 	$(BIN)/ruff check --fix .
@@ -57,7 +61,7 @@ log-store: setup
 
 # Newest versions that pyproject.toml allows.
 relock: $(UV)
-	$(UV) pip compile pyproject.toml --extra spark --extra java --group dev --upgrade --quiet \
+	$(UV) pip compile pyproject.toml --extra spark --extra java --extra sources --group dev --upgrade --quiet \
 		--universal --generate-hashes --no-header --no-annotate --output-file requirements.lock
 
 # The hashes of the jars named in jars.lock, taken anew.

@@ -1,10 +1,13 @@
-"""`make bench`: the three measurements, one table each."""
+"""`make bench`: the measurements, one table each."""
 
 from __future__ import annotations
 
-from bench import demo, nothing_new, verbs
+from bench import demo, ingest, kafka, many_files, nothing_new, verbs
 
 if __name__ == "__main__":
     verbs.main([])
     nothing_new.main([])
     demo.main([])
+    ingest.main([])
+    many_files.main([])
+    kafka.main([])
