@@ -121,7 +121,7 @@ def test_a_rollback_to_a_time_and_a_rerun_lose_nothing(orders: Written, spark: S
         orders.run("bronze.orders")
     first = orders.lake().history("bronze.orders")[-1]
     assert isinstance(first, Version)
-    when = f"{first.committed_at + timedelta(milliseconds=1):%Y-%m-%d %H:%M:%S.%f}"
+    when = f"{first.committed_at + timedelta(milliseconds=100):%Y-%m-%d %H:%M:%S.%f}"
     spark.sql(
         f"RESTORE delta.`{orders.folder}/.lakesmith/warehouse/bronze/orders` TO TIMESTAMP AS OF '{when}'"
     ).collect()

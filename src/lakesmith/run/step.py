@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from lakesmith.columns import SOURCE_FILE
 from lakesmith.declare import Environment, Files, Jdbc, OtherTable, Source, Table, TableName
-from lakesmith.errors import DataError, InfrastructureError, LakesmithError
+from lakesmith.errors import DataError, LakesmithError
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batches import Batch, Batches, Done, flow
 from lakesmith.plan.fingerprint import definition
@@ -21,11 +18,12 @@ from lakesmith.plan.steps import Build, Finish, Ingest, Mode, Position, Progress
 from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
 from lakesmith.quality import rules_of
 from lakesmith.records import CheckRecord, FileRecord
+from lakesmith.run.files import archive_taken, file_records
 from lakesmith.spark.build import build_batch
 from lakesmith.spark.ingest import Inlet, pin_slice, read_batch
 from lakesmith.spark.ingest.known import new_fields
 from lakesmith.spark.write import Arrival, Settled, Writer
-from lakesmith.storage import Warehouse, archived
+from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,22 +113,6 @@ class Workplace:
         batches.keep_taken(replace(batch, attempt=moved.settled.done.attempt, files=moved.taken), progress)
         errors = self._archive(table, {**progress.taken, **{file.path: file for file in moved.taken}})
         return replace(moved, left_out=(*moved.left_out, *errors))
-
-    def _archive(self, table: Table, taken: Mapping[str, FileFact]) -> list[LakesmithError]:
-        """Move files out of the landing zone that are in the table; also those that a run which was cut short has left
-        there. One that was written anew stays: it has not been taken in."""
-        source = table.origin
-        if not isinstance(source, Files) or source.archive is None:
-            return []
-        landing, glob = self.landings[table.name]
-        errors: list[LakesmithError] = []
-        for file in landing.list(glob):
-            if taken.get(file.path) == file:
-                try:
-                    landing.move(file.path, archived(glob, source.archive, file.path))
-                except LakesmithError as error:
-                    errors.append(error)
-        return errors
 
     def _build(
         self, table: Table, step: Build, facts: TableFacts | None, batches: Batches, progress: Progress
@@ -224,7 +206,7 @@ class Workplace:
             if abort is None:
                 raise
             raise _unfinished(table, batch, abort) from error
-        records = self._file_records(table, batch, settled)
+        records = self._books(table, batch, settled)
         batches.finish(settled.done)
         self._forget(table, batch)
         errors = self._archive(table, {file.path: file for file in batch.files})
@@ -243,7 +225,7 @@ class Workplace:
         if cut is None:
             return Moved(mode=batch.mode, reason="no file can be read now", before=facts, left_out=tuple(left_out))
         settled, batch = cut
-        records = self._file_records(table, batch, settled)
+        records = self._books(table, batch, settled)
         batches.finish(settled.done)
         self._forget(table, batch)
         return Moved(
@@ -299,43 +281,14 @@ class Workplace:
             hint="landing is append-only: land files under a temporary name and rename them when they are whole",
         )
 
-    def _file_records(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:
-        """The books of each file: what its reader counted against what the table and the quarantine hold of it."""
+    def _books(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:
         if not settled.ends:
             return ()
-        written = self.format.added_by(self.warehouse.table(table.name), batch.note, SOURCE_FILE)
-        refused: Counter[str] = Counter()
-        if settled.done.rows_quarantined:
-            positions = self.format.added_by(self.warehouse.quarantine(table.name), batch.note, "position")
-            for position, count in positions.items():
-                refused[position.rpartition(":")[0]] += count
-        landing, now = self.landings[table.name][0], datetime.now(UTC)
-        records = []
-        for end in settled.ends:
-            file = batch.files[end.number]
-            place = landing.location(file.path)
-            record = FileRecord(
-                run_id=self.run_id,
-                table=str(table.name),
-                sequence=batch.sequence,
-                file=file.path,
-                bytes=end.bytes,
-                rows_in=end.rows,
-                rows_written=written.get(place, 0),
-                rows_quarantined=refused[place],
-                code=end.code,
-                taken_at=now,
-            )
-            if record.rows_in != record.rows_written + record.rows_quarantined:
-                raise InfrastructureError(
-                    "books-open",
-                    f"{file.path} does not add up: {record.rows_in} rows were read, {record.rows_written} are in the "
-                    f"table and {record.rows_quarantined} in quarantine",
-                    table=str(table.name),
-                    hint="compare the file with the rows of the table that have it as _source_file",
-                )
-            records.append(record)
-        return tuple(records)
+        landing, _ = self.landings[table.name]
+        return file_records(self.run_id, table, batch, settled, self.format, self.warehouse, landing)
+
+    def _archive(self, table: Table, taken: Mapping[str, FileFact]) -> list[LakesmithError]:
+        return archive_taken(table.origin, *self.landings[table.name], taken) if isinstance(table.origin, Files) else []
 
     def _forget(self, table: Table, batch: Batch) -> None:
         """Remove what was staged for the batch only."""

@@ -1,0 +1,76 @@
+"""What is done about files around a batch: each one's books, and the archive."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from lakesmith.columns import SOURCE_FILE
+from lakesmith.declare import Files, Table
+from lakesmith.errors import InfrastructureError, LakesmithError
+from lakesmith.ledger.batches import Batch
+from lakesmith.ports import FileFact, Storage, TableFormat
+from lakesmith.records import FileRecord
+from lakesmith.spark.write import Settled
+from lakesmith.storage import Warehouse, archived
+
+
+def file_records(
+    run_id: str,
+    table: Table,
+    batch: Batch,
+    settled: Settled,
+    format: TableFormat,
+    warehouse: Warehouse,
+    landing: Storage,
+) -> tuple[FileRecord, ...]:
+    """The books of each file: what its reader counted against what the table and the quarantine hold of it."""
+    written = format.added_by(warehouse.table(table.name), batch.note, SOURCE_FILE)
+    refused: Counter[str] = Counter()
+    if settled.done.rows_quarantined:
+        positions = format.added_by(warehouse.quarantine(table.name), batch.note, "position")
+        for position, count in positions.items():
+            refused[position.rpartition(":")[0]] += count
+    now = datetime.now(UTC)
+    records = []
+    for end in settled.ends:
+        file = batch.files[end.number]
+        place = landing.location(file.path)
+        record = FileRecord(
+            run_id=run_id,
+            table=str(table.name),
+            sequence=batch.sequence,
+            file=file.path,
+            bytes=end.bytes,
+            rows_in=end.rows,
+            rows_written=written.get(place, 0),
+            rows_quarantined=refused[place],
+            code=end.code,
+            taken_at=now,
+        )
+        if record.rows_in != record.rows_written + record.rows_quarantined:
+            raise InfrastructureError(
+                "books-open",
+                f"{file.path} does not add up: {record.rows_in} rows were read, {record.rows_written} are in the "
+                f"table and {record.rows_quarantined} in quarantine",
+                table=str(table.name),
+                hint="compare the file with the rows of the table that have it as _source_file",
+            )
+        records.append(record)
+    return tuple(records)
+
+
+def archive_taken(source: Files, landing: Storage, glob: str, taken: Mapping[str, FileFact]) -> list[LakesmithError]:
+    """Move files out of the landing zone that are in the table; also those that a run which was cut short has left
+    there. One that was written anew stays: it has not been taken in."""
+    if source.archive is None:
+        return []
+    errors: list[LakesmithError] = []
+    for file in landing.list(glob):
+        if taken.get(file.path) == file:
+            try:
+                landing.move(file.path, archived(glob, source.archive, file.path))
+            except LakesmithError as error:
+                errors.append(error)
+    return errors
