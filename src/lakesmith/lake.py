@@ -13,8 +13,16 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from lakesmith import plan as plan_room
-from lakesmith.declare import LAYERS, Files, Jdbc, LakeDeclaration, Source, SqlQuery, Table, TableName
-from lakesmith.errors import DataError, InfrastructureError, LakesmithError, UsageError, did_you_mean, raise_all
+from lakesmith.declare import LAYERS, Files, Jdbc, Kafka, LakeDeclaration, Source, SqlQuery, Table, TableName
+from lakesmith.errors import (
+    DataError,
+    DeclarationError,
+    InfrastructureError,
+    LakesmithError,
+    UsageError,
+    did_you_mean,
+    raise_all,
+)
 from lakesmith.formats import Delta, FactsMemory
 from lakesmith.kept import keep, read_kept
 from lakesmith.ledger.batches import Batches, flow
@@ -42,7 +50,7 @@ from lakesmith.reports import (
     Validation,
     Version,
 )
-from lakesmith.sources import new_in
+from lakesmith.sources import connection, new_in
 from lakesmith.spark.java import cache_folder
 from lakesmith.spark.needed import drivers_of, jars_of
 from lakesmith.storage import Landing, LocalStorage, Sending, Warehouse, land, landing_of
@@ -402,6 +410,11 @@ class Lake:
         schemas = self._schemas(facts)
         errors: list[LakesmithError] = []
         for table in self.tables.values():
+            if isinstance(table.origin, Kafka | Jdbc):
+                try:
+                    connection(table, self.declaration.environment)
+                except DeclarationError as error:
+                    errors.append(error)
             if isinstance(table.origin, SqlQuery):
                 errors += check_columns(table.origin, schemas)
             errors += check_conditions(table, schemas.get(table.name))

@@ -1,0 +1,24 @@
+"""Sources name connections of the environment; a name that is not there is told before anything is reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakesmith.errors import LakesmithError
+from lakesmith.lake import Lake
+
+
+@pytest.mark.parametrize("source", ["kafka: orders", "jdbc: public.orders"])
+def test_a_connection_that_there_is_not_is_told_by_validate_and_plan(tmp_path: Path, source: str) -> None:
+    (tmp_path / "lakesmith.yml").write_text(
+        "name: shop\nenvironments: {dev: {connections: {shop: {brokers: x, url: jdbc:x}}}}\n"
+    )
+    (tmp_path / "bronze").mkdir()
+    (tmp_path / "bronze/orders.yml").write_text(f"source: {{{source}, connection: shpo}}\n")
+    for verb in (Lake.open(tmp_path).validate, Lake.open(tmp_path).plan):
+        with pytest.raises(LakesmithError) as caught:
+            verb()
+        assert (caught.value.code, str(caught.value.at)) == ("unknown-connection", "bronze/orders.yml:1")
+        assert "did you mean 'shop'?" in str(caught.value.hint)
