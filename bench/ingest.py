@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,8 +94,11 @@ def _order(number: int, chance: random.Random) -> dict[str, object]:
 
 
 def _measured(spark: SparkSession, folder: Path, format: str, size: int, rounds: int) -> list[str]:
-    bare = [_cost(lambda: _bare(spark, folder, format), folder) for _ in range(rounds + 1)][1:]
-    ours = [_cost(lambda: _lakesmith(spark, folder, format), folder) for _ in range(rounds + 1)][1:]
+    # In turns: the machine is not as fast in one minute as in the next.
+    turns = [
+        [_cost(partial(work, spark, folder, format), folder) for work in (_bare, _lakesmith)] for _ in range(rounds + 1)
+    ]
+    bare, ours = ([turn[which] for turn in turns[1:]] for which in (0, 1))
     by_wall = sorted(wall for wall, _ in bare)[rounds // 2] / sorted(wall for wall, _ in ours)[rounds // 2]
     by_cpu = sorted(cpu for _, cpu in bare)[rounds // 2] / sorted(cpu for _, cpu in ours)[rounds // 2]
     return [

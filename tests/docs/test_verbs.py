@@ -101,12 +101,26 @@ def walk(tmp_path_factory: pytest.TempPathFactory, shared_spark: SparkSession) -
         patch.chdir(folder)
         shown = []
         for verb in VERBS:
+            if verb == "adopt":
+                _put_old_orders(folder / "shop")
             for command, block in examples(verb):
                 answer = CliRunner().invoke(app, shlex.split(command)[1:])
                 shown.append(Shown(verb=verb, command=command, block=block, answer=answer))
             if verb == "init":
                 patch.chdir(folder / "shop")
+            if verb == "adopt":
+                (folder / "shop/bronze/old_orders.yml").unlink()
         yield shown
+
+
+def _put_old_orders(lake: Path) -> None:
+    """The table that the page of `adopt` is about."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (lake / "old/orders").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), lake / "old/orders/a.parquet")
+    (lake / "bronze/old_orders.yml").write_text("source: {adopt: old/orders}\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
