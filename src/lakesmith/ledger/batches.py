@@ -14,6 +14,7 @@ that its rows have and not the one that its transaction number has.
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -267,7 +268,14 @@ def _encode(value: Batch | Done) -> bytes:
 
 
 def _files(data: bytes) -> dict[str, FileFact]:
-    return {file[0]: FileFact._make(file) for file in json.loads(data)}
+    # None of what is made here is garbage, and the collector would look at all of it again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return {file[0]: FileFact._make(file) for file in json.loads(data)}
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _decode(data: bytes) -> Batch:
