@@ -157,6 +157,15 @@ def test_changes_are_taken_out_of_their_envelope() -> None:
     assert spark_type(look(lines(change), envelope="debezium").shape) == "struct<`id`:bigint>"
 
 
+def test_a_field_of_a_changed_row_that_is_called_like_an_audit_column_is_not_lost() -> None:
+    change = {"op": "c", "after": {"id": 2, "_op": "mine"}, "source": {}, "ts_ms": 0}
+    found = read(lines(change), {**ID, "_op": "string"}, envelope="debezium")
+    assert found.rows == [{"id": 2, "_op": "insert"}]
+    (beside,) = found.rescued
+    assert beside is not None
+    assert beside["_op (of the row)"] == "mine"
+
+
 def test_a_new_field_names_the_file_that_it_is_in() -> None:
     with pytest.raises(Abort) as caught:
         read(lines({"id": 1, "n": {"x": 1}}), {**ID, "n": "struct<a:bigint>"}, path="in/new.json", surveyed=False)

@@ -101,6 +101,12 @@ YAML = {
         1,
         "archive: _done",
     ),
+    "an envelope in Avro files": (
+        "source: {files: a/*.avro, envelope: debezium}\n",
+        "unknown-format",
+        1,
+        "format: json",
+    ),
     "XML without a row": ("source: {files: a/*.xml}\n", "missing-row-tag", 1, "row_tag: order"),
     "the format of a table for files": ("source: {files: a/*, format: delta}\n", "unknown-format", 1, "table:"),
     "the format of files for a table": ("source: {table: /lake/a, format: csv}\n", "unknown-format", 1, "files:"),

@@ -28,12 +28,9 @@ _SCHEMA_KEYS = ("ddl", "tableChanges")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def unwrapped(
-    found: Iterable[tuple[int, bytes, Row | Unreadable]],
-) -> Iterator[tuple[int, bytes, Row | Unreadable]]:
+def unwrapped(records: Iterable[Row | Unreadable]) -> Iterator[Row | Unreadable]:
     """Records of a file with each envelope opened."""
-    for number, raw, record in found:
-        yield number, raw, record if isinstance(record, Unreadable) else flat(record)
+    return (record if isinstance(record, Unreadable) else flat(record) for record in records)
 
 
 def flat(record: Row | None, key: object | None = None) -> Row | Unreadable:

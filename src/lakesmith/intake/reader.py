@@ -240,7 +240,7 @@ def _json_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa
             yield _oversized(piece, target)
         elif source.envelope:
             raws = piece.raws()
-            yield pa.array(piece.lines), fit_rows([_unwrapped(json_text.parse(each)) for each in raws], raws, target)
+            yield pa.array(piece.lines), fit_rows([*_changes(raws)], raws, target)
         else:
             yield from _numbered(piece, json_text.rows(piece, target))
 
@@ -251,7 +251,7 @@ def _json_shape(raw: Counted, source: Files) -> pa.DataType:
         if isinstance(piece, Oversized):
             continue
         if source.envelope:
-            found = wider(found, shape_of([_unwrapped(json_text.parse(each)) for each in piece.raws()]))
+            found = wider(found, shape_of([*_changes(piece.raws())]))
         else:
             found = wider(found, json_text.shape(piece))
     return found
@@ -317,12 +317,11 @@ def _line(raw: bytes) -> dict[str, object] | Unreadable:
     return Unreadable("nul-byte", "there is a null character") if "\x00" in text else {"value": text}
 
 
-def _unwrapped(record: json_text.Record) -> json_text.Record:
-    """A change out of its envelope: the row, and what happened to it."""
-    from lakesmith.intake.debezium import unwrap
+def _changes(raws: Iterable[bytes]) -> Iterator[json_text.Record]:
+    """Changes out of their envelopes: each row, and what happened to it."""
+    from lakesmith.intake.debezium import unwrapped
 
-    opened = record if isinstance(record, Unreadable) else unwrap(record, None)
-    return opened if isinstance(opened, Unreadable) else {**opened[0], **opened[1]}
+    return unwrapped(map(json_text.parse, raws))
 
 
 def _fitted(

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
-from functools import lru_cache, reduce
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -119,11 +119,11 @@ class Decoder:
         # What JSON holds does not depend on its schema, which may still have to be asked for.
         bare = [value[5:] if self.values == "json" and value and value[0] == _MARK else value for value in values]
         if self.values == "text" or self.envelope:
-            return _shape(self.records(bare, keys))
+            return shape_of(self.records(bare, keys))
         lines = [value for value in bare if value is not None and _is_line(value)]
         others = [value for value in bare if value is not None and not _is_line(value)]
         found = json_text.shape(_lines(lines)) if lines else pa.struct([])
-        return wider(found, _shape([self.record(value) for value in others]))
+        return wider(found, shape_of([self.record(value) for value in others]))
 
     def schema_shape(self, of: Header) -> pa.DataType:
         """The columns that a schema brings, as a struct; none when the schema is not known."""
@@ -267,11 +267,6 @@ def _all_lines(values: Sequence[bytes | None]) -> Records | None:
 def _one(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     some = list(batches)
     return some[0] if len(some) == 1 else pa.concat_batches(some)
-
-
-def _shape(records: Sequence[Record]) -> pa.DataType:
-    # One by one: a record of which no field can be stored is no struct, and together with it neither were the others.
-    return reduce(wider, (shape_of([record]) for record in records), pa.struct([]))
 
 
 def _text_record(value: bytes) -> Record:

@@ -91,7 +91,7 @@ def _files(name: TableName, block: SourceBlock) -> Files | None:
         ("delimiter", ("csv",)),
         ("row_tag", ("xml",)),
         ("encoding", _TEXT_FORMATS),
-        ("envelope", ("json", "avro")),
+        ("envelope", ("json",)),
     ):
         if key in block.places and format not in formats:
             what = f"{key} is for {' or '.join(formats)}, and these files are {format}"

@@ -19,10 +19,10 @@ def new_in(table: Table, environment: Environment, reached: Mapping[str, int | s
             from lakesmith.sources.kafka import new_records
 
             return new_records(table, source, connection(table, environment), reached)
-        case Jdbc() as source:
+        case Jdbc():
             from lakesmith.sources.jdbc import new_rows
 
-            return new_rows(source, reached)
+            return new_rows(reached)
         case OtherTable(adopt=False) as source:
             from lakesmith.sources.tables import new_versions
 

@@ -10,7 +10,6 @@ from decimal import Context, Decimal
 from itertools import pairwise
 from typing import Literal
 
-from lakesmith.declare import Jdbc
 from lakesmith.ports import Slice
 
 WATERMARK = "watermark"
@@ -32,7 +31,7 @@ _EXACT = Context(prec=2000)
 """More digits than a watermark has: by default Python rounds to 28."""
 
 
-def new_rows(_source: Jdbc, reached: Mapping[str, int | str]) -> Slice:
+def new_rows(reached: Mapping[str, int | str]) -> Slice:
     """The stretch after `reached`, without its end: only a run can tell, because it takes a connection."""
     return Slice(since=reached, until={})
 

@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache
 from typing import TypeVar
 
 _WILD = re.compile(r"[*?\[]")
-_HIDDEN = ("_", ".")
 _SHOWN = r"(?![_.])"
 
 Entry = TypeVar("Entry")

@@ -9,7 +9,7 @@ import pyarrow as pa
 from lakesmith.columns import AUDIT, HIDDEN
 from lakesmith.declare import Table
 from lakesmith.errors import DataError
-from lakesmith.intake.shapes import STRING, added, arrow_type, grown, settled, spark_type, wider
+from lakesmith.intake.shapes import STRING, added, arrow_type, grown, schema_of, settled, spark_type, wider
 from lakesmith.ports import TableFacts
 
 if TYPE_CHECKING:
@@ -61,6 +61,6 @@ def new_fields(rows: DataFrame, facts: TableFacts | None) -> tuple[str, ...]:
     """The fields, at every depth, that rows have and the table does not."""
     if facts is None:
         return ()
-    stored = pa.schema([(column.name, arrow_type(column.type)) for column in facts.columns])
+    stored = schema_of({column.name: column.type for column in facts.columns})
     arriving = [(f.name, arrow_type(f.dataType.simpleString())) for f in rows.schema.fields if HIDDEN not in f.name]
     return added(stored, pa.schema(arriving))
