@@ -1,12 +1,19 @@
-"""Ten new files beside 1,000, 10,000 and 100,000 that are taken in already: what a plan and a run cost."""
+"""Ten new files beside 1,000, 10,000 and 100,000 that are taken in already: what a plan and a run cost.
+
+Files lie in folders by day, a thousand in each. `full` looks at every one of them, `ordered` from the last name on.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
+from collections.abc import Iterator
+from datetime import date, timedelta
 from pathlib import Path
+from unittest import mock
 
 from bench.measure import busy, show
 from bench.processes import cpu_below
@@ -16,43 +23,81 @@ from lakesmith.ledger.batches import Batches
 from lakesmith.ports import FileFact
 from lakesmith.spark.session import open_session
 from lakesmith.storage import LocalStorage
+from lakesmith.storage.globs import Glob
 
 NEW = 10
+A_DAY = 1_000
+GLOB = "landing/*/*.json"
+LISTINGS = ("full", "ordered")
 
 
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.many_files", description=__doc__)
     parser.add_argument("--known", type=int, nargs="*", default=[0, 1_000, 10_000, 100_000])
+    parser.add_argument("--listing", type=int, nargs="*", default=[1_000, 10_000, 100_000], help="listing alone")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(words)
     load = busy()
+    rows = [row for known in options.listing for row in _listed(known, options.rounds)]
+    header = ("files there", "listing", "list: CPU s", "folders listed", "files looked at")
+    show(f"Looking for {NEW} new files, best of {options.rounds} ({load})", header, rows)
+    if not options.known:
+        return
     rows = []
     spark = open_session("bench", {})
     try:
         for known in options.known:
-            with tempfile.TemporaryDirectory() as temporary:
-                rows.append(_measured(spark, Path(temporary), known, options.rounds))
+            for listing in LISTINGS:
+                with tempfile.TemporaryDirectory() as temporary:
+                    rows.append(_measured(spark, Path(temporary), known, listing, options.rounds))
     finally:
         spark.stop()
-    header = ("files taken in", "new", "plan: CPU s", "run: wall s", "run: CPU s")
+    header = ("files taken in", "listing", "plan: CPU s", "run: wall s", "run: CPU s")
     show(f"Cost of {NEW} new files, best of {options.rounds} ({load})", header, rows)
 
 
-def _measured(spark: object, folder: Path, known: int, rounds: int) -> list[str]:
+def _listed(known: int, rounds: int) -> Iterator[list[str]]:
+    """The listing alone, with what is known in memory."""
+    with tempfile.TemporaryDirectory() as temporary:
+        landing = Path(temporary) / "landing"
+        last = _land_known(landing, known)
+        storage = LocalStorage(temporary)
+        taken = {file.path: file for file in storage.list(GLOB)}
+        _land(landing / "day=9999-01-01", "new", NEW)
+        for listing in LISTINGS:
+            after = None if listing == "full" else f"landing/{last}"
+            times = []
+            for _ in range(rounds):
+                cpu = time.process_time()
+                found = list(storage.list(GLOB, taken, after))
+                times.append(time.process_time() - cpu)
+                assert len(found) == NEW
+            folders, files = _calls(storage, after)
+            yield [f"{known:,}", listing, f"{min(times):.3f}", f"{folders:,}", f"{files:,}"]
+
+
+def _calls(storage: LocalStorage, after: str | None) -> tuple[int, int]:
+    """How many folders a listing enters, and how many files it looks at."""
+    opened = mock.Mock(side_effect=os.open)
+    with mock.patch("os.open", opened):
+        files = sum(1 for _ in storage._matching(Glob(GLOB), after))
+    return opened.call_count, files
+
+
+def _measured(spark: object, folder: Path, known: int, listing: str, rounds: int) -> list[str]:
     lake = folder / "lake"
     (lake / "bronze").mkdir(parents=True)
     (lake / "lakesmith.yml").write_text("name: bench\n")
-    (lake / "bronze" / "orders.yml").write_text("source: {files: landing/*.json}\ncolumns: {id: bigint}\n")
+    source = f'source: {{files: "{GLOB}", listing: {listing}}}\ncolumns: {{id: bigint}}\n'
+    (lake / "bronze" / "orders.yml").write_text(source)
     landing = lake / "landing"
-    landing.mkdir()
-    _land(landing, "first", 1)
+    _land(landing / "day=9999-01-01", "first", 1)
     Lake.open(lake).run(session=spark)  # type: ignore[arg-type]
-    for number in range(known):
-        (landing / f"known-{number:06}.json").write_text('{"id": 1}\n')
+    _land_known(landing, known)
     _as_if_taken(lake, known)
     plans, runs = [], []
     for number in range(rounds + 1):
-        _land(landing, f"new-{number}", NEW)
+        _land(landing / f"day=9999-01-{number + 2:02}", "new", NEW)
         opened = Lake.open(lake)
         cpu = time.process_time()
         plan = opened.plan()
@@ -63,19 +108,32 @@ def _measured(spark: object, folder: Path, known: int, rounds: int) -> list[str]
         runs.append((time.monotonic() - wall, cpu_below() - cpu))
         assert [step.rows_in for step in report.steps] == [NEW]
     wall, cpu = min(run[0] for run in runs[1:]), min(run[1] for run in runs[1:])
-    return [f"{known:,}", str(NEW), f"{min(plans):.3f}", f"{wall:.2f}", f"{cpu:.2f}"]
+    return [f"{known:,}", listing, f"{min(plans):.3f}", f"{wall:.2f}", f"{cpu:.2f}"]
 
 
 def _land(folder: Path, name: str, count: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         (folder / f"{name}-{number}.json").write_text(json.dumps({"id": number}) + "\n")
+
+
+def _land_known(landing: Path, known: int) -> str:
+    """Land files of the days before, and return the last one's path."""
+    last = ""
+    for number in range(known):
+        day = date(2020, 1, 1) + timedelta(days=number // A_DAY)
+        if number % A_DAY == 0:
+            (landing / f"day={day}").mkdir(parents=True)
+        last = f"day={day}/{number % A_DAY:06}.json"
+        (landing / last).write_text('{"id": 1}\n')
+    return last
 
 
 def _as_if_taken(lake: Path, known: int) -> None:
     """Write down that the files were taken in by the batch that there is: taking in 100,000 is not what is measured."""
     storage = LocalStorage(lake / ".lakesmith" / "warehouse")
     batches = Batches(storage, TableName("bronze", "orders"))
-    facts = [FileFact(f.path, f.size, f.modified) for f in LocalStorage(lake).list("landing/*.json")]
+    facts = [FileFact(f.path, f.size, f.modified) for f in LocalStorage(lake).list(GLOB)]
     assert len(facts) == known + 1
     batches.sum_up(1, 1, {fact.path: fact for fact in facts})
 

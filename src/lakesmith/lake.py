@@ -32,6 +32,7 @@ from lakesmith.monitor import table_status
 from lakesmith.plan.fingerprint import rebuild_because
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.lineage import lineage
+from lakesmith.plan.listing import next_look, settled
 from lakesmith.plan.needs import unmet
 from lakesmith.plan.planner import make_plan
 from lakesmith.plan.readings import readings
@@ -53,7 +54,7 @@ from lakesmith.reports import (
 from lakesmith.sources import connection, new_in
 from lakesmith.spark.java import cache_folder
 from lakesmith.spark.needed import drivers_of, jars_of
-from lakesmith.storage import Landing, LocalStorage, Sending, Warehouse, land, landing_of
+from lakesmith.storage import Landing, LocalStorage, Sending, Warehouse, found_in_order, land, landing_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -373,7 +374,7 @@ class Lake:
 
     def _facts(self, *, afar: bool = True) -> LakeFacts:
         """All that a plan has to know; without `afar`, only what this machine can tell."""
-        tables, progress, landing, slices = {}, {}, {}, {}
+        tables, progress, landing, looks, slices = {}, {}, {}, {}, {}
         problems: dict[TableName, LakesmithError] = {}
         for name, table in self.tables.items():
             commits = partial(self._format.commits, self._warehouse.table(name))
@@ -391,14 +392,40 @@ class Lake:
                     storage, glob = self._landings[name]
                     if not afar and not isinstance(storage, LocalStorage):
                         continue
-                    landing[name] = tuple(storage.list(glob, progress[name].taken))
+                    taken, seen = progress[name].taken, progress[name].seen
+                    if table.origin.listing == "ordered":
+                        look = looks[name] = next_look(seen, storage.location(glob), _today())
+                        landing[name] = found_in_order(storage, glob, taken, look.after, settled(seen, look.pattern))
+                    else:
+                        landing[name] = tuple(storage.list(glob, taken))
                 elif afar and (found := new_in(table, self.declaration.environment, progress[name].reached)):
                     slices[name] = found
             except LakesmithError as error:
                 error.table = str(name)
                 problems.setdefault(name, error)
         self._memory.save()
-        return LakeFacts(tables=tables, progress=progress, landing=landing, slices=slices, problems=problems)
+        return LakeFacts(
+            tables=tables,
+            progress=progress,
+            landing=landing,
+            looks=looks,
+            slices=slices,
+            problems=problems,
+            retyped=self._retyped(tables, progress),
+        )
+
+    def _retyped(
+        self, tables: Mapping[TableName, TableFacts], progress: Mapping[TableName, Progress]
+    ) -> dict[tuple[TableName, int], Sequence[str]]:
+        """By a table and a version that another has read it up to, its columns that are wider now."""
+        read = {(name, at.version) for made in progress.values() for name, at in made.positions.items()}
+        retyped: dict[tuple[TableName, int], Sequence[str]] = {}
+        for name, since in read:
+            source = TableName.parse(name)
+            facts = tables.get(source) if source else None
+            if source and facts and facts.widened and facts.version > since:
+                retyped[source, since] = self._format.retyped(facts.location, since)
+        return retyped
 
     def _table_facts(self, name: TableName) -> TableFacts | None:
         return self._format.facts(self._warehouse.table(name), flow(name))
@@ -506,6 +533,11 @@ class Lake:
 
 def _layer_order(name: TableName) -> tuple[int, str]:
     return [*LAYERS].index(name.layer), name.name  # type: ignore[arg-type]
+
+
+def _today() -> str:
+    """The day in UTC."""
+    return datetime.now(UTC).date().isoformat()
 
 
 def _new_run_id(started: datetime) -> str:

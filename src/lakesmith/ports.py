@@ -28,6 +28,7 @@ class Capability(enum.Enum):
     FENCE = "commit a sequence number with the rows"
     TIME_TRAVEL = "read an earlier version"
     SCHEMA_EVOLUTION = "take in a new column with the rows"
+    TYPE_WIDENING = "give a column a wider type without writing its rows anew"
     READ_WITHOUT_SPARK = "be read without a JVM"
 
 
@@ -61,6 +62,8 @@ class TableFacts:
     """The newest batch number that Lakesmith committed with rows; 0 when there is none."""
     change_feed: bool = True
     """Whether the table tells which rows each version changed. Those that Lakesmith makes do."""
+    widened: bool = False
+    """Whether types of its columns may have become wider since it was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,8 @@ class Write:
     """Likewise."""
     evolve: bool = False
     """Columns that the table does not have are added to it."""
+    widen: bool = False
+    """Columns for which the rows have a wider type become as wide. Only with `evolve`, and only for `append`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +110,18 @@ class Written:
     deleted: int = 0
     bytes: int = 0
     files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file with rows of a table, which no version knows of yet."""
+
+    path: str
+    """Below the table's folder."""
+    size: int
+    rows: int
+    bounds: Mapping[str, tuple[datetime, datetime]] = field(default_factory=dict)
+    """By column, the least and the greatest value, where they are known."""
 
 
 class TableFormat(Protocol):
@@ -127,6 +144,9 @@ class TableFormat(Protocol):
 
     def has_changes(self, location: str, after: int) -> bool:
         """Whether the change feed was on from the version after `after` to now."""
+
+    def retyped(self, location: str, after: int) -> Sequence[str]:
+        """The columns, nested ones by dotted names, that had another type at version `after` than they have now."""
 
     def adopt(self, location: str) -> None:
         """Make the Parquet files of a folder a table, without a copy of any."""
@@ -153,8 +173,18 @@ class TableFormat(Protocol):
     def merge(self, frame: DataFrame, location: str, write: Write, key: Sequence[str], newer: str) -> Written:
         """Update rows with the same key when `newer` holds (`source` and `target` name the sides), insert others."""
 
-    def advance(self, location: str, write: Write) -> Written:
-        """Commit the sequence number alone."""
+    def widen(self, spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
+        """Give columns wider types, which are Spark SQL types by name. No row is written."""
+
+    def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> Written:
+        """Commit the sequence number alone. Without a JVM, unless the table is one that only `spark` can write."""
+
+    def takes_files(self, location: str) -> bool:
+        """Whether Parquet files that others wrote can be committed to the table, or to one that is made there."""
+
+    def add(self, files: Sequence[DataFile], columns: str, location: str, write: Write) -> Written:
+        """Add the rows of Parquet files that lie in the table's folder, without a JVM; makes the table when there is
+        none. `columns` is Spark's JSON of them: the table has these columns already, or is made with them."""
 
 
 class FileFact(NamedTuple):
@@ -186,8 +216,13 @@ class Storage(Protocol):
     def location(self, path: str) -> str:
         """The absolute path or URL of a listed file."""
 
-    def list(self, pattern: str, known: Mapping[str, FileFact] | None = None) -> Iterable[FileFact]:
-        """The files that match a glob, in order of path, without those that are still as they are known by path."""
+    def list(
+        self, pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+    ) -> Iterable[FileFact]:
+        """The files that match a glob, in order of path, without those that are still as they are known by path.
+
+        With `after`, only those whose whole path, compared letter by letter, sorts after it: the others are not looked
+        at, and folders that hold no other are not entered."""
 
     def read(self, key: str) -> bytes | None:
         """The bytes, or None when there is no such file."""

@@ -16,9 +16,9 @@ class StepRecord:
     run_id: str
     table: str
     step: str
-    """`ingest`, `build` or `finish`."""
+    """`ingest`, `widen`, `build` or `finish`."""
     mode: str
-    """`files`, `changes`, `partitions` or `whole`."""
+    """`files`, `columns`, `changes`, `partitions` or `whole`."""
     reason: str
     outcome: Outcome
     sequence: int
@@ -30,6 +30,8 @@ class StepRecord:
     """Rows that were written, of which a field did not fit and is in `_rescued`."""
     columns_added: str | None = None
     """Columns that the table gained with these rows, separated by commas."""
+    columns_widened: str | None = None
+    """Columns that became wider with these rows, as `name: int → bigint`, separated by semicolons."""
     bytes: int = 0
     version_before: int | None = None
     version: int | None = None

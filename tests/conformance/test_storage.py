@@ -114,6 +114,16 @@ def test_globs_reach_into_folders(storage: Storage, pattern: str, wanted: list[s
     assert [file.path for file in storage.list(pattern)] == wanted
 
 
+@pytest.mark.parametrize("pattern", ["in/**", "in/*/*.json", "in/*.json", "in/day=2/b.json"])
+def test_a_listing_from_a_path_on_is_the_end_of_a_whole_one(storage: Storage, pattern: str) -> None:
+    for name in ("a.json", "day=1-late.json", "day=1/a.json", "day=1/é.json", "day=2/a.json", "day=2/b.json"):
+        put(storage, f"in/{name}")
+    whole = list(storage.list(pattern))
+    assert whole
+    for after in ("", "in/day=1", "in/day=1/", "in/day=1/b", "in/day=2/a.json", "in/~", *(file.path for file in whole)):
+        assert list(storage.list(pattern, after=after)) == [file for file in whole if file.path > after]
+
+
 def test_a_file_is_read_as_a_stream(storage: Storage) -> None:
     data = bytes(range(256)) * 40_000  # more than is fetched in one go
     put(storage, "large.bin", data)

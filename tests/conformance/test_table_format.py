@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakesmith.errors import InfrastructureError, UsageError
+from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats import Delta, FactsMemory
-from lakesmith.ports import Capability, TableFormat, Write
+from lakesmith.ports import Capability, DataFile, TableFormat, Write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -209,6 +209,38 @@ def test_the_position_can_move_without_rows(format: TableFormat, spark: SparkSes
     assert (facts.sequence, facts.rows, facts.version) == (2, 1, 1)
 
 
+def test_a_wider_type_is_taken_on_with_the_rows_or_without_any(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    narrow, wide = "id int, v string, s struct<n:int>", "id bigint, v string, s struct<n:bigint>"
+    format.append(rows(spark, (1, "a", (2,)), columns=narrow), place, write(1))
+    format.append(rows(spark, (1 << 40, "b", (1 << 41,)), columns=wide), place, write(2, evolve=True, widen=True))
+    assert held(format, place) == [(1, "a", {"n": 2}), (1 << 40, "b", {"n": 1 << 41})]
+    assert format.retyped(place, 0) == ["id", "s.n"]
+    version = format.advance(place, write(3), spark).version
+    assert format.retyped(place, version) == []
+    format.widen(spark, place, {"ID": "decimal(20,0)"})
+    facts = format.facts(place, FLOW)
+    assert facts
+    assert (facts.widened, facts.rows, facts.sequence, facts.columns[0].type) == (True, 2, 3, "decimal(20,0)")
+    assert format.retyped(place, version) == ["id"]
+    # Of a time when the types were narrower, too.
+    changes = format.changes(spark.newSession(), place, -1, version)
+    assert sorted((int(row.id), row.s.n) for row in changes.collect()) == [(1, 2), (1 << 40, 1 << 41)]
+
+
+def test_a_table_with_deletion_vectors_that_was_widened_is_not_read_wrongly(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    made = write(1, properties={"delta.enableDeletionVectors": "true"})
+    format.append(rows(spark, (1, "a"), columns="id int, v string"), place, made)
+    format.widen(spark, place, {"id": "bigint"})
+    assert format.facts(place, FLOW)
+    with pytest.raises(DataError) as caught:
+        format.arrow(place, format.commits(place)[0].version)
+    assert caught.value.code == "vectors-and-wider-types"
+
+
 def test_column_names_are_quoted_wherever_they_are_used(format: TableFormat, spark: SparkSession, place: str) -> None:
     odd = "`select` bigint, `a-b'c` string"
     format.append(rows(spark, (1, "a"), columns=odd), place, write(1))
@@ -250,3 +282,84 @@ def test_an_adapter_says_what_it_can_do(format: TableFormat) -> None:
 def _own_session(spark: SparkSession) -> Iterator[None]:
     yield
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
+
+
+def parquet(place: str, name: str, *values: tuple[int, str]) -> DataFile:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(place) / name
+    path.parent.mkdir(exist_ok=True)
+    ids, texts = zip(*values, strict=True)
+    pq.write_table(pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array(texts)}), path)
+    return DataFile(name, path.stat().st_size, len(values))
+
+
+COLUMNS = """{"type": "struct", "fields": [
+    {"name": "id", "type": "long", "nullable": true, "metadata": {}},
+    {"name": "v", "type": "string", "nullable": true, "metadata": {}}]}"""
+
+
+def test_files_that_others_wrote_make_a_table_and_are_added_to_it(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    assert format.takes_files(place)
+    first = format.add([parquet(place, "1.parquet", (1, "a"), (2, "b"))], COLUMNS, place, write(1))
+    assert (first.version, first.inserted, first.files) == (0, 2, 1)
+    assert format.takes_files(place)
+    second = format.add([parquet(place, "2.parquet", (3, "c"))], COLUMNS, place, write(2))
+    assert (second.version, second.inserted) == (1, 1)
+    format.append(rows(spark, (4, "d")), place, write(3))
+    facts = format.facts(place, FLOW)
+    assert facts
+    assert (facts.rows, facts.sequence, facts.change_feed) == (4, 3, True)
+    assert sorted(format.read(spark, place, 1).collect()) == [(1, "a"), (2, "b"), (3, "c")]
+    changed = format.changes(spark, place, 0, 2).select("id", "_change_type").collect()
+    assert sorted(changed) == [(3, "insert"), (4, "insert")]
+
+
+def test_files_of_a_batch_that_is_there_already_are_not_added_again(format: TableFormat, place: str) -> None:
+    file = parquet(place, "1.parquet", (1, "a"))
+    format.add([file], COLUMNS, place, write(1))
+    with pytest.raises(InfrastructureError) as caught:
+        format.add([file], COLUMNS, place, write(1, note="a twin"))
+    assert caught.value.code == "commit-lost"
+    assert held(format, place) == [(1, "a")]
+
+
+def test_of_twins_that_add_the_same_batch_at_the_same_time_one_wins(format: TableFormat, place: str) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    files = [parquet(place, f"{number}.parquet", (number, "x")) for number in range(8)]
+
+    def add(number: int) -> bool:
+        try:
+            format.add([files[number]], COLUMNS, place, write(1, note=str(number)))
+        except InfrastructureError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(add, range(8)))
+    assert won.count(True) == 1
+    assert held(format, place) == [(won.index(True), "x")]
+
+
+def test_files_of_other_flows_that_are_added_at_the_same_time_are_all_there(format: TableFormat, place: str) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    files = [parquet(place, f"{number}.parquet", (number, "x")) for number in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        list(
+            pool.map(
+                lambda n: format.add([files[n]], COLUMNS, place, write(1, flow=f"flow {n}", note=str(n))), range(6)
+            )
+        )
+    assert held(format, place) == [(number, "x") for number in range(6)]
+
+
+def test_a_table_that_asks_more_of_a_writer_takes_no_files(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1, properties={"delta.enableDeletionVectors": "true"}))
+    assert not format.takes_files(place)

@@ -209,6 +209,22 @@ def test_a_column_that_is_new_ends_the_job_before_a_survey() -> None:
     assert (raised.value.kind, raised.value.detail) == ("new-fields", "new")
 
 
+def test_a_type_for_which_a_column_can_be_widened_ends_the_job_before_a_survey() -> None:
+    file = parquet({"a": pa.array([{"x": [1]}], pa.struct([("x", pa.list_(pa.int64()))]))})
+    known = {"a": pa.struct([("x", pa.list_(pa.int32()))])}
+    with pytest.raises(Abort) as raised:
+        rows(file, known, widening=frozenset({"a"}))
+    assert (raised.value.kind, raised.value.detail) == ("new-fields", "a")
+    for options in ({"widening": frozenset({"b"})}, {"widening": frozenset({"a"}), "surveyed": True}):
+        assert rows(file, known, **options)[0]["a"] == {"x": [1]}
+
+
+@pytest.mark.parametrize("found", [pa.float64(), pa.string(), pa.int16(), pa.timestamp("us")])
+def test_a_type_for_which_no_column_can_be_widened_does_not(found: pa.DataType) -> None:
+    file = parquet({"a": pa.array([None], found)})
+    assert rows(file, {"a": pa.int32()}, widening=frozenset({"a"}))[0]["a"] is None
+
+
 def test_a_field_that_is_new_within_lists_and_maps_ends_the_job_before_a_survey() -> None:
     found = pa.list_(pa.map_(pa.string(), pa.struct([("x", pa.int64()), ("y", pa.int64())])))
     known = pa.list_(pa.map_(pa.string(), pa.struct([("x", pa.int64())])))

@@ -207,6 +207,26 @@ def test_a_new_field_ends_the_job_unless_it_was_looked_for() -> None:
     assert fit({"n": {"new": 1}}, {"n": "struct<a:bigint>"}) == {"n": {"a": None}, RESCUED: '{"n.new": 1}'}
 
 
+def test_a_value_for_which_a_column_can_be_widened_ends_the_job_unless_it_was_looked_for() -> None:
+    columns, huge = {"n": "struct<a:bigint>", "m": "bigint"}, 10**30
+    for record, name in (({"n": {"a": huge}}, "n.a"), ({"m": huge}, "m")):
+        with pytest.raises(Abort) as caught:
+            fit(record, columns, surveyed=False, widening=frozenset(columns))
+        assert (caught.value.kind, caught.value.detail) == ("new-fields", name)
+    assert fit({"m": huge}, columns, widening=frozenset(columns))[RESCUED] == f'{{"m": {huge}}}'
+
+
+@pytest.mark.parametrize("value", [3.5, "x", True, 10**40, [1], {"a": 1}])
+def test_a_value_for_which_no_column_can_be_widened_is_rescued_at_once(value: object) -> None:
+    assert fit({"m": value}, {"m": "bigint"}, surveyed=False, widening=frozenset({"m"}))[RESCUED] is not None
+
+
+def test_only_the_columns_that_follow_what_comes_are_widened() -> None:
+    columns = {"free": "struct<a:bigint>", "held": "struct<a:bigint>"}
+    row = fit({"held": {"a": 10**30}}, columns, surveyed=False, widening=frozenset({"free"}))
+    assert json.loads(row[RESCUED]) == {"held.a": 10**30}
+
+
 @pytest.mark.parametrize("name", ["two words", "a,b", "_row_hash", "_lakesmith_code", "", "a\x00b"])
 def test_a_field_that_no_column_can_be_named_after_is_kept_beside(name: str) -> None:
     row = fit({name: 1}, {"id": "bigint"}, surveyed=False)

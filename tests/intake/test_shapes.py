@@ -19,7 +19,9 @@ from lakesmith.intake.shapes import (
     storable,
     stored_type,
     type_of,
+    widened,
     wider,
+    widest,
 )
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=4).filter(storable)
@@ -60,6 +62,8 @@ def test_the_wider_of_two_is_the_same_from_both_sides(one: pa.DataType, other: p
 def _sorted(type: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type):
         return pa.struct(sorted(((field.name, _sorted(field.type)) for field in type), key=lambda field: field[0]))
+    if pa.types.is_map(type):
+        return pa.map_(type.key_type, _sorted(type.item_type))
     return pa.list_(_sorted(type.value_type)) if pa.types.is_list(type) else type
 
 
@@ -81,6 +85,9 @@ def _sorted(type: pa.DataType) -> pa.DataType:
         ("struct<n:struct<a:int>>", "struct<N:struct<B:int>>", "struct<`n`:struct<`a`:int,`B`:int>>"),
         ("array<int>", "array<double>", "array<double>"),
         ("array<int>", "int", "string"),
+        ("map<string,int>", "map<string,bigint>", "map<string,bigint>"),
+        ("map<int,int>", "map<bigint,string>", "map<bigint,string>"),
+        ("map<int,int>", "map<string,int>", "string"),
         ("void", "array<int>", "array<int>"),
     ],
 )
@@ -170,3 +177,46 @@ def test_whole_numbers_that_a_double_holds(value: int) -> None:
 @pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**900 + 1, 10**400])
 def test_whole_numbers_that_no_double_holds(value: int) -> None:
     assert not exact_as_double(value)
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "expected"),
+    [
+        ("int", "bigint", "bigint"),
+        ("bigint", "int", "bigint"),
+        ("float", "double", "double"),
+        ("double", "float", "double"),
+        ("float", "bigint", "float"),
+        ("bigint", "double", "bigint"),
+        ("decimal(10,2)", "decimal(8,4)", "decimal(12,4)"),
+        ("decimal(5,2)", "int", "decimal(12,2)"),
+        ("decimal(38,0)", "decimal(10,5)", "decimal(38,0)"),
+        ("decimal(10,2)", "double", "decimal(10,2)"),
+        ("smallint", "decimal(5,2)", "decimal(12,2)"),
+        ("bigint", "decimal(38,0)", "decimal(38,0)"),
+        ("bigint", "decimal(38,19)", "bigint"),
+        ("bigint", "string", "bigint"),
+        ("date", "timestamp", "date"),
+        ("struct<a:int,b:int>", "struct<B:bigint,c:int>", "struct<`a`:int,`b`:bigint>"),
+        ("array<struct<x:smallint>>", "array<struct<x:int>>", "array<struct<`x`:int>>"),
+        ("map<int,int>", "map<bigint,bigint>", "map<bigint,bigint>"),
+        ("struct<a:int>", "map<string,bigint>", "struct<`a`:int>"),
+    ],
+)
+def test_a_column_is_made_as_wide_as_it_can_follow(known: str, found: str, expected: str) -> None:
+    assert spark_type(widest(arrow_type(known), arrow_type(found))) == expected
+
+
+@given(TYPES, TYPES)
+@settings(max_examples=300, deadline=None)
+def test_a_widened_column_can_always_be_widened_no_further_by_the_same(one: pa.DataType, other: pa.DataType) -> None:
+    found = widest(one, other)
+    assert widest(found, other) == found
+    told = widened(pa.schema([("c", one)]), pa.schema([("c", found)]))
+    assert bool(told) == (found != one)
+
+
+def test_what_became_wider_is_told_by_name_at_every_depth() -> None:
+    known = schema_of({"a": "int", "s": "struct<x:int,y:string>", "l": "array<struct<z:float>>", "same": "int"})
+    target = schema_of({"s": "struct<x:bigint,y:string,n:int>", "a": "int", "l": "array<struct<z:double>>"})
+    assert widened(known, target) == ("s.x: int → bigint", "l.z: float → double")

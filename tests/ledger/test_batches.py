@@ -11,7 +11,7 @@ import pytest
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
 from lakesmith.ledger.batches import SUMMED_UP, Batch, Batches, Done
-from lakesmith.plan.steps import Position, Progress
+from lakesmith.plan.steps import Position, Progress, Seen
 from lakesmith.ports import CommitFact, FileFact, TableFacts
 from lakesmith.storage import LocalStorage
 
@@ -226,10 +226,45 @@ def test_which_files_were_taken_in_is_summed_up_now_and_then(batches: Batches, t
         batches.finish(done(pinned, number))
         batches.keep_taken(pinned, progress)
         progress = batches.progress(facts(number, number), tuple)
-        assert progress.walked <= SUMMED_UP
     assert sorted(progress.taken) == sorted(f"f{number}" for number in range(1, 2 * SUMMED_UP + 2))
     assert progress.taken["f3"] == FileFact("f3", 3, 1)
-    assert len(list((tmp_path / "_lakesmith/taken/silver.orders").iterdir())) == 2
+    kept = sorted(path.name for path in (tmp_path / "_lakesmith/taken/silver.orders").iterdir())
+    assert kept == [f"{SUMMED_UP:08}.01.json", f"{2 * SUMMED_UP:08}.01.json"]
+    # What was summed up is not read batch by batch.
+    (tmp_path / "_lakesmith/batches/silver.orders/00000003.01.json").unlink()
+    assert "f3" in batches.progress(facts(number, number), tuple).taken
+
+
+def test_which_files_come_in_order_is_read_only_when_one_is_asked_for_that_may_be_among_them(
+    batches: Batches, tmp_path: Path
+) -> None:
+    seen = Seen(pattern="/landing/*", day="2026-01-01", upto="b", greatest="b")
+    for number, name in enumerate(("a", "b"), start=1):
+        pinned = batches.pin(replace(batch(number, files=(FileFact(name, number, 1),)), seen=seen))
+        batches.finish(done(pinned, number))
+    first = tmp_path / "_lakesmith/batches/silver.orders/00000001.01.json"
+    kept = first.read_text()
+    first.write_text("{broken")
+    progress = batches.progress(facts(2, 2), tuple)
+    assert progress.seen == seen
+    assert "c" not in progress.taken
+    with pytest.raises(DataError):
+        progress.taken.get("a")
+    first.write_text(kept)
+    assert dict(progress.taken) == {"a": FileFact("a", 1, 1), "b": FileFact("b", 2, 1)}
+
+
+def test_a_table_that_was_rolled_back_is_looked_at_from_where_it_was_then(batches: Batches) -> None:
+    for number, name in enumerate(("a", "b"), start=1):
+        seen = Seen(pattern="/landing/*", day="2026-01-01", upto=name, greatest=name)
+        pinned = batches.pin(replace(batch(number, files=(FileFact(name, 1, 1),)), seen=seen))
+        batches.finish(done(pinned, number))
+    log = [
+        CommitFact(version=3, committed_at=START, operation="RESTORE", parameters={"version": "1"}, metrics={}),
+        *(CommitFact(version=n, committed_at=START, operation="WRITE", parameters={}, metrics={}) for n in (2, 1)),
+    ]
+    progress = batches.progress(facts(3, 2), lambda: log)
+    assert (progress.seen and progress.seen.upto, sorted(progress.taken)) == ("a", ["a"])
 
 
 def test_a_table_that_was_rolled_back_does_not_count_the_files_of_a_later_summary(batches: Batches) -> None:

@@ -93,6 +93,13 @@ YAML = {
         "watermark: updated_at",
     ),
     "batches of no file": ("source: {files: a/*.json, max_files: 0}\n", "wrong-type", 1, "max_files: 4"),
+    "an order that there is not": ("source: {files: a/*.json, listing: sorted}\n", "unknown-word", 1, "ordered"),
+    "an order of records": (
+        "source: {kafka: orders, connection: main, listing: ordered}\n",
+        "key-of-other-source",
+        1,
+        "keys of kafka",
+    ),
     "an encoding that there is not": ("source: {files: a/*.csv, encoding: utf-9}\n", "unknown-encoding", 1, "latin-1"),
     "a zone that there is not": ("source: {files: a/*.csv, timezone: Oslo}\n", "unknown-timezone", 1, "Europe/Oslo"),
     "an archive that would be read again": (

@@ -166,6 +166,18 @@ def test_yaml_and_python_spell_the_same_table(load: Load, tmp_path: Path) -> Non
     assert python == yaml
 
 
+@pytest.mark.parametrize(("written", "meant"), [("", "full"), (", listing: ordered", "ordered")])
+def test_files_are_listed_in_full_unless_their_names_are_promised_to_come_in_order(
+    load: Load, tmp_path: Path, written: str, meant: str
+) -> None:
+    yaml = only(load({"bronze/orders.yml": f"source: {{files: l/*.json{written}}}\n"}))
+    (tmp_path / "bronze" / "orders.yml").unlink()
+    source = f'lake.files("l/*.json", listing="{meant}")'
+    python = only(load({"bronze/orders.py": f'import lakesmith as lake\nlake.bronze("orders", source={source})\n'}))
+    assert isinstance(yaml.origin, Files)
+    assert (yaml.origin.listing, python.origin) == (meant, yaml.origin)
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [

@@ -6,7 +6,8 @@ from tests.plan.lakes import file, named
 
 from lakesmith.errors import DataError
 from lakesmith.plan.explain import ExplainedStep, explain, in_words
-from lakesmith.plan.steps import Build, Finish, Ingest, Input, Plan, TablePlan
+from lakesmith.plan.steps import Build, Finish, Ingest, Input, Plan, TablePlan, Widen
+from lakesmith.ports import ColumnFact
 
 
 def test_each_step_is_told_in_words() -> None:
@@ -21,6 +22,7 @@ def test_each_step_is_told_in_words() -> None:
             Build(table=orders, mode="changes", inputs=since, reason=""),
             Build(table=orders, mode="partitions", inputs=since, reason=""),
             Build(table=orders, mode="whole", inputs=whole, reason=""),
+            Widen(table=orders, columns=(ColumnFact("id", "bigint"), ColumnFact("n", "double")), reason=""),
             Finish(table=orders, sequence=4, reason=""),
         )
     ] == [
@@ -29,6 +31,7 @@ def test_each_step_is_told_in_words() -> None:
         "compute from changed rows of bronze.orders since version 3",
         "recompute the partitions touched by changes of bronze.orders since version 3",
         "compute all rows from bronze.a, bronze.b",
+        "widen id to bigint, n to double",
         "finish batch 4, which was interrupted",
     ]
 

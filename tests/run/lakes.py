@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class Cut(BaseException):
+    """Stands for the process being killed here: nothing of ours catches it."""
+
+
 @dataclass
 class Written:
     """A lake folder, and shorthands for what tests do with it."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.run.lakes import ORDERS, Written
+from tests.run.lakes import ORDERS, Cut, Written
 
 from lakesmith.declare import TableName
 from lakesmith.ledger.batches import Batches
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-class Cut(BaseException):
-    """Stands for the process being killed here: nothing of ours catches it."""
 
 
 def row(id: int, amount: object = 1, at: int = 1) -> dict[str, object]:

@@ -65,6 +65,42 @@ def test_files_of_every_format_and_compression_give_the_same_rows(written: Writt
         assert written.rows(f"SELECT id, who, _rescued FROM {table} ORDER BY id") == [(1, "a", None), (2, None, None)]
 
 
+def test_rows_are_the_same_whether_their_readers_write_them_or_spark_does(written: Written) -> None:
+    columns = (
+        "columns:\n  id: bigint\n  price: decimal(12,2)\n  wide: decimal(30,4)\n  at: timestamp\n  day: date\n"
+        "  local: timestamp_ntz\n  small: smallint\n  part: float\n  item: struct<name:string,tags:array<string>>\n"
+    )
+    source = 'source: {files: "landing/orders/*.json"}\n'
+    check = 'checks: {anything: {where: "true"}}\n'  # Spark has to judge it, so Spark writes
+    written.declare({"bronze/direct.yml": source + columns, "bronze/judged.yml": source + columns + check})
+    full = {
+        "id": 1, "price": "1.20", "wide": 123456789012345678.5, "at": "2026-01-31T10:00:00.123456+02:00",
+        "day": "2026-01-31", "local": "2026-01-31T10:00:00", "small": 7, "part": 0.5,
+        "item": {"name": "n", "tags": ["a", None]},
+    }  # fmt: skip
+    written.land("orders/1.json", full, {"id": 2}, "{broken", {"id": "x", "item": {"name": 1, "tags": []}})
+    later: list[dict[str, object]] = [{"id": 3, "part": 1e300}, {"id": 4, "new": True}]
+    for more in later:
+        steps = written.run()
+        assert steps["bronze.direct"].rows_written == steps["bronze.judged"].rows_written
+        written.land(f"orders/{more['id']}.json", more)
+    written.run()
+    direct, judged = (
+        written.spark.read.format("delta").load(f"{written.folder}/.lakesmith/warehouse/bronze/{name}").drop("_run_id")
+        for name in ("direct", "judged")
+    )
+    assert {field.name: field.dataType for field in direct.schema} == {f.name: f.dataType for f in judged.schema}
+    stored = [
+        [row.asDict(True) for row in rows.drop("_ingested_at").orderBy("id").collect()] for rows in (direct, judged)
+    ]
+    assert stored[0] == stored[1]
+    assert len(stored[0]) == 5
+    for table in ("quarantine.bronze_direct", "quarantine.bronze_judged"):
+        assert written.rows(f"SELECT raw, rules, position FROM {table}") == [
+            ("{broken", ["not-json"], f"{written.folder}/landing/orders/1.json:3")
+        ]
+
+
 def test_folders_of_hive_partitions_are_columns(written: Written) -> None:
     written.declare(
         {"bronze/orders.yml": 'source: {files: "landing/orders/**/*.json"}\ncolumns: {id: bigint, year: int}\n'}

@@ -12,11 +12,12 @@ import pytest
 
 
 class WebServer:
-    """A running server; `token` is what it wants to see, when it is set."""
+    """A running server; `token` is what it wants to see, when it is set, and `asked` what it was asked for."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.token: str | None = None
+        self.asked: list[str] = []
         handler = partial(_Handler, self, directory=str(folder))
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
@@ -44,6 +45,7 @@ class _Handler(SimpleHTTPRequestHandler):
             super().do_HEAD()
 
     def _may_pass(self) -> bool:
+        self._web.asked.append(f"{self.command} {self.path}")
         if self._web.token in (None, self.headers.get("Authorization", "").removeprefix("Bearer ")):
             return True
         self.send_error(403)

@@ -26,14 +26,13 @@ class Apicurio:
         """Add a version to a subject, and return the schema's id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         body = {"schema": text, "schemaType": kind, "references": list(references)}
-        return int(self._post(f"/subjects/{subject}/versions", body)["id"])
+        return int(self.ask("POST", f"/subjects/{subject}/versions", body)["id"])
 
-    def _post(self, path: str, body: object) -> dict[str, Any]:
-        request = urllib.request.Request(
-            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/vnd.schemaregistry.v1+json"}
-        )
+    def ask(self, method: str, path: str, body: object) -> Any:
+        headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
-            return dict(json.load(answer))
+            return json.load(answer)
 
 
 @pytest.fixture(scope="session")

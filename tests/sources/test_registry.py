@@ -115,7 +115,9 @@ def test_a_user_who_is_turned_away_is_told_so_without_waiting(gate: str) -> None
     assert "401" in raised.value.what
 
 
-def test_a_registry_that_is_overloaded_is_waited_for_and_then_an_error(gate: str) -> None:
+def test_a_registry_that_is_overloaded_is_waited_for_and_told_of_once_and_then_an_error(
+    gate: str, caplog: pytest.LogCaptureFixture
+) -> None:
     asked = Registry.of(
         {"registry": gate, "registry.user": "reader", "registry.password": "pass", "registry.wait": "1"}
     )
@@ -127,6 +129,8 @@ def test_a_registry_that_is_overloaded_is_waited_for_and_then_an_error(gate: str
     assert 0.4 < time.monotonic() - began < 5
     assert raised.value.code == "registry-unreachable"
     assert "503" in raised.value.what
+    (told,) = [record.getMessage() for record in caplog.records if record.name.startswith("lakesmith")]
+    assert told == f"the schema registry at {gate} does not answer (503 Service Unavailable): waiting for up to 1 s"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from lakesmith.ledger.batches import Batch
 from lakesmith.ports import TableFacts, Write
 from lakesmith.sources import new_in
 from lakesmith.spark.ingest import Inlet, pin_slice, read_batch
+from lakesmith.spark.ingest.known import wider_fields
 from lakesmith.spark.ingest.staged import forget
 from lakesmith.storage import Warehouse, open_storage
 
@@ -83,7 +84,13 @@ class Bronze:
 
     def commit(self, rows: DataFrame, batch: Batch) -> None:
         fresh = rows.where(f"NOT {AGAIN}").drop(AGAIN) if AGAIN in rows.columns else rows
-        write = Write(flow="bronze.orders", sequence=batch.sequence, note=batch.note, evolve=self.facts is not None)
+        write = Write(
+            flow="bronze.orders",
+            sequence=batch.sequence,
+            note=batch.note,
+            evolve=self.facts is not None,
+            widen=bool(wider_fields(fresh, self.facts)),
+        )
         Delta().append(fresh.drop(CORRUPT, CODE), self.inlet.warehouse.table(NAME), write)
 
     def run(self, table: Table) -> tuple[int, int] | None:

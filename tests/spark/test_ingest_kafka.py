@@ -5,21 +5,27 @@ from __future__ import annotations
 import io
 import json
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from fastavro import schemaless_writer
-from tests.run.lakes import Written
+from tests.run.lakes import Cut, Written
 from tests.servers.kafka import Broker
 from tests.servers.maven import free_port
+from tests.servers.proxy import Proxy
 from tests.servers.registry import Apicurio
 
 from lakesmith.intake.values import protobuf_writer
+from lakesmith.ledger.batches import Batches
 from lakesmith.reports import RunReport
+from lakesmith.sources.registry import Registry, Schema
+from lakesmith.spark.write import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -277,6 +283,29 @@ def test_avro_values_keep_their_types_and_a_new_field_of_the_schema_is_taken_in(
     assert lake.rows("SELECT id, note FROM bronze.events ORDER BY id") == [(1, None), (2, None), (3, "new")]
 
 
+def test_a_wider_type_of_a_schema_and_a_wider_number_in_json_widen_the_column(
+    lake: Written, kafka: Broker, registry: Apicurio
+) -> None:
+    topic, plain = kafka.topic(), kafka.topic()
+    declare(lake, topic, values="avro")
+    lake.declare({"bronze/plain.yml": f"source: {{kafka: {plain}, connection: main}}\n"})
+    connect(lake, **kafka.settings(), registry=registry.url)
+    narrow, wide = ({**ORDER, "fields": [{"name": "n", "type": type}]} for type in ("int", "long"))
+    kafka.send(topic, avro(registry.register(f"{topic}-value", narrow), narrow, {"n": 1}))
+    kafka.send(plain, '{"n": 1}')
+    lake.run()
+    kafka.send(topic, avro(registry.register(f"{topic}-value", wide), wide, {"n": 1 << 40}))
+    kafka.send(plain, f'{{"n": {10**30}}}')
+    steps = lake.run()
+    assert (steps["bronze.events"].columns_widened, steps["bronze.events"].rows_rescued) == ("n: int → bigint", 0)
+    assert (steps["bronze.plain"].columns_widened, steps["bronze.plain"].rows_rescued) == (
+        "n: bigint → decimal(38,0)",
+        0,
+    )
+    assert lake.rows("SELECT n FROM bronze.events ORDER BY n") == [(1,), (1 << 40,)]
+    assert lake.rows("SELECT n FROM bronze.plain ORDER BY n") == [(1,), (10**30,)]
+
+
 def test_a_value_with_a_schema_of_another_subject_is_read_and_one_with_none_is_refused(
     lake: Written, kafka: Broker, registry: Apicurio
 ) -> None:
@@ -325,6 +354,35 @@ def test_a_strict_contract_refuses_a_new_schema_with_a_diff_before_anything_is_r
     assert lake.rows("SELECT count(*) FROM bronze.events") == [(1,)]
 
 
+def test_a_schema_that_the_table_cannot_hold_is_told_of_once_or_refused_before_anything_is_read(
+    lake: Written, kafka: Broker, registry: Apicurio
+) -> None:
+    topic = kafka.topic()
+    connect(lake, **kafka.settings(), registry=registry.url)
+    declare(lake, topic, values="avro", incompatible="refuse")
+    first = registry.register(f"{topic}-value", ORDER)
+    kafka.send(topic, avro(first, ORDER, VALUE))
+    assert lake.run()["bronze.events"].rows_written == 1
+    other = {**ORDER, "fields": [{"name": "id", "type": "string"}, *FIELDS[1:], {"name": "new", "type": "int"}]}
+    second = registry.register(f"{topic}-value", other)
+    kafka.send(topic, avro(second, other, {**VALUE, "id": "two", "new": 5}))
+    lake.run(ok=False)
+    (error,) = lake.reports[-1].errors
+    assert (error.code, error.exit_code) == ("schema-incompatible", 1)
+    assert error.what.endswith(f"schema {second}: ~ id bigint → string")
+    assert lake.rows("SELECT count(*) FROM bronze.events") == [(1,)]
+    declare(lake, topic, values="avro")
+    assert lake.run()["bronze.events"].rows_rescued == 1
+    (check,) = [check for check in lake.reports[-1].checks if check.check == "schema"]
+    assert (check.severity, check.passed, check.sequence) == ("warn", False, 2)
+    assert check.observed == f"schema {second}: ~ id bigint → string"
+    found = lake.rows("SELECT id, new, _rescued FROM bronze.events ORDER BY _offset")
+    assert found == [(1, None, None), (None, 5, '{"id": "two"}')]
+    kafka.send(topic, avro(second, other, {**VALUE, "id": "3", "new": 6}))
+    lake.run()
+    assert not [check for check in lake.reports[-1].checks if check.check == "schema"]
+
+
 def test_nothing_is_read_while_the_registry_is_down(lake: Written, kafka: Broker, registry: Apicurio) -> None:
     topic = kafka.topic()
     declare(lake, topic, values="avro")
@@ -336,6 +394,101 @@ def test_nothing_is_read_while_the_registry_is_down(lake: Written, kafka: Broker
     assert (error.code, error.exit_code) == ("registry-unreachable", 4)
     connect(lake, **kafka.settings(), registry=registry.url)
     assert lake.run()["bronze.events"].rows_written == 1
+
+
+def test_a_registry_that_goes_down_in_the_middle_of_a_batch_is_waited_for_or_the_batch_is_not_committed(
+    lake: Written,
+    kafka: Broker,
+    registry: Apicurio,
+    proxy_to: Callable[[int], Proxy],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = kafka.topic()
+    declare(lake, topic, values="avro")
+    own = registry.register(f"{topic}-value", ORDER)
+    other = {"type": "record", "name": "Other", "fields": [{"name": "x", "type": "int"}]}
+    foreign = registry.register(f"{topic}-elsewhere", other)
+    kafka.send(topic, avro(own, ORDER, VALUE), avro(foreign, other, {"x": 5}))
+    line = proxy_to(urlsplit(registry.url).port or 0)
+    url = registry.url.replace(registry.url.split("/")[2], f"127.0.0.1:{line.port}")
+    ask = Registry.by_id
+
+    def down(fault: Callable[[], None]) -> None:
+        """From the moment that a record has named a schema of another subject."""
+
+        def by_id(registry: Registry, id: int) -> Schema | None:
+            fault()
+            return ask(registry, id)
+
+        monkeypatch.setattr(Registry, "by_id", by_id)
+
+    connect(lake, **kafka.settings(), registry=url, registry_wait="1")
+    down(lambda: line.fail_always("reset"))
+    began = time.monotonic()
+    assert lake.run(ok=False)["bronze.events"].outcome == "failed"
+    assert time.monotonic() - began < 60
+    (error,) = lake.reports[-1].errors
+    assert (error.code, error.exit_code) == ("registry-unreachable", 4)
+    assert lake.version("bronze.events") is None
+    again = proxy_to(urlsplit(registry.url).port or 0)
+    connect(lake, **kafka.settings(), registry=url.replace(str(line.port), str(again.port)), registry_wait="20")
+    down(lambda: again.fail("reset", "503"))
+    caplog.clear()
+    assert lake.run()["bronze.events"].rows_written == 2
+    assert again.faulted == 2
+    assert [record.getMessage() for record in caplog.records if "waiting for up to 20 s" in record.getMessage()]
+    assert lake.rows("SELECT id, x FROM bronze.events ORDER BY _offset") == [(1, None), (None, 5)]
+    assert lake.run() == {}
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        (Batches, "pin", "after"),
+        (Writer, "_commit", "before"),
+        (Writer, "_quarantine", "before"),
+        (Batches, "finish", "before"),
+    ],
+    ids=["pinned", "before the commit", "before the quarantine", "before it is noted as done"],
+)
+def test_cut_short_and_run_again_every_record_is_in_one_place_once(
+    lake: Written, kafka: Broker, registry: Apicurio, monkeypatch: pytest.MonkeyPatch, cut: tuple[type, str, str]
+) -> None:
+    topic = kafka.topic(partitions=2)
+    declare(lake, topic, values="avro", max_rows=4)
+    connect(lake, **kafka.settings(), registry=registry.url)
+    id = registry.register(f"{topic}-value", ORDER)
+    for partition in (0, 1):
+        values = [avro(id, ORDER, {**VALUE, "id": number}) for number in range(3)]
+        kafka.send(topic, *values, b"poison", partition=partition)
+    if cut[1] != "pin":
+        lake.run()
+    owner, method, when = cut
+    original = getattr(owner, method)
+
+    def cut_short(self: object, *rest: object) -> None:
+        if when == "after":
+            original(self, *rest)
+        raise Cut
+
+    monkeypatch.setattr(owner, method, cut_short)
+    with pytest.raises(Cut):
+        lake.run()
+    monkeypatch.undo()
+    # What comes in between must not be taken into the batch that was cut short, nor be passed over.
+    newer = {**ORDER, "fields": [*FIELDS, {"name": "note", "type": "string", "default": ""}]}
+    second = registry.register(f"{topic}-value", newer)
+    kafka.send(topic, avro(second, newer, {**VALUE, "id": 9, "note": "new"}))
+    for _ in range(4):
+        lake.run()
+    assert lake.run() == {}
+    expected = [(part, at, at) for part in (0, 1) for at in range(3)]
+    found = lake.rows("SELECT _partition, _offset, id FROM bronze.events ORDER BY ALL")
+    assert found == sorted([*expected, (0, 4, 9)])
+    assert lake.rows("SELECT note FROM bronze.events WHERE id = 9") == [("new",)]
+    positions = lake.rows("SELECT position FROM quarantine.bronze_events ORDER BY position")
+    assert positions == [(f"{topic}/0:3",), (f"{topic}/1:3",)]
 
 
 def test_protobuf_values_are_read_by_the_message_that_they_name(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,8 +18,17 @@ from tests.servers.sftp import SftpServer, sftp
 from tests.storage.stores import REMOTE, make_place, names, put
 
 from lakesmith.errors import UsageError
-from lakesmith.ports import Storage
-from lakesmith.storage import Landing, LocalStorage, Sending, failures, land, landing_of, open_storage
+from lakesmith.ports import FileFact, Storage
+from lakesmith.storage import (
+    Landing,
+    LocalStorage,
+    Sending,
+    failures,
+    found_in_order,
+    land,
+    landing_of,
+    open_storage,
+)
 
 __all__ = ["azure", "http", "proxy_to", "s3", "sftp"]
 
@@ -237,3 +246,62 @@ def test_one_name_is_for_one_file(tmp_path: Path, file: Path) -> None:
     with pytest.raises(UsageError) as caught:
         landed(LocalStorage(tmp_path), file, file, name="a.json")
     assert caught.value.code == "one-name"
+
+
+class Changing(LocalStorage):
+    """A folder in which files come while it is listed for the first time, of which the listing shows the last only."""
+
+    def __init__(self, root: Path, *coming: str) -> None:
+        super().__init__(root)
+        self.coming = coming
+        self.starts: list[str | None] = []
+
+    def list(
+        self, pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+    ) -> Iterator[FileFact]:
+        self.starts.append(after)
+        found = super().list(pattern, known, after)
+        for name in self.coming:
+            put(self, name)
+        shown, self.coming = self.coming[-1:], ()
+        return iter([*found, *(file for file in super().list(pattern) if file.path in shown)])
+
+
+@pytest.mark.parametrize(("after", "settled"), [(None, None), ("in/a.json", "in/a.json"), (None, "in/a.json")])
+def test_a_file_that_came_while_earlier_ones_were_listed_is_not_passed_over(
+    tmp_path: Path, after: str | None, settled: str | None
+) -> None:
+    zone = Changing(tmp_path, "in/b.json", "in/c.json")
+    put(zone, "in/a.json")
+    (known,) = LocalStorage(tmp_path).list("in/*.json")
+    found = found_in_order(zone, "in/*.json", {known.path: known}, after, settled)
+    assert [file.path for file in found] == ["in/b.json", "in/c.json"]
+    assert zone.starts == [after, settled]
+
+
+def test_what_comes_behind_the_last_name_of_a_listing_waits_for_the_next(tmp_path: Path) -> None:
+    zone = Changing(tmp_path)
+    put(zone, "in/b.json")
+    first = zone.list
+    zone.starts.clear()
+
+    def then_more(
+        pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+    ) -> Iterator[FileFact]:
+        found = list(first(pattern, known, after))
+        if not (tmp_path / "in/c.json").exists():
+            put(zone, "in/c.json")
+        return iter(found)
+
+    zone.list = then_more  # type: ignore[method-assign]
+    assert [file.path for file in found_in_order(zone, "in/*.json", {}, "in/a.json", "in/a.json")] == ["in/b.json"]
+
+
+def test_a_landing_zone_with_nothing_new_is_listed_once(tmp_path: Path) -> None:
+    zone = Changing(tmp_path)
+    put(zone, "in/b.json")
+    known = {file.path: file for file in LocalStorage(tmp_path).list("in/*.json")}
+    assert found_in_order(zone, "in/*.json", known, None, "in/b.json") == ()
+    put(zone, "in/a.json")  # late
+    assert [file.path for file in found_in_order(zone, "in/*.json", known, None, "in/b.json")] == ["in/a.json"]
+    assert zone.starts == [None, None]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,44 @@ def test_a_link_that_leads_in_circles_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "in" / "b.json").symlink_to(tmp_path / "in" / "a.json")
     assert [file.path for file in LocalStorage(tmp_path).list("in/**/*.json")] == ["in/a.json", "in/b.json"]
     assert [file.path for file in LocalStorage(tmp_path).list("*/again/a.json")] == ["in/again/a.json"]
+
+
+class Watched:
+    """A folder's entry that notes when the file is looked at."""
+
+    def __init__(self, entry: os.DirEntry[str], looked_at: list[str]) -> None:
+        self.name, self._entry, self._looked_at = entry.name, entry, looked_at
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return self._entry.is_dir(follow_symlinks=follow_symlinks)
+
+    def stat(self) -> os.stat_result:
+        self._looked_at.append(self.name)
+        return self._entry.stat()
+
+
+def test_a_listing_from_a_path_on_looks_at_no_file_before_and_enters_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in range(1, 10):
+        (tmp_path / f"in/day={day}").mkdir(parents=True)
+        for name in "abc":
+            (tmp_path / f"in/day={day}/{name}{day}.json").touch()
+    looked_at: list[str] = []
+    folders = 0
+    scandir = os.scandir
+
+    @contextmanager
+    def watched(folder: int) -> Iterator[Iterator[Watched]]:
+        nonlocal folders
+        folders += 1
+        with scandir(folder) as entries:
+            yield (Watched(entry, looked_at) for entry in entries)
+
+    monkeypatch.setattr(os, "scandir", watched)
+    found = LocalStorage(tmp_path).list("in/*/*.json", after="in/day=8/b8.json")
+    assert [file.path for file in found] == ["in/day=8/c8.json", *(f"in/day=9/{name}9.json" for name in "abc")]
+    assert (folders, sorted(looked_at)) == (3, ["a9.json", "b9.json", "c8.json", "c9.json"])
 
 
 def test_what_is_named_outright_is_listed_even_in_a_hidden_folder(tmp_path: Path) -> None:

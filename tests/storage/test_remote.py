@@ -194,6 +194,78 @@ def test_many_pages_of_a_listing_are_read(s3: S3Server) -> None:
 
 
 @pytest.mark.servers
+def test_s3_is_asked_only_for_what_comes_after_a_path(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    from s3fs import S3FileSystem
+
+    bucket = s3.bucket()
+    for day in (1, 2, 3):
+        folder = s3.folder / bucket / f"in/day={day}"
+        folder.mkdir(parents=True)
+        for number in range(1_000 if day < 3 else 1_500):
+            (folder / f"{number:04}.json").touch()
+    storage = open_storage(f"s3://{bucket}", {f"s3://{bucket}": s3.settings()})
+    requests: list[str] = []
+    real = S3FileSystem.call_s3
+
+    def counted(self: S3FileSystem, method: str, **words: object) -> object:
+        requests.append(method)
+        return real(self, method, **words)
+
+    monkeypatch.setattr(S3FileSystem, "call_s3", counted)
+    assert len(list(storage.list("in/*/*.json"))) == 3_500
+    assert len(requests) == 4
+    requests.clear()
+    found = [file.path for file in storage.list("in/*/*.json", after="in/day=3/0001.json")]
+    assert (len(found), found[0], len(requests)) == (1_498, "in/day=3/0002.json", 2)  # a stream of two pages
+    requests.clear()
+    url = f"s3://{bucket}/in/day=*/*.json"
+    assert [file.path for file in storage.list(url, after=f"s3://{bucket}/in/day=3/1498.json")] == [
+        f"s3://{bucket}/in/day=3/1499.json"
+    ]
+    assert len(requests) == 1
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("kind", ["azure", "sftp"])
+def test_folders_that_lie_before_a_path_are_not_listed(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from azure.storage.blob import ContainerClient
+    from remote_store.backends import SFTPBackend
+
+    storage = make_place(kind, request).open()
+    for day in range(1, 6):
+        put(storage, f"day={day}/a.json")
+        put(storage, f"day={day}/b.json")
+    listed: list[str] = []
+    owner, name = (ContainerClient, "walk_blobs") if kind == "azure" else (SFTPBackend, "iter_children")
+    real = getattr(owner, name)
+
+    def noting(self: object, folder: str) -> object:
+        listed.append(folder.rstrip("/").rpartition("/")[2])
+        return real(self, folder)
+
+    monkeypatch.setattr(owner, name, noting)
+    found = storage.list("*/*.json", after="day=4/a.json")
+    assert [file.path for file in found] == ["day=4/b.json", "day=5/a.json", "day=5/b.json"]
+    assert sorted(listed[1:]) == ["day=4", "day=5"]
+
+
+def test_a_web_server_is_not_asked_for_what_lies_before_a_path(http: WebServer) -> None:
+    for day in (1, 2, 3):
+        for name in "ab":
+            (http.folder / f"in/day={day}").mkdir(parents=True, exist_ok=True)
+            (http.folder / f"in/day={day}/{name}.json").write_text("{}")
+    storage = open_storage(f"http://127.0.0.1:{http.port}")
+    found = storage.list("in/*/*.json", after="in/day=2/a.json")
+    assert [file.path for file in found] == ["in/day=2/b.json", "in/day=3/a.json", "in/day=3/b.json"]
+    assert sorted(http.asked) == [
+        *("GET /in/", "GET /in/day%3D2/", "GET /in/day%3D3/"),
+        *("HEAD /in/day%3D2/b.json", "HEAD /in/day%3D3/a.json", "HEAD /in/day%3D3/b.json"),
+    ]
+
+
+@pytest.mark.servers
 def test_azure_is_reached_by_connection_string_too(azure: AzureServer) -> None:
     container, settings = azure.container(), azure.settings()
     parts = {

@@ -43,3 +43,5 @@ def show_steps(out: Page, steps: Sequence[StepRecord]) -> None:
             out.line(Styled("rescued: ", "warn"), told)
         if step.columns_added:
             out.line(Styled("new columns: ", "warn"), f"{step.table}: {step.columns_added}")
+        if step.columns_widened:
+            out.line(Styled("wider columns: ", "warn"), f"{step.table}: {step.columns_widened}")

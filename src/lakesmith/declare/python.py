@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from lakesmith.declare.names import Layer
-from lakesmith.declare.sources import Envelope, FileFormat, Starting, TableKind, Values
+from lakesmith.declare.sources import Envelope, FileFormat, Incompatible, Listing, Starting, TableKind, Values
 from lakesmith.declare.table import Contract, Severity
 from lakesmith.errors import Place
 
@@ -131,6 +131,7 @@ def files(
     max_files: int | None = None,
     max_bytes: int | None = None,
     archive: str | None = None,
+    listing: Listing | None = None,
     envelope: Envelope | None = None,
 ) -> Written:
     """Files that arrive in a landing zone, each read exactly once."""
@@ -144,6 +145,7 @@ def files(
         "max_files": max_files,
         "max_bytes": max_bytes,
         "archive": archive,
+        "listing": listing,
         "envelope": envelope,
     }
     return Written(keys=keys, at=_caller())
@@ -156,6 +158,7 @@ def kafka(
     values: Values | None = None,
     subject: str | None = None,
     starting: Starting | None = None,
+    incompatible: Incompatible | None = None,
     max_rows: int | None = None,
     timezone: str | None = None,
     envelope: Envelope | None = None,
@@ -167,6 +170,7 @@ def kafka(
         "values": values,
         "subject": subject,
         "starting": starting,
+        "incompatible": incompatible,
         "max_rows": max_rows,
         "timezone": timezone,
         "envelope": envelope,

@@ -8,8 +8,10 @@ from typing import Literal
 FileFormat = Literal["json", "csv", "text", "xml", "parquet", "avro", "orc"]
 TableKind = Literal["delta", "iceberg"]
 Envelope = Literal["debezium"]
+Listing = Literal["full", "ordered"]
 Values = Literal["json", "avro", "protobuf", "text"]
 Starting = Literal["earliest", "latest"]
+Incompatible = Literal["tell", "refuse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,9 @@ class Files:
     """How many bytes of files are taken in with one commit at the most; one file is always taken."""
     archive: str | None = None
     """Where files are moved to once they are taken in, in the same store; None leaves them where they are."""
+    listing: Listing = "full"
+    """`ordered` promises that new files get names that sort after all before: a run looks only from there on, and
+    through everything once a day."""
     envelope: Envelope | None = None
     """The records are changes of another database's table in this envelope."""
 
@@ -50,6 +55,8 @@ class Kafka:
     """The registry's name of the schema; `<topic>-value` when it is not given."""
     starting: Starting = "earliest"
     """Where the first run begins."""
+    incompatible: Incompatible = "tell"
+    """What happens when a new schema brings what an additive table cannot hold: warn, or read nothing."""
     max_rows: int | None = None
     """How many records are taken in with one commit at the most."""
     timezone: str | None = None

@@ -15,7 +15,7 @@ from pyarrow import types as is_
 
 from lakesmith.columns import HIDDEN
 from lakesmith.intake.rows import Abort
-from lakesmith.intake.shapes import STRING, common, exact_as_double, settled, storable, stored_type
+from lakesmith.intake.shapes import STRING, common, exact_as_double, settled, storable, stored_type, widest
 
 BRANCH = f"{HIDDEN}branch_"
 """What the fields are called of a struct that stands for a value of several types: one of them is filled."""
@@ -76,6 +76,15 @@ def check_known(found: pa.DataType, known: pa.DataType, name: str = "") -> None:
         check_known(found.item_type, known.item_type, name)
     elif _is_list(found) and is_.is_list(known):
         check_known(found.value_type, known.value_type, name)
+
+
+def check_wide(found: pa.Schema, known: pa.Schema, widening: frozenset[str]) -> None:
+    """Raise `Abort` when a column comes with a type for which the known one is too narrow and can be widened."""
+    types = {field.name.lower(): field.type for field in known if field.name in widening}
+    for field in found:
+        type = types.get(field.name.lower())
+        if type is not None and widest(type, stored(field.type)) != type:
+            raise Abort("new-fields", "", field.name)
 
 
 def fit(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:

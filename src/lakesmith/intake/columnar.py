@@ -21,7 +21,7 @@ from pyarrow import types as is_
 
 from lakesmith.columns import SOURCE_ROW
 from lakesmith.intake import avro
-from lakesmith.intake.arrays import as_json, check_known, fit, rebuilt, scalars, stored, with_bytes, without
+from lakesmith.intake.arrays import as_json, check_known, check_wide, fit, rebuilt, scalars, stored, with_bytes, without
 from lakesmith.intake.rows import Broken, Target, Unreadable, hashes, shown
 from lakesmith.intake.shapes import STRING, storable
 
@@ -52,6 +52,7 @@ def read(file: BinaryIO, format: Format, target: Target) -> Iterator[pa.RecordBa
     with _opened(file, format) as (schema, batches):
         if not target.surveyed:
             check_known(pa.struct(list(schema)), pa.struct(list(target.schema)))
+            check_wide(schema, target.schema, target.widening)
         number = 1
         for batch in _bounded(batches):
             yield _fitted(batch, target, number)

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from ctypes import c_float
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import cached_property, lru_cache
@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from lakesmith.columns import CODE, CORRUPT, RESCUED, ROW_HASH
-from lakesmith.intake.shapes import STRING, Number, common, exact_as_double, record_type, storable
+from lakesmith.intake.shapes import STRING, Number, common, exact_as_double, record_type, storable, type_of, widest
 
 SHOWN = 65_536
 """How many bytes of something unreadable are kept."""
@@ -74,8 +74,9 @@ def _broken(code: str, what: str, passing: bool) -> Broken:
 class Abort(Exception):
     """Raised in a worker to end the job before its commit: the batch has to be cut in another way.
 
-    `new-fields`: something came that the target has no column for. `broken`: a file cannot be read to its end.
-    `left-out`: a file cannot be read now, for a reason that is not its content.
+    `new-fields`: something came that the target has no column for, or only one that is too narrow and can be widened.
+    `broken`: a file cannot be read to its end. `left-out`: a file cannot be read now, for a reason that is not its
+    content.
     """
 
     MARK: Final = "lakesmith-abort"
@@ -106,6 +107,8 @@ class Target:
     """Values are text that has to be read as its column's type, as in CSV and XML."""
     surveyed: bool = False
     """Every field that may come is in the schema; what is not has no place in a table."""
+    widening: frozenset[str] = frozenset()
+    """The columns that become wider when values come for which they are too narrow."""
 
     @cached_property
     def places(self) -> Mapping[str, int]:
@@ -131,6 +134,8 @@ def fit_rows(
     codes: list[str | None] = [None] * count
     types, places = target.schema.types, target.places
     fitting = [_ALWAYS_FITS.get(type) for type in types]
+    fixed = replace(target, widening=frozenset())
+    held_to = [target if name in target.widening else fixed for name in target.schema.names]
     for number, record in enumerate(records):
         if isinstance(record, Unreadable):
             unreadable[number] = shown(raws[number])
@@ -146,7 +151,7 @@ def fit_rows(
             elif value.__class__ is fitting[place]:
                 columns[place][number] = value
             else:
-                columns[place][number] = _fit(value, types[place], target, name, beside)
+                columns[place][number] = _fit(value, types[place], held_to[place], name, beside)
         if beside:
             rescued[number] = as_json(beside)
     arrays = [pa.array(values, type=type) for values, type in zip(columns, types, strict=True)]
@@ -215,6 +220,8 @@ def _fit(value: object, type: pa.DataType, target: Target, name: str, beside: di
         return None
     made = _nested(value, type, target, name, beside)
     if made is _MISFIT:
+        if target.widening and not target.surveyed and widest(type, type_of(value)) != type:
+            raise Abort("new-fields", "", name)
         beside[name] = value
         return None
     return made

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakesmith.columns import AUDIT, HIDDEN
+from lakesmith.plan.widening import whole_digits, widens
 
 STRING = pa.string()
 _SIMPLE = {
@@ -194,6 +195,11 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return one_each([*one, *other])
     if is_.is_list(one) and is_.is_list(other):
         return pa.list_(wider(one.value_type, other.value_type))
+    if is_.is_map(one) and is_.is_map(other):
+        key = wider(one.key_type, other.key_type)
+        # Keys that are text in the one and numbers in the other are not the same keys.
+        alike = one.key_type == other.key_type or not is_.is_string(key)
+        return pa.map_(key, wider(one.item_type, other.item_type)) if alike else STRING
     numbers = [type for type in (one, other) if is_.is_integer(type) or is_.is_floating(type) or is_.is_decimal(type)]
     if len(numbers) < 2:
         return STRING
@@ -244,6 +250,45 @@ def grown(known: pa.DataType, found: pa.DataType) -> pa.DataType:
     if pa.types.is_list(known) and pa.types.is_list(found):
         return pa.list_(grown(known.value_type, found.value_type))
     return known
+
+
+def widest(known: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """A known type made as wide as a found one, at every depth, where a stored column can follow; else as it is."""
+    is_ = pa.types
+    if is_.is_struct(known) and is_.is_struct(found):
+        came = {field.name.lower(): field.type for field in found}
+        return pa.struct([(each.name, widest(each.type, came.get(each.name.lower(), each.type))) for each in known])
+    if is_.is_list(known) and is_.is_list(found):
+        return pa.list_(widest(known.value_type, found.value_type))
+    if is_.is_map(known) and is_.is_map(found):
+        return pa.map_(widest(known.key_type, found.key_type), widest(known.item_type, found.item_type))
+    if is_.is_nested(known) or is_.is_nested(found) or is_.is_floating(known) != is_.is_floating(found):
+        return known
+    made = wider(known, found)
+    if is_.is_integer(known) and is_.is_decimal(made):
+        digits = max(made.precision - made.scale, whole_digits(spark_type(known)) or 0)
+        made = pa.decimal128(min(38, digits + made.scale), made.scale)
+    return made if widens(spark_type(known), spark_type(made)) else known
+
+
+def widened(known: pa.Schema, target: pa.Schema) -> tuple[str, ...]:
+    """The fields, at every depth, that are wider in `target` than in `known`: `name: int → bigint`."""
+    return tuple(_widened(pa.struct(list(known)), pa.struct(list(target)), ""))
+
+
+def _widened(known: pa.DataType, target: pa.DataType, name: str) -> list[str]:
+    is_ = pa.types
+    if is_.is_list(known) and is_.is_list(target):
+        return _widened(known.value_type, target.value_type, name)
+    if is_.is_map(known) and is_.is_map(target):
+        keys = _widened(known.key_type, target.key_type, name)
+        return [*keys, *_widened(known.item_type, target.item_type, name)]
+    if is_.is_struct(known) and is_.is_struct(target):
+        now = {field.name: field.type for field in target}
+        pairs = ((field, now[field.name]) for field in known if field.name in now)
+        return [told for each, type in pairs for told in _widened(each.type, type, f"{name}.{each.name}".lstrip("."))]
+    before, after = spark_type(known), spark_type(target)
+    return [f"{name}: {before} → {after}"] if widens(before, after) else []
 
 
 def added(known: pa.Schema, target: pa.Schema) -> tuple[str, ...]:

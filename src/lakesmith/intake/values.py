@@ -63,6 +63,10 @@ class ProtobufWriter:
 class JsonWriter:
     """A JSON Schema that values were written with. JSON tells by itself what it holds."""
 
+    text: str = ""
+    imports: tuple[tuple[str, str], ...] = ()
+    """By the name that it has in `$ref`, the schemas that it refers to."""
+
 
 Writer = AvroWriter | ProtobufWriter | JsonWriter
 _WRITES: Mapping[Values, type[Writer]] = {"json": JsonWriter, "avro": AvroWriter, "protobuf": ProtobufWriter}
@@ -108,7 +112,7 @@ class Decoder:
             raise Abort("new-fields", "", f"schema {id}")
         if writer is None:
             return Unreadable("unknown-schema", f"the registry has no schema {id}, which the value names")
-        if not isinstance(writer, _WRITES[self.values]):
+        if not self.reads(writer):
             return Unreadable("unknown-schema", f"schema {id}, which the value names, is not one of {self.values}")
         return _read(writer, value, place, start)
 
@@ -132,6 +136,10 @@ class Decoder:
             return pa.struct([])
         found = _avro_shape(writer) if isinstance(writer, AvroWriter) else _protobuf_shape(writer, of[1])
         return debezium.row_type(found) if self.envelope else found
+
+    def reads(self, writer: Writer) -> bool:
+        """Whether values of the topic can have been written so."""
+        return isinstance(writer, _WRITES[self.values])
 
     def _json_rows(self, values: Sequence[bytes | None], target: Target) -> pa.RecordBatch:
         """The rows of JSON values: those that are one line as a block, which is many times faster."""
@@ -307,7 +315,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 def _read_avro(writer: AvroWriter, value: bytes, start: int) -> Record:
     from fastavro import schemaless_reader
 
-    schema, _ = _parsed_avro(writer)
+    schema, _ = parsed_avro(writer)
     stream = io.BytesIO(value)
     stream.seek(start)
     try:
@@ -342,7 +350,8 @@ def _as_texts(value: object) -> object:
 
 
 @lru_cache(maxsize=256)
-def _parsed_avro(writer: AvroWriter) -> tuple[Any, Mapping[str, Any]]:
+def parsed_avro(writer: AvroWriter) -> tuple[Any, Mapping[str, Any]]:
+    """The schema, and by their names those that are in it or that it refers to."""
     try:
         from fastavro import parse_schema
     except ModuleNotFoundError as error:
@@ -355,8 +364,8 @@ def _parsed_avro(writer: AvroWriter) -> tuple[Any, Mapping[str, Any]]:
 
 
 def _avro_shape(writer: AvroWriter) -> pa.DataType:
-    schema, named = _parsed_avro(writer)
-    found = _avro_type(schema, named, frozenset())
+    schema, named = parsed_avro(writer)
+    found = avro_type(schema, named, frozenset())
     return found if _is_record(schema) else pa.struct([("value", found)])
 
 
@@ -384,9 +393,10 @@ _AVRO_LOGICAL = {
 }
 
 
-def _avro_type(schema: Any, named: Mapping[str, Any], above: frozenset[str]) -> pa.DataType:
+def avro_type(schema: Any, named: Mapping[str, Any], above: frozenset[str]) -> pa.DataType:
+    """The column of a part of a schema; `above` are the records that it is in."""
     if isinstance(schema, list):
-        branches = [_avro_type(branch, named, above) for branch in schema if branch != "null"]
+        branches = [avro_type(branch, named, above) for branch in schema if branch != "null"]
         # Which of several records or lists it was would be lost in one column for all of them.
         mixed = len(branches) > 1 and any(pa.types.is_nested(branch) for branch in branches)
         return STRING if mixed else common(branches)
@@ -394,7 +404,7 @@ def _avro_type(schema: Any, named: Mapping[str, Any], above: frozenset[str]) -> 
         if schema in _AVRO:
             return _AVRO[schema]
         # A record within itself has no end that a column could have: it is kept as JSON.
-        return STRING if schema in above else _avro_type(named[schema], named, above)
+        return STRING if schema in above else avro_type(named[schema], named, above)
     logical = schema.get("logicalType")
     if logical == "decimal":
         precision = schema["precision"]
@@ -404,13 +414,13 @@ def _avro_type(schema: Any, named: Mapping[str, Any], above: frozenset[str]) -> 
     match schema["type"]:
         case "record":
             inside = above | {schema["name"]}
-            return pa.struct([(f["name"], _avro_type(f["type"], named, inside)) for f in schema["fields"]])
+            return pa.struct([(f["name"], avro_type(f["type"], named, inside)) for f in schema["fields"]])
         case "array":
-            return pa.list_(_avro_type(schema["items"], named, above))
+            return pa.list_(avro_type(schema["items"], named, above))
         case "map":
-            return pa.map_(STRING, _avro_type(schema["values"], named, above))
+            return pa.map_(STRING, avro_type(schema["values"], named, above))
         case inner:
-            return _avro_type(inner, named, above)
+            return avro_type(inner, named, above)
 
 
 _TIMESTAMP = "google.protobuf.Timestamp"
@@ -426,7 +436,7 @@ def _read_protobuf(writer: ProtobufWriter, value: bytes, place: tuple[int, ...],
     from google.protobuf.message_factory import GetMessageClass
     from google.protobuf.unknown_fields import UnknownFieldSet
 
-    descriptor = _descriptor(writer, place)
+    descriptor = message_at(writer, place)
     if descriptor is None:
         return Unreadable("unknown-schema", f"the schema has no message at {'.'.join(map(str, place))}")
     message = GetMessageClass(descriptor)()
@@ -446,7 +456,7 @@ def _message(message: Any) -> dict[str, object]:
 def _field(message: Any, field: Any) -> object:
     value = getattr(message, field.name)
     if field.is_repeated:
-        if _is_map(field):
+        if is_map(field):
             item = field.message_type.fields_by_name["value"]
             return {key: _single(value[key], item) for key in value}
         return [_single(item, field) for item in value]
@@ -483,7 +493,7 @@ def _protobuf_moment(seconds: int, nanos: int) -> object:
 
 
 @lru_cache(maxsize=256)
-def _descriptor(writer: ProtobufWriter, place: tuple[int, ...]) -> Any:
+def message_at(writer: ProtobufWriter, place: tuple[int, ...]) -> Any:
     """The message at a place of the file; None when there is none."""
     pool, names = _pool(writer)
     try:
@@ -514,7 +524,7 @@ def _pool(writer: ProtobufWriter) -> tuple[Any, tuple[str, ...]]:
 
 
 def _protobuf_shape(writer: ProtobufWriter, place: tuple[int, ...]) -> pa.DataType:
-    descriptor = _descriptor(writer, place)
+    descriptor = message_at(writer, place)
     return pa.struct([]) if descriptor is None else _message_type(descriptor, frozenset())
 
 
@@ -524,21 +534,22 @@ def _message_type(descriptor: Any, above: frozenset[str]) -> pa.DataType:
 
 
 def _field_type(field: Any, above: frozenset[str]) -> pa.DataType:
-    if _is_map(field):
+    if is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-        return pa.map_(_single_type(key, above), _single_type(value, above))
-    found = _single_type(field, above)
+        return pa.map_(single_type(key, above), single_type(value, above))
+    found = single_type(field, above)
     return pa.list_(found) if field.is_repeated else found
 
 
-def _single_type(field: Any, above: frozenset[str]) -> pa.DataType:
+def single_type(field: Any, above: frozenset[str]) -> pa.DataType:
+    """The column of a field, or of one of its values where it has many; `above` are the messages that it is in."""
     if field.message_type is None:
         return _scalar_types()[field.type]
     name = field.message_type.full_name
     if name == _TIMESTAMP:
         return pa.timestamp("us", tz="UTC")
     if name in _WRAPPERS:
-        return _single_type(field.message_type.fields_by_name["value"], above)
+        return single_type(field.message_type.fields_by_name["value"], above)
     # A message within itself has no end that a column could have: it is kept as JSON.
     if name in _FREE or name in above:
         return STRING
@@ -563,5 +574,5 @@ def _scalar_types() -> Mapping[int, pa.DataType]:
     }
 
 
-def _is_map(field: Any) -> bool:
+def is_map(field: Any) -> bool:
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)

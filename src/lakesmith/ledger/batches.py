@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
-from lakesmith.plan.steps import Position, Progress
+from lakesmith.plan.steps import Position, Progress, Seen
 from lakesmith.ports import CommitFact, FileFact, Slice, Storage, TableFacts
 
 
@@ -49,6 +49,8 @@ class Batch:
     """By path, files of these that cannot be read as a whole, and why."""
     slice: Slice | None = None
     """For a source that is not files, the stretch of it."""
+    seen: Seen | None = None
+    """For files that come in order, how far they are taken in with this batch."""
 
     @property
     def note(self) -> str:
@@ -72,7 +74,33 @@ class Done:
 
 Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
 SUMMED_UP = 16
-"""After so many batches the files that were taken in are written down together."""
+"""With each batch of such a number, the files that were taken in so far are written down together."""
+
+
+class TakenFiles(Mapping[str, FileFact]):
+    """By path, the files in a table whose files come in order: read only when one is asked for that may be among them.
+
+    So a look from the greatest name on costs the same however many files have come before.
+    """
+
+    def __init__(self, read: Callable[[], dict[str, FileFact]], greatest: str) -> None:
+        self._read = read
+        self._greatest = greatest
+
+    @cached_property
+    def _files(self) -> dict[str, FileFact]:
+        return self._read()
+
+    def __getitem__(self, path: str) -> FileFact:
+        if path > self._greatest:
+            raise KeyError(path)
+        return self._files[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
 
 
 def flow(name: TableName) -> str:
@@ -149,13 +177,12 @@ class Batches:
         if head == 0:
             return Progress()
         batch = self.committed(head, commits)
-        taken, walked = self._taken(batch, commits)
         return Progress(
             head=head,
             definition=batch.definition,
             positions=batch.inputs,
-            taken=taken,
-            walked=walked,
+            taken=self._taken(batch, commits),
+            seen=batch.seen,
             reached=batch.slice.until if batch.slice else {},
             unfinished=facts.sequence if done is None else None,
             rewritten=done.version if done and head == done.sequence and batch.mode == "whole" else None,
@@ -179,7 +206,7 @@ class Batches:
 
     def keep_taken(self, batch: Batch, progress: Progress) -> None:
         """Sum up, now and then, which files are in the table: a plan must not read every batch there ever was."""
-        if not batch.files or progress.walked + 1 < SUMMED_UP:
+        if not batch.files or batch.sequence % SUMMED_UP:
             return
         self.sum_up(batch.sequence, batch.attempt, {**progress.taken, **{file.path: file for file in batch.files}})
 
@@ -188,20 +215,24 @@ class Batches:
         rows = [[file.path, file.size, file.modified] for file in taken.values()]
         self._storage.put_if_absent(self._taken_key(sequence, attempt), json.dumps(rows).encode())
 
-    def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> tuple[dict[str, FileFact], int]:
-        """The files in the table, and how many batches had to be read to know."""
+    def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> Mapping[str, FileFact]:
+        if head.seen is None:
+            return self._read_taken(head, commits)
+        return TakenFiles(partial(self._read_taken, head, commits), head.seen.greatest)
+
+    def _read_taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> dict[str, FileFact]:
+        """The files in the table, from its batches back to the last one with which they were summed up."""
         taken: dict[str, FileFact] = {}
-        batch, walked = head, 0
+        batch = head
         while batch.files:
             summary = self._summary(self._taken_key(batch.sequence, batch.attempt))
             if summary is not None:
-                return (summary | taken if taken else summary), walked
+                return summary | taken if taken else summary
             taken = {**{file.path: file for file in batch.files}, **taken}
-            walked += 1
             if batch.parent == 0:
                 break
             batch = self.committed(batch.parent, commits)
-        return taken, walked
+        return taken
 
     def _summary(self, key: str) -> dict[str, FileFact] | None:
         data = self._storage.read(key)
@@ -283,4 +314,5 @@ def _decode(data: bytes) -> Batch:
     values["inputs"] = {table: Position(**position) for table, position in values["inputs"].items()}
     values["files"] = tuple(FileFact(*file) for file in values["files"])
     values["slice"] = Slice(**values["slice"]) if values.get("slice") else None
+    values["seen"] = Seen(**values["seen"]) if values.get("seen") else None
     return Batch(**values)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from lakesmith.declare.sources import Envelope, Starting, Values
+from lakesmith.declare.sources import Envelope, Incompatible, Listing, Starting, Values
 from lakesmith.declare.table import Contract, Severity
 from lakesmith.load.kinds import Block
 from lakesmith.load.rules import (
@@ -50,11 +50,17 @@ class SourceBlock(Block):
     max_files: Annotated[int | None, "Files: how many are taken in with one commit at the most."] = None
     max_bytes: Annotated[int | None, "Files: how many bytes are taken in with one commit at the most."] = None
     archive: Annotated[Text | None, "Files: the folder that they are moved to once they are taken in."] = None
+    listing: Annotated[
+        Listing | None, "Files: `ordered` when names of new files sort after all before, so that few are looked at."
+    ] = None
     envelope: Annotated[Envelope | None, "Files, kafka: the records are changes of a table in this envelope."] = None
     connection: Annotated[LowName | None, "Kafka, jdbc: a name below `connections` of the environment."] = None
     values: Annotated[Values | None, "Kafka: how values are written; `json` by default."] = None
     subject: Annotated[Text | None, "Kafka: the registry's name of the schema; `<topic>-value` by default."] = None
     starting: Annotated[Starting | None, "Kafka: where the first run begins; `earliest` by default."] = None
+    incompatible: Annotated[
+        Incompatible | None, "Kafka: what happens when a new schema does not fit the table; `tell` by default."
+    ] = None
     max_rows: Annotated[int | None, "Kafka: how many records are taken in with one commit at the most."] = None
     watermark: Annotated[ColumnName | None, "Jdbc: a column that only grows; rows after its last value are read."] = (
         None

@@ -32,9 +32,10 @@ _TEXT_FORMATS = ("json", "csv", "text", "xml")
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "files": (
-        *("format", "delimiter", "encoding", "timezone", "row_tag", "max_files", "max_bytes", "archive", "envelope"),
+        *("format", "delimiter", "encoding", "timezone", "row_tag", "max_files", "max_bytes", "archive", "listing"),
+        "envelope",
     ),
-    "kafka": ("connection", "values", "subject", "starting", "max_rows", "timezone", "envelope"),
+    "kafka": ("connection", "values", "subject", "starting", "incompatible", "max_rows", "timezone", "envelope"),
     "jdbc": ("connection", "watermark", "overlap", "partition_by", "partitions"),
     "table": ("format",),
     "adopt": (),
@@ -119,6 +120,7 @@ def _files(name: TableName, block: SourceBlock) -> Files | None:
         max_files=block.max_files,
         max_bytes=block.max_bytes,
         archive=block.archive,
+        listing=block.listing or "full",
         envelope=block.envelope,
     )
 
@@ -133,6 +135,7 @@ def _kafka(name: TableName, block: SourceBlock) -> Kafka | None:
         values=block.values or "json",
         subject=block.subject,
         starting=block.starting or "earliest",
+        incompatible=block.incompatible or "tell",
         max_rows=block.max_rows,
         timezone=block.timezone,
         envelope=block.envelope,

@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 from lakesmith.declare import LAYERS
 from lakesmith.errors import LakesmithError
 from lakesmith.plan.planner import size
-from lakesmith.plan.steps import Build, Finish, Ingest, Plan, Status, Step, TablePlan
+from lakesmith.plan.steps import Build, Finish, Ingest, Plan, Status, Step, TablePlan, Widen
 
 Symbol = Literal["+", "~", "=", "!"]
 _SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="}
@@ -18,7 +18,7 @@ _SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="
 class ExplainedStep:
     """One step in words."""
 
-    step: Literal["ingest", "build", "finish"]
+    step: Literal["ingest", "widen", "build", "finish"]
     what: str
     cost_reason: str | None = None
     """Why it is not done in a cheaper way."""
@@ -55,6 +55,9 @@ def in_words(step: Step) -> ExplainedStep:
                 return ExplainedStep(step="ingest", what=f"take in {step.reason}")
             count = "1 file" if len(files) == 1 else f"{len(files)} files"
             return ExplainedStep(step="ingest", what=f"take in {count} ({size(sum(file.size for file in files))})")
+        case Widen(columns=columns):
+            wider = ", ".join(f"{column.name} to {column.type}" for column in columns)
+            return ExplainedStep(step="widen", what=f"widen {wider}")
         case Build(cost_reason=cost_reason):
             return ExplainedStep(step="build", what=_build_in_words(step), cost_reason=cost_reason)
         case Finish(sequence=sequence):

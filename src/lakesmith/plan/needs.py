@@ -6,7 +6,7 @@ from typing import assert_never
 
 from lakesmith.declare import Append, Merge, Replace, ReplacePartitions, Table
 from lakesmith.errors import DeclarationError, LakesmithError
-from lakesmith.plan.steps import Build, Finish, Ingest, Step
+from lakesmith.plan.steps import Build, Finish, Ingest, Step, Widen
 from lakesmith.ports import Capability
 
 
@@ -18,6 +18,8 @@ def needs(table: Table, step: Step) -> frozenset[Capability]:
     match step:
         case Ingest() | Finish():
             return frozenset(always)
+        case Widen():
+            return frozenset({*always, Capability.TYPE_WIDENING})
         case Build(mode="whole"):
             return frozenset({*always, Capability.OVERWRITE, Capability.TIME_TRAVEL})
         case Build():

@@ -6,8 +6,8 @@ everything anew, the step says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from lakesmith.declare import (
@@ -40,8 +40,10 @@ from lakesmith.plan.steps import (
     Status,
     Step,
     TablePlan,
+    Widen,
 )
-from lakesmith.ports import FileFact, Slice, TableFacts
+from lakesmith.plan.widening import retyped_told, widens
+from lakesmith.ports import ColumnFact, FileFact, Slice, TableFacts
 
 
 def make_plan(
@@ -115,22 +117,24 @@ class _Planning:
         if table.adopted is not None:
             return self._adopted(table, table.adopted)
         progress = self._progress(table)
-        _refuse_other_types(table, self.facts.tables.get(table.name))
+        wider = _wider_types(table, self.facts.tables.get(table.name))
         _refuse_other_source(table, source, progress)
         steps: list[Step] = self._finish(table, progress)
         arrived = self._arrived(table, source, progress)
-        steps.extend(arrived)
+        steps.extend([*wider, *arrived])
         if arrived:
             reason = _files_told([file for step in arrived for file in step.files]) or arrived[0].reason
+            reason = "; ".join([*(step.reason for step in wider), reason])
         elif steps:
-            reason = steps[0].reason
+            reason = steps[-1].reason
         elif table.name not in self.facts.tables:
             self.empty.add(table.name)
             reason = f"nothing has arrived yet ({source_told(source)})"
         elif self.full_refresh:
             reason = "nothing new; a full refresh leaves bronze as it arrived"
         else:
-            reason = "nothing new"
+            look = self.facts.looks.get(table.name)
+            reason = f"nothing new after {look.after}" if look and look.after else "nothing new"
         status = self._status(table) if steps else "unchanged"
         return TablePlan(table=table.name, status=status, reason=reason, steps=tuple(steps))
 
@@ -152,10 +156,12 @@ class _Planning:
             landing = self.facts.landing.get(table.name, ())
             _refuse_changed_files(table, landing, progress.taken)
             new = sorted(file for file in landing if file.path not in progress.taken)
-            return [
-                Ingest(table=table.name, files=files, reason=_files_told(files))
-                for files in _cut(new, source.max_files, source.max_bytes)
-            ]
+            look = self.facts.looks.get(table.name)
+            steps = []
+            for files in _cut(new, source.max_files, source.max_bytes):
+                steps.append(Ingest(table=table.name, files=files, look=look, reason=_files_told(files)))
+                look = look and replace(look, after=files[-1].path)
+            return steps
         found = self.facts.slices.get(table.name)
         if found is None:
             return []
@@ -253,6 +259,8 @@ class _Planning:
             return None, up_to_date
         reason = "; ".join(changed.values())
         mode, cost_reason = self._mode(table, progress, frozenset(changed))
+        if mode != "whole" and (retyped := self._retyped(progress, changed)):
+            mode, cost_reason = "whole", retyped
         followed = frozenset(changed) if mode != "whole" else frozenset()
         for each in followed:
             self._refuse_gap(table, each, progress)
@@ -339,6 +347,17 @@ class _Planning:
             return "whole", f"{source} was rebuilt: rows that were read before may be others now"
         return "changes", None
 
+    def _retyped(self, progress: Progress, changed: Iterable[TableName]) -> str | None:
+        """Why the changes of an input cannot be followed: types in it became wider, or will in this run."""
+        for source in changed:
+            planned = self.planned.get(source)
+            steps = planned.steps if planned is not None else ()
+            coming = [column.name for step in steps if isinstance(step, Widen) for column in step.columns]
+            names = [*self.facts.retyped.get((source, progress.positions[str(source)].version), ()), *coming]
+            if names:
+                return retyped_told(source, names)
+        return None
+
     def _is_rewritten(self, source: TableName, seen: int) -> bool:
         planned = self.planned.get(source)
         steps = planned.steps if planned is not None else ()
@@ -380,14 +399,18 @@ def _refuse_other_source(table: Table, source: Source, progress: Progress) -> No
         )
 
 
-def _refuse_other_types(table: Table, stored: TableFacts | None) -> None:
-    """Rows of a bronze table stay as they arrived: a column of it cannot become another type."""
+def _wider_types(table: Table, stored: TableFacts | None) -> list[Widen]:
+    """Rows of a bronze table stay as they arrived: a column of it cannot become another type, only a wider one."""
     if stored is None or table.contract == "open":
-        return
+        return []
+    wider: list[ColumnFact] = []
+    told: list[str] = []
     types = {column.name.lower(): column.type for column in stored.columns}
     for column in table.columns:
         found = types.get(column.name.lower())
-        if column.type is not None and found is not None and found != column.type:
+        if column.type is None or found is None or found == column.type:
+            continue
+        if not widens(found, column.type):
             raise DeclarationError(
                 "type-changed",
                 f"{column.name} is declared as {column.type}, and {table.name} holds it as {found}",
@@ -395,6 +418,9 @@ def _refuse_other_types(table: Table, stored: TableFacts | None) -> None:
                 table=str(table.name),
                 hint=f"put the type back, and cast in silver: CAST({column.name} AS {column.type})",
             )
+        wider.append(ColumnFact(column.name, column.type))
+        told.append(f"{column.name} is declared wider ({found} → {column.type})")
+    return [Widen(table=table.name, columns=tuple(wider), reason="; ".join(told))] if wider else []
 
 
 def _refuse_changed_files(table: Table, landing: tuple[FileFact, ...], taken: Mapping[str, FileFact]) -> None:

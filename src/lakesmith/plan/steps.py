@@ -4,16 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
-from lakesmith.ports import FileFact, Slice, TableFacts
+from lakesmith.ports import ColumnFact, FileFact, Slice, TableFacts
 
 Mode = Literal["changes", "partitions", "whole"]
 Status = Literal["added", "changed", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A look at a landing zone whose files come in the order of their names."""
+
+    pattern: str
+    """The glob, as a whole path or URL: what is known of another one means nothing here."""
+    day: str
+    """The day, in UTC, of the full look that this is or builds upon."""
+    after: str | None
+    """Names that sort after this one were looked for; None in a full look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Up to which name a table holds all that was found in such a landing zone."""
+
+    pattern: str
+    day: str
+    """The day, in UTC, of the last full look."""
+    upto: str
+    greatest: str
+    """No file in the table has a name that sorts after this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +48,20 @@ class Ingest:
     files: tuple[FileFact, ...] = ()
     slice: Slice | None = None
     """For sources that are not files, the stretch that is read."""
+    look: Look | None = None
+    """For files that come in order, how these were found: `after` is the last name that is not in this step."""
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Widen:
+    """Gives columns of a bronze table the wider types that they are declared with. Never touches a row."""
+
+    table: TableName
+    columns: tuple[ColumnFact, ...]
+    """With the types that they are to have."""
+    reason: str
+    mode: Literal["columns"] = "columns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +97,7 @@ class Finish:
     reason: str
 
 
-Step = Ingest | Build | Finish
+Step = Ingest | Widen | Build | Finish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +162,8 @@ class Progress:
     """For a source that is not files, how far it has been read."""
     taken: Mapping[str, FileFact] = field(default_factory=dict)
     """By path, the files that are in the table."""
-    walked: int = 0
-    """How many batches had to be read to know which files those are."""
+    seen: Seen | None = None
+    """For files that come in order, how far they are taken in; None when everything has to be looked at."""
     unfinished: int | None = None
     """A batch whose rows are in the table but that was not seen through to its end."""
     rewritten: int | None = None
@@ -143,7 +180,11 @@ class LakeFacts:
     progress: Mapping[TableName, Progress] = field(default_factory=dict)
     landing: Mapping[TableName, tuple[FileFact, ...]] = field(default_factory=dict)
     """For bronze tables, the files in the landing zone that are new, or not as they were when they were taken in."""
+    looks: Mapping[TableName, Look] = field(default_factory=dict)
+    """For bronze tables whose files come in order, how the landing zone was looked at."""
     slices: Mapping[TableName, Slice] = field(default_factory=dict)
     """For bronze tables from other sources, what is new in them."""
     problems: Mapping[TableName, LakesmithError] = field(default_factory=dict)
     """Tables whose progress cannot be told."""
+    retyped: Mapping[tuple[TableName, int], Sequence[str]] = field(default_factory=dict)
+    """By a table and a version that another has read it up to, its columns that have wider types since."""

@@ -88,6 +88,11 @@ class Rules:
         return f"transform({FAILED}, rule -> element_at(map({pairs}), rule))"
 
 
+def only_readability(rules: Rules) -> bool:
+    """Whether nothing is checked but that a record can be read."""
+    return not rules.batch and [rule.name for rule in rules.rows] == [UNREADABLE]
+
+
 def rules_of(table: Table, *, casts: dict[str, str] | None = None) -> Rules:
     """The rules that follow from a table's columns, load and checks.
 

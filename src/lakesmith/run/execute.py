@@ -201,6 +201,7 @@ class Executor:
             rows_deduplicated=done.rows_deduplicated,
             rows_rescued=moved.settled.rescued,
             columns_added=", ".join(moved.settled.columns_added) or None,
+            columns_widened="; ".join(moved.settled.columns_widened) or None,
             bytes=moved.settled.bytes,
             version_before=moved.before.version if moved.before else None,
             version=done.version,

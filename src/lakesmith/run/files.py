@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from lakesmith.columns import SOURCE_FILE
@@ -61,14 +61,16 @@ def file_records(
     return tuple(records)
 
 
-def archive_taken(source: Files, landing: Storage, glob: str, taken: Mapping[str, FileFact]) -> list[LakesmithError]:
+def archive_taken(
+    source: Files, landing: Storage, glob: str, taken: Sequence[Mapping[str, FileFact]]
+) -> list[LakesmithError]:
     """Move files out of the landing zone that are in the table; also those that a run which was cut short has left
     there. One that was written anew stays: it has not been taken in."""
     if source.archive is None:
         return []
     errors: list[LakesmithError] = []
     for file in landing.list(glob):
-        if taken.get(file.path) == file:
+        if any(known.get(file.path) == file for known in taken):
             try:
                 landing.move(file.path, archived(glob, source.archive, file.path))
             except LakesmithError as error:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from lakesmith.declare import Environment, Files, Jdbc, OtherTable, Source, Table, TableName
+from lakesmith.declare import Append, Environment, Files, Jdbc, OtherTable, Source, Table, TableName
 from lakesmith.errors import DataError, LakesmithError
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batches import Batch, Batches, Done, flow
 from lakesmith.plan.fingerprint import definition
+from lakesmith.plan.listing import seen_with
 from lakesmith.plan.query import partition_source
-from lakesmith.plan.steps import Build, Finish, Ingest, Mode, Position, Progress, Step
+from lakesmith.plan.steps import Build, Finish, Ingest, Mode, Position, Progress, Step, Widen
+from lakesmith.plan.widening import retyped_told
 from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
-from lakesmith.quality import rules_of
+from lakesmith.quality import only_readability, rules_of
 from lakesmith.records import CheckRecord, FileRecord
 from lakesmith.run.files import archive_taken, file_records
 from lakesmith.spark.build import build_batch
-from lakesmith.spark.ingest import Inlet, pin_slice, read_batch
-from lakesmith.spark.ingest.known import new_fields
+from lakesmith.spark.ingest import Inlet, check_source, pin_slice, read_batch
+from lakesmith.spark.ingest.known import new_fields, wider_fields
 from lakesmith.spark.write import Arrival, Settled, Writer
 from lakesmith.storage import Warehouse
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+SCHEMA_CHECK = "schema"
+"""The name under which a schema that does not fit the table is told of."""
 _CUTS = 5
 """How often a batch is cut anew at the most."""
 _REWRITES = ("UPDATE", "DELETE", "RESTORE", "TRUNCATE", "CLONE", "REPLACE", "CREATE OR REPLACE")
@@ -52,9 +57,12 @@ class Moved:
     left_out: tuple[LakesmithError, ...] = ()
     """Files that could not be read for a reason that may pass."""
 
+    warnings: tuple[CheckRecord, ...] = ()
+    """What was found before anything was read."""
+
     @property
     def checks(self) -> tuple[CheckRecord, ...]:
-        return self.settled.checks if self.settled else ()
+        return (*self.warnings, *(self.settled.checks if self.settled else ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +95,8 @@ class Workplace:
                 return self._ingest(table, step, facts, batches, progress)
             case Build():
                 return self._build(table, step, facts, batches, progress)
+            case Widen():
+                return self._widen(table, step, facts)
             case Finish():
                 return self._finish(table, step, facts, batches)
             case _:
@@ -103,16 +113,32 @@ class Workplace:
             return Moved(mode="slice", reason="another run has read on since", before=facts)
         mode = "files" if source_slice is None else "slice"
         batch = self._batch(table, facts, batches, progress, mode=mode, files=files, slice=source_slice)
+        if step.look is not None:
+            batch = replace(batch, seen=seen_with(step.look, step.files, progress))
         batch = pin_slice(self._inlet(), table, batch) if source_slice is not None else batch
         if batch.slice is not None and batch.slice.since and batch.slice.since == batch.slice.until:
             return Moved(mode=mode, reason="nothing new", before=facts)
+        unfit = check_source(self.environment, table, batch, facts)
         batch = batches.pin(batch)
-        moved = self._settle(table, batch, step.reason, facts, batches)
+        warnings = (_schema_check(table, batch, unfit),) if unfit else ()
+        moved = replace(self._settle(table, batch, step.reason, facts, batches), warnings=warnings)
         if moved.settled is None:
             return moved
         batches.keep_taken(replace(batch, attempt=moved.settled.done.attempt, files=moved.taken), progress)
-        errors = self._archive(table, {**progress.taken, **{file.path: file for file in moved.taken}})
+        errors = self._archive(table, {file.path: file for file in moved.taken}, progress.taken)
         return replace(moved, left_out=(*moved.left_out, *errors))
+
+    def _widen(self, table: Table, step: Widen, facts: TableFacts | None) -> Moved:
+        types = {column.name.lower(): column.type for column in facts.columns} if facts else {}
+        wider = [column for column in step.columns if types.get(column.name.lower(), column.type) != column.type]
+        if facts is None or not wider:
+            return Moved(mode=step.mode, reason="another run has widened them", before=facts)
+        self.format.widen(self.session(), facts.location, {column.name: column.type for column in wider})
+        now = self.format.facts(facts.location, flow(table.name))
+        assert now is not None
+        told = tuple(f"{column.name}: {types[column.name.lower()]} → {column.type}" for column in wider)
+        settled = replace(_no_rows(self.run_id, now.version), columns_widened=told)
+        return Moved(mode=step.mode, reason=step.reason, before=facts, settled=settled)
 
     def _build(
         self, table: Table, step: Build, facts: TableFacts | None, batches: Batches, progress: Progress
@@ -166,6 +192,8 @@ class Workplace:
                     f"{name} has lost the changes of versions {position.version + 1} to {found.oldest - 1}",
                     hint=f"its log was cleaned up; `lakesmith run {step.table} --full-refresh` reads it as a whole",
                 )
+            if found.version > position.version and (retyped := self.format.retyped(found.location, position.version)):
+                return "whole", retyped_told(name, retyped)
             if step.mode == "changes" and (operation := self._rewrite(name, position.version, found.version)):
                 return "whole", f"rows of {name} changed ({operation})"
         return step.mode, step.reason
@@ -251,11 +279,11 @@ class Workplace:
         survey = False
         for _ in range(len(batch.files) + _CUTS):
             try:
-                arrival = self._arrival(table, batch, facts, survey=survey)
+                arrival = self._arrival(table, batch, facts, survey=survey, into=self._into(table))
                 if arrival is None:
                     location = self.warehouse.table(table.name)
                     write = Write(flow=flow(table.name), sequence=batch.sequence, note=batch.note)
-                    return _nothing(batch, self.format.advance(location, write).version), batch
+                    return _nothing(batch, self.format.advance(location, write, self.session()).version), batch
                 return self._writer().settle(arrival), batch
             except Exception as error:
                 abort = Abort.in_text(str(error))
@@ -273,7 +301,8 @@ class Workplace:
                 kept = tuple(file for file in batch.files if file.path not in gone)
                 if not kept:
                     return None
-                batch = batches.pin(replace(batch, files=kept))
+                # Where names come in order, only a full look finds them again.
+                batch = batches.pin(replace(batch, files=kept, seen=None))
         raise DataError(
             "files-unstable",
             "the files were others each time that they were read",
@@ -287,7 +316,7 @@ class Workplace:
         landing, _ = self.landings[table.name]
         return file_records(self.run_id, table, batch, settled, self.format, self.warehouse, landing)
 
-    def _archive(self, table: Table, taken: Mapping[str, FileFact]) -> list[LakesmithError]:
+    def _archive(self, table: Table, *taken: Mapping[str, FileFact]) -> list[LakesmithError]:
         return archive_taken(table.origin, *self.landings[table.name], taken) if isinstance(table.origin, Files) else []
 
     def _forget(self, table: Table, batch: Batch) -> None:
@@ -305,10 +334,27 @@ class Workplace:
             environment=self.environment,
         )
 
-    def _arrival(self, table: Table, batch: Batch, facts: TableFacts | None, *, survey: bool = False) -> Arrival | None:
+    def _into(self, table: Table) -> str | None:
+        """The folder that readers may write rows to, where nothing but to read them is left to do."""
+        if not (
+            isinstance(table.origin, Files) and isinstance(table.load, Append) and only_readability(rules_of(table))
+        ):
+            return None
+        location = self.warehouse.table(table.name)
+        return location if self.format.takes_files(location) else None
+
+    def _arrival(
+        self,
+        table: Table,
+        batch: Batch,
+        facts: TableFacts | None,
+        *,
+        survey: bool = False,
+        into: str | None = None,
+    ) -> Arrival | None:
         """The rows that a batch stands for; None when there are none by its nature."""
         if isinstance(table.origin, Source):
-            rows = read_batch(self._inlet(table), table, batch, facts, survey=survey)
+            rows = read_batch(self._inlet(table), table, batch, facts, survey=survey, into=into)
             return Arrival(
                 table=table,
                 batch=batch,
@@ -317,6 +363,7 @@ class Workplace:
                 facts=facts,
                 evolve=True,
                 columns_added=new_fields(rows, facts),
+                columns_widened=wider_fields(rows, facts),
             )
         built = build_batch(self.session(), table, batch, self.format, self.warehouse)
         if built is None:
@@ -387,12 +434,31 @@ def _left_out(table: Table, path: str, why: str) -> LakesmithError:
     )
 
 
-def _nothing(batch: Batch, version: int) -> Settled:
-    done = Done(
-        sequence=batch.sequence,
-        attempt=batch.attempt,
-        version=version,
+def _schema_check(table: Table, batch: Batch, unfit: Sequence[str]) -> CheckRecord:
+    return CheckRecord(
         run_id=batch.run_id,
+        table=str(table.name),
+        sequence=batch.sequence,
+        check=SCHEMA_CHECK,
+        severity="warn",
+        failed_rows=0,
+        passed=False,
+        observed="; ".join(unfit),
+        checked_at=datetime.now(UTC),
+    )
+
+
+def _nothing(batch: Batch, version: int) -> Settled:
+    return _no_rows(batch.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
+
+
+def _no_rows(run_id: str, version: int, *, sequence: int = 0, attempt: int = 0) -> Settled:
+    """A commit that moved no row."""
+    done = Done(
+        sequence=sequence,
+        attempt=attempt,
+        version=version,
+        run_id=run_id,
         rows_in=0,
         rows_written=0,
         rows_quarantined=0,

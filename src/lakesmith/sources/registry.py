@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import logging
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +19,7 @@ from lakesmith.errors import DeclarationError, InfrastructureError
 SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
 _TIMEOUT = 10
 _PAUSE = 0.5
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,7 @@ class Registry:
 
     def _get(self, path: str) -> Any:
         deadline = time.monotonic() + self.wait
+        told = False
         while True:
             try:
                 return self._ask(path)
@@ -109,6 +112,10 @@ class Registry:
                         f"the schema registry at {self.url} did not answer{waited}: {unanswered}",
                         hint="nothing was read: start the registry, or let runs wait for it with registry.wait: 60",
                     ) from unanswered
+                if not told:
+                    what = "the schema registry at %s does not answer (%s): waiting for up to %g s"
+                    _log.warning(what, self.url, unanswered, self.wait)
+                told = True
                 time.sleep(_PAUSE)
 
     def _ask(self, path: str) -> Any:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import AGAIN, CORRUPT, END, FILE, RESCUED
-from lakesmith.quality import Rules
+from lakesmith.columns import AGAIN, CORRUPT, END, FILE, RESCUED, WRITTEN
+from lakesmith.quality import Rules, only_readability
 from lakesmith.quality.rules import UNREADABLE, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import DataFrame, Observation, Row
 
 
 _ENDS = {"ends": f"collect_list(CASE WHEN {END} IS NOT NULL THEN struct({FILE} AS number, {END}.*) END)"}
@@ -107,7 +107,15 @@ def counted_by_readers(rules: Rules, columns: Sequence[str]) -> bool:
     Spark then need not count each row again, which costs as much as reading it. What the table and its quarantine
     have gained is held against these counts, file by file.
     """
-    return END in columns and AGAIN not in columns and not rules.batch and [r.name for r in rules.rows] == [UNREADABLE]
+    return END in columns and AGAIN not in columns and only_readability(rules)
+
+
+def count_written(checked: DataFrame) -> tuple[Counts, list[Row]]:
+    """Count a batch whose readers write its good rows themselves; returns also the files that they made."""
+    told = checked.where(f"{END} IS NOT NULL OR {WRITTEN} IS NOT NULL").select(FILE, END, WRITTEN).collect()
+    ends = tuple(FileEnd(number=row[FILE], **row[END].asDict()) for row in told if row[END] is not None)
+    nothing = Counts(came=0, refused=0, broken={}, expected={}, observed={}, ends=ends)
+    return _from_readers(nothing), [row[WRITTEN] for row in told if row[WRITTEN] is not None]
 
 
 def _from_readers(found: Counts) -> Counts:

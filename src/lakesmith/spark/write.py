@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import AGAIN, AUDIT, CODE, CORRUPT, END, FAILED, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW
+from lakesmith.columns import AGAIN, AUDIT, CODE, CORRUPT, END, FAILED, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW, WRITTEN
 from lakesmith.declare import Append, Merge, Replace, ReplacePartitions, Source, Table
 from lakesmith.errors import DataError, InfrastructureError, Place
 from lakesmith.ledger.batches import Batch, Done, flow
-from lakesmith.ports import TableFacts, TableFormat, Write, Written
+from lakesmith.ports import DataFile, TableFacts, TableFormat, Write, Written
 from lakesmith.quality import Rules
 from lakesmith.quality.rules import literal, quoted
 from lakesmith.records import CheckRecord
 from lakesmith.spark.build import BEFORE, among
-from lakesmith.spark.count import Counts, FileEnd, Watch, closes_file, count, good_rows
+from lakesmith.spark.count import Counts, FileEnd, Watch, closes_file, count, count_written, good_rows
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Arrival:
     partitions: tuple[str | None, ...] = ()
     columns_added: tuple[str, ...] = ()
     """Fields that are new with these rows, at every depth, where that is known already."""
+    columns_widened: tuple[str, ...] = ()
+    """Likewise, fields for which these rows have a wider type than the table: `name: int → bigint`."""
 
     @property
     def payload(self) -> list[str]:
@@ -69,6 +71,7 @@ class Settled:
     bytes: int
     checks: tuple[CheckRecord, ...]
     columns_added: tuple[str, ...] = ()
+    columns_widened: tuple[str, ...] = ()
     rescued: int = 0
     """Rows with fields that did not fit their columns."""
     ends: tuple[FileEnd, ...] = ()
@@ -85,6 +88,8 @@ class Writer:
     def settle(self, arrival: Arrival) -> Settled:
         """Commit the good rows to the table, then the refused ones to its quarantine."""
         checked = _checked(arrival)
+        if WRITTEN in arrival.rows.columns:
+            return self._settle_written(arrival, checked)
         # A merge reads its rows more than once, and a gate has to be judged before the commit: both hold the batch.
         if arrival.rules.gate or (isinstance(arrival.table.load, Merge) and not arrival.replaces):
             checked = checked.persist()
@@ -102,6 +107,23 @@ class Writer:
             refused = self._quarantine(arrival, checked, counts.refused)
         return self._close(arrival, counts, written, refused)
 
+    def _settle_written(self, arrival: Arrival, checked: DataFrame) -> Settled:
+        """Commit the files that the readers of a batch have filled with its good rows."""
+        # Held, because to evaluate it again would be to write the rows again.
+        checked = checked.persist()
+        try:
+            counts, made = count_written(checked)
+            pinned = datetime.fromtimestamp(arrival.batch.pinned_at / 1000, UTC)
+            files = tuple(DataFile(f.path, f.size, f.rows, {"_ingested_at": (pinned, pinned)}) for f in made)
+            written = self._commit(arrival, files, counts)
+            refused = self._quarantine(arrival, checked, counts.refused)
+        finally:
+            checked.unpersist()
+        return self._close(arrival, counts, written, refused)
+
+    def _location(self, arrival: Arrival) -> str:
+        return self._warehouse.table(arrival.table.name)
+
     def finish(self, arrival: Arrival) -> Settled:
         """Complete a batch whose good rows are in the table already: only the refused rows may be missing."""
         checked = _checked(arrival).persist()
@@ -110,7 +132,7 @@ class Writer:
             refused = self._quarantine(arrival, checked, counts.refused)
         finally:
             checked.unpersist()
-        location = self._warehouse.table(arrival.table.name)
+        location = self._location(arrival)
         made = next((c for c in self._format.commits(location) if c.note == arrival.batch.note), None)
         if made is None:
             raise DataError(
@@ -122,24 +144,19 @@ class Writer:
         written = self._format.written(made)
         return self._close(arrival, counts, written, refused)
 
-    def _commit(self, arrival: Arrival, good: DataFrame, counts: Counts | None) -> Written:
-        location = self._warehouse.table(arrival.table.name)
-        load = arrival.table.load
-        write = Write(
-            flow=flow(arrival.table.name),
-            sequence=arrival.batch.sequence,
-            note=arrival.batch.note,
-            partition_by=(load.by,) if isinstance(load, ReplacePartitions) else (),
-            properties=_BRONZE if isinstance(arrival.table.origin, Source) else _PROPERTIES,
-            evolve=arrival.evolve,
-        )
-        good = good.select(*map(quoted, arrival.payload))
+    def _commit(self, arrival: Arrival, good: DataFrame | tuple[DataFile, ...], counts: Counts | None) -> Written:
+        """The one place where rows of a batch, or files that hold them, become part of the table."""
+        location, write, load = self._location(arrival), _write(arrival), arrival.table.load
+        stored = list(map(quoted, arrival.payload))
+        if isinstance(good, tuple):
+            return self._format.add(good, arrival.rows.select(*stored).schema.json(), location, write)
+        good = good.select(*stored)
         if isinstance(load, Merge):
             good = _latest(good, load, _column_order(arrival))
         if arrival.facts is None:
             return self._format.append(good, location, replace(write, evolve=False))
         if counts is not None and counts.came == 0 and not arrival.replaces:
-            return self._format.advance(location, write)
+            return self._format.advance(location, write, arrival.rows.sparkSession)
         match load:
             case Merge() if not arrival.replaces:
                 return self._format.merge(good, location, write, load.key, _newer(load, arrival))
@@ -204,9 +221,23 @@ class Writer:
             bytes=written.bytes,
             checks=_check_records(arrival, counts),
             columns_added=arrival.columns_added or _columns_added(arrival),
+            columns_widened=arrival.columns_widened,
             rescued=counts.rescued,
             ends=counts.ends,
         )
+
+
+def _write(arrival: Arrival) -> Write:
+    load = arrival.table.load
+    return Write(
+        flow=flow(arrival.table.name),
+        sequence=arrival.batch.sequence,
+        note=arrival.batch.note,
+        partition_by=(load.by,) if isinstance(load, ReplacePartitions) else (),
+        properties=_BRONZE if isinstance(arrival.table.origin, Source) else _PROPERTIES,
+        evolve=arrival.evolve,
+        widen=bool(arrival.columns_widened),
+    )
 
 
 def _checked(arrival: Arrival) -> DataFrame:

@@ -65,8 +65,14 @@ class Glob:
         return re.compile(expression).fullmatch
 
 
-def walk(glob: Glob, children: Children[Entry]) -> Iterator[tuple[str, Entry]]:
-    """The path and entry of each file that matches; each folder is listed once, and only where it can matter."""
+def lies_before(folder: str, after: str) -> bool:
+    """Whether no path in a folder, which ends with a slash or is empty, sorts after that one."""
+    return folder < after and not after.startswith(folder)
+
+
+def walk(glob: Glob, children: Children[Entry], after: str | None = None) -> Iterator[tuple[str, Entry]]:
+    """The path and entry of each file that matches and sorts after `after`; each folder is listed once, and only where
+    it can matter."""
     segments = glob.segments
     last = len(segments) - 1
 
@@ -81,6 +87,8 @@ def walk(glob: Glob, children: Children[Entry]) -> Iterator[tuple[str, Entry]]:
         return frozenset(found)
 
     def below(folder: str, positions: frozenset[int]) -> Iterator[tuple[str, Entry]]:
+        if after is not None and lies_before(folder, after):
+            return
         if len(positions) == 1 and min(positions) < last and not _WILD.search(segments[min(positions)]):
             (position,) = positions
             yield from below(f"{folder}{segments[position]}/", reached([position + 1]))
@@ -89,7 +97,7 @@ def walk(glob: Glob, children: Children[Entry]) -> Iterator[tuple[str, Entry]]:
         deep = any(segments[position] == "**" for position in positions)
         for name, is_folder, entry in children(folder, deep):
             if not is_folder:
-                if is_file_wanted(name):
+                if is_file_wanted(name) and (after is None or folder + name > after):
                     yield folder + name, entry
                 continue
             onward = [

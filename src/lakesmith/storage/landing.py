@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from lakesmith.errors import DataError, LakesmithError, UsageError
-from lakesmith.ports import Storage
+from lakesmith.ports import FileFact, Storage
 from lakesmith.storage.access import find_access, is_remote
 from lakesmith.storage.globs import Glob
 from lakesmith.storage.local import LocalStorage
@@ -65,6 +65,22 @@ def landing_of(files: str, landing: str, settings: Mapping[str, Mapping[str, str
     if files.startswith(("file://", "/")):
         return LocalStorage("/"), files.removeprefix("file://")
     return open_storage(landing, settings), files
+
+
+def found_in_order(
+    storage: Storage, glob: str, taken: Mapping[str, FileFact], after: str | None, settled: str | None
+) -> tuple[FileFact, ...]:
+    """The new files after a name, where names come in order: up to one before which none is missing.
+
+    A listing is not the picture of a moment. Of two files that come while it goes on it may show the later one alone.
+    All that comes before the last one it has shown is there by then, so a second listing shows it; `settled` is the
+    name up to which nothing can have come.
+    """
+    found = {file.path: file for file in storage.list(glob, taken, after)}
+    last = max(found, default="")
+    if last > (settled or ""):
+        found |= {file.path: file for file in storage.list(glob, taken, settled) if file.path <= last}
+    return tuple(sorted(found.values()))
 
 
 def archived(files: str, archive: str, path: str) -> str:

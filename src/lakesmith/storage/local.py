@@ -36,11 +36,13 @@ class LocalStorage:
     def location(self, path: str) -> str:
         return os.path.join(self._root, path)
 
-    def list(self, pattern: str, known: Mapping[str, FileFact] | None = None) -> Iterator[FileFact]:
-        known = known or {}
+    def list(
+        self, pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+    ) -> Iterator[FileFact]:
+        known_as = ({} if known is None else known).get
         found: set[FileFact] = set()
-        for path, entry in self._matching(Glob(pattern)):
-            before = known.get(path)
+        for path, entry in self._matching(Glob(pattern), after):
+            before = known_as(path)
             try:
                 status = entry.stat()
             except FileNotFoundError:  # gone since the listing began
@@ -56,10 +58,12 @@ class LocalStorage:
                 found.add(FileFact(path, status.st_size, status.st_mtime_ns // 1_000_000))
         return iter(sorted(found))
 
-    def _matching(self, glob: Glob) -> Iterator[tuple[str, os.DirEntry[str] | Path]]:
-        if glob.is_path:
-            return iter([(glob.text, Path(self.location(glob.text)))])
-        return walk(glob, self._children)
+    def _matching(self, glob: Glob, after: str | None) -> Iterator[tuple[str, os.DirEntry[str] | Path]]:
+        if not glob.is_path:
+            return walk(glob, self._children, after)
+        if after is not None and glob.text <= after:
+            return iter(())
+        return iter([(glob.text, Path(self.location(glob.text)))])
 
     def _children(self, folder: str, deep: bool) -> Iterator[tuple[str, bool, os.DirEntry[str]]]:
         try:

@@ -44,16 +44,20 @@ class RemoteStorage:
     def location(self, path: str) -> str:
         return path if "://" in path else f"{self._access.url}/{self._base}{path}"
 
-    def list(self, pattern: str, known: Mapping[str, FileFact] | None = None) -> Iterator[FileFact]:
-        known = known or {}
+    def list(
+        self, pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+    ) -> Iterator[FileFact]:
+        known = {} if known is None else known
         base, below = self._split(pattern)
         glob = Glob(below)
         outside = pattern[: len(pattern) - len(below)]
         found: set[FileFact] = set()
+        start = after.removeprefix(outside) if after is not None and after.startswith(outside) else None
         with told(self._access, self.location(pattern)):
-            for file in self._store.files(base, glob):
+            for file in self._store.files(base, glob, start):
                 named = FileFact(outside + file.path, file.size, file.modified)
-                if known.get(named.path) != named:
+                # A store may not know of an order, or of this way to ask.
+                if (after is None or named.path > after) and known.get(named.path) != named:
                     found.add(named)
         return iter(sorted(found))
 

@@ -12,13 +12,15 @@ from urllib.parse import unquote
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats.delta.adopt import adopt_files
+from lakesmith.formats.delta.files import add_files, takes_files
 from lakesmith.formats.delta.memory import FactsMemory
-from lakesmith.ports import ColumnFact, CommitFact, TableFacts, Write, Written
+from lakesmith.ports import ColumnFact, CommitFact, DataFile, TableFacts, Write, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset
     from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
 
 _RECENT = 20
 """How many commits of others may come between a commit and its being read back."""
@@ -51,10 +53,7 @@ class DeltaLog:
             location=location,
             version=table.version(),
             table_id=str(metadata.id),
-            columns=tuple(
-                ColumnFact(field["name"], sql_type(field["type"]))
-                for field in json.loads(table.schema().to_json())["fields"]
-            ),
+            columns=tuple(ColumnFact(field["name"], sql_type(field["type"])) for field in _schema(table)["fields"]),
             partition_by=tuple(metadata.partition_columns),
             rows=_count(table),
             bytes=sum(adds["size_bytes"].to_pylist()),
@@ -63,6 +62,7 @@ class DeltaLog:
             oldest=_oldest_commit(location),
             sequence=table.transaction_version(flow) or 0,
             change_feed=_has_feed(table),
+            widened=is_widened(table),
         )
 
     def commits(self, location: str, limit: int | None = None) -> Sequence[CommitFact]:
@@ -98,7 +98,7 @@ class DeltaLog:
         version = next((commit.version for commit in self.commits(location, _RECENT) if commit.note == note), None)
         found: Counter[str] = Counter()
         for path in _added_files(location, version) if version is not None else ():
-            for batch in pq.ParquetFile(path).iter_batches(columns=[column]):
+            for batch in pq.ParquetFile(path, read_dictionary=[column]).iter_batches(columns=[column]):
                 for counted in batch.column(0).value_counts().to_pylist():
                     found[counted["values"]] += counted["counts"]
         return found
@@ -111,6 +111,19 @@ class DeltaLog:
             return _has_feed(DeltaTable(location)) and _has_feed(DeltaTable(location, version=after + 1))
         except DeltaError:  # that version is gone, and its changes with it
             return False
+
+    def retyped(self, location: str, after: int) -> Sequence[str]:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        table = _open(location)
+        if table is None:
+            return ()
+        try:
+            before = dict(_leaves("", _schema(DeltaTable(location, version=after))))
+        except DeltaError:  # that version is gone, and its changes with it
+            return ()
+        return [name for name, type in _leaves("", _schema(table)) if before.get(name, type) != type]
 
     def adopt(self, location: str) -> None:
         adopt_files(location)
@@ -137,6 +150,8 @@ class DeltaLog:
                 f"{_shown(location)} has no version {version}",
                 hint="`lakesmith history TABLE` lists the versions that can be read",
             ) from error
+        if is_widened(table):
+            return _widened_rows(location, table)
         if _deletes_by_vector(table):
             import pyarrow as pa
 
@@ -145,7 +160,7 @@ class DeltaLog:
             return pa.RecordBatchReader.from_stream(stream)
         return table.to_pyarrow_dataset()
 
-    def advance(self, location: str, write: Write) -> Written:
+    def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> Written:
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import DeltaError
 
@@ -170,6 +185,14 @@ class DeltaLog:
                 f"another writer changed the table at the same time: {str(error).splitlines()[0]}",
                 hint="nothing is lost: run again",
             ) from error
+        return self.committed(location, write)
+
+    def takes_files(self, location: str) -> bool:
+        return takes_files(_open(location))
+
+    def add(self, files: Sequence[DataFile], columns: str, location: str, write: Write) -> Written:
+        if not add_files(location, files, columns, write):
+            raise commit_lost(write)
         return self.committed(location, write)
 
     def committed(self, location: str, write: Write) -> Written:
@@ -209,6 +232,25 @@ def sql_type(stored: str | dict[str, Any]) -> str:
     return f"struct<{fields}>"
 
 
+def _schema(table: DeltaTable) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(table.schema().to_json())
+    return found
+
+
+def _leaves(name: str, stored: str | dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The types in a type that hold no others, by the dotted names of where they are."""
+    if isinstance(stored, str):
+        yield name, sql_type(stored)
+    elif stored["type"] == "struct":
+        for field in stored["fields"]:
+            yield from _leaves(f"{name}.{field['name']}".lstrip("."), field["type"])
+    else:
+        for part in ("elementType", "keyType", "valueType"):
+            if part in stored:
+                inside = part.removesuffix("Type")
+                yield from _leaves(f"{name}.{inside}", stored[part])
+
+
 def quoted(name: str) -> str:
     """A field name inside a type: plain where it can be, in backticks where it must."""
     return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
@@ -241,8 +283,37 @@ def _deletes_by_vector(table: DeltaTable) -> bool:
     return "deletionVectors" in (table.protocol().reader_features or ())
 
 
+def is_widened(table: DeltaTable) -> bool:
+    """Whether files of the table may hold narrower types than its columns have. delta-rs neither writes such a table
+    nor plans a query over it, but its log can be read."""
+    return "typeWidening" in (table.protocol().reader_features or ())
+
+
+def _widened_rows(location: str, table: DeltaTable) -> pa.dataset.Dataset:
+    """The rows of all files in the types that the columns have now, into which Arrow casts them as it reads."""
+    from deltalake import DeltaTable
+
+    if _deletes_by_vector(table):
+        raise DataError(
+            "vectors-and-wider-types",
+            f"{_shown(location)} has deletion vectors and columns that were widened: "
+            "only Spark can read the two together",
+            hint=f"in Spark: ALTER TABLE delta.`{location}` DROP FEATURE deletionVectors",
+        )
+
+    class Narrow(DeltaTable):
+        """The table without the feature that delta-rs does not know: Arrow does what the feature asks for."""
+
+        def protocol(self) -> Any:
+            told = super().protocol()
+            return told._replace(reader_features=[f for f in told.reader_features or () if f != "typeWidening"])
+
+    return Narrow(location, version=table.version()).to_pyarrow_dataset()
+
+
 def _count(table: DeltaTable) -> int:
-    if not _deletes_by_vector(table):
+    # With both, delta-rs can only tell how many rows there were before any was deleted.
+    if is_widened(table) or not _deletes_by_vector(table):
         return table.count()
     # The statistics of a file count its deleted rows too.
     from deltalake import QueryBuilder

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lakesmith.formats.delta.log import DeltaLog
+from lakesmith.formats.delta.log import DeltaLog, is_widened
 from lakesmith.ports import Write, Written
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 _SOURCE_VIEW = "lakesmith_merge_source"
+_WIDENING = "delta.enableTypeWidening"
+_ACROSS_TYPES = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 
 
 class DeltaRows(DeltaLog):
@@ -22,6 +25,9 @@ class DeltaRows(DeltaLog):
         return spark.read.format("delta").option("versionAsOf", version).load(location)
 
     def changes(self, spark: SparkSession, location: str, after: int, until: int) -> DataFrame:
+        # Delta reads changes in the newest types and refuses those of a time when they were narrower, as it does where
+        # columns went away: but each value has a place in the wider type. Set anew each time, for the session goes on.
+        spark.conf.set(_ACROSS_TYPES, "true" if _is_only_widened(location) else "false")
         return (
             spark.read.format("delta")
             .option("readChangeFeed", "true")
@@ -31,6 +37,8 @@ class DeltaRows(DeltaLog):
         )
 
     def append(self, frame: DataFrame, location: str, write: Write) -> Written:
+        if write.widen:
+            _let_widen(frame.sparkSession, location)
         return self._commit(_writer(frame, write).mode("append"), location, write)
 
     def overwrite(self, frame: DataFrame, location: str, write: Write, where: str | None = None) -> Written:
@@ -53,6 +61,21 @@ class DeltaRows(DeltaLog):
             ).collect()
         return self.committed(location, write)
 
+    def widen(self, spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
+        _let_widen(spark, location)
+        rows = _no_rows(spark, location)
+        types = {name.lower(): type for name, type in columns.items()}
+        wide = [
+            f"CAST({_name(name)} AS {types[name.lower()]}) AS {_name(name)}" if name.lower() in types else _name(name)
+            for name in rows.columns
+        ]
+        rows.selectExpr(*wide).write.format("delta").mode("append").option("mergeSchema", "true").save(location)
+
+    def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> Written:
+        if spark is None or not is_widened(_opened(location)):
+            return super().advance(location, write)
+        return self.append(_no_rows(spark, location), location, write)
+
     def _commit(self, writer: DataFrameWriter, location: str, write: Write) -> Written:
         writer.options(txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note).save(location)
         return self.committed(location, write)
@@ -65,6 +88,28 @@ def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:
     if write.evolve:
         writer = writer.option("mergeSchema", "true")
     return writer
+
+
+def _let_widen(spark: SparkSession, location: str) -> None:
+    """Let types of the table become wider. A commit of its own that changes no type: to end after it does no harm."""
+    if _opened(location).metadata().configuration.get(_WIDENING) != "true":
+        spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{_WIDENING}' = 'true')").collect()
+
+
+def _no_rows(spark: SparkSession, location: str) -> DataFrame:
+    return spark.read.format("delta").load(location).limit(0)
+
+
+def _opened(location: str) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(location)
+
+
+def _is_only_widened(location: str) -> bool:
+    """Whether columns were widened, and cannot have been renamed or dropped."""
+    table = _opened(location)
+    return is_widened(table) and "columnMapping" not in (table.protocol().reader_features or ())
 
 
 @contextmanager

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from lakesmith.columns import AGAIN, AUDIT, CHANGE_AUDIT, CODE, CORRUPT, HIDDEN, RESCUED, ROW_HASH
 from lakesmith.declare import Table
 from lakesmith.errors import DataError
-from lakesmith.intake.shapes import spark_type, storable
+from lakesmith.intake.differences import differences
+from lakesmith.intake.shapes import arrow_type, spark_type, storable
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import TableFacts
 from lakesmith.quality.rules import quoted
-from lakesmith.spark.ingest.known import known_columns
+from lakesmith.spark.ingest.known import known_columns, widened_columns
 from lakesmith.spark.types import merged, parse_columns
 
 if TYPE_CHECKING:
@@ -152,8 +156,17 @@ def _fits(table: Table, extract: Extract, facts: TableFacts | None) -> Iterator[
 
 
 def _known(table: Table, extract: Extract, facts: TableFacts | None) -> StructType:
-    columns = {each.name: spark_type(each.type) for each in known_columns(table, facts)}
-    return parse_columns(extract.rows.sparkSession, columns)
+    known = widened_columns(table, known_columns(table, facts), _described(extract))
+    return parse_columns(extract.rows.sparkSession, {each.name: spark_type(each.type) for each in known})
+
+
+def _described(extract: Extract) -> pa.DataType:
+    """What the source brings, as far as Arrow has types for it."""
+    found = []
+    for each in extract.payload:
+        with suppress(KeyError):
+            found.append((each.name, arrow_type(spelt(each.dataType))))
+    return pa.struct(found)
 
 
 def _fitted(held: str, found: DataType, wanted: DataType, depth: int = 0) -> str | None:
@@ -217,17 +230,9 @@ def _text(held: str, type: DataType) -> str:
 
 
 def _differences(table: Table, extract: Extract, facts: TableFacts | None) -> list[str]:
-    known = _known(table, extract, facts)
-    before = {each.name.lower(): each for each in known.fields}
-    now = {each.name.lower(): each for each in extract.payload}
-    told = [f"+ {each.name} {spelt(each.dataType)}" for name, each in now.items() if name not in before]
-    told += [f"- {each.name} {spelt(each.dataType)}" for name, each in before.items() if name not in now]
-    told += [
-        f"{each.name} is {spelt(now[name].dataType)} and was {spelt(each.dataType)}"
-        for name, each in before.items()
-        if name in now and _fitted("", now[name].dataType, each.dataType) is None
-    ]
-    return told
+    before = {each.name: each.dataType for each in _known(table, extract, facts).fields}
+    now = {each.name: each.dataType for each in extract.payload}
+    return differences(before, now, spelt=spelt, fits=lambda old, new: _fitted("", new, old) is not None)
 
 
 def spelt(type: DataType) -> str:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from lakesmith.columns import CHANGE_AUDIT, CODE, CORRUPT, END, FILE, RESCUED, ROW_HASH, SOURCE_ROW
+from lakesmith.columns import CHANGE_AUDIT, CODE, CORRUPT, END, FILE, RESCUED, ROW_HASH, SOURCE_ROW, WRITTEN
 from lakesmith.declare import Files, Table
 from lakesmith.intake.debezium import COLUMNS as CHANGES
+from lakesmith.intake.direct import WRITTEN_FIELD, Destination
 from lakesmith.intake.reader import HELD, Opener, Reader, Surveyed, Task, survey
 from lakesmith.intake.rows import Abort, Target
-from lakesmith.intake.shapes import STRING, arrow_type, spark_type, wider
+from lakesmith.intake.shapes import STRING, arrow_type, schema_of, spark_type, wider
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import FileFact, Storage, TableFacts
 from lakesmith.quality.rules import literal, quoted
-from lakesmith.spark.ingest.known import grown_columns, known_columns
+from lakesmith.spark.ingest.known import grown_columns, known_columns, may_widen
 from lakesmith.storage import LocalStorage
 
 if TYPE_CHECKING:
@@ -55,9 +56,20 @@ class _AsListed:
 
 
 def read_files(
-    inlet: Inlet, table: Table, source: Files, batch: Batch, facts: TableFacts | None, *, survey: bool
+    inlet: Inlet,
+    table: Table,
+    source: Files,
+    batch: Batch,
+    facts: TableFacts | None,
+    *,
+    survey: bool,
+    into: str | None = None,
 ) -> DataFrame:
-    """The rows of the batch's files, and one row more for each file that tells what was read from it."""
+    """The rows of the batch's files, and one row more for each file that tells what was read from it.
+
+    With `into`, the folder of the table, good rows are written there where the table has all their columns; then only
+    the others come back, and a row for each Parquet file that was made.
+    """
     known = known_columns(table, facts)
     opened = _AsListed(inlet.landing, {file.path: file for file in batch.files})
     tasks = [
@@ -74,20 +86,42 @@ def read_files(
         columns = known
     if source.envelope:
         columns = pa.schema([*columns, *CHANGES])
-    target = Target(schema=columns, timezone=source.timezone, surveyed=surveyed)
+    widening = may_widen(table, known)
+    target = Target(schema=columns, timezone=source.timezone, surveyed=surveyed, widening=widening)
     reader = Reader(source=source, target=target, open=opened, held=HELD)
-    return _audited(_rows(inlet.spark, reader, tasks), batch, inlet.landing, columns)
+    places = [inlet.landing.location(file.path) for file in batch.files]
+    destination = None
+    if into is not None and _has_all(facts, columns):
+        destination = Destination(
+            folder=into,
+            columns=columns.names,
+            places=places,
+            modified=[file.modified for file in batch.files],
+            pinned_at=batch.pinned_at,
+            run_id=batch.run_id,
+        )
+    return _audited(_rows(inlet.spark, reader, tasks, destination), batch, places, columns)
 
 
-def _rows(spark: SparkSession, reader: Reader, tasks: Sequence[Task]) -> DataFrame:
+def _has_all(facts: TableFacts | None, columns: pa.Schema) -> bool:
+    """Whether rows with these columns can be added to the table as it is, or make one."""
+    if facts is None:
+        return not any(pa.types.is_null(type) for type in columns.types)
+    stored = {fact.name: fact.type for fact in facts.columns if fact.name in columns.names}
+    return list(columns) == list(schema_of(stored))
+
+
+def _rows(spark: SparkSession, reader: Reader, tasks: Sequence[Task], destination: Destination | None) -> DataFrame:
     groups = _groups(spark, tasks)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from reader.read(groups[number])
+                rows = reader.read(groups[number])
+                yield from rows if destination is None else destination.divert(rows)
 
-    schema = ", ".join(f"{quoted(field.name)} {spark_type(field.type)}" for field in reader.output)
+    output = reader.output if destination is None else reader.output.append(WRITTEN_FIELD)
+    schema = ", ".join(f"{quoted(field.name)} {spark_type(field.type)}" for field in output)
     return spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(read, schema)
 
 
@@ -154,8 +188,8 @@ def _survey_in_spark(
     return [found[task.number] for task in tasks]
 
 
-def _audited(rows: DataFrame, batch: Batch, landing: Storage, columns: pa.Schema) -> DataFrame:
-    path = _of_file([landing.location(file.path) for file in batch.files], "string")
+def _audited(rows: DataFrame, batch: Batch, places: Sequence[str], columns: pa.Schema) -> DataFrame:
+    path = _of_file(places, "string")
     modified = _of_file([file.modified for file in batch.files], "bigint")
     # The same for all; as a plain literal it would make Spark compile the whole stage anew for each batch.
     pinned = _of_file([batch.pinned_at] * len(batch.files), "bigint")
@@ -174,6 +208,7 @@ def _audited(rows: DataFrame, batch: Batch, landing: Storage, columns: pa.Schema
         CODE,
         FILE,
         END,
+        *([WRITTEN] if WRITTEN in rows.columns else []),
     )
 
 

@@ -7,7 +7,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, cast
+from itertools import pairwise
+from operator import eq
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,6 +17,8 @@ from lakesmith.columns import CHANGE_AUDIT, CODE, CORRUPT, KAFKA_AUDIT, RESCUED,
 from lakesmith.declare import Kafka, Table
 from lakesmith.errors import DataError
 from lakesmith.intake import debezium
+from lakesmith.intake.differences import differences, flat, spelt
+from lakesmith.intake.evolution import Fields, breaks, fields_of
 from lakesmith.intake.rows import Target
 from lakesmith.intake.shapes import STRING, arrow_type, spark_type, wider
 from lakesmith.intake.values import (
@@ -34,7 +38,7 @@ from lakesmith.quality.rules import literal, quoted
 from lakesmith.sources import connection
 from lakesmith.sources.kafka import SCHEMA, pinned_offsets, spark_settings, subject_of
 from lakesmith.sources.registry import Registry, Schema
-from lakesmith.spark.ingest.known import grown_columns, known_columns
+from lakesmith.spark.ingest.known import grown_columns, known_columns, may_widen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,21 +63,58 @@ def read_topic(
     assert batch.slice is not None
     settings = connection(table, inlet.environment)
     schemas = _Schemas.of(table, source, settings)
-    schemas.refuse_break(batch.slice)
     records = _records(inlet, source, settings, pinned_offsets(table, source, settings, batch.slice))
     known = known_columns(table, facts)
     surveyed = survey or table.contract == "strict" or (not len(known) and source.values == "json")
     shape = pa.struct([("value", STRING)]) if source.values == "text" else pa.struct([])
-    found = [(id, FIRST) for id in schemas.decoder.writers if id not in schemas.of_keys]
+    found = [(id, FIRST) for id in schemas.versions]
     if surveyed and source.values != "text":
         shape, found = _survey(records, schemas.decoder)
         schemas = schemas.with_ids([id for id, _ in found])
     columns = grown_columns(table, known, reduce(wider, map(schemas.decoder.schema_shape, found), shape))
     if source.envelope:
         columns = pa.schema([*columns, *debezium.COLUMNS])
-    target = Target(schema=columns, timezone=source.timezone, surveyed=surveyed)
+    widening = may_widen(table, known) if source.values == "json" else frozenset()
+    target = Target(schema=columns, timezone=source.timezone, surveyed=surveyed, widening=widening)
     decoder = replace(schemas.decoder, surveyed=surveyed or schemas.registry is None)
     return _audited(_rows(records, decoder, target), source, batch, columns)
+
+
+def check_schemas(
+    table: Table, source: Kafka, settings: Mapping[str, str], stretch: Slice, facts: TableFacts | None
+) -> tuple[str, ...]:
+    """What versions of the subject that are new since the table's last batch bring that it cannot hold.
+
+    Asked before a record is read. What the contract or the source does not allow is an error.
+    """
+    # The first batch notes the newest schema at both of its ends.
+    before = int(stretch.since.get(SCHEMA, 0)) if facts is not None else 0
+    newest = int(stretch.until.get(SCHEMA, 0))
+    if table.contract == "open" or before == newest or (table.contract == "strict" and not before):
+        return ()
+    lines = tuple(_Schemas.of(table, source, settings).changes(before, newest, facts))
+    if not lines:
+        return ()
+    told = f"{subject_of(source)} has a new schema: {'; '.join(lines)}"
+    if table.contract == "strict":
+        raise DataError(
+            "contract-broken",
+            f"the contract is strict, and {told}",
+            at=table.declared_at,
+            table=str(table.name),
+            hint=f"say `contract: additive` in {table.declared_at.file} to take it in, or delete the version from the "
+            "registry and have the producers go back",
+        )
+    if source.incompatible == "refuse":
+        raise DataError(
+            "schema-incompatible",
+            f"the table cannot hold what comes: {told}",
+            at=table.declared_at,
+            table=str(table.name),
+            hint="delete the version from the registry and have the producers go back, or say `incompatible: tell` in "
+            f"{table.declared_at.file} to read it, with what does not fit in _rescued",
+        )
+    return lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,24 +146,49 @@ class _Schemas:
         found = [self.registry.by_id(id) for id in sorted(set(ids) - self.decoder.writers.keys())]
         return self._with([schema for schema in found if schema is not None])
 
-    def refuse_break(self, stretch: Slice) -> None:
-        """Under a strict contract, an error when the newest schema has other columns than the last that was read."""
-        before, newest = (int(side.get(SCHEMA, 0)) for side in (stretch.since, stretch.until))
-        if self.table.contract != "strict" or not before or before == newest:
-            return
-        told = self.with_ids((before, newest)).decoder
-        old, new = (told.schema_shape((id, FIRST)) for id in (before, newest))
-        lines = _difference(old, new)
-        if lines:
-            raise DataError(
-                "contract-broken",
-                f"the contract is strict, and schema {newest} of {subject_of(self.source)} differs from schema "
-                f"{before}, which was read last: {'; '.join(lines)}",
-                at=self.table.declared_at,
-                table=str(self.table.name),
-                hint=f"say `contract: additive` in {self.table.declared_at.file} to take it in, "
-                "or have the producers go back",
-            )
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The ids of the schemas of values, the oldest first."""
+        return tuple(id for id in self.decoder.writers if id not in self.of_keys)
+
+    def changes(self, before: int, newest: int, facts: TableFacts | None) -> Iterator[str]:
+        """For each version after `before` up to `newest`, what the table cannot hold as it did; under a strict
+        contract, all that is different. Where no version is known to have been read, only the columns are asked."""
+        fresh = self._between(before, newest)
+        known = known_columns(self.table, facts)
+        strict = self.table.contract == "strict"
+        shape = reduce(wider, (self.decoder.schema_shape((id, FIRST)) for id in fresh), pa.struct([]))
+        columns = flat(known if strict else grown_columns(self.table, known, shape))
+        required = [column.name for column in self.table.columns if column.required]
+        # The one that was read last may have been deleted since: its id still tells it.
+        told = self.with_ids([before]) if before else self
+        for earlier, id in pairwise([before, *fresh]):
+            new, old = told._fields(id), told._fields(earlier) if before else None
+            if new is None:
+                yield f"schema {id} is not one of {self.source.values}"
+                continue
+            lines = breaks(new, old, columns, required)
+            if strict and old is not None:
+                types = (
+                    {path: said.type for path, said in side.items() if said.type is not None} for side in (old, new)
+                )
+                lines = list(dict.fromkeys([*differences(*types, spelt=spelt, fits=eq), *lines]))
+            yield from (f"schema {id}: {line}" for line in lines)
+
+    def _between(self, before: int, newest: int) -> list[int]:
+        ids = [*self.versions]
+        if newest in ids:
+            del ids[ids.index(newest) + 1 :]
+        if before in ids:
+            return ids[ids.index(before) + 1 :]
+        # It was deleted, or the subject is another one. A registry counts its ids up.
+        return [id for id in ids if id > before] or ids[-1:]
+
+    def _fields(self, id: int) -> Fields | None:
+        writer = self.decoder.writers.get(id)
+        if writer is None or not self.decoder.reads(writer):
+            return None
+        return fields_of(writer, envelope=self.source.envelope is not None)
 
     def _with(self, schemas: Sequence[Schema]) -> _Schemas:
         writers = {schema.id: self._writer(schema) for schema in schemas}
@@ -140,7 +206,7 @@ class _Schemas:
                     hint = "register a schema that protoc reads"
                     raise DataError("bad-schema", what, table=str(self.table.name), hint=hint) from error
             case _:
-                return JsonWriter()
+                return JsonWriter(schema.text, tuple(schema.imports.items()))
 
 
 def _records(
@@ -224,17 +290,3 @@ def _audited(rows: DataFrame, source: Kafka, batch: Batch, columns: pa.Schema) -
         f"{literal(batch.run_id)} AS _run_id",
         *(ROW_HASH, RESCUED, CORRUPT, CODE),
     )
-
-
-def _difference(old: pa.DataType, new: pa.DataType, prefix: str = "") -> list[str]:
-    """What is in the one and not in the other, at every depth."""
-    before, now = ({field.name: field.type for field in cast("Iterable[pa.Field]", side)} for side in (old, new))
-    lines = [f"+ {prefix}{name} {spark_type(type)}" for name, type in now.items() if name not in before]
-    lines += [f"- {prefix}{name} {spark_type(type)}" for name, type in before.items() if name not in now]
-    for name in before.keys() & now.keys():
-        one, other = before[name], now[name]
-        if pa.types.is_struct(one) and pa.types.is_struct(other):
-            lines += _difference(one, other, f"{prefix}{name}.")
-        elif one != other:
-            lines.append(f"~ {prefix}{name} {spark_type(one)} → {spark_type(other)}")
-    return sorted(lines)

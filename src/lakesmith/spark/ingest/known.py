@@ -9,7 +9,18 @@ import pyarrow as pa
 from lakesmith.columns import AUDIT, HIDDEN
 from lakesmith.declare import Table
 from lakesmith.errors import DataError
-from lakesmith.intake.shapes import STRING, added, arrow_type, grown, schema_of, settled, spark_type, wider
+from lakesmith.intake.differences import differences, flat, spelt
+from lakesmith.intake.shapes import (
+    STRING,
+    added,
+    arrow_type,
+    grown,
+    schema_of,
+    settled,
+    widened,
+    wider,
+    widest,
+)
 from lakesmith.ports import TableFacts
 
 if TYPE_CHECKING:
@@ -30,24 +41,34 @@ def known_columns(table: Table, facts: TableFacts | None) -> pa.Schema:
 def grown_columns(table: Table, known: pa.Schema, found: pa.DataType) -> pa.Schema:
     """The table's columns with those that have come, as far as the contract lets them in."""
     new = pa.struct([(field.name, STRING) for field in found]) if table.contract == "open" else settled(found)
-    columns = pa.schema(list(grown(pa.struct(list(known)), new)))
+    columns = pa.schema(list(grown(pa.struct(list(widened_columns(table, known, found))), new)))
     if table.contract == "strict":
-        _refuse_diff(table, known, columns, found)
+        _refuse_diff(table, known, found)
     return columns
 
 
-def _refuse_diff(table: Table, known: pa.Schema, target: pa.Schema, found: pa.DataType) -> None:
+def may_widen(table: Table, known: pa.Schema) -> frozenset[str]:
+    """The columns whose types follow what comes: nobody has declared them, and the contract lets them change."""
+    if table.contract != "additive":
+        return frozenset()
+    declared = {column.name.lower() for column in table.columns if column.type is not None}
+    return frozenset(name for name in known.names if name.lower() not in declared)
+
+
+def widened_columns(table: Table, known: pa.Schema, found: pa.DataType) -> pa.Schema:
+    """The table's columns, those that follow what comes as wide as it is."""
+    wide, names = widest(pa.struct(list(known)), found), may_widen(table, known)
+    return pa.schema([new if old.name in names else old for old, new in zip(known, wide, strict=True)])
+
+
+def _refuse_diff(table: Table, known: pa.Schema, found: pa.DataType) -> None:
     """Raise when what came is not what the contract says: new columns, or types that do not fit."""
-    new = added(known, target)
-    types = {field.name: field.type for field in known}
-    lower = {name.lower(): name for name in types}
-    lines = [f"+ {name}" for name in new]
-    for field in found:
-        name = lower.get(field.name.lower())
-        if name is None or pa.types.is_string(field.type):
-            continue  # text may still be a value of the declared type: each row is held to it
-        if wider(types[name], field.type) != types[name]:
-            lines.append(f"~ {name}: {spark_type(types[name])} → {spark_type(settled(field.type))}")
+
+    def fits(old: pa.DataType, new: pa.DataType) -> bool:
+        # Text may still be a value of the declared type: each row is held to it.
+        return bool(pa.types.is_string(new) or wider(old, new) == old)
+
+    lines = differences(flat(known), flat(settled(found)), spelt=spelt, fits=fits, gone=False)
     if lines:
         raise DataError(
             "contract-broken",
@@ -59,8 +80,16 @@ def _refuse_diff(table: Table, known: pa.Schema, target: pa.Schema, found: pa.Da
 
 def new_fields(rows: DataFrame, facts: TableFacts | None) -> tuple[str, ...]:
     """The fields, at every depth, that rows have and the table does not."""
-    if facts is None:
-        return ()
+    return added(*_schemas(rows, facts)) if facts else ()
+
+
+def wider_fields(rows: DataFrame, facts: TableFacts | None) -> tuple[str, ...]:
+    """The fields, at every depth, for which rows have a wider type than the table."""
+    return widened(*_schemas(rows, facts)) if facts else ()
+
+
+def _schemas(rows: DataFrame, facts: TableFacts) -> tuple[pa.Schema, pa.Schema]:
+    """What the table has, and what rows have for it."""
     stored = schema_of({column.name: column.type for column in facts.columns})
     arriving = [(f.name, arrow_type(f.dataType.simpleString())) for f in rows.schema.fields if HIDDEN not in f.name]
-    return added(stored, pa.schema(arriving))
+    return stored, pa.schema(arriving)

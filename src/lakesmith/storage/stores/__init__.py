@@ -22,8 +22,9 @@ class Reached(Protocol):
     def store(self) -> Store:
         """What remote-store makes of it."""
 
-    def files(self, base: str, glob: Glob) -> Iterator[FileFact]:
-        """The files that match below a folder, which ends with a slash or is empty. Their paths are below it too."""
+    def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
+        """The files that match below a folder, which ends with a slash or is empty. Their paths are below it too, and
+        so is `after`; what sorts before that may be left out, where this saves requests."""
 
     def fetch(self, key: str) -> bytes:
         """All bytes."""

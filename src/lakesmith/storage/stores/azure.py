@@ -10,7 +10,7 @@ from lakesmith.errors import DeclarationError
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
 from lakesmith.storage.failures import patiently
-from lakesmith.storage.globs import Glob
+from lakesmith.storage.globs import Glob, walk
 
 _BLOCK = 8 * 1024 * 1024
 _MOST_BLOCKS = 45_000
@@ -61,15 +61,30 @@ class Azure:
         )
         self._container = service.get_container_client(access.place)
 
-    def files(self, base: str, glob: Glob) -> Iterator[FileFact]:
+    def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
         prefix = base + glob.prefix
-        listed = self._container.walk_blobs(prefix) if glob.is_flat else self._container.list_blobs(prefix)
+        if glob.is_flat:
+            listed = self._blobs(self._container.walk_blobs(prefix))
+        elif after is None:
+            listed = self._blobs(self._container.list_blobs(prefix))
+        else:
+            # Folder by folder, so that old ones are not entered. `startFrom` would say it in one request, but servers
+            # of before 2026 pass over it, and where folders are real ones the order is not that of whole names.
+            listed = (blob for _, blob in walk(glob, lambda folder, deep: self._children(base + folder), after))
+        for blob in listed:
+            path = blob.name[len(base) :]
+            if not hasattr(blob, "prefix") and glob.matches(path):
+                yield FileFact(path, blob.size, int(blob.last_modified.timestamp() * 1000))
+
+    def _children(self, folder: str) -> Iterator[tuple[str, bool, Any]]:
+        for blob in self._blobs(self._container.walk_blobs(folder)):
+            name = blob.name[len(folder) :]
+            yield name.rstrip("/"), hasattr(blob, "prefix"), blob
+
+    def _blobs(self, listed: Any) -> Iterator[Any]:
         pages = listed.by_page()
         while (page := patiently(lambda: next(pages, None))) is not None:
-            for blob in page:
-                path = blob.name[len(base) :]
-                if not hasattr(blob, "prefix") and glob.matches(path):
-                    yield FileFact(path, blob.size, int(blob.last_modified.timestamp() * 1000))
+            yield from page
 
     def fetch(self, key: str) -> bytes:
         return self.store.read_bytes(key)

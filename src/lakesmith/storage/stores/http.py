@@ -33,11 +33,11 @@ class Http:
         self._session = requests.Session()
         self._session.headers.update(headers)
 
-    def files(self, base: str, glob: Glob) -> Iterator[FileFact]:
+    def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
         if glob.is_path:
             paths = [glob.text]
         else:
-            paths = [path for path, _ in walk(glob, lambda folder, deep: self._children(base, folder))]
+            paths = [path for path, _ in walk(glob, lambda folder, deep: self._children(base, folder), after)]
         for path in paths:
             try:
                 info = patiently(partial(self.store.get_file_info, base + path))

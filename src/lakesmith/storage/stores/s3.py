@@ -46,10 +46,12 @@ class S3:
         self._s3 = backend.unwrap(s3fs.S3FileSystem)
         self._s3.retries = 1
 
-    def files(self, base: str, glob: Glob) -> Iterator[FileFact]:
+    def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
         wanted = {"Bucket": self._bucket, "Prefix": base + glob.prefix}
         if glob.is_flat:  # folders below, such as an archive, are passed over by the store
             wanted["Delimiter"] = "/"
+        if after is not None:  # a bucket is sorted by the bytes of its keys, which is the order of their letters
+            wanted["StartAfter"] = base + after
         page: dict[str, Any] = {"IsTruncated": True}
         while page["IsTruncated"]:
             if "NextContinuationToken" in page:

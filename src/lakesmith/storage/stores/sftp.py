@@ -63,8 +63,8 @@ class Sftp:
         client.get_channel().get_transport().sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 
-    def files(self, base: str, glob: Glob) -> Iterator[FileFact]:
-        for path, found in walk(glob, lambda folder, deep: self._children(base + folder)):
+    def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
+        for path, found in walk(glob, lambda folder, deep: self._children(base + folder), after):
             if found is not None:
                 yield FileFact(path, found.size, int(found.modified_at.timestamp() * 1000))
 

@@ -1,0 +1,147 @@
+"""Good rows go from their reader straight into Parquet files of the table: Spark hears only what is in them.
+
+Nothing reads the files until a commit names them. Those of a job that failed belong to no version, as the files of any
+writer that was cut short, and a vacuum removes them.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesmith.columns import CHANGE_AUDIT, CORRUPT, END, FILE, RESCUED, ROW_HASH, SOURCE_FILE, SOURCE_ROW, WRITTEN
+from lakesmith.intake.shapes import STRING
+from lakesmith.ports import DataFile
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+_GROUP = 64 << 20
+"""About how many bytes of rows, as they are in memory, one row group holds."""
+_MOMENT = pa.timestamp("us", tz="UTC")
+WRITTEN_FIELD = pa.field(WRITTEN, pa.struct([("path", STRING), ("size", pa.int64()), ("rows", pa.int64())]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """Where the good rows of a batch are written to, and what is told of them beside what they are."""
+
+    folder: str
+    """The table's."""
+    columns: Sequence[str]
+    """The columns that rows bring."""
+    places: Sequence[str]
+    """By number of the file, where it lies."""
+    modified: Sequence[int]
+    """By number of the file, when it was written, in milliseconds since 1970."""
+    pinned_at: int
+    run_id: str
+
+    def divert(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the good rows; the others come back, and one for each Parquet file that was made."""
+        rows = _Rows(self.folder)
+        schema: pa.Schema | None = None
+        try:
+            for batch in batches:
+                schema = schema or batch.schema.append(WRITTEN_FIELD)
+                good, others = _parted(batch)
+                if len(good):
+                    rows.add(self._audited(good))
+                if len(others):
+                    yield pa.RecordBatch.from_arrays(
+                        [*others.columns, pa.nulls(len(others), WRITTEN_FIELD.type)], schema=schema
+                    )
+            made = rows.close()
+        finally:
+            rows.let_go()
+        if made is not None:
+            assert schema is not None
+            told = {"path": made.path, "size": made.size, "rows": made.rows}
+            yield pa.RecordBatch.from_pylist([{**dict.fromkeys(schema.names), WRITTEN: told}], schema=schema)
+
+    def _audited(self, batch: pa.RecordBatch) -> pa.Table:
+        count = len(batch)
+        number = batch.column(FILE)[0].as_py()  # a batch is of one file
+        made = {
+            **{name: batch.column(name) for name in self.columns if name not in CHANGE_AUDIT},
+            SOURCE_FILE: pa.repeat(pa.scalar(self.places[number], STRING), count),
+            SOURCE_ROW: batch.column(SOURCE_ROW),
+            "_source_modified": _moments(self.modified[number], count),
+            **{name: batch.column(name) for name in self.columns if name in CHANGE_AUDIT},
+            "_ingested_at": _moments(self.pinned_at, count),
+            "_run_id": pa.repeat(pa.scalar(self.run_id, STRING), count),
+            ROW_HASH: batch.column(ROW_HASH),
+            RESCUED: batch.column(RESCUED),
+        }
+        return pa.table(made)
+
+
+@dataclass
+class _Rows:
+    """Rows on their way into one Parquet file, which is made when the first of them comes."""
+
+    folder: str
+    path: str = field(default_factory=lambda: f"part-{uuid.uuid4().hex}.zstd.parquet")
+    waiting: list[pa.Table] = field(default_factory=list)
+    size: int = 0
+    count: int = 0
+    file: pa.NativeFile | None = None
+    writer: pq.ParquetWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        self.waiting.append(rows)
+        self.size += rows.nbytes
+        if self.size >= _GROUP:
+            self._write()
+
+    def _write(self) -> None:
+        import pyarrow.parquet as pq
+
+        group = pa.concat_tables(self.waiting)
+        if self.writer is None:
+            os.makedirs(self.folder, exist_ok=True)
+            self.file = pa.OSFile(os.path.join(self.folder, self.path), "wb")
+            self.writer = pq.ParquetWriter(
+                self.file, group.schema, compression="zstd", store_schema=False, store_decimal_as_integer=True
+            )
+        self.writer.write_table(group, row_group_size=max(len(group), 1))
+        self.count += len(group)
+        self.waiting, self.size = [], 0
+
+    def close(self) -> DataFile | None:
+        if self.waiting:
+            self._write()
+        if self.writer is None or self.file is None:
+            return None
+        self.writer.close()
+        self.file.flush()
+        path = os.path.join(self.folder, self.path)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        return DataFile(path=self.path, size=os.path.getsize(path), rows=self.count)
+
+    def let_go(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+def _parted(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The rows of a table, and those that only tell something."""
+    unreadable, ends = batch.column(CORRUPT), batch.column(END)
+    if unreadable.null_count == ends.null_count == len(batch):
+        return batch, batch.slice(0, 0)
+    good = pc.and_(unreadable.is_null(), ends.is_null())
+    return batch.filter(good), batch.filter(pc.invert(good))
+
+
+def _moments(milliseconds: int, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(milliseconds * 1000, pa.int64()), count).cast(_MOMENT)

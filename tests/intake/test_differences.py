@@ -1,0 +1,25 @@
+"""One way to tell columns apart."""
+
+from __future__ import annotations
+
+from operator import eq
+
+from lakesmith.intake.differences import differences, flat, spelt
+from lakesmith.intake.shapes import schema_of
+
+OLD = flat(schema_of({"id": "bigint", "to": "struct<zip:int,lines:array<struct<sku:string>>>", "a.b": "string"}))
+
+
+def test_new_gone_and_changed_columns_are_told_at_every_depth_once() -> None:
+    new = flat(schema_of({"ID": "bigint", "to": "struct<zip:string,lines:array<struct<n:int>>>", "x": "struct<y:int>"}))
+    assert differences(OLD, new, spelt=spelt, fits=eq) == [
+        "+ to.lines[].n int",
+        "+ x struct",
+        "- to.lines[].sku string",
+        "- a.b string",
+        "~ to.zip int → string",
+    ]
+
+
+def test_what_is_gone_may_not_count() -> None:
+    assert differences(OLD, flat(schema_of({"id": "bigint"})), spelt=spelt, fits=eq, gone=False) == []

@@ -1,0 +1,124 @@
+"""Which types a column can take on in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.plan.lakes import facts, file, lake, made, named
+from tests.plan.test_planner import ORDERS, of, plan, problem
+
+from lakesmith.declare import Append, Column, Table
+from lakesmith.declare.table import Contract
+from lakesmith.errors import Place
+from lakesmith.plan.explain import in_words
+from lakesmith.plan.fingerprint import definition
+from lakesmith.plan.graph import Graph
+from lakesmith.plan.planner import make_plan
+from lakesmith.plan.steps import Build, Ingest, LakeFacts, Position, Progress, Widen
+from lakesmith.plan.widening import widens
+from lakesmith.ports import ColumnFact
+
+SILVER = made("silver.orders", "SELECT id FROM bronze.orders", Append())
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        ("tinyint", "smallint"),
+        ("int", "bigint"),
+        ("float", "double"),
+        ("decimal(10,2)", "decimal(12,2)"),
+        ("decimal(10,2)", "decimal(13,5)"),
+        ("int", "decimal(10,0)"),
+        ("bigint", "decimal(22,2)"),
+        ("struct<a:int,b:array<smallint>>", "struct<a:bigint,b:array<int>>"),
+        ("map<int,float>", "map<bigint,double>"),
+        ("struct<`int`:int>", "struct<`int`:bigint>"),
+    ],
+)
+def test_a_type_that_holds_every_value_of_another_can_follow_it(stored: str, wanted: str) -> None:
+    assert widens(stored, wanted)
+    assert not widens(wanted, stored)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        ("int", "int"),
+        ("int", "double"),
+        ("bigint", "decimal(19,0)"),
+        ("int", "decimal(9,0)"),
+        ("decimal(10,2)", "decimal(12,5)"),
+        ("decimal(10,2)", "decimal(12,1)"),
+        ("decimal(10,2)", "double"),
+        ("date", "timestamp"),
+        ("timestamp_ntz", "timestamp"),
+        ("bigint", "string"),
+        ("struct<a:int>", "struct<a:int,b:int>"),
+        ("struct<int:int>", "struct<bigint:int>"),
+        ("array<int>", "bigint"),
+    ],
+)
+def test_nothing_else_can(stored: str, wanted: str) -> None:
+    assert not widens(stored, wanted)
+
+
+def declared(type: str, contract: Contract = "additive") -> Table:
+    column = Column(name="ID", type=type, declared_at=Place("bronze/orders.yml", 3))
+    return replace(ORDERS, columns=(column,), contract=contract)
+
+
+@pytest.mark.parametrize("contract", ["additive", "strict"])
+def test_a_column_that_is_declared_wider_is_widened_before_rows_come(contract: Contract) -> None:
+    new = file("a.json")
+    table = declared("decimal(20,0)", contract)
+    found = of(plan(table, there={"bronze.orders": facts()}, landing={"bronze.orders": (new,)}), "bronze.orders")
+    told = "ID is declared wider (bigint → decimal(20,0))"
+    assert (found.status, found.reason) == ("changed", f"{told}; 1 new file, 1.0 kB")
+    widen, ingest = found.steps
+    assert widen == Widen(table=named("bronze.orders"), columns=(ColumnFact("ID", "decimal(20,0)"),), reason=told)
+    assert isinstance(ingest, Ingest)
+    assert in_words(widen).what == "widen ID to decimal(20,0)"
+
+
+def test_a_column_that_is_declared_wider_is_widened_when_nothing_comes_too() -> None:
+    found = of(plan(declared("decimal(20,0)"), there={"bronze.orders": facts()}), "bronze.orders")
+    assert [type(step) for step in found.steps] == [Widen]
+
+
+def test_a_narrower_type_is_refused_and_an_open_table_knows_no_types() -> None:
+    assert problem(plan(declared("int"), there={"bronze.orders": facts()})).code == "type-changed"
+    assert of(plan(declared("decimal(20,0)", "open"), there={"bronze.orders": facts()}), "bronze.orders").steps == ()
+
+
+def test_what_is_made_from_a_table_that_becomes_wider_is_computed_from_all_rows() -> None:
+    seen = Progress(
+        head=1, definition=definition(SILVER), positions={"bronze.orders": Position(table_id="one", version=0)}
+    )
+    there = {"bronze.orders": facts(), "silver.orders": facts()}
+    found = of(plan(declared("decimal(20,0)"), SILVER, there=there, progress={"silver.orders": seen}), "silver.orders")
+    (build,) = found.steps
+    assert isinstance(build, Build)
+    assert build.mode == "whole"
+    assert build.cost_reason == "types in bronze.orders changed (ID), and those of this table follow"
+
+
+def test_what_has_read_a_table_before_it_became_wider_is_computed_from_all_rows() -> None:
+    seen = Progress(
+        head=1, definition=definition(SILVER), positions={"bronze.orders": Position(table_id="one", version=3)}
+    )
+    there = {"bronze.orders": facts(version=5), "silver.orders": facts()}
+    modes = []
+    for retyped in ({}, {(named("bronze.orders"), 3): ("id",)}, {(named("bronze.orders"), 2): ("id",)}):
+        world = LakeFacts(
+            tables={named(name): each for name, each in there.items()},
+            progress={named("silver.orders"): seen},
+            landing={named("bronze.orders"): ()},
+            retyped=retyped,
+        )
+        declaration = lake(ORDERS, SILVER)
+        graph = Graph.of(declaration.tables)
+        made_plan = make_plan(declaration, graph, world, selected=frozenset(declaration.tables))
+        modes += [step.mode for step in made_plan.steps if isinstance(step, Build)]
+    assert modes == ["changes", "whole", "changes"]
