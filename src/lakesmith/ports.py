@@ -182,9 +182,11 @@ class TableFormat(Protocol):
     def takes_files(self, location: str) -> bool:
         """Whether Parquet files that others wrote can be committed to the table, or to one that is made there."""
 
-    def add(self, files: Sequence[DataFile], columns: str, location: str, write: Write) -> Written:
-        """Add the rows of Parquet files that lie in the table's folder, without a JVM; makes the table when there is
-        none. `columns` is Spark's JSON of them: the table has these columns already, or is made with them."""
+    def add(
+        self, files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None
+    ) -> Written:
+        """Add the rows of Parquet files that lie in the table's folder, without a JVM. With an id, the table has it;
+        without one there is none yet, and it is made. `columns` is Spark's JSON of them: the table has them all."""
 
 
 class FileFact(NamedTuple):

@@ -304,10 +304,10 @@ def test_files_that_others_wrote_make_a_table_and_are_added_to_it(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     assert format.takes_files(place)
-    first = format.add([parquet(place, "1.parquet", (1, "a"), (2, "b"))], COLUMNS, place, write(1))
+    first = format.add([parquet(place, "1.parquet", (1, "a"), (2, "b"))], COLUMNS, place, write(1), None)
     assert (first.version, first.inserted, first.files) == (0, 2, 1)
     assert format.takes_files(place)
-    second = format.add([parquet(place, "2.parquet", (3, "c"))], COLUMNS, place, write(2))
+    second = format.add([parquet(place, "2.parquet", (3, "c"))], COLUMNS, place, write(2), id_of(format, place))
     assert (second.version, second.inserted) == (1, 1)
     format.append(rows(spark, (4, "d")), place, write(3))
     facts = format.facts(place, FLOW)
@@ -320,10 +320,12 @@ def test_files_that_others_wrote_make_a_table_and_are_added_to_it(
 
 def test_files_of_a_batch_that_is_there_already_are_not_added_again(format: TableFormat, place: str) -> None:
     file = parquet(place, "1.parquet", (1, "a"))
-    format.add([file], COLUMNS, place, write(1))
+    format.add([file], COLUMNS, place, write(1), None)
     with pytest.raises(InfrastructureError) as caught:
-        format.add([file], COLUMNS, place, write(1, note="a twin"))
+        format.add([file], COLUMNS, place, write(1, note="a twin"), id_of(format, place))
     assert caught.value.code == "commit-lost"
+    # Its own reply may have been lost: then the commit is there, and is told.
+    assert format.add([file], COLUMNS, place, write(1), id_of(format, place)).inserted == 1
     assert held(format, place) == [(1, "a")]
 
 
@@ -334,7 +336,7 @@ def test_of_twins_that_add_the_same_batch_at_the_same_time_one_wins(format: Tabl
 
     def add(number: int) -> bool:
         try:
-            format.add([files[number]], COLUMNS, place, write(1, note=str(number)))
+            format.add([files[number]], COLUMNS, place, write(1, note=str(number)), None)
         except InfrastructureError:
             return False
         return True
@@ -348,18 +350,61 @@ def test_of_twins_that_add_the_same_batch_at_the_same_time_one_wins(format: Tabl
 def test_files_of_other_flows_that_are_added_at_the_same_time_are_all_there(format: TableFormat, place: str) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    files = [parquet(place, f"{number}.parquet", (number, "x")) for number in range(6)]
+    format.add([parquet(place, "first.parquet", (-1, "x"))], COLUMNS, place, write(1), None)
+    files, made = [parquet(place, f"{number}.parquet", (number, "x")) for number in range(6)], id_of(format, place)
+
+    def add(number: int) -> None:
+        format.add([files[number]], COLUMNS, place, write(1, flow=f"flow {number}", note=str(number)), made)
+
     with ThreadPoolExecutor(6) as pool:
-        list(
-            pool.map(
-                lambda n: format.add([files[n]], COLUMNS, place, write(1, flow=f"flow {n}", note=str(n))), range(6)
-            )
-        )
-    assert held(format, place) == [(number, "x") for number in range(6)]
+        list(pool.map(add, range(6)))
+    assert sorted(held(format, place)) == [(number, "x") for number in range(-1, 6)]
 
 
-def test_a_table_that_asks_more_of_a_writer_takes_no_files(
+def test_files_are_not_added_to_another_table_than_the_one_they_were_written_for(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1, properties={"delta.enableDeletionVectors": "true"}))
+    import shutil
+
+    file = parquet(place, "1.parquet", (1, "a"))
+    format.append(rows(spark, (7,), columns="other bigint"), place, write(1, flow="somebody else"))
+    for expected in (None, "another id", id_of(format, place)):
+        with pytest.raises(InfrastructureError) as caught:
+            format.add([file], COLUMNS, place, write(2), expected)
+        assert caught.value.code == "commit-conflict"
+    assert held(format, place) == [(7,)]
+    shutil.rmtree(place)
+    file = parquet(place, "1.parquet", (1, "a"))
+    with pytest.raises(InfrastructureError):
+        format.add([file], COLUMNS, place, write(2), "the id of a table that was dropped")
+    assert format.facts(place, FLOW) is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+        "ALTER TABLE {table} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ALTER TABLE {table} ADD CONSTRAINT positive CHECK (id > 0)",
+    ],
+)
+def test_a_table_that_asks_more_of_a_writer_takes_no_files(
+    format: TableFormat, spark: SparkSession, place: str, asked: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    assert format.takes_files(place)
+    spark.sql(asked.format(table=f"delta.`{place}`")).collect()
     assert not format.takes_files(place)
+
+
+def test_a_table_with_a_column_that_must_have_a_value_takes_no_files(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    spark.sql(f"CREATE TABLE delta.`{place}` (id bigint NOT NULL, v string) USING delta").collect()
+    assert not format.takes_files(place)
+
+
+def id_of(format: TableFormat, place: str) -> str:
+    facts = format.facts(place, FLOW)
+    assert facts
+    return facts.table_id

@@ -86,12 +86,13 @@ def test_rows_are_the_same_whether_their_readers_write_them_or_spark_does(writte
         written.land(f"orders/{more['id']}.json", more)
     written.run()
     direct, judged = (
-        written.spark.read.format("delta").load(f"{written.folder}/.lakesmith/warehouse/bronze/{name}").drop("_run_id")
+        written.spark.read.format("delta").load(f"{written.folder}/.lakesmith/warehouse/bronze/{name}")
         for name in ("direct", "judged")
     )
-    assert {field.name: field.dataType for field in direct.schema} == {f.name: f.dataType for f in judged.schema}
+    assert {field.name: field for field in direct.schema} == {field.name: field for field in judged.schema}
     stored = [
-        [row.asDict(True) for row in rows.drop("_ingested_at").orderBy("id").collect()] for rows in (direct, judged)
+        [row.asDict(True) for row in rows.drop("_ingested_at", "_run_id").orderBy("id").collect()]
+        for rows in (direct, judged)
     ]
     assert stored[0] == stored[1]
     assert len(stored[0]) == 5
@@ -99,6 +100,15 @@ def test_rows_are_the_same_whether_their_readers_write_them_or_spark_does(writte
         assert written.rows(f"SELECT raw, rules, position FROM {table}") == [
             ("{broken", ["not-json"], f"{written.folder}/landing/orders/1.json:3")
         ]
+
+
+def test_fields_with_odd_names_inside_others_come_again_and_audit_names_are_kept_beside(written: Written) -> None:
+    written.declare(JSON)
+    for number in (1, 2):
+        written.land(f"orders/{number}.json", {"id": number, "o": {"a-b": 1, "x:y": {"q.r": 2}}, "_RUN_ID": "mine"})
+        assert written.run()["bronze.orders"].rows_written == 1
+    rescued = written.rows("SELECT id, _rescued FROM bronze.orders ORDER BY id")
+    assert rescued == [(number, '{"_RUN_ID": "mine"}') for number in (1, 2)]
 
 
 def test_folders_of_hive_partitions_are_columns(written: Written) -> None:

@@ -1,7 +1,7 @@
 """Good rows go from their reader straight into Parquet files of the table: Spark hears only what is in them.
 
-Nothing reads the files until a commit names them. Those of a job that failed belong to no version, as the files of any
-writer that was cut short, and a vacuum removes them.
+Nothing reads the files until a commit names them. A reader that fails removes its own; those of a job that was killed
+belong to no version, as the files of any writer that was cut short, until Delta's VACUUM removes them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,9 @@ class Destination:
                         [*others.columns, pa.nulls(len(others), WRITTEN_FIELD.type)], schema=schema
                     )
             made = rows.close()
-        finally:
-            rows.let_go()
+        except BaseException:
+            rows.discard()
+            raise
         if made is not None:
             assert schema is not None
             told = {"path": made.path, "size": made.size, "rows": made.rows}
@@ -120,7 +122,7 @@ class _Rows:
         if self.writer is None or self.file is None:
             return None
         self.writer.close()
-        self.file.flush()
+        self.file.close()
         path = os.path.join(self.folder, self.path)
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -129,9 +131,12 @@ class _Rows:
             os.close(descriptor)
         return DataFile(path=self.path, size=os.path.getsize(path), rows=self.count)
 
-    def let_go(self) -> None:
+    def discard(self) -> None:
+        """Leave nothing behind of rows that nobody is told of."""
         if self.file is not None:
             self.file.close()
+            with suppress(OSError):
+                os.unlink(os.path.join(self.folder, self.path))
 
 
 def _parted(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:

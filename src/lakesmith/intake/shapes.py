@@ -313,7 +313,9 @@ def _added(known: pa.DataType, target: pa.DataType, prefix: str) -> list[str]:
 
 def storable(name: str) -> bool:
     """Whether a table can have a column of this name, and Lakesmith does not use the name itself."""
-    return bool(name) and not _UNSTORABLE.search(name) and name not in (*AUDIT, "_metadata") and HIDDEN not in name
+    return (
+        bool(name) and not _UNSTORABLE.search(name) and name.lower() not in (*AUDIT, "_metadata") and HIDDEN not in name
+    )
 
 
 def exact_as_double(value: int) -> bool:

@@ -27,9 +27,9 @@ def merged(known: StructType, found: Sequence[StructField]) -> StructType:
     from pyspark.sql.types import StructField, StructType
 
     fields = {field.name: field.dataType for field in known.fields}
-    spelt = {name.lower(): name for name in fields}
+    lower = {name.lower(): name for name in fields}
     for field in found:
-        name = spelt.get(field.name.lower(), field.name)
+        name = lower.get(field.name.lower(), field.name)
         fields[name] = _merged_type(fields[name], field.dataType) if name in fields else field.dataType
     return StructType([StructField(name, type) for name, type in fields.items()])
 
@@ -42,3 +42,18 @@ def _merged_type(known: DataType, found: DataType) -> DataType:
     if isinstance(known, ArrayType) and isinstance(found, ArrayType):
         return ArrayType(_merged_type(known.elementType, found.elementType))
     return known
+
+
+def spelt(type: DataType) -> str:
+    """A type as Spark SQL reads it, whole: `simpleString` leaves out fields of a wide one."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    match type:
+        case StructType():
+            return f"struct<{', '.join(f'{quoted(each.name)}:{spelt(each.dataType)}' for each in type.fields)}>"
+        case ArrayType():
+            return f"array<{spelt(type.elementType)}>"
+        case MapType():
+            return f"map<{spelt(type.keyType)},{spelt(type.valueType)}>"
+        case _:
+            return str(type.simpleString())

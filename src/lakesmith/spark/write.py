@@ -149,7 +149,8 @@ class Writer:
         location, write, load = self._location(arrival), _write(arrival), arrival.table.load
         stored = list(map(quoted, arrival.payload))
         if isinstance(good, tuple):
-            return self._format.add(good, arrival.rows.select(*stored).schema.json(), location, write)
+            made_for = arrival.facts.table_id if arrival.facts else None
+            return self._format.add(good, arrival.rows.select(*stored).schema.json(), location, write, made_for)
         good = good.select(*stored)
         if isinstance(load, Merge):
             good = _latest(good, load, _column_order(arrival))

@@ -7,34 +7,46 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lakesmith.errors import InfrastructureError
+from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.ports import DataFile, Write
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import CommitProperties, DeltaTable, Schema
 
-_UNDERSTOOD = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
-"""Features of a table that mean nothing for rows that are only added."""
+_UNDERSTOOD = {"appendOnly", "changeDataFeed", "timestampNtz", "invariants"}
+"""Features of a table that ask nothing of a writer which only adds rows, where no column says more."""
 _TRIES = 10
 
 
 def takes_files(table: DeltaTable | None) -> bool:
-    """Whether nothing is asked of a writer but to write rows."""
+    """Whether nothing is asked of a writer but to write rows. Old tables do not name the features that they use."""
     if table is None:
         return True
-    protocol = table.protocol()
+    protocol, metadata = table.protocol(), table.metadata()
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
-    return features <= _UNDERSTOOD and not table.metadata().partition_columns
+    settings = metadata.configuration
+    constrained = any(name.startswith("delta.constraints.") for name in settings)
+    mapped = settings.get("delta.columnMapping.mode", "none") != "none"
+    if metadata.partition_columns or constrained or mapped or not features <= _UNDERSTOOD:
+        return False
+    return all(map(_is_plain, json.loads(table.schema().to_json())["fields"]))
 
 
-def add_files(location: str, files: Sequence[DataFile], columns: str, write: Write) -> bool:
+def _is_plain(field: dict[str, Any]) -> bool:
+    """Whether a column may be empty, and has no rule of its own."""
+    told = any(name.startswith("delta.") for name in field.get("metadata", {}))
+    return bool(field["nullable"]) and not told
+
+
+def add_files(location: str, files: Sequence[DataFile], columns: str, write: Write, table_id: str | None) -> bool:
     """Commit the files; False when the batch, or a later one, is in the table already."""
-    from deltalake import DeltaTable, Schema
+    from deltalake import DeltaTable
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, create_table_with_add_actions
 
+    schema = _schema(columns)
     now = time.time_ns() // 1_000_000
     added = [AddAction(file.path, file.size, {}, now, True, _stats(file)) for file in files]
     properties = _properties(files, write)
@@ -43,18 +55,19 @@ def add_files(location: str, files: Sequence[DataFile], columns: str, write: Wri
             table = DeltaTable(location)
         except TableNotFoundError:
             table = None
+        if table is not None and (table.transaction_version(write.flow) or 0) >= write.sequence:
+            return False
+        _refuse_other_table(table, schema, table_id)
         try:
             if table is None:
                 create_table_with_add_actions(
                     location,
-                    Schema.from_json(columns),
+                    schema,
                     added,
                     mode="error",
                     configuration=dict(write.properties),
                     commit_properties=properties,
                 )
-            elif (table.transaction_version(write.flow) or 0) >= write.sequence:
-                return False
             else:
                 table.create_write_transaction([*added], "append", table.schema(), commit_properties=properties)
         except CommitFailedError:
@@ -63,15 +76,55 @@ def add_files(location: str, files: Sequence[DataFile], columns: str, write: Wri
             if table is None and os.path.isdir(f"{location}/_delta_log") and "already exists" in str(error):
                 continue
             raise InfrastructureError(
-                "commit-failed",
-                f"{len(files)} files could not be committed: {str(error).splitlines()[0]}",
-                hint="nothing was committed: run again",
+                "commit-unknown",
+                f"it is not known whether {len(files)} files were committed: {str(error).splitlines()[0]}",
+                hint="run again: the log tells, and nothing is lost or doubled",
             ) from error
-        _sync(location)
         return True
     raise InfrastructureError(
         "commit-conflict",
         f"other writers changed the table {_TRIES} times in a row",
+        hint="nothing is lost: run again",
+    )
+
+
+def _schema(columns: str) -> Schema:
+    from deltalake import Schema
+
+    try:
+        return Schema.from_json(json.dumps(_nullable(json.loads(columns))))
+    except ValueError as error:
+        raise DataError(
+            "bad-column-name",
+            f"no table can have these columns: {str(error).splitlines()[0]}",
+            hint="give the fields other names in the source",
+        ) from error
+
+
+def _nullable(type: Any) -> Any:
+    """A type in which everything may be empty, as Spark makes tables."""
+    if isinstance(type, list):
+        return [_nullable(each) for each in type]
+    if not isinstance(type, dict):
+        return type
+    told = {name: _nullable(value) for name, value in type.items() if name != "metadata"}
+    may_be = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in type}
+    return {**told, **may_be, **({"metadata": {}} if "metadata" in type else {})}
+
+
+def _refuse_other_table(table: DeltaTable | None, schema: Schema, table_id: str | None) -> None:
+    """Raise when the table is not the one that the rows were written for."""
+    found = str(table.metadata().id) if table is not None else None
+    stored = {field.name: field.type for field in table.schema().fields} if table is not None else {}
+    if found != table_id or not takes_files(table):
+        what = "was dropped" if table is None else "was made or changed by somebody else"
+    elif table is not None and any(stored.get(field.name) != field.type for field in schema.fields):
+        what = "has other columns now"
+    else:
+        return
+    raise InfrastructureError(
+        "commit-conflict",
+        f"the table {what} while rows for it were written",
         hint="nothing is lost: run again",
     )
 
@@ -107,11 +160,10 @@ def _moment(value: datetime) -> str:
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _sync(location: str) -> None:
-    """Bring the newest commit to the disk: what was acknowledged survives a power cut."""
+def sync_commit(location: str, version: int) -> None:
+    """Bring a commit to the disk: what was acknowledged survives a power cut."""
     folder = f"{location}/_delta_log"
-    newest = max(name for name in os.listdir(folder) if name.endswith(".json") and name[:20].isdigit())
-    for path in (f"{folder}/{newest}", folder):
+    for path in (f"{folder}/{version:020}.json", folder, location):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

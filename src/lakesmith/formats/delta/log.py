@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats.delta.adopt import adopt_files
-from lakesmith.formats.delta.files import add_files, takes_files
+from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
 from lakesmith.formats.delta.memory import FactsMemory
 from lakesmith.ports import ColumnFact, CommitFact, DataFile, TableFacts, Write, Written
 
@@ -190,10 +190,14 @@ class DeltaLog:
     def takes_files(self, location: str) -> bool:
         return takes_files(_open(location))
 
-    def add(self, files: Sequence[DataFile], columns: str, location: str, write: Write) -> Written:
-        if not add_files(location, files, columns, write):
-            raise commit_lost(write)
-        return self.committed(location, write)
+    def add(
+        self, files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None
+    ) -> Written:
+        add_files(location, files, columns, write, table_id)
+        # Also when the batch was there already: it may have been this very writer, whose reply was lost.
+        written = self.committed(location, write)
+        sync_commit(location, written.version)
+        return written
 
     def committed(self, location: str, write: Write) -> Written:
         """What the commit with this writer's note did, read back from the log: a reply can be lost, the log cannot."""

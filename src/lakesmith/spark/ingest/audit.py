@@ -18,7 +18,7 @@ from lakesmith.ledger.batches import Batch
 from lakesmith.ports import TableFacts
 from lakesmith.quality.rules import quoted
 from lakesmith.spark.ingest.known import known_columns, widened_columns
-from lakesmith.spark.types import merged, parse_columns
+from lakesmith.spark.types import merged, parse_columns, spelt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,7 +66,7 @@ def check_columns(table: Table, extract: Extract, facts: TableFacts | None) -> N
     names = [found.name for found in extract.payload]
     odd = [name for name in names if not storable(name)]
     if odd:
-        reserved = odd[0] in (*AUDIT, "_metadata") or odd[0].startswith(HIDDEN)
+        reserved = odd[0].lower() in (*AUDIT, "_metadata") or odd[0].lower().startswith(HIDDEN)
         raise DataError(
             "reserved-column" if reserved else "bad-column-name",
             f"{extract.told} has a column named {odd[0]!r}, "
@@ -233,18 +233,3 @@ def _differences(table: Table, extract: Extract, facts: TableFacts | None) -> li
     before = {each.name: each.dataType for each in _known(table, extract, facts).fields}
     now = {each.name: each.dataType for each in extract.payload}
     return differences(before, now, spelt=spelt, fits=lambda old, new: _fitted("", new, old) is not None)
-
-
-def spelt(type: DataType) -> str:
-    """A type as Spark SQL reads it, whole: `simpleString` leaves out fields of a wide one."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    match type:
-        case StructType():
-            return f"struct<{', '.join(f'{quoted(each.name)}:{spelt(each.dataType)}' for each in type.fields)}>"
-        case ArrayType():
-            return f"array<{spelt(type.elementType)}>"
-        case MapType():
-            return f"map<{spelt(type.keyType)},{spelt(type.valueType)}>"
-        case _:
-            return str(type.simpleString())

@@ -107,8 +107,8 @@ def _has_all(facts: TableFacts | None, columns: pa.Schema) -> bool:
     """Whether rows with these columns can be added to the table as it is, or make one."""
     if facts is None:
         return not any(pa.types.is_null(type) for type in columns.types)
-    stored = {fact.name: fact.type for fact in facts.columns if fact.name in columns.names}
-    return list(columns) == list(schema_of(stored))
+    stored = schema_of({fact.name: fact.type for fact in facts.columns})
+    return all(field.name in stored.names and stored.field(field.name) == field for field in columns)
 
 
 def _rows(spark: SparkSession, reader: Reader, tasks: Sequence[Task], destination: Destination | None) -> DataFrame:

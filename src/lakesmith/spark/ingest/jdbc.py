@@ -20,10 +20,11 @@ from lakesmith.sources import connection
 from lakesmith.sources.jdbc import EXTRACTED, OVERLAPPING, WATERMARK, Watermark, instant, parts
 from lakesmith.spark.drivers import driver_class
 from lakesmith.spark.ingest import Inlet
-from lakesmith.spark.ingest.audit import Extract, audited, check_columns, row_hash, spelt
+from lakesmith.spark.ingest.audit import Extract, audited, check_columns, row_hash
 from lakesmith.spark.ingest.jdbc_columns import DatabaseColumn, comparable, database_column, database_name
 from lakesmith.spark.ingest.known import known_columns
 from lakesmith.spark.ingest.staged import is_staged, staged_folder
+from lakesmith.spark.types import spelt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

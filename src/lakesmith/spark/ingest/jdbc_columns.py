@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError
 from lakesmith.sources.jdbc import Kind
-from lakesmith.spark.ingest.audit import spelt
+from lakesmith.spark.types import spelt
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DecimalType, StructField

@@ -22,6 +22,7 @@ from lakesmith.intake.shapes import (
     widest,
 )
 from lakesmith.ports import TableFacts
+from lakesmith.spark.types import spelt as spelt_in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,5 +92,6 @@ def wider_fields(rows: DataFrame, facts: TableFacts | None) -> tuple[str, ...]:
 def _schemas(rows: DataFrame, facts: TableFacts) -> tuple[pa.Schema, pa.Schema]:
     """What the table has, and what rows have for it."""
     stored = schema_of({column.name: column.type for column in facts.columns})
-    arriving = [(f.name, arrow_type(f.dataType.simpleString())) for f in rows.schema.fields if HIDDEN not in f.name]
+    shown = [field for field in rows.schema.fields if not field.name.startswith(HIDDEN)]
+    arriving = [(field.name, arrow_type(spelt_in_spark(field.dataType))) for field in shown]
     return stored, pa.schema(arriving)
