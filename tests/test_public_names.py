@@ -13,7 +13,8 @@ import lakesmith
 
 NAMES = """
 DataError DeclarationError InfrastructureError Lake LakesmithError Place Problems UsageError
-adopt append bronze check column files gold jdbc kafka merge other_table ref replace replace_partitions silver table
+adopt append bronze changes check column files gold jdbc kafka merge other_table ref replace replace_partitions scd2
+silver snapshot table
 """
 
 

@@ -11,6 +11,7 @@ from lakesmith.declare.python import (
     adopt,
     append,
     bronze,
+    changes,
     check,
     column,
     files,
@@ -22,7 +23,9 @@ from lakesmith.declare.python import (
     ref,
     replace,
     replace_partitions,
+    scd2,
     silver,
+    snapshot,
     table,
 )
 from lakesmith.errors import (
@@ -52,6 +55,7 @@ __all__ = [
     "adopt",
     "append",
     "bronze",
+    "changes",
     "check",
     "column",
     "files",
@@ -63,7 +67,9 @@ __all__ = [
     "ref",
     "replace",
     "replace_partitions",
+    "scd2",
     "silver",
+    "snapshot",
     "table",
 ]
 

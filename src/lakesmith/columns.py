@@ -14,6 +14,11 @@ CHANGE_AUDIT = ("_op", "_changed_at", "_change_position", "_before")
 AUDIT = (*FILE_AUDIT, *KAFKA_AUDIT, *CHANGE_AUDIT, "_ingested_at", "_run_id", ROW_HASH, RESCUED)
 """Columns of bronze tables that no source may bring itself."""
 
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+"""Of tables that hold every state of a key: from when until when it held."""
+ENTRY = "_entry"
+"""Of tables that keep what was corrected: whether a row is an entry, its correction or its reversal."""
+
 CORRUPT = f"{HIDDEN}unreadable"
 """Holds a record's text when it could not be read."""
 CODE = f"{HIDDEN}code"
@@ -26,5 +31,12 @@ WRITTEN = f"{HIDDEN}written"
 """Not empty in a row that tells of a Parquet file which a reader has filled with rows."""
 AGAIN = f"{HIDDEN}again"
 """True in a row that an earlier batch brought already: it is counted, not written."""
+GONE = f"{HIDDEN}gone"
+"""True in a row that stands for one which a merge takes away."""
 FAILED = f"{HIDDEN}failed"
 """Holds the names of the rules that a row broke."""
+
+KEY_TWICE = "lakesmith-key-twice"
+"""What Spark is made to say when a query that should give one row a key gives two."""
+OVERLAP = "lakesmith-intervals"
+"""What Spark is made to say when intervals of one key overlap, or leave a gap."""

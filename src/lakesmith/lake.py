@@ -432,7 +432,7 @@ class Lake:
 
     def _check(self, facts: LakeFacts) -> None:
         """Hold the queries and checks to the columns that are known."""
-        from lakesmith.plan.query import check_columns, check_conditions
+        from lakesmith.plan.query import check_columns, check_conditions, given_columns
 
         schemas = self._schemas(facts)
         errors: list[LakesmithError] = []
@@ -444,17 +444,17 @@ class Lake:
                     errors.append(error)
             if isinstance(table.origin, SqlQuery):
                 errors += check_columns(table.origin, schemas)
-            errors += check_conditions(table, schemas.get(table.name))
+            errors += check_conditions(table, given_columns(table, schemas))
         raise_all(errors)
 
     def _schemas(self, facts: LakeFacts) -> dict[TableName, tuple[str, ...]]:
         """The columns of each table, where they are known: from its query, else from its log."""
-        from lakesmith.plan.query import output_columns
+        from lakesmith.plan.query import table_columns
 
         schemas: dict[TableName, tuple[str, ...]] = {}
         for name in self.graph.order:
             table, stored = self.tables[name], facts.tables.get(name)
-            columns = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
+            columns = table_columns(table, schemas)
             if columns is None and stored and not self._may_gain_columns(name, facts):
                 declared = [column.name for column in table.columns]
                 columns = tuple(dict.fromkeys([*(column.name for column in stored.columns), *declared]))

@@ -42,6 +42,9 @@ _LOADS: Mapping[str, str] = {
     "Replace": "replace",
     "ReplacePartitions": "replace_partitions",
     "Merge": "merge",
+    "Scd2": "scd2",
+    "Changes": "changes",
+    "Snapshot": "snapshot",
 }
 
 

@@ -94,6 +94,8 @@ class Write:
     """Likewise."""
     evolve: bool = False
     """Columns that the table does not have are added to it."""
+    vectors: bool = False
+    """A merge marks the rows that it replaces, where the format can, and leaves their files as they are."""
     widen: bool = False
     """Columns for which the rows have a wider type become as wide. Only with `evolve`, and only for `append`."""
 
@@ -170,8 +172,18 @@ class TableFormat(Protocol):
     def overwrite(self, frame: DataFrame, location: str, write: Write, where: str | None = None) -> Written:
         """Replace all rows, or those that meet `where`, in one commit; makes the table when there is none."""
 
-    def merge(self, frame: DataFrame, location: str, write: Write, key: Sequence[str], newer: str) -> Written:
-        """Update rows with the same key when `newer` holds (`source` and `target` name the sides), insert others."""
+    def merge(
+        self,
+        frame: DataFrame,
+        location: str,
+        write: Write,
+        key: Sequence[str],
+        newer: str,
+        also: str | None = None,
+    ) -> Written:
+        """Update rows with the same key when `newer` holds (`source` and `target` name the sides), insert others; with
+        the column GONE, delete those where it is true instead. `also` is what else makes two rows the same. Hidden
+        columns are not stored."""
 
     def widen(self, spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
         """Give columns wider types, which are Spark SQL types by name. No row is written."""

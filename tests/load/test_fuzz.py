@@ -15,6 +15,8 @@ from lakesmith.load import load_lake
 SEEDS = [
     "source: {files: landing/orders/*.json, format: csv, delimiter: ';'}\nfreshness: 1h\nenabled: true\n",
     "load: {merge: {key: [a, b], order_by: c}}\ncolumns:\n  a: {type: 'struct<a: int>', required: true, tags: [x]}\n",
+    "load: {snapshot: {key: a, taken: t, into: scd2, track: [b], max_shrink: 20%}}\n",
+    "load: {changes: {key: [a], order_by: t, op: o, amounts: [b], previous_key: {a: c}}}\n",
     "checks:\n  a: &a {where: \"x in ('a')\", on_fail: warn}\n  b: *a\nowner: ${team}\n",
     "name: shop\nvariables: {a: env:X, b: }\nenvironments: {dev: {warehouse: '${a}', spark: {a: file:x}, jobs: 3}}\n",
     "/* lakesmith\nowner: me\ntags: [a]\n*/\nWITH a AS (SELECT ';' AS `b`) SELECT * FROM a -- done\n;",

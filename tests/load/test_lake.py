@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from lakesmith.declare import (
     Append,
+    Changes,
     Check,
     Column,
     Files,
@@ -19,6 +21,8 @@ from lakesmith.declare import (
     PythonQuery,
     Replace,
     ReplacePartitions,
+    Scd2,
+    Snapshot,
     SqlQuery,
     Table,
     TableName,
@@ -188,11 +192,91 @@ def test_files_are_listed_in_full_unless_their_names_are_promised_to_come_in_ord
             "{replace_partitions: {by: day, same_as: silver.orders.day}}",
             ReplacePartitions(by="day", same_as="silver.orders.day"),
         ),
+        ("{append: {dedup: a}}", Append(dedup=("a",))),
+        (
+            "{append: {dedup: [a, b], by: t, within: 7d}}",
+            Append(dedup=("a", "b"), by="t", within=timedelta(days=7)),
+        ),
+        ("{merge: {key: a}}", Merge(key=("a",))),
         ("{merge: {key: [a, b], order_by: c}}", Merge(key=("a", "b"), order_by=("c",))),
+        (
+            """{merge: {key: a, order_by: c, delete: "op = 'D'", soft_delete: gone}}""",
+            Merge(key=("a",), order_by=("c",), delete="op = 'D'", soft_delete="gone"),
+        ),
+        ("{merge: {key: a, order_by: c, update: [d, e]}}", Merge(key=("a",), order_by=("c",), update=("d", "e"))),
+        ("{scd2: {key: a, order_by: [t, n]}}", Scd2(key=("a",), order_by=("t", "n"))),
+        (
+            "{scd2: {key: a, order_by: t, delete: gone, track: [b]}}",
+            Scd2(key=("a",), order_by=("t",), delete="gone", track=("b",)),
+        ),
+        ("{scd2: {key: a, order_by: t, ignore: b}}", Scd2(key=("a",), order_by=("t",), ignore=("b",))),
+        ("{changes: {key: a, order_by: t, op: o}}", Changes(key=("a",), order_by=("t",), op="o")),
+        (
+            "{changes: {key: a, order_by: t, op: o, amounts: [b], previous_key: {a: old_a}}}",
+            Changes(key=("a",), order_by=("t",), op="o", amounts=("b",), previous_key={"a": "old_a"}),
+        ),
+        (
+            "{changes: {key: Id, order_by: t, op: o, previous_key: {iD: old_id}}}",
+            Changes(key=("Id",), order_by=("t",), op="o", previous_key={"Id": "old_id"}),
+        ),
+        ("{snapshot: {key: a, taken: t}}", Snapshot(key=("a",), taken="t")),
+        ("{snapshot: {key: a, taken: t, max_shrink: 0.2}}", Snapshot(key=("a",), taken="t", max_shrink=0.2)),
+        (
+            "{snapshot: {key: a, taken: t, into: scd2, ignore: b, max_shrink: 20%}}",
+            Snapshot(key=("a",), taken="t", into="scd2", ignore=("b",), max_shrink=0.2),
+        ),
     ],
 )
 def test_each_load_can_be_written(load: Load, written: str, meant: object) -> None:
-    assert only(load({"gold/t.sql": f"/* lakesmith\nload: {written}\n*/ SELECT 1"})).load == meant
+    table = only(load({"gold/t.sql": f"/* lakesmith\nload: {written}\n*/ SELECT 1"}))
+    assert table.load == meant
+    assert table.load_at == Place("gold/t.sql", 2)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("append()", Append()),
+        ("append(dedup=['a'], by='t', within='36h')", Append(dedup=("a",), by="t", within=timedelta(hours=36))),
+        ("merge(key='a')", Merge(key=("a",))),
+        (
+            "merge(key='a', order_by='t', delete='gone', soft_delete='is_gone')",
+            Merge(key=("a",), order_by=("t",), delete="gone", soft_delete="is_gone"),
+        ),
+        ("merge(key='a', order_by='t', update='b')", Merge(key=("a",), order_by=("t",), update=("b",))),
+        (
+            "scd2(key='a', order_by=['t', 'n'], delete='gone', ignore='b')",
+            Scd2(key=("a",), order_by=("t", "n"), delete="gone", ignore=("b",)),
+        ),
+        (
+            "changes(key='a', order_by='t', op='o', amounts='b', previous_key={'a': 'old_a'})",
+            Changes(key=("a",), order_by=("t",), op="o", amounts=("b",), previous_key={"a": "old_a"}),
+        ),
+        (
+            "snapshot(key='a', taken='t', into='scd2', track='b', max_shrink=0.5)",
+            Snapshot(key=("a",), taken="t", into="scd2", track=("b",), max_shrink=0.5),
+        ),
+        ("snapshot(key='a', taken='t', max_shrink='50%')", Snapshot(key=("a",), taken="t", max_shrink=0.5)),
+    ],
+)
+def test_each_load_can_be_written_in_python(load: Load, written: str, meant: object) -> None:
+    text = f"import lakesmith as lake\n@lake.gold(load=lake.{written})\ndef t(a=lake.ref('silver.a')):\n    return a\n"
+    assert only(load({"gold/t.py": text})).load == meant
+
+
+def test_a_share_may_come_from_a_variable(load: Load) -> None:
+    header = "/* lakesmith\nload: {snapshot: {key: a, taken: t, max_shrink: '${limit}'}}\n*/ SELECT 1"
+    files = {"gold/t.sql": header, "lakesmith.yml": "name: shop\nvariables: {limit: 10%}\n"}
+    assert only(load(files)).load == Snapshot(key=("a",), taken="t", max_shrink=0.1)
+
+
+def test_keys_of_a_load_in_python_are_held_to_the_same_rules(refuse: Refuse) -> None:
+    text = (
+        "import lakesmith as lake\n@lake.gold(\n  load=lake.append(dedup='a', within='1d'))\n"
+        "def t(a=lake.ref('silver.a')):\n    return a\n"
+    )
+    (error,) = refuse({"gold/t.py": text})
+    assert (error.code, str(error.at), error.table) == ("missing-key", "gold/t.py:3", "gold.t")
 
 
 def test_a_query_without_a_header_replaces_its_table(load: Load) -> None:

@@ -33,6 +33,13 @@ checks:
     "load: {replace_partitions: {by: day, same_as: silver.orders.day}}\ntags: daily\n",
     "load: {replace_partitions: day}\nenabled: '${switch}'\n",
     "load: append\n",
+    "load: {append: {dedup: [id], by: at, within: 7d}}\n",
+    "load: {merge: {key: id}}\n",
+    "load: {merge: {key: id, order_by: at, delete: gone, soft_delete: is_gone}}\n",
+    "load: {scd2: {key: id, order_by: [at, n], delete: gone, track: [a]}}\n",
+    "load: {changes: {key: id, order_by: at, op: op, amounts: a, previous_key: {id: old_id}}}\n",
+    "load: {snapshot: {key: id, taken: at, into: scd2, ignore: a, max_shrink: 20%}}\n",
+    "load: {snapshot: {key: id, taken: at, max_shrink: 0.2}}\n",
 ]
 LAKE = """
 name: shop
@@ -91,6 +98,12 @@ def test_a_good_lake_fits_the_schema() -> None:
         "ownr: me",
         "load: upsert",
         "load: {}",
+        "load: {append: {by: at}}",
+        "load: {scd2: {key: id}}",
+        "load: {changes: {key: id, order_by: at, op: op, previous_key: old_id}}",
+        "load: {snapshot: {key: id, taken: at, into: append}}",
+        "load: {snapshot: {key: id, taken: at, max_shrink: 20}}",
+        "load: {snapshot: {key: id, taken: at, max_shrink: much}}",
         "source: {files: a/*.json, format: jsn}",
         "freshness: soon",
         "enabled: maybe",

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import timedelta
 
 import pytest
 from tests.plan.lakes import bronze, column, made, python
 
-from lakesmith.declare import Check, Files, Merge, Replace, ReplacePartitions, Table
+from lakesmith.declare import (
+    Append,
+    Changes,
+    Check,
+    Files,
+    Load,
+    Merge,
+    Replace,
+    ReplacePartitions,
+    Scd2,
+    Snapshot,
+    Table,
+)
 from lakesmith.errors import Place
 from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because, rebuild_part
 
@@ -105,3 +118,51 @@ def test_same_as_is_no_part_of_the_rows() -> None:
     one = replace(TABLE, load=ReplacePartitions(by="id"))
     two = replace(TABLE, load=ReplacePartitions(by="id", same_as="bronze.orders.id"))
     assert definition(one) == definition(two)
+
+
+OTHERS: list[tuple[Load, dict[str, object]]] = [
+    (
+        Append(dedup=("id",), by="ts", within=timedelta(days=1)),
+        {"dedup": ("b",), "by": "b", "within": timedelta(days=2)},
+    ),
+    (
+        Merge(key=("id",), order_by=("ts",)),
+        {"key": ("b",), "order_by": (), "delete": "gone", "soft_delete": "is_gone", "update": ("b",)},
+    ),
+    (
+        Scd2(key=("id",), order_by=("ts",)),
+        {"key": ("b",), "order_by": ("ts", "b"), "delete": "gone", "track": ("b",), "ignore": ("b",)},
+    ),
+    (
+        Changes(key=("id",), order_by=("ts",), op="op"),
+        {"key": ("b",), "order_by": ("b",), "op": "b", "amounts": ("b",), "previous_key": {"id": "b"}},
+    ),
+    (
+        Snapshot(key=("id",), taken="ts"),
+        {"key": ("b",), "taken": "b", "into": "scd2", "track": ("b",), "ignore": ("b",)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("load", "changed"), OTHERS)
+def test_every_option_of_a_load_asks_for_a_rebuild(load: Load, changed: dict[str, object]) -> None:
+    assert {field.name for field in fields(load)} - {"max_shrink"} == set(changed)
+    recorded = {definition(replace(TABLE, load=load))}
+    for name, value in changed.items():
+        other = replace(TABLE, load=replace(load, **{name: value}))  # type: ignore[arg-type]
+        assert rebuild_because(definition(replace(TABLE, load=load)), other) == "load or column types", name
+        recorded.add(definition(other))
+    assert len(recorded) == len(changed) + 1
+
+
+@pytest.mark.parametrize(
+    ("load", "recorded"),
+    [
+        (Append(), "14c472c459dd4034"),
+        (Replace(), "3ea12b9a2b97062b"),
+        (ReplacePartitions(by="id"), "0f01f125e19ac24e"),
+        (Merge(key=("id",), order_by=("ts",)), "1a5eabafc8c39602"),
+    ],
+)
+def test_tables_that_are_there_keep_the_fingerprint_that_they_have(load: Load, recorded: str) -> None:
+    assert rebuild_part(made("silver.x", "SELECT id, ts FROM bronze.orders", load)).partition(".")[2] == recorded

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.plan.lakes import bronze, by_name, made, named, python
 
-from lakesmith.declare import Append, Merge, ReplacePartitions, Table, TableName
+from lakesmith.declare import Append, Changes, Load, Merge, ReplacePartitions, Scd2, Snapshot, Table, TableName
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems
 from lakesmith.plan.graph import Graph
 
@@ -93,8 +93,19 @@ def test_two_rings_are_two_errors() -> None:
     assert [each.code for each in error.errors] == ["cycle", "cycle"]
 
 
-@pytest.mark.parametrize("load", [None, Merge(key=("id",), order_by=("ts",)), ReplacePartitions(by="id")])
-def test_append_refuses_an_input_whose_rows_change(load: Merge | None) -> None:
+@pytest.mark.parametrize(
+    "load",
+    [
+        None,
+        Merge(key=("id",), order_by=("ts",)),
+        ReplacePartitions(by="id"),
+        Append(dedup=("id",)),
+        Scd2(key=("id",), order_by=("ts",)),
+        Changes(key=("id",), order_by=("ts",), op="id"),
+        Snapshot(key=("id",), taken="ts"),
+    ],
+)
+def test_append_refuses_an_input_whose_rows_change(load: Load | None) -> None:
     error = problem(
         bronze("orders"),
         made("silver.a", "SELECT id, ts FROM bronze.orders", load),
@@ -109,6 +120,15 @@ def test_append_reads_bronze_and_append_tables() -> None:
         bronze("orders"),
         made("silver.a", "SELECT id FROM bronze.orders", Append()),
         made("silver.b", "SELECT id FROM silver.a", Append()),
+    )
+    assert len(Graph.of(tables).order) == 3
+
+
+def test_append_that_keeps_one_of_several_rows_reads_rows_that_change() -> None:
+    tables = by_name(
+        bronze("orders"),
+        made("silver.a", "SELECT id FROM bronze.orders", Append(dedup=("id",))),
+        made("silver.b", "SELECT id FROM silver.a", Append(dedup=("id",))),
     )
     assert len(Graph.of(tables).order) == 3
 

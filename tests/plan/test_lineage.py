@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.plan.lakes import bronze, by_name, columns, made, named, python, sql
 
+from lakesmith.declare import Scd2
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.lineage import lineage
 from lakesmith.plan.query import column_origins
@@ -91,3 +92,14 @@ def test_a_result_column_is_followed_to_table_columns(text: str, expected: dict[
     known = columns(silver_s=["id"], silver_t=["id", "tid", "k"] if "USING" in text else ["tid", "k"])
     found = column_origins(sql(text), known)
     assert {name: {f"{table}.{column}" for table, column in origins} for name, origins in found.items()} == expected
+
+
+def test_columns_that_a_load_adds_are_followed_from_there_on() -> None:
+    tables = by_name(
+        bronze("orders"),
+        made("silver.history", "SELECT id, ts FROM bronze.orders", Scd2(key=("id",), order_by=("ts",))),
+        made("gold.now", "SELECT * FROM silver.history"),
+    )
+    found = lineage(Graph.of(tables), tables, None, {}).columns
+    assert ColumnEdge(source="silver.history.valid_to", target="gold.now.valid_to") in found
+    assert [edge for edge in found if edge.target == "silver.history.valid_to"] == []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from tests.plan.lakes import made, named
 
-from lakesmith.declare import Merge
+from lakesmith.declare import Append, Changes, Load, Merge, Scd2, Snapshot
 from lakesmith.plan.needs import needs, unmet
 from lakesmith.plan.steps import Build
 from lakesmith.ports import Capability
@@ -26,3 +29,19 @@ def test_a_format_without_merge_is_refused_with_the_reason() -> None:
     assert error
     assert (error.code, str(error.at)) == ("format-cannot", str(TABLE.declared_at))
     assert error.what == "other tables cannot update and insert by key in one commit"
+
+
+@pytest.mark.parametrize(
+    ("load", "merges"),
+    [
+        (Append(), False),
+        (Append(dedup=("id",)), True),
+        (Scd2(key=("id",), order_by=("ts",)), True),
+        (Changes(key=("id",), order_by=("ts",), op="op"), True),
+        (Snapshot(key=("id",), taken="ts"), True),
+    ],
+)
+def test_a_load_that_changes_rows_needs_merge_unless_all_are_computed(load: Load, merges: bool) -> None:
+    table = made("silver.x", "SELECT id, ts, op FROM bronze.orders", load)
+    assert (Capability.MERGE in needs(table, STEP)) == merges
+    assert Capability.MERGE not in needs(table, replace(STEP, mode="whole"))

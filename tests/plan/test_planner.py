@@ -369,15 +369,15 @@ def test_two_inputs_are_read_whole_even_when_rowwise_is_promised() -> None:
     )
 
 
-def test_a_merge_over_rows_that_change_is_computed_whole() -> None:
+def test_a_merge_over_rows_that_change_is_computed_by_the_keys_that_they_touch() -> None:
     build = mode(
         made("gold.x", "SELECT id, ts FROM silver.orders WHERE day > 1", MERGE),
         upstream=(SILVER,),
         full={"silver_orders": 3},
     )
     assert (build.mode, build.cost_reason) == (
-        "whole",
-        "rows of silver.orders change and go, and a row that was merged before could not be taken back",
+        "keys",
+        "rows of silver.orders change and go, so all rows of each key that they touch are weighed anew",
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.plan.lakes import column, columns, made, named, python, sql
 from tests.plan.queries import ROWWISE, TRACED
 
-from lakesmith.declare import Check, Merge, ReplacePartitions
+from lakesmith.declare import Append, Changes, Check, Load, Merge, ReplacePartitions, Scd2, Snapshot
 from lakesmith.errors import DeclarationError, LakesmithError, Place
 from lakesmith.plan.functions import AGGREGATES, CHANGING
 from lakesmith.plan.query import (
@@ -14,11 +16,13 @@ from lakesmith.plan.query import (
     bind,
     check_columns,
     check_conditions,
+    given_columns,
     output_columns,
     partition_source,
     partition_trace,
     read_query,
     rowwise,
+    table_columns,
 )
 
 NOT_ROWWISE = {
@@ -469,3 +473,102 @@ def test_a_promise_over_a_column_that_is_not_there_is_an_error(
 ) -> None:
     (error,) = check_conditions(made("silver.x", "SELECT id, amount FROM bronze.orders", **changed), None)  # type: ignore[arg-type]
     assert (error.code, error.what) == (code, what)
+
+
+KEYED: dict[str, Any] = {"key": ("id",), "order_by": ("ts",)}
+
+
+@pytest.mark.parametrize(
+    ("load", "word", "missing"),
+    [
+        (Append(dedup=("idd",), by="ts"), "append dedup", "idd"),
+        (Append(dedup=("id",), by="tss"), "append by", "tss"),
+        (Merge(key=("id",), order_by=("tss",)), "merge order_by", "tss"),
+        (Merge(**KEYED, update=("amuont",)), "merge update", "amuont"),
+        (Scd2(key=("idd",), order_by=("ts",)), "scd2 key", "idd"),
+        (Scd2(key=("id",), order_by=("ts", "n")), "scd2 order_by", "n"),
+        (Scd2(**KEYED, track=("amuont",)), "scd2 track", "amuont"),
+        (Scd2(**KEYED, ignore=("amuont",)), "scd2 ignore", "amuont"),
+        (Changes(key=("idd",), order_by=("ts",), op="op"), "changes key", "idd"),
+        (Changes(key=("id",), order_by=("tss",), op="op"), "changes order_by", "tss"),
+        (Changes(**KEYED, op="opp"), "changes op", "opp"),
+        (Changes(**KEYED, op="op", amounts=("amuont",)), "changes amounts", "amuont"),
+        (Changes(**KEYED, op="op", previous_key={"id": "old_id"}), "changes previous_key", "old_id"),
+        (Snapshot(key=("idd",), taken="ts"), "snapshot key", "idd"),
+        (Snapshot(key=("id",), taken="day"), "snapshot taken", "day"),
+        (Snapshot(key=("id",), taken="ts", into="scd2", track=("b",)), "snapshot track", "b"),
+        (Snapshot(key=("id",), taken="ts", into="scd2", ignore=("b",)), "snapshot ignore", "b"),
+    ],
+)
+def test_every_column_that_a_load_names_has_to_be_given(load: Load, word: str, missing: str) -> None:
+    table = made("silver.x", "SELECT id, ts, op, amount FROM bronze.orders", load, load_at=Place("silver/x.sql", 3))
+    (error,) = check_conditions(table, None)
+    assert error.what == f"{word} names column '{missing}', which silver.x does not have"
+    assert (error.code, error.at) == ("unknown-column", Place("silver/x.sql", 3))
+
+
+@pytest.mark.parametrize("load", [Merge, Scd2])
+@pytest.mark.parametrize(
+    ("delete", "told"),
+    [
+        ("op = 'D'", []),
+        (
+            "amuont < 0",
+            [("unknown-column", "the condition of delete names column 'amuont', which silver.x does not have")],
+        ),
+        ("op =", [("sql-syntax", "the condition of delete cannot be read: it goes wrong near '='")]),
+    ],
+)
+def test_the_condition_of_a_delete_is_read(load: type[Merge | Scd2], delete: str, told: list[tuple[str, str]]) -> None:
+    table = made("silver.x", "SELECT id, ts, op FROM bronze.orders", load(**KEYED, delete=delete))
+    assert [(error.code, error.what) for error in check_conditions(table, None)] == told
+
+
+SOFT = Merge(**KEYED, delete="true", soft_delete="gone")
+ADDED = [
+    (Scd2(**KEYED), ("valid_from", "valid_to", "is_current")),
+    (Snapshot(key=("id",), taken="ts", into="scd2"), ("valid_from", "valid_to", "is_current")),
+    (Changes(**KEYED, op="op", amounts=("n",)), ("_entry",)),
+    (SOFT, ("gone",)),
+    (Snapshot(key=("id",), taken="ts"), ()),
+    (Changes(**KEYED, op="op"), ()),
+    (Merge(**KEYED), ()),
+]
+
+
+@pytest.mark.parametrize(("load", "added"), ADDED)
+def test_a_query_may_not_give_the_columns_that_the_load_adds(load: Load, added: tuple[str, ...]) -> None:
+    table = made(
+        "silver.x", "SELECT id, ts, op, n, Valid_From, valid_to, is_current, _entry, gone FROM bronze.orders", load
+    )
+    errors = check_conditions(table, None)
+    assert {error.code for error in errors} <= {"added-column"}
+    assert [error.what for error in errors] == [
+        f"the query of silver.x gives the column '{name}', which the load adds"
+        for name in (each.replace("valid_f", "Valid_F") for each in added)
+    ]
+
+
+def test_a_star_may_not_give_them_either_where_it_is_known() -> None:
+    table = made("silver.x", "SELECT * FROM bronze.orders", Scd2(**KEYED))
+    schemas = columns(bronze_orders=["id", "ts", "valid_to"])
+    (error,) = check_conditions(table, given_columns(table, schemas))
+    assert (error.code, error.at) == ("added-column", table.declared_at)
+
+
+def test_a_promise_about_a_column_that_the_load_adds_is_refused() -> None:
+    table = made(
+        "silver.x", "SELECT id, ts FROM bronze.orders", Scd2(**KEYED), columns=(column("valid_from", type="date"),)
+    )
+    (error,) = check_conditions(table, None)
+    assert (error.code, error.hint) == ("added-column", "remove it from columns")
+
+
+@pytest.mark.parametrize(("load", "added"), ADDED)
+def test_a_table_has_the_columns_of_its_query_and_those_of_its_load(load: Load, added: tuple[str, ...]) -> None:
+    table = made("silver.x", "SELECT * FROM bronze.orders", load)
+    schemas = columns(bronze_orders=["id", "ts"])
+    assert table_columns(table, schemas) == ("id", "ts", *added)
+    assert table_columns(table, {}) is None
+    assert given_columns(table, schemas) == ("id", "ts")
+    assert given_columns(table, columns(silver_x=["id", "ts", *added])) == ("id", "ts")

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from lakesmith.declare import Check, Column, Merge, SqlQuery, Table, TableName
+import pytest
+
+from lakesmith.declare import (
+    Append,
+    Changes,
+    Check,
+    Column,
+    Load,
+    Merge,
+    Replace,
+    Scd2,
+    Snapshot,
+    SqlQuery,
+    Table,
+    TableName,
+)
+from lakesmith.declare.loads import OPS
 from lakesmith.errors import Place
 from lakesmith.quality import rules_of
-from lakesmith.quality.rules import Expectation, literal, quoted
+from lakesmith.quality.rules import Expectation, kind, literal, quoted
 
 HERE = Place("silver/orders.sql", 3)
 
 
-def table(*, columns: tuple[Column, ...] = (), checks: tuple[Check, ...] = ()) -> Table:
+MERGE = Merge(key=("id",), order_by=("at",))
+
+
+def table(*, columns: tuple[Column, ...] = (), checks: tuple[Check, ...] = (), load: Load = MERGE) -> Table:
     return Table(
         name=TableName("silver", "orders"),
         origin=SqlQuery(text="SELECT 1", declared_at=HERE),
-        load=Merge(key=("id",), order_by=("at",)),
+        load=load,
         columns=columns,
         checks=checks,
         declared_at=HERE,
@@ -56,3 +75,47 @@ def test_the_aggregates_of_an_expectation_are_found() -> None:
 def test_names_and_texts_cannot_break_out_of_their_quotes() -> None:
     assert literal("it's \\ here") == "'it\\'s \\\\ here'"
     assert quoted("a`b") == "`a``b`"
+
+
+@pytest.mark.parametrize(
+    ("load", "names"),
+    [
+        (Append(), []),
+        (Replace(), []),
+        (Append(dedup=("id",), by="at"), ["id.required"]),
+        (Merge(key=("id", "n")), ["id.required", "n.required"]),
+        (Scd2(key=("id",), order_by=("at", "n")), ["id.required", "at.required"]),
+        (Scd2(key=("id", "at"), order_by=("at",)), ["id.required", "at.required"]),
+        (Snapshot(key=("id",), taken="day"), ["id.required", "day.required"]),
+        (Changes(key=("id",), order_by=("at", "n"), op="op"), ["id.required", "at.required", "op.known"]),
+    ],
+)
+def test_a_row_needs_the_key_and_the_time_that_its_load_follows(load: Load, names: list[str]) -> None:
+    rules = rules_of(table(load=load)).rows
+    assert [rule.name for rule in rules] == names
+    assert {rule.severity for rule in rules} <= {"quarantine"}
+
+
+def test_the_reason_tells_what_the_column_is_for() -> None:
+    reasons = [rule.reason for rule in rules_of(table(load=Scd2(key=("id",), order_by=("at",)))).rows]
+    assert reasons == [
+        "id has no value, and it is the table's key",
+        "at has no value, and it tells the order of the rows",
+    ]
+
+
+def test_a_truncate_needs_nothing_but_its_time() -> None:
+    stream = Changes(key=("id",), order_by=("at",), op="op")
+    amount = Column(name="amount", required=True, declared_at=HERE)
+    conditions = {rule.name: rule.condition for rule in rules_of(table(load=stream, columns=(amount,))).rows}
+    exempt = f" OR coalesce({kind(stream)} = 'truncate', false)"
+    assert conditions["id.required"] == "`id` IS NOT NULL" + exempt
+    assert conditions["amount.required"] == "`amount` IS NOT NULL" + exempt
+    assert conditions["at.required"] == "`at` IS NOT NULL"
+
+
+def test_a_stream_knows_corrections_only_where_it_knows_amounts() -> None:
+    plain = kind(Changes(key=("id",), order_by=("at",), op="op"))
+    ledger = kind(Changes(key=("id",), order_by=("at",), op="op", amounts=("n",)))
+    assert [word for word in OPS if literal(word) not in plain] == ["CORRECTION", "REVERSAL"]
+    assert [word for word in OPS if literal(word) not in ledger] == []

@@ -1,7 +1,7 @@
 """What the user wants: frozen values that remember where they were written. Standard library only."""
 
 from lakesmith.declare.lake import Defaults, Environment, LakeDeclaration
-from lakesmith.declare.loads import Append, Load, Merge, Replace, ReplacePartitions
+from lakesmith.declare.loads import Append, Changes, Load, Merge, Replace, ReplacePartitions, Scd2, Snapshot
 from lakesmith.declare.names import LAYERS, Layer, TableName, is_identifier
 from lakesmith.declare.secrets import Secret, Settings
 from lakesmith.declare.sources import Files, Jdbc, Kafka, OtherTable, Source, source_told
@@ -19,6 +19,7 @@ from lakesmith.declare.table import (
 __all__ = [
     "LAYERS",
     "Append",
+    "Changes",
     "Check",
     "Column",
     "Contract",
@@ -36,9 +37,11 @@ __all__ = [
     "Query",
     "Replace",
     "ReplacePartitions",
+    "Scd2",
     "Secret",
     "Settings",
     "Severity",
+    "Snapshot",
     "Source",
     "SqlQuery",
     "Table",

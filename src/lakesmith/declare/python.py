@@ -209,9 +209,14 @@ def adopt(location: str) -> Written:
     return Written(keys={"adopt": location}, at=_caller())
 
 
-def append() -> Literal["append"]:
-    """Every new row of the input is added, once."""
-    return "append"
+def append(
+    *, dedup: str | Sequence[str] | None = None, by: str | None = None, within: str | None = None
+) -> Written | Literal["append"]:
+    """Every new row of the input is added, once; with `dedup`, one of those that mean the same."""
+    keys = {"dedup": dedup, "by": by, "within": within}
+    if all(value is None for value in keys.values()):
+        return "append"
+    return _load("append", keys, _caller())
 
 
 def replace() -> Literal["replace"]:
@@ -219,16 +224,62 @@ def replace() -> Literal["replace"]:
     return "replace"
 
 
-def merge(*, key: str | Sequence[str], order_by: str | Sequence[str]) -> Written:
+def merge(
+    *,
+    key: str | Sequence[str],
+    order_by: str | Sequence[str] | None = None,
+    delete: str | None = None,
+    soft_delete: str | None = None,
+    update: str | Sequence[str] | None = None,
+) -> Written:
     """One row a key, the latest by `order_by`."""
-    at = _caller()
-    return Written(keys={"merge": Written(keys={"key": key, "order_by": order_by}, at=at)}, at=at)
+    keys = {"key": key, "order_by": order_by, "delete": delete, "soft_delete": soft_delete, "update": update}
+    return _load("merge", keys, _caller())
+
+
+def scd2(
+    *,
+    key: str | Sequence[str],
+    order_by: str | Sequence[str],
+    delete: str | None = None,
+    track: str | Sequence[str] | None = None,
+    ignore: str | Sequence[str] | None = None,
+) -> Written:
+    """Every state of a key, with the time from when and until when it held."""
+    keys = {"key": key, "order_by": order_by, "delete": delete, "track": track, "ignore": ignore}
+    return _load("scd2", keys, _caller())
+
+
+def changes(
+    *,
+    key: str | Sequence[str],
+    order_by: str | Sequence[str],
+    op: str,
+    amounts: str | Sequence[str] | None = None,
+    previous_key: Mapping[str, str] | None = None,
+) -> Written:
+    """The state that a stream of changes of another database leads to."""
+    keys = {"key": key, "order_by": order_by, "op": op, "amounts": amounts, "previous_key": previous_key}
+    return _load("changes", keys, _caller())
+
+
+def snapshot(
+    *,
+    key: str | Sequence[str],
+    taken: str,
+    into: Literal["merge", "scd2"] | None = None,
+    track: str | Sequence[str] | None = None,
+    ignore: str | Sequence[str] | None = None,
+    max_shrink: float | str | None = None,
+) -> Written:
+    """Full extracts, each compared with the one before."""
+    keys = {"key": key, "taken": taken, "into": into, "track": track, "ignore": ignore, "max_shrink": max_shrink}
+    return _load("snapshot", keys, _caller())
 
 
 def replace_partitions(by: str, *, same_as: str | None = None) -> Written:
     """Only the partitions that the input's changes touch are computed anew."""
-    at = _caller()
-    return Written(keys={"replace_partitions": Written(keys={"by": by, "same_as": same_as}, at=at)}, at=at)
+    return _load("replace_partitions", {"by": by, "same_as": same_as}, _caller())
 
 
 def column(
@@ -262,6 +313,10 @@ def check(
     """A rule with a severity: `where` for each row, or `expect` for the whole batch."""
     keys = {"where": where, "expect": expect, "on_fail": on_fail, "description": description}
     return Written(name=name, keys=keys, at=_caller())
+
+
+def _load(word: str, keys: Mapping[str, object], at: Place) -> Written:
+    return Written(keys={word: Written(keys=keys, at=at)}, at=at)
 
 
 def _caller() -> Place:

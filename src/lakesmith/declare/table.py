@@ -89,6 +89,8 @@ class Table:
     """Seconds after which the table counts as late."""
     enabled: bool = True
     declared_at: Place = field(compare=False)
+    load_at: Place | None = field(default=None, compare=False)
+    """Where the load is written, if it is."""
 
     @property
     def adopted(self) -> str | None:

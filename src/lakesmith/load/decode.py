@@ -17,6 +17,7 @@ from lakesmith.load.variables import Variables
 
 _COLUMN_NAMES = kind_of(ColumnName)
 _WHOLE = re.compile(r"[0-9]{1,15}")
+_SHARE = re.compile(r"([0-9]{0,3}(?:\.[0-9]{1,6})?)\s*(%?)")
 _READ_AS = {
     "boolean": "true or false",
     "number": "a number",
@@ -54,6 +55,8 @@ class Decoder:
                 return self._setting(node, label)
             case kinds.Numbers():
                 return self._number(node, label)
+            case kinds.Shares():
+                return self._share(node, label)
             case kinds.Booleans():
                 return self._boolean(node, label)
             case kinds.Words():
@@ -155,22 +158,17 @@ class Decoder:
         if not isinstance(node, Scalar):
             return self._block(kind.block, node, label)
         keys = keys_of(kind.block.model)
-        if node.text in keys:
-            block = keys[node.text].kind
-            inner = ", ".join(f"{name}: …" for name in keys_of(block.model)) if isinstance(block, kinds.Blocks) else "…"
-            return self._problem(
-                node.at,
-                "wrong-type",
-                f"'{node.text}' needs keys of its own",
-                f"{label}: {{{node.text}: {{{inner}}}}}",
-            )
+        if node.text in keys and node.text not in kind.words.words:
+            what = f"'{node.text}' needs keys of its own"
+            return self._problem(node.at, "wrong-type", what, _block_hint(label, node.text, keys[node.text].kind))
         return self._word(kind.words, node, label, also=tuple(keys))
 
     def _word(self, kind: kinds.Words, node: Node, label: str, also: tuple[str, ...] = ()) -> object:
-        text = self._filled(node, label, f"one of {', '.join((*kind.words, *also))}")
+        known = tuple(dict.fromkeys((*kind.words, *also)))
+        text = self._filled(node, label, f"one of {', '.join(known)}")
         if not isinstance(text, str) or text in kind.words:
             return text
-        hint = did_you_mean(text, (*kind.words, *also), label=f"words for {label}")
+        hint = did_you_mean(text, known, label=f"words for {label}")
         return self._problem(node.at, "unknown-word", f"'{_shown(text)}' is not known for {label}", hint)
 
     def _text(self, kind: kinds.Texts, node: Node, label: str) -> object:
@@ -221,6 +219,18 @@ class Decoder:
         if text is None or not _WHOLE.fullmatch(text) or int(text) < 1:
             return self._wrong(node, label, "a whole number from 1 on", f"write it without quotes: {label}: 4")
         return int(text)
+
+    def _share(self, node: Node, label: str) -> object:
+        text = self._variable_text(node, label)
+        if isinstance(text, _Unread):
+            return text
+        if text is None and isinstance(node, Scalar) and node.text.endswith("%"):
+            text = node.text
+        match = _SHARE.fullmatch(text or "")
+        share = float(match[1]) / (100 if match[2] else 1) if match and match[1] else None
+        if share is None or not 0 < share < 1:
+            return self._wrong(node, label, "a part between 0 and 1, or per cent", f"{label}: 20%, or {label}: 0.2")
+        return share
 
     def _boolean(self, node: Node, label: str) -> object:
         text = self._variable_text(node, label)
@@ -275,6 +285,14 @@ def _key_hint(name: str, keys: Mapping[str, kinds.Key]) -> str:
     if name == "<<":
         return "blocks are not merged here; write the keys out, or use `defaults` in lakesmith.yml"
     return did_you_mean(name, keys, label="keys")
+
+
+def _block_hint(label: str, word: str, kind: Kind) -> str:
+    """How a block is written: with the keys that it needs, and the others named after it."""
+    keys = keys_of(kind.model) if isinstance(kind, kinds.Blocks) else {}
+    needed = ", ".join(f"{name}: …" for name, key in keys.items() if key.required) or "…"
+    others = [name for name, key in keys.items() if not key.required]
+    return f"{label}: {{{word}: {{{needed}}}}}" + (f"  (also: {', '.join(others)})" if others else "")
 
 
 def _listed(names: Mapping[str, object]) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Annotated, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from lakesmith.errors import Place
-from lakesmith.load.rules import LATER, SETTING, Rule
+from lakesmith.load.rules import LATER, SETTING, SHARE, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,11 @@ class Settings:
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """A whole number, at least 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """A part of a whole, between nothing and all of it: 0.2 or 20%."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ class Later:
     value: Kind
 
 
-Kind = Texts | Settings | Numbers | Booleans | Words | Lists | Named | Blocks | WordOrBlock | Optional | Later
+Kind = Texts | Settings | Numbers | Shares | Booleans | Words | Lists | Named | Blocks | WordOrBlock | Optional | Later
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +179,8 @@ def _noted(annotation: typing.Any) -> Kind:
             return Texts(note)
         if note is SETTING:
             return Settings()
+        if note is SHARE:
+            return Shares()
         if note is LATER:
             return Later(kind_of(annotation.__origin__))
     return kind_of(annotation.__origin__)

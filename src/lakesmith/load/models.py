@@ -20,6 +20,7 @@ from lakesmith.load.rules import (
     Duration,
     LowName,
     Setting,
+    Share,
     Tag,
     Text,
     Type,
@@ -27,6 +28,10 @@ from lakesmith.load.rules import (
 )
 
 ContractWord = Contract
+_KEY = "The columns that tell which rows are the same thing."
+_DELETE = "A condition: the row says that its key is gone."
+_TRACK = "The columns whose change is a new state; by default all but the key, the order and `ignore`."
+_IGNORE = "Columns whose change is not a new state."
 AnyFormat = Literal["json", "csv", "text", "xml", "parquet", "avro", "orc", "delta", "iceberg"]
 
 
@@ -74,8 +79,74 @@ class SourceBlock(Block):
 class MergeBlock(Block):
     """One row a key, the latest wins."""
 
-    key: Annotated[tuple[ColumnName, ...], "The columns that tell which rows are the same thing."]
-    order_by: Annotated[tuple[ColumnName, ...], "The columns that tell which of two rows is the later one."]
+    key: Annotated[tuple[ColumnName, ...], _KEY]
+    order_by: Annotated[
+        tuple[ColumnName, ...],
+        "The columns that tell which of two rows is the later one. Not needed where the query gives one row a key.",
+    ] = ()
+    delete: Annotated[Text | None, _DELETE] = None
+    soft_delete: Annotated[
+        ColumnName | None, "The boolean column that is added and tells of a key that is gone, whose row then stays."
+    ] = None
+    update: Annotated[
+        tuple[ColumnName, ...], "The only columns that a later row changes; the others stay as they first came."
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scd2Block(Block):
+    """Every state of a key, with the time from when and until when it held."""
+
+    key: Annotated[tuple[ColumnName, ...], _KEY]
+    order_by: Annotated[
+        tuple[ColumnName, ...], "The time of a row first; what follows decides between rows of the same time."
+    ]
+    delete: Annotated[Text | None, _DELETE] = None
+    track: Annotated[tuple[ColumnName, ...], _TRACK] = ()
+    ignore: Annotated[tuple[ColumnName, ...], _IGNORE] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesBlock(Block):
+    """The state that a stream of changes of another database leads to."""
+
+    key: Annotated[tuple[ColumnName, ...], _KEY]
+    order_by: Annotated[tuple[ColumnName, ...], "The columns that tell the order in which the changes happened."]
+    op: Annotated[ColumnName, "The column that tells what happened: insert, update, delete, truncate."]
+    amounts: Annotated[
+        tuple[ColumnName, ...],
+        "What corrections and reversals take back: the row stays, and so does its reversal.",
+    ] = ()
+    previous_key: Annotated[
+        Mapping[ColumnName, ColumnName], "By key column, the one that holds the key before it changed."
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotBlock(Block):
+    """Full extracts: what changed between one and the next, and which keys are gone."""
+
+    key: Annotated[tuple[ColumnName, ...], _KEY]
+    taken: Annotated[ColumnName, "The column that all rows of one extract have in common, and that tells their order."]
+    into: Annotated[
+        Literal["merge", "scd2"] | None, "`merge` holds the newest extract, `scd2` every state; `merge` by default."
+    ] = None
+    track: Annotated[tuple[ColumnName, ...], _TRACK] = ()
+    ignore: Annotated[tuple[ColumnName, ...], _IGNORE] = ()
+    max_shrink: Annotated[
+        Share | None, "An extract that lost more of its rows against the one before is refused, such as `20%`."
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendBlock(Block):
+    """Every new row is added, once, and of rows that mean the same only one is kept."""
+
+    dedup: Annotated[tuple[ColumnName, ...], "Of rows that have the same values in these columns, one is kept."]
+    by: Annotated[ColumnName | None, "The time of a row: the earliest is kept."] = None
+    within: Annotated[
+        Duration | None, "Rows are the same only within one window of this length, such as `7d`, counted from 1970."
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +168,11 @@ class LoadBlock(Block):
 
     ONE_KEY: ClassVar[bool] = True
 
+    append: Annotated[AppendBlock | None, "Every new row is added; of rows that mean the same, one is kept."] = None
     merge: Annotated[MergeBlock | None, "One row a key, the latest by `order_by`."] = None
+    scd2: Annotated[Scd2Block | None, "Every state of a key, with the time that it held."] = None
+    changes: Annotated[ChangesBlock | None, "The state that a stream of changes leads to."] = None
+    snapshot: Annotated[SnapshotBlock | None, "Full extracts, each compared with the one before."] = None
     replace_partitions: Annotated[
         ReplacePartitionsBlock | None, "Only the partitions that changes touch are computed anew."
     ] = None

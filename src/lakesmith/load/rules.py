@@ -99,6 +99,8 @@ def _proposed(text: str) -> str:
 
 SETTING = object()
 """Marks a text that may hold a secret by reference."""
+SHARE = object()
+"""Marks a part of a whole, written as a number or in per cent."""
 LATER = object()
 """Marks a value that is decoded later, when the variables are known."""
 
@@ -111,4 +113,5 @@ ColumnReference = Annotated[str, Rule(_reference, {"pattern": r"^(bronze|silver|
 Type = Annotated[str, Rule(spark_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
 Duration = Annotated[float, Rule(_seconds, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
 Delimiter = Annotated[str, Rule(_delimiter, {"minLength": 1, "maxLength": 1})]
+Share = Annotated[float, SHARE]
 Setting = Annotated[str | Secret, SETTING]

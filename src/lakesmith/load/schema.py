@@ -65,6 +65,9 @@ def _schema(kind: Kind) -> dict[str, Any]:
             return {"type": ["string", "integer", "boolean"]}
         case kinds.Numbers():
             return _or_variable({"type": "integer", "minimum": 1})
+        case kinds.Shares():
+            number = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+            return {"anyOf": [number, {"type": "string", "pattern": r"^[0-9.]+\s*%$"}, _VARIABLE]}
         case kinds.Booleans():
             return _or_variable({"type": "boolean"})
         case kinds.Words():

@@ -11,15 +11,14 @@ from lakesmith.declare import (
     Column,
     Defaults,
     Load,
-    Merge,
     Query,
     Replace,
-    ReplacePartitions,
     Source,
     Table,
     TableName,
 )
 from lakesmith.errors import DeclarationError, LakesmithError, Place
+from lakesmith.load.loads import load_problems, read_load
 from lakesmith.load.models import CheckBlock, ColumnBlock, LoadBlock, TableBlock
 from lakesmith.load.sources import read_source
 
@@ -58,6 +57,7 @@ class Maker:
             freshness=block.freshness or defaults.freshness,
             enabled=block.enabled,
             declared_at=block.at,
+            load_at=block.places.get("load"),
         )
 
     def _origin(self, name: TableName, block: TableBlock, query: Query | None) -> Source | Query | None:
@@ -112,10 +112,9 @@ class Maker:
         match block.load:
             case "append":
                 return Append()
-            case LoadBlock(merge=merge) if merge is not None:
-                return Merge(key=merge.key, order_by=merge.order_by)
-            case LoadBlock(replace_partitions=partitions) if partitions is not None:
-                return ReplacePartitions(by=partitions.by, same_as=partitions.same_as)
+            case LoadBlock() as written:
+                self.problems.extend(load_problems(name, written))
+                return read_load(written)
             case _:
                 return Append() if name.layer == "bronze" else Replace()
 

@@ -86,6 +86,10 @@ def _build_in_words(build: Build) -> str:
     match build.mode:
         case "changes":
             return f"compute from changed rows of {followed}"
+        case "sums":
+            return f"add up what is new in {followed}"
+        case "keys":
+            return f"recompute the keys touched by changes of {followed}"
         case "partitions":
             return f"recompute the partitions touched by changes of {followed}"
         case "whole":

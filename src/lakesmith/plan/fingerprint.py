@@ -12,9 +12,11 @@ import ast
 import hashlib
 import json
 import textwrap
+from typing import assert_never
 
 from lakesmith.declare import (
     Append,
+    Changes,
     Files,
     Jdbc,
     Kafka,
@@ -23,6 +25,8 @@ from lakesmith.declare import (
     PythonQuery,
     Replace,
     ReplacePartitions,
+    Scd2,
+    Snapshot,
     SqlQuery,
     Table,
 )
@@ -93,14 +97,31 @@ def _python(source: str) -> str:
 def _shape(table: Table) -> object:
     types = sorted((column.name, column.type) for column in table.columns if column.type is not None)
     match table.load:
-        case Append():
-            return ["append", types]
+        case Append(dedup=dedup, by=time, within=within):
+            seconds = None if within is None else within.total_seconds()
+            return ["append", types, *_options(dedup=dedup, by=time, within=seconds)]
         case Replace():
             return ["replace", types]
         case ReplacePartitions(by=by):
             return ["replace_partitions", by, types]
-        case Merge(key=key, order_by=order_by):
-            return ["merge", key, order_by, types]
+        case Merge(key=key, order_by=order_by, delete=delete, soft_delete=soft_delete, update=update):
+            options = _options(delete=delete, soft_delete=soft_delete, update=update)
+            return ["merge", key, order_by, types, *options]
+        case Scd2(key=key, order_by=order_by, delete=delete, track=track, ignore=ignore):
+            return ["scd2", key, order_by, types, *_options(delete=delete, track=track, ignore=ignore)]
+        case Changes(key=key, order_by=order_by, op=op, amounts=amounts, previous_key=previous):
+            return ["changes", key, order_by, op, types, *_options(amounts=amounts, previous_key=dict(previous))]
+        case Snapshot(key=key, taken=taken, into=into, track=track, ignore=ignore):
+            # Its limit decides which extracts are let in, not what the rows are.
+            return ["snapshot", key, taken, into, types, *_options(track=track, ignore=ignore)]
+        case _:
+            assert_never(table.load)
+
+
+def _options(**options: object) -> list[object]:
+    """The options that were given: one that is added to a load later leaves the tables alone that do not use it."""
+    given = {name: value for name, value in options.items() if value}
+    return [given] if given else []
 
 
 def _checks(table: Table) -> object:

@@ -81,7 +81,8 @@ def place_of_input(table: Table, name: TableName) -> Place:
 
 def is_append_only(table: Table) -> bool:
     """Whether rows that are in the table never change and never go."""
-    return table.adopted is None and (isinstance(table.origin, Source) or isinstance(table.load, Append))
+    # Where one of several rows is kept, an earlier one that comes late takes the place of the one that is there.
+    return table.adopted is None and (isinstance(table.origin, Source) or table.load == Append())
 
 
 def _unknown_inputs(table: Table, read: Iterable[TableName], tables: Mapping[TableName, Table]) -> list[LakesmithError]:
@@ -102,7 +103,7 @@ def _load_errors(
     table: Table, upstream: tuple[TableName, ...], tables: Mapping[TableName, Table]
 ) -> list[LakesmithError]:
     errors: list[LakesmithError] = []
-    if isinstance(table.load, Append):
+    if table.load == Append():
         for name in upstream:
             if not is_append_only(tables[name]):
                 errors.append(
@@ -111,7 +112,7 @@ def _load_errors(
                         f"{table.name} appends rows of {name}, whose rows change: some would be added twice",
                         at=place_of_input(table, name),
                         table=str(table.name),
-                        hint="use load: merge with a key, or read a bronze table or one whose load is append",
+                        hint="use load: merge with a key, or read a bronze table or one whose load is a plain append",
                     )
                 )
     if isinstance(table.load, ReplacePartitions) and table.load.same_as is not None:

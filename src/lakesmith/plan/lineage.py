@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lakesmith.declare import Source, SqlQuery, Table, TableName, source_told
 from lakesmith.plan.graph import Graph
-from lakesmith.plan.query import column_origins, output_columns
+from lakesmith.plan.query import column_origins, table_columns
 from lakesmith.reports import ColumnEdge, Edge, Lineage
 
 
@@ -61,7 +61,7 @@ def _column_edges(
                 if table in wanted
             )
         if node not in known:
-            columns = output_columns(query, known)
+            columns = table_columns(tables[node], known)
             if columns is not None:
                 known[node] = columns
     return tuple(edges)

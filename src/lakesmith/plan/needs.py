@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from lakesmith.declare import Append, Merge, Replace, ReplacePartitions, Table
+from lakesmith.declare import Append, Changes, Merge, Replace, ReplacePartitions, Scd2, Snapshot, Table
 from lakesmith.errors import DeclarationError, LakesmithError
 from lakesmith.plan.steps import Build, Finish, Ingest, Step, Widen
 from lakesmith.ports import Capability
@@ -25,10 +25,12 @@ def needs(table: Table, step: Step) -> frozenset[Capability]:
         case Build():
             followed = {*always, Capability.CHANGE_FEED, Capability.TIME_TRAVEL}
             match table.load:
-                case Merge():
+                case Merge() | Scd2() | Changes() | Snapshot():
                     return frozenset({*followed, Capability.MERGE})
                 case ReplacePartitions():
                     return frozenset({*followed, Capability.OVERWRITE_WHERE})
+                case Append(dedup=dedup) if dedup:
+                    return frozenset({*followed, Capability.MERGE})
                 case Append() | Replace():
                     return frozenset(followed)
                 case _:

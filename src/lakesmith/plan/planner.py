@@ -12,14 +12,19 @@ from datetime import UTC, datetime
 
 from lakesmith.declare import (
     Append,
+    Changes,
     Files,
     Jdbc,
     Kafka,
     LakeDeclaration,
+    Load,
     Merge,
     Replace,
     ReplacePartitions,
+    Scd2,
+    Snapshot,
     Source,
+    SqlQuery,
     Table,
     TableName,
     source_told,
@@ -27,7 +32,7 @@ from lakesmith.declare import (
 from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, UsageError
 from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because
 from lakesmith.plan.graph import Graph, is_append_only, place_of_input
-from lakesmith.plan.query import partition_source, rowwise
+from lakesmith.plan.query import by_finder, key_finder, partition_source, rowwise, sums
 from lakesmith.plan.steps import (
     Build,
     Finish,
@@ -317,8 +322,8 @@ class _Planning:
                 return "whole", "a table with load: replace is computed from all rows each time"
             case ReplacePartitions():
                 return self._partitions_mode(table, changed)
-            case Append() | Merge():
-                return self._changes_mode(table, progress)
+            case Append() | Merge() | Scd2() | Changes() | Snapshot():
+                return self._rows_mode(table, progress)
 
     def _partitions_mode(self, table: Table, changed: frozenset[TableName]) -> tuple[Mode, str | None]:
         source = partition_source(table)
@@ -331,7 +336,46 @@ class _Planning:
             return "whole", (f"{' and '.join(others)} changed, and only changes of {source.table} lead to partitions")
         return "partitions", None
 
-    def _changes_mode(self, table: Table, progress: Progress) -> tuple[Mode, str | None]:
+    def _keyed_mode(self, table: Table, load: Merge, progress: Progress) -> tuple[Mode, str | None]:
+        """For a query that gives one row a key by itself, as aggregates and joins do."""
+        assert isinstance(table.origin, SqlQuery)
+        finder = key_finder(table.origin, load.key)
+        if isinstance(finder, str):
+            return "whole", f"the touched keys cannot be told: {finder}"
+        if any(column.required or column.check for column in table.columns if column.name not in load.key) or any(
+            check.where and check.on_fail == "quarantine" for check in table.checks
+        ):
+            return (
+                "whole",
+                "rows that checks refuse could not be told from those refused before, were only some computed",
+            )
+        upstream = self.graph.upstream(table.name)
+        for source in upstream:
+            if not self.facts.tables[source].change_feed:
+                return "whole", f"the touched keys cannot be told: {source} has no change feed"
+            if self._is_rewritten(source, progress.positions[str(source)].version):
+                return "whole", f"{source} was rebuilt: rows that were read before may be others now"
+        why = self._not_added_up(table, table.origin, load, upstream)
+        return ("keys", why) if why else ("sums", None)
+
+    def _not_added_up(self, table: Table, query: SqlQuery, load: Merge, upstream: tuple[TableName, ...]) -> str | None:
+        """Why the result of new rows cannot be added to what the table holds."""
+        summed = sums(query, load.key)
+        if isinstance(summed, str):
+            return f"what new rows give cannot be added up: {summed}"
+        changing = next((name for name in upstream if not is_append_only(self.lake.tables[name])), None)
+        if changing is not None:
+            return f"what new rows give cannot be added up: rows of {changing} change and go"
+        types = {column.name.lower(): column.type for column in self.facts.tables[table.name].columns}
+        inexact = [name for name in summed.exact_only_for if types.get(name.lower(), "") in ("double", "float")]
+        if inexact:
+            return f"what new rows give cannot be added up: {inexact[0]} is a sum of floating point numbers"
+        return None
+
+    def _rows_mode(self, table: Table, progress: Progress) -> tuple[Mode, str | None]:
+        if by_finder(table):
+            assert isinstance(table.load, Merge)
+            return self._keyed_mode(table, table.load, progress)
         because = rowwise(table)
         if because is not None:
             return "whole", f"changed rows alone do not suffice: {because}"
@@ -339,13 +383,14 @@ class _Planning:
         if len(upstream) > 1:
             return "whole", f"changed rows alone do not suffice: it reads {len(upstream)} tables"
         source = upstream[0]
-        if not is_append_only(self.lake.tables[source]):
-            return "whole", (
-                f"rows of {source} change and go, and a row that was merged before could not be taken back"
-            )
+        if not self.facts.tables[source].change_feed:
+            return "whole", f"changed rows cannot be told: {source} has no change feed"
         if self._is_rewritten(source, progress.positions[str(source)].version):
             return "whole", f"{source} was rebuilt: rows that were read before may be others now"
-        return "changes", None
+        if not is_append_only(self.lake.tables[source]):
+            return "keys", f"rows of {source} change and go, so all rows of each key that they touch are weighed anew"
+        why = needs_history(table.load)
+        return ("keys", why) if why else ("changes", None)
 
     def _retyped(self, progress: Progress, changed: Iterable[TableName]) -> str | None:
         """Why the changes of an input cannot be followed: types in it became wider, or will in this run."""
@@ -377,6 +422,21 @@ class _Planning:
                 table=str(table.name),
                 hint=f"compute it from all rows once: lakesmith run {table.name} --full-refresh",
             )
+
+
+def needs_history(load: Load) -> str | None:
+    """Why new rows and the table do not suffice to tell what the table holds, over rows that only come."""
+    match load:
+        case Merge(order_by=()):
+            return "a row that came before may have the same key"
+        case Merge(update=update) if update:
+            return "the first row of a key decides the columns that later ones do not change"
+        case Changes(amounts=amounts, previous_key=previous) if amounts or previous:
+            return "a late change may come before others that are in the table already"
+        case Snapshot():
+            return "a key that an extract does not have is touched by it too"
+        case _:
+            return None
 
 
 def _refuse_other_source(table: Table, source: Source, progress: Progress) -> None:

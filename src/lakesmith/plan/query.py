@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from lakesmith.declare import (
     Append,
+    Changes,
     Files,
     Jdbc,
     Kafka,
@@ -20,10 +21,13 @@ from lakesmith.declare import (
     PythonQuery,
     Replace,
     ReplacePartitions,
+    Scd2,
+    Snapshot,
     SqlQuery,
     Table,
     TableName,
 )
+from lakesmith.declare.loads import Load, added_columns
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean, raise_all
 from lakesmith.plan.readings import readings
 
@@ -57,6 +61,26 @@ class PartitionTrace:
     table: TableName
     expression: str
     """SQL over that table's columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFinder:
+    """How the keys are found whose rows change when rows of an input do."""
+
+    queries: Mapping[TableName, SqlQuery]
+    """By input, for `bind`: its columns are the key's. In the place of that input stand its changed rows, as they were
+    and as they are; in the place of every other one the rows before and after. It may find keys whose rows stay the
+    same, and keys with nulls, but together the queries of the inputs that changed miss none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """How the rows of a key, one of the table and one of new input rows alone, make the row of both."""
+
+    combine: Mapping[str, Literal["add", "least", "greatest"]]
+    """For each column that is not of the key. A null on one side leaves the other side's value."""
+    exact_only_for: tuple[str, ...]
+    """The sums: exact in any order when their type is an integer or a decimal, not when it is a float or a double."""
 
 
 def read_query(query: SqlQuery, declared: Iterable[TableName] = ()) -> QueryFacts:
@@ -126,6 +150,49 @@ def rowwise(table: Table) -> str | None:
             return None
 
 
+def key_finder(query: SqlQuery, key: Sequence[str]) -> KeyFinder | str:
+    """How to find the keys that changed rows touch, or in words why that cannot be proved."""
+
+    def read() -> dict[str, str] | str:
+        statement = _statement(query)
+        from lakesmith.plan.keyed import finders
+        from lakesmith.plan.statement import Reason
+
+        found = finders(statement, key)
+        if isinstance(found, Reason):
+            return found.told(query.declared_at.line)
+        return {str(name): text for name, text in found.items()}
+
+    told = readings.answer("finders", [query.text, query.declared_at.line, list(key)], read)
+    if isinstance(told, str):
+        return told
+    return KeyFinder(queries={_name(name): replace(query, text=text) for name, text in told.items()})
+
+
+def by_finder(table: Table) -> bool:
+    """Whether the keys that changes touch are found by a query of their own: the table's gives one row a key."""
+    return isinstance(table.load, Merge) and not table.load.order_by and isinstance(table.origin, SqlQuery)
+
+
+def sums(query: SqlQuery, key: Sequence[str]) -> Sums | str:
+    """How new rows alone keep the result right while no input row changes or goes, or in words why they cannot."""
+
+    def read() -> dict[str, object] | str:
+        statement = _statement(query)
+        from lakesmith.plan.statement import Reason
+        from lakesmith.plan.sums import combinations
+
+        found = combinations(statement, key)
+        if isinstance(found, Reason):
+            return found.told(query.declared_at.line)
+        return {"combine": found.by_column, "sums": found.sums}
+
+    told = readings.answer("sums", [query.text, query.declared_at.line, list(key)], read)
+    if isinstance(told, str):
+        return told
+    return Sums(combine=dict(told["combine"]), exact_only_for=tuple(told["sums"]))
+
+
 def inputs(table: Table, declared: Iterable[TableName] = ()) -> tuple[TableName, ...]:
     """The tables that a table is made from, in order of appearance."""
     match table.origin:
@@ -150,6 +217,20 @@ def output_columns(query: SqlQuery, schemas: Schemas) -> tuple[str, ...] | None:
     return None if found is None else tuple(found)
 
 
+def table_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
+    """The names of a table's columns where its query tells them: those that it gives, and those that the load adds."""
+    given = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
+    return None if given is None else tuple(dict.fromkeys((*given, *added_columns(table.load))))
+
+
+def given_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
+    """The names of the columns that a table's query gives; where only the table's are known, those but the load's."""
+    given = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
+    if given is not None or table.name not in schemas:
+        return given
+    return tuple(name for name in schemas[table.name] if name not in added_columns(table.load))
+
+
 def check_columns(query: SqlQuery, schemas: Schemas) -> list[LakesmithError]:
     """The columns that no table in their scope has. Only scopes whose every table is known are judged."""
 
@@ -171,16 +252,19 @@ def check_columns(query: SqlQuery, schemas: Schemas) -> list[LakesmithError]:
 
 
 def check_conditions(table: Table, columns: Sequence[str] | None) -> list[LakesmithError]:
-    """What is wrong with the table's checks, and with the columns that its load and its contract name.
+    """What is wrong with the table's conditions, and with the columns that its load and its contract name.
 
-    `columns` are those that the table is known to have; a condition may use them and the declared ones.
+    `columns` are those that the query is known to give; a condition may use them and the declared ones.
     """
     origin = table.origin
     given = read_query(origin).columns if isinstance(origin, SqlQuery) else None
-    errors = [] if given is None else list(_columns_not_given(table, given))
+    errors: list[LakesmithError] = [] if given is None else list(_columns_not_given(table, given))
+    errors += _columns_added_twice(table, given or columns or ())
     written = [(c.check, f"the check of column {c.name}", c.declared_at) for c in table.columns if c.check]
     written += [(c.where, f"check {c.name}", c.declared_at) for c in table.checks if c.where]
     written += [(c.expect, f"check {c.name}", c.declared_at) for c in table.checks if c.expect]
+    if isinstance(table.load, Merge | Scd2) and table.load.delete is not None:
+        written.append((table.load.delete, "the condition of delete", _load_place(table)))
     if not written:
         return errors
     known = None
@@ -230,21 +314,61 @@ def column_origins(query: SqlQuery, schemas: Schemas) -> dict[str, frozenset[tup
 
 def _columns_not_given(table: Table, given: Sequence[str]) -> Iterator[LakesmithError]:
     """The columns that a load or a contract counts on and the query does not give."""
-    match table.load:
-        case ReplacePartitions(by=by):
-            named = [("replace_partitions", by)]
-        case Merge(key=key, order_by=order_by):
-            named = [*(("merge key", name) for name in key), *(("merge order_by", name) for name in order_by)]
-        case Append() | Replace():
-            named = []
     low = {name.lower() for name in given}
-    for word, name in named:
-        if name.lower() not in low:
-            yield _unknown_promise(table, f"{word} names column '{name}', which", name, given, table.declared_at)
+    for word, names in _columns_of_load(table.load):
+        for name in names:
+            if name.lower() not in low:
+                yield _unknown_promise(table, f"{word} names column '{name}', which", name, given, _load_place(table))
+    added = {name.lower() for name in added_columns(table.load)}
     for column in table.columns:
-        if column.name.lower() not in low:
+        if column.name.lower() not in low | added:
             what = f"the declared column '{column.name}' is one that"
             yield _unknown_promise(table, what, column.name, given, column.declared_at)
+
+
+def _columns_of_load(load: Load) -> list[tuple[str, Iterable[str]]]:
+    """The columns that the query has to give because the load names them, with the words of the declaration."""
+    match load:
+        case ReplacePartitions(by=by):
+            return [("replace_partitions", [by])]
+        case Append(dedup=dedup, by=time):
+            return [("append dedup", dedup), ("append by", [time] if time else [])]
+        case Merge():
+            return [("merge key", load.key), ("merge order_by", load.order_by), ("merge update", load.update)]
+        case Scd2():
+            kept = [("scd2 track", load.track), ("scd2 ignore", load.ignore)]
+            return [("scd2 key", load.key), ("scd2 order_by", load.order_by), *kept]
+        case Changes():
+            kept = [("changes amounts", load.amounts), ("changes previous_key", tuple(load.previous_key.values()))]
+            return [("changes key", load.key), ("changes order_by", load.order_by), ("changes op", [load.op]), *kept]
+        case Snapshot():
+            kept = [("snapshot track", load.track), ("snapshot ignore", load.ignore)]
+            return [("snapshot key", load.key), ("snapshot taken", [load.taken]), *kept]
+        case Replace():
+            return []
+        case _:
+            assert_never(load)
+
+
+def _columns_added_twice(table: Table, given: Sequence[str]) -> Iterator[LakesmithError]:
+    """The columns that the load adds and that the query gives too, or that are promised as if it gave them."""
+    added = {name.lower() for name in added_columns(table.load)}
+    for name in given:
+        if name.lower() in added:
+            what = f"the query of {table.name} gives the column '{name}', which the load adds"
+            yield _added(table, what, "give it another name in the query", _load_place(table))
+    for column in table.columns:
+        if column.name.lower() in added:
+            what = f"'{column.name}' is added by the load, after types and checks have been looked at"
+            yield _added(table, what, "remove it from columns", column.declared_at)
+
+
+def _added(table: Table, what: str, hint: str, place: Place) -> DeclarationError:
+    return DeclarationError("added-column", what, at=place, table=str(table.name), hint=hint)
+
+
+def _load_place(table: Table) -> Place:
+    return table.load_at or table.declared_at
 
 
 def _unknown_promise(table: Table, what: str, name: str, known: Sequence[str], place: Place) -> DeclarationError:

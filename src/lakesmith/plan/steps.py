@@ -12,7 +12,7 @@ from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
 from lakesmith.ports import ColumnFact, FileFact, Slice, TableFacts
 
-Mode = Literal["changes", "partitions", "whole"]
+Mode = Literal["changes", "sums", "keys", "partitions", "whole"]
 Status = Literal["added", "changed", "unchanged"]
 
 
@@ -79,7 +79,7 @@ class Build:
 
     table: TableName
     mode: Mode
-    """`changes` reads only changed rows, `partitions` recomputes the touched partitions, `whole` all rows."""
+    """`changes` and `sums` read changed rows only, `keys` and `partitions` what these touch, `whole` all rows."""
     inputs: tuple[Input, ...]
     reason: str
     cost_reason: str | None = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakesmith.columns import CORRUPT, FAILED, RESCUED
-from lakesmith.declare import Merge, Severity, Source, Table
+from lakesmith.declare import Changes, Severity, Source, Table
+from lakesmith.declare.loads import OPS, key_columns, time_column
 from lakesmith.errors import Place
 
 _NONE = "CAST(array() AS array<string>)"
@@ -115,11 +116,12 @@ def rules_of(table: Table, *, casts: dict[str, str] | None = None) -> Rules:
     for name, before in (casts or {}).items():
         fits = f"{quoted(before)} IS NULL OR {quoted(name)} IS NOT NULL"
         refuse(f"{name}.type", fits, f"{name} is not a {columns[name].type}", columns[name].declared_at)
-    keys = table.load.key if isinstance(table.load, Merge) else ()
-    for name in dict.fromkeys((*(column.name for column in table.columns if column.required), *keys)):
-        reason = f"{name} has no value" + (", and it is the table's key" if name in keys else "")
+    for name, reason in _required(table).items():
         at = columns[name].declared_at if name in columns else table.declared_at
-        refuse(f"{name}.required", f"{quoted(name)} IS NOT NULL", reason, at)
+        refuse(f"{name}.required", _has_value(table, name), reason, at)
+    if isinstance(table.load, Changes):
+        op = table.load.op
+        refuse(f"{op}.known", f"({kind(table.load)}) IS NOT NULL", f"{op} is no known change", table.declared_at)
     for column in table.columns:
         if column.check:
             refuse(f"{column.name}.check", column.check, f"not {column.check}", column.declared_at)
@@ -140,6 +142,31 @@ def rules_of(table: Table, *, casts: dict[str, str] | None = None) -> Rules:
         if check.expect
     )
     return Rules(rows=tuple(rows), batch=batch)
+
+
+def kind(load: Changes) -> str:
+    """SQL: what a row of a stream of changes means, a value of `OPS`, or NULL when that is not known."""
+    known = {word: told for word, told in OPS.items() if load.amounts or told not in ("correction", "reversal")}
+    pairs = ", ".join(f"{literal(word)}, {literal(told)}" for word, told in known.items())
+    return f"try_element_at(map({pairs}), upper(CAST({quoted(load.op)} AS string)))"
+
+
+def _required(table: Table) -> dict[str, str]:
+    """The columns that have to have a value, each with the reason that a row without it is given."""
+    told = {column.name: f"{column.name} has no value" for column in table.columns if column.required}
+    told |= {name: f"{name} has no value, and it is the table's key" for name in key_columns(table.load)}
+    time = time_column(table.load)
+    if time is not None and time not in key_columns(table.load):
+        told[time] = f"{time} has no value, and it tells the order of the rows"
+    return told
+
+
+def _has_value(table: Table, name: str) -> str:
+    """SQL: the row has what it must have. A truncate is about all keys: it has no values but its time."""
+    has = f"{quoted(name)} IS NOT NULL"
+    if not isinstance(table.load, Changes) or name in (time_column(table.load), table.load.op):
+        return has
+    return f"{has} OR coalesce({kind(table.load)} = 'truncate', false)"
 
 
 def literal(text: str) -> str:

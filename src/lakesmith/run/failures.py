@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakesmith.columns import KEY_TWICE, OVERLAP
 from lakesmith.declare import Table
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError
 
@@ -56,6 +57,21 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             at=table.declared_at,
             table=name,
             hint="the promise `same_as` does not hold for this query; take it away, and the whole table is recomputed",
+        )
+    if OVERLAP in text:
+        return InfrastructureError(
+            "intervals-broken",
+            "the intervals of a key would overlap or leave a gap; nothing was written",
+            table=name,
+            hint=f"this is a fault of Lakesmith; until it is mended: lakesmith run {name} --full-refresh",
+        )
+    if KEY_TWICE in text or "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW" in text:
+        return DataError(
+            "key-twice",
+            "the query gives two rows with the same key, and nothing says which of them counts",
+            at=table.load_at or table.declared_at,
+            table=name,
+            hint="group by the key, or say order_by: then the latest of them is kept",
         )
     if any(word in text for word in _DATA):
         return DataError(

@@ -194,7 +194,7 @@ class Workplace:
                 )
             if found.version > position.version and (retyped := self.format.retyped(found.location, position.version)):
                 return "whole", retyped_told(name, retyped)
-            if step.mode == "changes" and (operation := self._rewrite(name, position.version, found.version)):
+            if step.mode in ("changes", "sums") and (operation := self._rewrite(name, position.version, found.version)):
                 return "whole", f"rows of {name} changed ({operation})"
         return step.mode, step.reason
 
@@ -369,7 +369,7 @@ class Workplace:
         if built is None:
             return None
         return Arrival(
-            table=table,
+            table=table if built.load is None else replace(table, load=built.load),
             batch=batch,
             rows=built.rows,
             rules=rules_of(table, casts=dict(built.casts)),
@@ -377,6 +377,8 @@ class Workplace:
             evolve=batch.mode == "whole" or table.contract != "strict",
             where=built.where,
             partitions=built.partitions,
+            whole=built.whole,
+            keys=built.keys,
         )
 
     def _writer(self) -> Writer:

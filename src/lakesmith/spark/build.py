@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN
 from lakesmith.declare import PythonQuery, ReplacePartitions, SqlQuery, Table, TableName
+from lakesmith.declare.loads import Load, Merge, respelt
 from lakesmith.errors import DataError
 from lakesmith.ledger.batches import Batch
 from lakesmith.load import call_function
-from lakesmith.plan.query import PartitionTrace, bind, partition_source
+from lakesmith.plan.query import KeyFinder, PartitionTrace, bind, by_finder, key_finder, partition_source
 from lakesmith.ports import TableFormat
 from lakesmith.quality.rules import literal, quoted
+from lakesmith.spark.loads import is_shaped
+from lakesmith.spark.loads.keys import touched_keys
 from lakesmith.spark.types import parse_columns
 from lakesmith.storage import Warehouse
 
@@ -38,6 +42,12 @@ class Built:
     """SQL: which partitions are replaced, when it is not the whole table."""
     partitions: tuple[str | None, ...] = ()
     """Their values, as text."""
+    whole: DataFrame | None = None
+    """All rows that the query gives, where those of the batch may not suffice."""
+    keys: DataFrame | None = None
+    """The keys that changes touch, when these are computed from all their rows; all keys when it is None."""
+    load: Load | None = None
+    """The table's load, with the columns spelt as the query spells them."""
 
 
 def build_batch(
@@ -48,8 +58,13 @@ def build_batch(
         name: _input(spark, TableName.parse(name) or _unreachable(name), batch, format, warehouse)
         for name in batch.inputs
     }
+    if batch.mode == "sums" or (batch.mode == "keys" and by_finder(table)):
+        return _grouped(spark, table, batch, format, warehouse)
+    if batch.mode in ("changes", "keys") and is_shaped(table.load):
+        return _weighed(spark, table, batch, frames, format, warehouse)
     if batch.mode != "partitions":
-        return _typed(spark, table, _run_query(spark, table, frames))
+        built = _typed(spark, table, _run_query(spark, table, frames))
+        return replace(built, load=respelt(table.load, built.rows.columns))
     trace = partition_source(table)
     assert isinstance(trace, PartitionTrace)
     assert isinstance(table.load, ReplacePartitions)
@@ -69,6 +84,68 @@ def build_batch(
     )
 
 
+def _weighed(
+    spark: SparkSession,
+    table: Table,
+    batch: Batch,
+    frames: Mapping[str, DataFrame],
+    format: TableFormat,
+    warehouse: Warehouse,
+) -> Built:
+    """The rows that are new, and all rows: those of one key are weighed against each other."""
+    (name,) = frames
+    source = TableName.parse(name) or _unreachable(name)
+    location, version = warehouse.table(source), batch.inputs[name].version
+    feed = format.changes(spark, location, batch.since[name], version)
+    arriving = feed.where("_change_type IN ('insert', 'update_postimage')").drop(*_FEED_COLUMNS)
+    built = _typed(spark, table, _run_query(spark, table, {name: arriving}))
+    all_rows = {name: format.read(spark, location, version)}
+    whole = _typed(spark, table, _run_query(spark, table, all_rows)).rows
+    load = respelt(table.load, built.rows.columns)
+    if batch.mode != "keys":
+        return replace(built, whole=whole, load=load)
+    # A row that changed or went away leaves its mark on the key that it had.
+    before_and_after = _typed(spark, table, _run_query(spark, table, {name: feed.drop(*_FEED_COLUMNS)}))
+    assert is_shaped(load)
+    return replace(built, whole=whole, load=load, keys=touched_keys(load, before_and_after.rows))
+
+
+def _grouped(spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse) -> Built:
+    """The rows of the keys that changes of any input touch; or, to be added up, what new rows alone give."""
+    assert isinstance(table.origin, SqlQuery)
+    assert isinstance(table.load, Merge)
+    now, feeds = {}, {}
+    for name, position in batch.inputs.items():
+        location = warehouse.table(TableName.parse(name) or _unreachable(name))
+        now[name] = format.read(spark, location, position.version)
+        if position.version > batch.since[name]:
+            feed = format.changes(spark, location, batch.since[name], position.version)
+            feeds[name] = feed.drop(*_FEED_COLUMNS)
+    if batch.mode == "sums":
+        built = _typed(spark, table, _run_query(spark, table, feeds))
+        return replace(built, load=respelt(table.load, built.rows.columns))
+    from pyspark.sql import DataFrame
+
+    finder = key_finder(table.origin, table.load.key)
+    assert isinstance(finder, KeyFinder)
+    found = [_found(spark, finder.queries[_named(name)], name, feeds, now) for name in feeds]
+    built = _typed(spark, table, _run_query(spark, table, now))
+    load = respelt(table.load, built.rows.columns)
+    assert isinstance(load, Merge)
+    keys = reduce(DataFrame.unionByName, found) if found else built.rows.select(*map(quoted, load.key)).limit(0)
+    keys = keys.dropna().distinct()
+    rows = built.rows.join(keys.hint("broadcast"), list(load.key), "left_semi")
+    return replace(built, rows=rows, whole=built.rows, load=load, keys=keys)
+
+
+def _found(
+    spark: SparkSession, query: SqlQuery, name: str, feeds: Mapping[str, DataFrame], now: Mapping[str, DataFrame]
+) -> DataFrame:
+    """The keys that changes of one input touch, the others being as they were and as they are."""
+    frames = {other: rows.unionByName(feeds[other]) if other in feeds else rows for other, rows in now.items()}
+    return spark.sql(bind(query, _views({**frames, name: feeds[name]})))
+
+
 def _input(spark: SparkSession, name: TableName, batch: Batch, format: TableFormat, warehouse: Warehouse) -> DataFrame:
     position = batch.inputs[str(name)]
     location = warehouse.table(name)
@@ -82,12 +159,7 @@ def _input(spark: SparkSession, name: TableName, batch: Batch, format: TableForm
 def _run_query(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame]) -> DataFrame:
     query = table.origin
     if isinstance(query, SqlQuery):
-        views = {}
-        for name, frame in frames.items():
-            view = f"lakesmith_{name.replace('.', '_')}"
-            frame.createOrReplaceTempView(view)
-            views[TableName.parse(name) or _unreachable(name)] = view
-        return spark.sql(bind(query, views))
+        return spark.sql(bind(query, _views(frames)))
     assert isinstance(query, PythonQuery)
     from pyspark.sql import DataFrame
 
@@ -101,6 +173,20 @@ def _run_query(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame
             hint="return the DataFrame that the table is to hold",
         )
     return rows
+
+
+def _views(frames: Mapping[str, DataFrame]) -> dict[TableName, str]:
+    """By table, the view that stands for it."""
+    views = {}
+    for name, frame in frames.items():
+        view = f"lakesmith_{name.replace('.', '_')}"
+        frame.createOrReplaceTempView(view)
+        views[_named(name)] = view
+    return views
+
+
+def _named(name: str) -> TableName:
+    return TableName.parse(name) or _unreachable(name)
 
 
 def _typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:

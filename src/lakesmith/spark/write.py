@@ -9,15 +9,21 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import AGAIN, AUDIT, CODE, CORRUPT, END, FAILED, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW, WRITTEN
-from lakesmith.declare import Append, Merge, Replace, ReplacePartitions, Source, Table
+from lakesmith.declare import Changes, Merge, ReplacePartitions, Scd2, Snapshot, Source, SqlQuery, Table
 from lakesmith.errors import DataError, InfrastructureError, Place
 from lakesmith.ledger.batches import Batch, Done, flow
+from lakesmith.plan.query import Sums, sums
 from lakesmith.ports import DataFile, TableFacts, TableFormat, Write, Written
 from lakesmith.quality import Rules
 from lakesmith.quality.rules import literal, quoted
 from lakesmith.records import CheckRecord
 from lakesmith.spark.build import BEFORE, among
 from lakesmith.spark.count import Counts, FileEnd, Watch, closes_file, count, count_written, good_rows
+from lakesmith.spark.loads import Shaped, is_shaped, shaped
+from lakesmith.spark.loads.ends import Ends, ends_in, has_ends
+from lakesmith.spark.loads.enter import Entering
+from lakesmith.spark.loads.extracts import shrunk
+from lakesmith.spark.loads.upsert import Upsert, within_bounds
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -29,7 +35,6 @@ _BRONZE = {
     # Bronze is read by what is new, not by what is in it: statistics of every column would cost a fifth of the write.
     "delta.dataSkippingStatsColumns": "_ingested_at",
 }
-_RANK = f"{HIDDEN}rank"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,10 @@ class Arrival:
     partitions: tuple[str | None, ...] = ()
     columns_added: tuple[str, ...] = ()
     """Fields that are new with these rows, at every depth, where that is known already."""
+    whole: DataFrame | None = None
+    """All rows that the query gives, where those of the batch may not suffice."""
+    keys: DataFrame | None = None
+    """With mode `keys`, the ones that are computed from all their rows; every key when it is None."""
     columns_widened: tuple[str, ...] = ()
     """Likewise, fields for which these rows have a wider type than the table: `name: int → bigint`."""
 
@@ -78,6 +87,11 @@ class Settled:
     """For files, what was read from each."""
 
 
+_VECTORS = 64 << 20
+"""A merge into a table of more bytes marks the rows that it replaces, in place of writing their files anew: in a small
+table that would cost readers more than it saves the writer."""
+
+
 class Writer:
     """Brings arrivals into the tables of one warehouse."""
 
@@ -91,7 +105,7 @@ class Writer:
         if WRITTEN in arrival.rows.columns:
             return self._settle_written(arrival, checked)
         # A merge reads its rows more than once, and a gate has to be judged before the commit: both hold the batch.
-        if arrival.rules.gate or (isinstance(arrival.table.load, Merge) and not arrival.replaces):
+        if arrival.rules.gate or (is_shaped(arrival.table.load) and not arrival.replaces):
             checked = checked.persist()
             try:
                 counts = count(checked, arrival.rules)
@@ -152,19 +166,74 @@ class Writer:
             made_for = arrival.facts.table_id if arrival.facts else None
             return self._format.add(good, arrival.rows.select(*stored).schema.json(), location, write, made_for)
         good = good.select(*stored)
-        if isinstance(load, Merge):
-            good = _latest(good, load, _column_order(arrival))
-        if arrival.facts is None:
-            return self._format.append(good, location, replace(write, evolve=False))
-        if counts is not None and counts.came == 0 and not arrival.replaces:
+        if arrival.facts is None or arrival.replaces:
+            if is_shaped(load):
+                good = good.select(*map(quoted, _column_order(arrival)))
+                _refuse_shrunk(arrival, good)
+                self._keep_ends(arrival, good)
+                good = shaped(load, good)
+            if arrival.facts is None:
+                return self._format.append(good, location, replace(write, evolve=False))
+            return self._format.overwrite(good, location, write, arrival.where)
+        nothing_came = counts is not None and counts.came == 0
+        if nothing_came and arrival.batch.mode != "keys":
             return self._format.advance(location, write, arrival.rows.sparkSession)
-        match load:
-            case Merge() if not arrival.replaces:
-                return self._format.merge(good, location, write, load.key, _newer(load, arrival))
-            case Append() if not arrival.replaces:
-                return self._format.append(good, location, write)
-            case Append() | Merge() | Replace() | ReplacePartitions():
-                return self._format.overwrite(good, location, write, arrival.where)
+        if not is_shaped(load):
+            return self._format.append(good, location, write)
+        return self._merge(self._upsert(arrival, self._entering(arrival, load, good, arrival.facts)), location, write)
+
+    def _upsert(self, arrival: Arrival, entering: Entering) -> Upsert:
+        if arrival.batch.mode == "keys":
+            if isinstance(entering.load, Snapshot):
+                _refuse_shrunk(arrival, entering.whole())
+            return entering.recomputed(arrival.keys)
+        if arrival.batch.mode == "sums":
+            assert isinstance(arrival.table.origin, SqlQuery)
+            assert isinstance(entering.load, Merge)
+            combined = sums(arrival.table.origin, entering.load.key)
+            assert isinstance(combined, Sums)
+            return entering.added_up(combined.combine)
+        return entering.followed()
+
+    def _entering(self, arrival: Arrival, load: Shaped, good: DataFrame, facts: TableFacts) -> Entering:
+        order = list(map(quoted, _column_order(arrival)))
+
+        def whole() -> DataFrame:
+            assert arrival.whole is not None
+            return good_rows(_checked(replace(arrival, rows=arrival.whole)), arrival.rules).select(*order)
+
+        return Entering(
+            load=load,
+            batch=arrival.batch,
+            facts=facts,
+            format=self._format,
+            ends=self._ends(arrival),
+            good=good.select(*order),
+            whole=whole,
+        )
+
+    def _ends(self, arrival: Arrival) -> Ends:
+        location = self._warehouse.ends(arrival.table.name)
+        return Ends(format=self._format, location=location, flow=flow(arrival.table.name))
+
+    def _keep_ends(self, arrival: Arrival, good: DataFrame) -> None:
+        """The keys that are gone in the whole table, as it is about to be."""
+        load, batch = arrival.table.load, arrival.batch
+        if has_ends(load):
+            assert isinstance(load, Merge | Scd2 | Changes)
+            self._ends(arrival).keep(ends_in(load, good), batch.sequence, batch.attempt, batch.note, parent=None)
+
+    def _merge(self, upsert: Upsert, location: str, write: Write) -> Written:
+        held = upsert.held
+        try:
+            if write.vectors:
+                # In a large table it pays to know which files the keys can be in, and the rows are held for it.
+                held = (upsert.rows.persist(), *held)
+                upsert = within_bounds(upsert)
+            return self._format.merge(upsert.rows, location, write, upsert.key, upsert.newer, upsert.also)
+        finally:
+            for frame in held:
+                frame.unpersist()
 
     def _quarantine(self, arrival: Arrival, checked: DataFrame, refused: int) -> int:
         """Keep the refused rows; what a recomputed part of the table had refused before is replaced."""
@@ -195,8 +264,11 @@ class Writer:
     def _close(self, arrival: Arrival, counts: Counts, written: Written, refused: int) -> Settled:
         kept = written.inserted + written.updated
         deduplicated = counts.again
-        if isinstance(arrival.table.load, Merge):
-            deduplicated = counts.came - counts.refused - kept
+        if is_shaped(arrival.table.load):
+            # Rows of a key are weighed against each other: those that change nothing in the table are duplicates.
+            good = counts.came - counts.refused
+            kept = min(good, kept + written.deleted)
+            deduplicated = good - kept
         _check_files(arrival, counts)
         if refused != counts.refused or counts.came != kept + refused + deduplicated or deduplicated < 0:
             raise InfrastructureError(
@@ -228,6 +300,20 @@ class Writer:
         )
 
 
+def _refuse_shrunk(arrival: Arrival, rows: DataFrame) -> None:
+    """Raise when the newest extract lost more than it may: nothing has been committed yet."""
+    load = arrival.table.load
+    if not isinstance(load, Snapshot) or (what := shrunk(load, rows)) is None:
+        return
+    raise DataError(
+        "snapshot-shrank",
+        f"{what}: more than max_shrink ({load.max_shrink:.0%}) are missing",
+        at=arrival.table.load_at or arrival.table.declared_at,
+        table=str(arrival.table.name),
+        hint="the table stays as it is; when the extract is right, raise max_shrink and run again",
+    )
+
+
 def _write(arrival: Arrival) -> Write:
     load = arrival.table.load
     return Write(
@@ -237,6 +323,7 @@ def _write(arrival: Arrival) -> Write:
         partition_by=(load.by,) if isinstance(load, ReplacePartitions) else (),
         properties=_BRONZE if isinstance(arrival.table.origin, Source) else _PROPERTIES,
         evolve=arrival.evolve,
+        vectors=arrival.facts is not None and arrival.facts.bytes > _VECTORS,
         widen=bool(arrival.columns_widened),
     )
 
@@ -361,33 +448,6 @@ def _column_order(arrival: Arrival) -> list[str]:
         *(name for name in stored if name in arrival.payload),
         *(n for n in arrival.payload if n not in stored),
     ]
-
-
-def _latest(rows: DataFrame, load: Merge, columns: list[str]) -> DataFrame:
-    """One row a key: the greatest by `order_by`, ties broken by content, so that the order of arrival never shows."""
-    key = ", ".join(map(quoted, load.key))
-    order = ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in load.order_by)
-    ranked = rows.selectExpr(
-        "*", f"row_number() OVER (PARTITION BY {key} ORDER BY {order}, {_tie(columns)} DESC) AS {_RANK}"
-    )
-    return ranked.where(f"{_RANK} = 1").drop(_RANK)
-
-
-def _newer(load: Merge, arrival: Arrival) -> str:
-    """SQL: the source row comes after the target row, in the same order that `_latest` uses."""
-    stored = {column.name for column in arrival.facts.columns} if arrival.facts else set()
-    columns = _column_order(arrival)
-
-    def rank(side: str, names: list[str]) -> str:
-        order = ", ".join(f"{side}.{quoted(name)}" for name in load.order_by)
-        return f"struct({order}, {_tie(names, side + '.')})"
-
-    return f"{rank('source', columns)} > {rank('target', [name for name in columns if name in stored])}"
-
-
-def _tie(columns: list[str], side: str = "") -> str:
-    """SQL: a number from a row's content. xxhash64 passes over NULLs, so a column gained later does not change it."""
-    return f"xxhash64({', '.join(side + quoted(name) for name in columns)})"
 
 
 def _check_records(arrival: Arrival, counts: Counts) -> tuple[CheckRecord, ...]:

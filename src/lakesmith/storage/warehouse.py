@@ -45,5 +45,9 @@ class Warehouse:
     def quarantine(self, name: TableName) -> str:
         return f"{self.root}/quarantine/{name.layer}/{name.name}"
 
+    def ends(self, name: TableName) -> str:
+        """Where it is kept which keys of a table are gone."""
+        return f"{self.root}/ends/{name.layer}/{name.name}"
+
     def system(self, name: str) -> str:
         return f"{self.root}/system/{name}"

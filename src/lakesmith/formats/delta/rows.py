@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lakesmith.columns import GONE, HIDDEN
 from lakesmith.formats.delta.log import DeltaLog, is_widened
 from lakesmith.ports import Write, Written
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _SOURCE_VIEW = "lakesmith_merge_source"
 _WIDENING = "delta.enableTypeWidening"
+_VECTORS = "delta.enableDeletionVectors"
 _ACROSS_TYPES = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 
 
@@ -38,7 +40,7 @@ class DeltaRows(DeltaLog):
 
     def append(self, frame: DataFrame, location: str, write: Write) -> Written:
         if write.widen:
-            _let_widen(frame.sparkSession, location)
+            _let(frame.sparkSession, location, _WIDENING)
         return self._commit(_writer(frame, write).mode("append"), location, write)
 
     def overwrite(self, frame: DataFrame, location: str, write: Write, where: str | None = None) -> Written:
@@ -49,20 +51,40 @@ class DeltaRows(DeltaLog):
             writer = writer.option("overwriteSchema", "true")
         return self._commit(writer, location, write)
 
-    def merge(self, frame: DataFrame, location: str, write: Write, key: Sequence[str], newer: str) -> Written:
+    def merge(
+        self,
+        frame: DataFrame,
+        location: str,
+        write: Write,
+        key: Sequence[str],
+        newer: str,
+        also: str | None = None,
+    ) -> Written:
         spark = frame.sparkSession
-        on = " AND ".join(f"target.{_name(column)} = source.{_name(column)}" for column in key)
+        same = [f"target.{_name(column)} = source.{_name(column)}" for column in key]
+        stored = [_name(column) for column in frame.columns if not column.startswith(HIDDEN)]
+        put = f"UPDATE SET {', '.join(f'{name} = source.{name}' for name in stored)}"
+        insert = f"INSERT ({', '.join(stored)}) VALUES ({', '.join(f'source.{name}' for name in stored)})"
+        clauses = [f"WHEN MATCHED AND ({newer}) THEN {put}", f"WHEN NOT MATCHED THEN {insert}"]
+        if GONE in frame.columns:
+            clauses = [
+                f"WHEN MATCHED AND source.{GONE} AND ({newer}) THEN DELETE",
+                f"WHEN MATCHED AND NOT source.{GONE} AND ({newer}) THEN {put}",
+                f"WHEN NOT MATCHED AND NOT source.{GONE} THEN {insert}",
+            ]
         evolution = "WITH SCHEMA EVOLUTION " if write.evolve else ""
+        if write.vectors:
+            _let(spark, location, _VECTORS)
         frame.createOrReplaceTempView(_SOURCE_VIEW)
         with _fenced(spark, write):
             spark.sql(
-                f"MERGE {evolution}INTO delta.`{location}` AS target USING {_SOURCE_VIEW} AS source ON {on} "
-                f"WHEN MATCHED AND ({newer}) THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+                f"MERGE {evolution}INTO delta.`{location}` AS target USING {_SOURCE_VIEW} AS source "
+                f"ON {' AND '.join([*same, *([f'({also})'] if also else [])])} {' '.join(clauses)}"
             ).collect()
         return self.committed(location, write)
 
     def widen(self, spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
-        _let_widen(spark, location)
+        _let(spark, location, _WIDENING)
         rows = _no_rows(spark, location)
         types = {name.lower(): type for name, type in columns.items()}
         wide = [
@@ -90,10 +112,10 @@ def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:
     return writer
 
 
-def _let_widen(spark: SparkSession, location: str) -> None:
-    """Let types of the table become wider. A commit of its own that changes no type: to end after it does no harm."""
-    if _opened(location).metadata().configuration.get(_WIDENING) != "true":
-        spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{_WIDENING}' = 'true')").collect()
+def _let(spark: SparkSession, location: str, feature: str) -> None:
+    """Let the table use a feature. A commit of its own that changes no row: to end after it does no harm."""
+    if _opened(location).metadata().configuration.get(feature) != "true":
+        spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{feature}' = 'true')").collect()
 
 
 def _no_rows(spark: SparkSession, location: str) -> DataFrame:

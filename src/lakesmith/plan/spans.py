@@ -1,0 +1,248 @@
+"""Where the clauses of a query stand in its text, so that a part can be asked in the author's own words.
+
+SQL that is written anew out of a tree may differ in small ways (`a DIV b` becomes a division and a cast), and keys
+that differ in small ways are other keys. All spans are ranges over the statement's tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import Token, TokenType
+
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_SET_OPERATORS = (TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT)
+_JOIN_WORDS = (
+    TokenType.LEFT,
+    TokenType.RIGHT,
+    TokenType.FULL,
+    TokenType.INNER,
+    TokenType.OUTER,
+    TokenType.CROSS,
+    TokenType.SEMI,
+    TokenType.ANTI,
+    TokenType.NATURAL,
+)
+_AFTER_WHERE = (
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.QUALIFY,
+    TokenType.WINDOW,
+    TokenType.ORDER_BY,
+    TokenType.SORT_BY,
+    TokenType.CLUSTER_BY,
+    TokenType.DISTRIBUTE_BY,
+    TokenType.LIMIT,
+    TokenType.OFFSET,
+    TokenType.SEMICOLON,
+)
+
+
+class Unsplit(Exception):
+    """The text is put together in a way that is not taken apart here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinSpan:
+    """One JOIN, without the words that tell its kind."""
+
+    relation: range
+    condition: range
+    """From ON or USING on; empty when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectSpan:
+    """One SELECT without what comes after its WHERE."""
+
+    items: tuple[range, ...]
+    origin: range
+    """What FROM names first."""
+    joins: tuple[JoinSpan, ...]
+    laterals: range
+    """From LATERAL VIEW on."""
+    where: range
+    """The condition, without the word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuerySpan:
+    """A query: what stands in its WITH, and its SELECTs in the order in which set operators put them together."""
+
+    head: range
+    ctes: Mapping[str, range]
+    selects: tuple[SelectSpan, ...]
+
+
+def split(tokens: Sequence[Token], span: range) -> QuerySpan:
+    """Raises `Unsplit` where the text is not a plain query."""
+    span = _unwrapped(tokens, span)
+    body = span
+    if span and tokens[span.start].token_type == TokenType.WITH:
+        first = next((at for at in _outside(tokens, span) if tokens[at].token_type == TokenType.SELECT), None)
+        if first is None:
+            raise Unsplit
+        body = range(first, span.stop)
+    head = range(span.start, body.start)
+    return QuerySpan(head=head, ctes=dict(_ctes(tokens, head)), selects=tuple(_selects(tokens, body)))
+
+
+def written(text: str, tokens: Sequence[Token], span: range, instead: Mapping[int, tuple[int, str]]) -> str:
+    """The text of a span without comments and line breaks; `instead` tells by its first character what to put for
+    the text up to another character."""
+    told: list[str] = []
+    end = skipped = -1
+    for at in span:
+        token = tokens[at]
+        if token.start < skipped:
+            end = token.end
+            continue
+        gap = " " if told and end + 1 < token.start else ""
+        skipped, words = instead.get(token.start, (-1, text[token.start : token.end + 1]))
+        told.append(gap + words)
+        end = token.end
+    return "".join(told)
+
+
+def _selects(tokens: Sequence[Token], span: range) -> Iterator[SelectSpan]:
+    start = span.start
+    cuts = list(_set_operators(tokens, span))
+    for cut in (*cuts, span.stop):
+        inner = _unwrapped(tokens, range(start, cut))
+        if any(_set_operators(tokens, inner)):
+            yield from _selects(tokens, inner)
+        else:
+            yield _select(tokens, inner)
+        start = cut + 1
+        while start < span.stop and tokens[start].token_type in (TokenType.ALL, TokenType.DISTINCT):
+            start += 1
+
+
+def _set_operators(tokens: Sequence[Token], span: range) -> Iterator[int]:
+    for at in _outside(tokens, span):
+        is_of_star = tokens[at].token_type == TokenType.EXCEPT and tokens[at - 1].token_type == TokenType.STAR
+        if tokens[at].token_type in _SET_OPERATORS and not is_of_star:
+            yield at
+
+
+def _select(tokens: Sequence[Token], span: range) -> SelectSpan:
+    if not span or tokens[span.start].token_type != TokenType.SELECT:
+        raise Unsplit
+    outside = list(_outside(tokens, span))
+    start = span.start + 1
+    while start < span.stop and tokens[start].token_type in (TokenType.HINT, TokenType.DISTINCT, TokenType.ALL):
+        start += 1
+
+    def first(*kinds: TokenType, after: int) -> int:
+        """Where the next clause of these begins; FROM of IS DISTINCT FROM is none."""
+        return next(
+            (
+                at
+                for at in outside
+                if at >= after
+                and tokens[at].token_type in kinds
+                and not (kinds == (TokenType.FROM,) and tokens[at - 1].token_type == TokenType.DISTINCT)
+            ),
+            span.stop,
+        )
+
+    origin = first(TokenType.FROM, after=start)
+    end = first(*_AFTER_WHERE, after=origin)
+    where = min(first(TokenType.WHERE, after=origin), end)
+    lateral = min(first(TokenType.LATERAL, after=origin), where)
+    joins = _joins(tokens, [at for at in outside if origin < at < lateral], lateral)
+    return SelectSpan(
+        items=tuple(_between_commas(tokens, range(start, origin))),
+        origin=range(origin + 1, joins[0][0] if joins else lateral),
+        joins=tuple(join for _, join in joins),
+        laterals=range(lateral, where),
+        where=range(min(where + 1, end), end),
+    )
+
+
+def _joins(tokens: Sequence[Token], outside: Sequence[int], end: int) -> list[tuple[int, JoinSpan]]:
+    """Each JOIN with the place where its words begin."""
+    places = []
+    for at in outside:
+        if tokens[at].token_type == TokenType.JOIN:
+            begins = at
+            while tokens[begins - 1].token_type in _JOIN_WORDS:
+                begins -= 1
+            places.append((begins, at + 1))
+    found = []
+    stops = [*(begins for begins, _ in places[1:]), end]
+    for (begins, relation), stop in zip(places, stops, strict=False):
+        condition = next(
+            (at for at in outside if relation < at < stop and tokens[at].token_type in (TokenType.ON, TokenType.USING)),
+            stop,
+        )
+        found.append((begins, JoinSpan(relation=range(relation, condition), condition=range(condition, stop))))
+    return found
+
+
+def _ctes(tokens: Sequence[Token], head: range) -> Iterator[tuple[str, range]]:
+    outside = list(_outside(tokens, head))
+    for at in outside:
+        opens = at + 1
+        if tokens[at].token_type != TokenType.ALIAS or tokens[opens].token_type != TokenType.L_PAREN:
+            continue
+        name = at - 1
+        if tokens[name].token_type == TokenType.R_PAREN:
+            name = max(before for before in outside if before < _opening(tokens, name))
+        yield tokens[name].text.lower(), range(opens + 1, _closing(tokens, opens))
+
+
+def _unwrapped(tokens: Sequence[Token], span: range) -> range:
+    """Without the last semicolons and the parentheses around the whole."""
+    while span and tokens[span.stop - 1].token_type == TokenType.SEMICOLON:
+        span = span[:-1]
+    while span and tokens[span.start].token_type == TokenType.L_PAREN and _closing(tokens, span.start) == span.stop - 1:
+        span = span[1:-1]
+    return span
+
+
+def inside(tokens: Sequence[Token], span: range) -> range:
+    """What stands in the parentheses with which a span begins."""
+    if not span or tokens[span.start].token_type != TokenType.L_PAREN:
+        raise Unsplit
+    return range(span.start + 1, _closing(tokens, span.start))
+
+
+def _closing(tokens: Sequence[Token], opens: int) -> int:
+    depth = 0
+    for at in range(opens, len(tokens)):
+        depth += (tokens[at].token_type in _OPENING) - (tokens[at].token_type in _CLOSING)
+        if depth == 0:
+            return at
+    raise Unsplit
+
+
+def _opening(tokens: Sequence[Token], closes: int) -> int:
+    depth = 0
+    for at in range(closes, -1, -1):
+        depth += (tokens[at].token_type in _CLOSING) - (tokens[at].token_type in _OPENING)
+        if depth == 0:
+            return at
+    raise Unsplit
+
+
+def _outside(tokens: Sequence[Token], span: range) -> Iterator[int]:
+    """The places that are in no parentheses of the span."""
+    depth = 0
+    for at in span:
+        kind = tokens[at].token_type
+        depth -= kind in _CLOSING
+        if depth == 0:
+            yield at
+        depth += kind in _OPENING
+
+
+def _between_commas(tokens: Sequence[Token], span: range) -> Iterator[range]:
+    start = span.start
+    for at in _outside(tokens, span):
+        if tokens[at].token_type == TokenType.COMMA:
+            yield range(start, at)
+            start = at + 1
+    yield range(start, span.stop)

@@ -1,0 +1,112 @@
+"""A batch meets a table whose load weighs rows of one key against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakesmith.columns import HIDDEN, IS_CURRENT
+from lakesmith.declare.loads import Append, Changes, Merge, Scd2
+from lakesmith.ledger.batches import Batch
+from lakesmith.ports import TableFacts, TableFormat
+from lakesmith.quality.rules import kind, quoted
+from lakesmith.spark.loads import Shaped, shaped
+from lakesmith.spark.loads.ends import Ends, as_merge, ends_in, has_ends
+from lakesmith.spark.loads.history import intervals
+from lakesmith.spark.loads.in_order import continued, late_keys
+from lakesmith.spark.loads.keys import rows_of
+from lakesmith.spark.loads.upsert import Upsert, difference, of_batch, of_ends
+from lakesmith.spark.types import spelt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_HELD = f"{HIDDEN}held_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entering:
+    """What is known when a batch enters a table that is there."""
+
+    load: Shaped
+    batch: Batch
+    facts: TableFacts
+    """The table as it is before."""
+    format: TableFormat
+    ends: Ends
+    good: DataFrame
+    """The rows of the batch that no rule refuses."""
+    whole: Callable[[], DataFrame]
+    """All rows that the query gives and no rule refuses."""
+
+    def recomputed(self, keys: DataFrame | None) -> Upsert:
+        """The keys that changes touch, from all their rows; every key when `keys` is None."""
+        rows = self.whole() if keys is None else rows_of(self.load, self.whole(), keys)
+        self._keep_ends(rows)
+        return difference(self.load, keys, shaped(self.load, rows), self._old())
+
+    def followed(self) -> Upsert:
+        """The rows of the batch against those of the table."""
+        load = self.load
+        if isinstance(load, Scd2):
+            return self._history(load)
+        if isinstance(load, Changes) and not self.good.where(f"{kind(load)} = 'truncate'").isEmpty():
+            return self.recomputed(None)
+        types = {column.name: column.type for column in self.facts.columns}
+        if has_ends(load):
+            merge = as_merge(load)
+            assert merge is not None
+            known = self.ends.known(self.good.sparkSession, self.batch.parent)
+            self._keep_ends(self.good)
+            return of_ends(merge, self.good, known, types)
+        assert isinstance(load, Append | Merge)
+        return of_batch(load, self.good, types)
+
+    def added_up(self, combine: Mapping[str, str]) -> Upsert:
+        """What new rows give by key, together with what the table holds of it."""
+        assert isinstance(self.load, Merge)
+        key = list(self.load.key)
+        held = self._old().selectExpr(
+            *map(quoted, key), *(f"{quoted(name)} AS {quoted(_HELD + name)}" for name in combine)
+        )
+        both = self.good.join(held, key, "left")
+        how = {"add": "({old} + {new})", "least": "least({old}, {new})", "greatest": "greatest({old}, {new})"}
+        made = {
+            # One side may have no value; least and greatest pass over it by themselves.
+            name: f"coalesce({how[word].format(old=quoted(_HELD + name), new=quoted(name))}, "
+            f"{quoted(_HELD + name)}, {quoted(name)}) AS {quoted(name)}"
+            for name, word in combine.items()
+        }
+        types = {field.name: spelt(field.dataType) for field in self.good.schema.fields}
+        rows = both.selectExpr(*(made.get(name, quoted(name)) for name in self.good.columns))
+        cast = [f"CAST({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in self.good.columns]
+        return Upsert(rows=rows.selectExpr(*cast), key=self.load.key, newer="true")
+
+    def _history(self, load: Scd2) -> Upsert:
+        """Rows that are later than all that is known of their key go on from there; the others need its history."""
+        key = list(load.key)
+        keys = self.good.select(*map(quoted, key)).distinct()
+        old = self._old().join(keys.hint("broadcast"), key, "left_semi").persist()
+        known = self.ends.known(self.good.sparkSession, self.batch.parent) if has_ends(load) else None
+        late = late_keys(load, self.good, old, known)
+        if late.isEmpty():
+            self._keep_ends(self.good)
+            going_on = intervals(load, continued(load, self.good, old))
+            return replace(difference(load, None, going_on, old.where(IS_CURRENT)), held=(old,))
+        rows, before = (frame.join(late, key, "left_anti") for frame in (self.good, old))
+        going_on = intervals(load, continued(load, rows, before))
+        history = rows_of(load, self.whole(), late)
+        anew = difference(load, None, intervals(load, history), old.join(late, key, "left_semi"))
+        self._keep_ends(rows.unionByName(history))
+        upsert = difference(load, None, going_on, before.where(IS_CURRENT))
+        return replace(upsert, rows=upsert.rows.unionByName(anew.rows), held=(old,))
+
+    def _old(self) -> DataFrame:
+        return self.format.read(self.good.sparkSession, self.facts.location, self.facts.version)
+
+    def _keep_ends(self, rows: DataFrame) -> None:
+        load, batch = self.load, self.batch
+        if has_ends(load):
+            assert isinstance(load, Merge | Scd2 | Changes)
+            self.ends.keep(ends_in(load, rows), batch.sequence, batch.attempt, batch.note, parent=batch.parent)

@@ -1,0 +1,59 @@
+"""Full extracts become changes: a key that an extract has and the next one has not is gone with the next one."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from lakesmith.columns import HIDDEN
+from lakesmith.declare.loads import Snapshot
+from lakesmith.quality.rules import quoted
+from lakesmith.spark.loads.order import DELETE, content, descending, listed, payload
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_PLACE = f"{HIDDEN}place"
+_NEXT = f"{HIDDEN}next"
+_GONE = f"{HIDDEN}gone"
+
+
+def as_events(load: Snapshot, rows: DataFrame) -> DataFrame:
+    """The rows of all extracts, and a delete for each key that the next extract has not."""
+    stored = payload(rows)
+    key, taken = listed(load.key), quoted(load.taken)
+    once = f"PARTITION BY {key}, {taken} ORDER BY {descending(content(rows))}"
+    kept = rows.selectExpr("*", f"row_number() OVER ({once}) AS {_PLACE}").where(f"{_PLACE} = 1")
+    following = rows.select(taken).distinct().selectExpr(taken, f"lead({taken}) OVER (ORDER BY {taken}) AS {_GONE}")
+    seen = kept.join(following.hint("broadcast"), load.taken).selectExpr(
+        *map(quoted, stored), _GONE, f"lead({taken}) OVER (PARTITION BY {key} ORDER BY {taken}) AS {_NEXT}"
+    )
+    gone = seen.where(f"{_GONE} IS NOT NULL AND NOT ({_NEXT} <=> {_GONE})")
+    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    told = {**{name: quoted(name) for name in load.key}, load.taken: _GONE}
+    deletes = gone.selectExpr(
+        *(f"{told.get(name, f'CAST(NULL AS {types[name]})')} AS {quoted(name)}" for name in stored),
+        f"true AS {DELETE}",
+    )
+    return seen.selectExpr(*map(quoted, stored), f"false AS {DELETE}").unionByName(deletes)
+
+
+def shrunk(load: Snapshot, rows: DataFrame) -> str | None:
+    """In words, how the newest extract lost more keys than it may against the one before; None when it did not."""
+    if load.max_shrink is None:
+        return None
+    taken, key = quoted(load.taken), listed(load.key)
+    counted = rows.groupBy(taken).agg(_expression(f"count(DISTINCT {key}) AS {_PLACE}"))
+    newest = counted.orderBy(_expression(taken).desc()).limit(2).collect()
+    if len(newest) < 2:
+        return None
+    now, before = newest[0][_PLACE], newest[1][_PLACE]
+    if now >= before * (1 - Decimal(str(load.max_shrink))):
+        return None
+    return f"the extract of {newest[0][load.taken]} has {now:,} keys, and the one before had {before:,}"
+
+
+def _expression(text: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.expr(text)

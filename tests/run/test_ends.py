@@ -1,0 +1,124 @@
+"""Keys that are gone stay gone, whatever comes late, is cut short or is rolled back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.run.lakes import Cut, Written
+
+from lakesmith.formats import Delta
+from lakesmith.spark import write
+
+pytestmark = pytest.mark.spark
+
+LAKE = {
+    "bronze/events.yml": (
+        "source: {files: landing/events/*.json}\ncolumns: {id: bigint, at: bigint, op: string, v: string}\n"
+    ),
+    "silver/latest.sql": (
+        "/* lakesmith\nload: {merge: {key: id, order_by: at, delete: \"op = 'D'\"}}\n*/\n"
+        "SELECT id, at, op, v FROM bronze.events\n"
+    ),
+    "silver/history.sql": (
+        "/* lakesmith\nload: {scd2: {key: id, order_by: at, delete: \"op = 'D'\", track: v}}\n*/\n"
+        "SELECT id, at, op, v FROM bronze.events\n"
+    ),
+}
+
+
+def event(id: int, at: int, op: str = "I", v: str = "x") -> dict[str, object]:
+    return {"id": id, "at": at, "op": op, "v": v}
+
+
+def latest(written: Written) -> list[tuple[object, ...]]:
+    return written.rows('SELECT id, "at" FROM silver.latest ORDER BY id')
+
+
+def history(written: Written) -> list[tuple[object, ...]]:
+    return written.rows("SELECT id, valid_from, valid_to FROM silver.history ORDER BY id, valid_from")
+
+
+@pytest.fixture
+def events(written: Written) -> Written:
+    written.declare(LAKE)
+    written.land("events/1.json", event(1, 1), event(2, 1), event(3, 9, "D"))
+    written.run()
+    written.land("events/2.json", event(1, 5, "D"))
+    assert {step.mode for step in written.run().values() if step.table.startswith("silver")} == {"changes"}
+    return written
+
+
+def test_a_late_row_brings_no_key_back_and_a_later_one_does(events: Written) -> None:
+    events.land("events/3.json", event(1, 3), event(3, 8))
+    events.run()
+    assert latest(events) == [(2, 1)]
+    assert history(events) == [(1, 1, 5), (2, 1, None), (3, 8, 9)]
+    events.land("events/4.json", event(1, 7))
+    events.run()
+    assert latest(events) == [(1, 7), (2, 1)]
+    assert history(events) == [(1, 1, 5), (1, 7, None), (2, 1, None), (3, 8, 9)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_that_dies_around_the_merge_is_made_good(
+    events: Written, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    events.land("events/3.json", event(2, 2, "D"), event(4, 1))
+    merge = Delta.merge
+
+    def cut(self: Delta, *rest: object) -> object:
+        if when == "after":
+            merge(self, *rest)  # type: ignore[arg-type]
+        raise Cut
+
+    monkeypatch.setattr(Delta, "merge", cut)
+    with pytest.raises(Cut):
+        events.run()
+    monkeypatch.undo()
+    events.land("events/4.json", event(2, 1, v="late"), event(1, 2))
+    events.run()
+    assert latest(events) == [(4, 1)]
+    assert history(events) == [(1, 1, 5), (2, 1, 2), (4, 1, None)]
+
+
+def test_the_end_of_a_key_that_was_rolled_back_does_not_count(events: Written, tmp_path: Path) -> None:
+    warehouse = f"{events.folder}/.lakesmith/warehouse"
+    for table in ("bronze/events", "silver/latest", "silver/history"):
+        events.spark.sql(f"RESTORE delta.`{warehouse}/{table}` TO VERSION AS OF 0").collect()
+    (events.folder / "landing" / "events" / "2.json").unlink()
+    events.land("events/3.json", event(1, 3))
+    events.run()
+    assert latest(events) == [(1, 3), (2, 1)]
+    assert history(events) == [(1, 1, None), (2, 1, None)]
+
+
+def test_large_tables_mark_replaced_rows_and_are_read_without_spark_all_the_same(
+    events: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write, "_VECTORS", 0)
+    events.land("events/3.json", event(2, 3, v="y"), event(4, 1), event(1, 2))
+    events.run()
+    events.land("events/4.json", event(4, 2, "D"), event(2, 2, v="z"))
+    events.run()
+    assert latest(events) == [(2, 3)]
+    assert history(events) == [(1, 1, 5), (2, 1, 2), (2, 2, 3), (2, 3, None), (4, 1, 2)]
+    assert {status.table: status.rows for status in events.lake().status()}["silver.latest"] == 1
+
+
+def test_files_outside_the_keys_of_a_batch_are_not_read(events: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "_VECTORS", 0)
+    folder = events.folder / ".lakesmith" / "warehouse" / "silver" / "latest"
+    files = set(folder.glob("*.parquet"))
+    events.land("events/3.json", *(event(id, 1) for id in range(100, 103)))
+    events.run()
+    later = [file for file in set(folder.glob("*.parquet")) - files if pq.read_table(file)["id"][0].as_py() >= 100]
+    assert later
+    for file in later:
+        file.rename(file.with_suffix(".away"))  # to read it would fail
+    events.land("events/4.json", event(2, 4))
+    events.run("+silver.latest")
+    for file in later:
+        file.with_suffix(".away").rename(file)
+    assert latest(events) == [(2, 4), *((id, 1) for id in range(100, 103))]

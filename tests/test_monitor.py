@@ -1,0 +1,22 @@
+"""What is told of tables as they are now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+from tests.plan.lakes import bronze
+
+from lakesmith.declare import Load, Table
+from lakesmith.load.kinds import keys_of
+from lakesmith.load.models import LoadBlock
+from lakesmith.monitor import load_name
+
+
+def with_load(load: type) -> Table:
+    return replace(bronze("orders"), load=object.__new__(load))
+
+
+def test_every_load_is_called_as_it_is_written() -> None:
+    told = {load_name(with_load(load)) for load in get_args(Load)}
+    assert told == {*keys_of(LoadBlock), "replace"}
