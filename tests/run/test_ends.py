@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -92,6 +93,30 @@ def test_the_end_of_a_key_that_was_rolled_back_does_not_count(events: Written, t
     events.run()
     assert latest(events) == [(1, 3), (2, 1)]
     assert history(events) == [(1, 1, None), (2, 1, None)]
+
+
+def test_ends_that_a_rebuild_left_which_never_came_to_be_are_not_believed(
+    events: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Delta, "overwrite", _cut_in("silver", Delta.overwrite))
+    with pytest.raises(Cut):
+        events.run(full_refresh=True)
+    monkeypatch.undo()
+    events.land("events/3.json", event(1, 3), event(3, 8))
+    events.run()
+    assert latest(events) == [(2, 1)]
+    assert history(events) == [(1, 1, 5), (2, 1, None), (3, 8, 9)]
+
+
+def _cut_in(folder: str, overwrite: Callable[..., object]) -> Callable[..., object]:
+    """Die where a table in the folder would be replaced; what is kept elsewhere is written."""
+
+    def cut(self: Delta, frame: object, location: str, *rest: object) -> object:
+        if f"/warehouse/{folder}/" in location:
+            raise Cut
+        return overwrite(self, frame, location, *rest)
+
+    return cut
 
 
 def test_large_tables_mark_replaced_rows_and_are_read_without_spark_all_the_same(

@@ -342,7 +342,8 @@ class _Planning:
         finder = key_finder(table.origin, load.key)
         if isinstance(finder, str):
             return "whole", f"the touched keys cannot be told: {finder}"
-        if any(column.required or column.check for column in table.columns if column.name not in load.key) or any(
+        keys = {name.lower() for name in load.key}
+        if any(column.required or column.check for column in table.columns if column.name.lower() not in keys) or any(
             check.where and check.on_fail == "quarantine" for check in table.checks
         ):
             return (
@@ -366,10 +367,21 @@ class _Planning:
         changing = next((name for name in upstream if not is_append_only(self.lake.tables[name])), None)
         if changing is not None:
             return f"what new rows give cannot be added up: rows of {changing} change and go"
+        if len(upstream) > 1:
+            return "what new rows give cannot be added up: it reads several tables"
+        if table.checks:
+            return "what new rows give cannot be added up: checks judge whole rows"
+        keys = {name.lower() for name in load.key}
+        cast = [column.name for column in table.columns if column.type and column.name.lower() not in keys]
+        if cast:
+            return f"what new rows give cannot be added up: {cast[0]} is cast to its declared type"
         types = {column.name.lower(): column.type for column in self.facts.tables[table.name].columns}
         inexact = [name for name in summed.exact_only_for if types.get(name.lower(), "") in ("double", "float")]
         if inexact:
             return f"what new rows give cannot be added up: {inexact[0]} is a sum of floating point numbers"
+        wide = [name for name in summed.exact_only_for if types.get(name.lower(), "").startswith("decimal(38,")]
+        if wide:
+            return f"what new rows give cannot be added up: {wide[0]} has more digits than a sum of two keeps"
         return None
 
     def _rows_mode(self, table: Table, progress: Progress) -> tuple[Mode, str | None]:

@@ -20,7 +20,7 @@ from lakesmith.ports import TableFormat
 from lakesmith.quality.rules import literal, quoted
 from lakesmith.spark.loads import is_shaped
 from lakesmith.spark.loads.keys import touched_keys
-from lakesmith.spark.types import parse_columns
+from lakesmith.spark.types import parse_columns, spelt
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -122,20 +122,28 @@ def _grouped(spark: SparkSession, table: Table, batch: Batch, format: TableForma
             feed = format.changes(spark, location, batch.since[name], position.version)
             feeds[name] = feed.drop(*_FEED_COLUMNS)
     if batch.mode == "sums":
-        built = _typed(spark, table, _run_query(spark, table, feeds))
+        built = _typed(spark, table, _run_query(spark, table, {**now, **feeds}))
         return replace(built, load=respelt(table.load, built.rows.columns))
     from pyspark.sql import DataFrame
 
     finder = key_finder(table.origin, table.load.key)
     assert isinstance(finder, KeyFinder)
-    found = [_found(spark, finder.queries[_named(name)], name, feeds, now) for name in feeds]
+    found = [
+        _found(spark, finder.queries[_named(name)], name, feeds, now)
+        for name in feeds
+        if _named(name) in finder.queries
+    ]
     built = _typed(spark, table, _run_query(spark, table, now))
     load = respelt(table.load, built.rows.columns)
     assert isinstance(load, Merge)
-    keys = reduce(DataFrame.unionByName, found) if found else built.rows.select(*map(quoted, load.key)).limit(0)
-    keys = keys.dropna().distinct()
-    rows = built.rows.join(keys.hint("broadcast"), list(load.key), "left_semi")
-    return replace(built, rows=rows, whole=built.rows, load=load, keys=keys)
+    own = built.rows.select(*map(quoted, load.key))
+    keys = reduce(DataFrame.unionByName, found) if found else own.limit(0)
+    # As the table's own: a declared type may make one key of several.
+    types = {field.name: spelt(field.dataType) for field in own.schema.fields}
+    keys = keys.selectExpr(*(f"try_cast({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in load.key))
+    keys = keys.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in load.key)).distinct()
+    rows = built.rows.join(keys, list(load.key), "left_semi")
+    return replace(built, rows=rows, whole=rows, load=load, keys=keys)
 
 
 def _found(

@@ -109,7 +109,8 @@ class Writer:
             checked = checked.persist()
             try:
                 counts = count(checked, arrival.rules)
-                _judge(arrival, counts)
+                if counts.came or arrival.batch.mode != "keys":  # what only went away is no batch to judge
+                    _judge(arrival, counts)
                 written = self._commit(arrival, good_rows(checked, arrival.rules), counts)
                 refused = self._quarantine(arrival, checked, counts.refused)
             finally:
@@ -169,7 +170,7 @@ class Writer:
         if arrival.facts is None or arrival.replaces:
             if is_shaped(load):
                 good = good.select(*map(quoted, _column_order(arrival)))
-                _refuse_shrunk(arrival, good)
+                _refuse_shrunk(arrival, good, None)
                 self._keep_ends(arrival, good)
                 good = shaped(load, good)
             if arrival.facts is None:
@@ -185,7 +186,7 @@ class Writer:
     def _upsert(self, arrival: Arrival, entering: Entering) -> Upsert:
         if arrival.batch.mode == "keys":
             if isinstance(entering.load, Snapshot):
-                _refuse_shrunk(arrival, entering.whole())
+                _refuse_shrunk(arrival, entering.whole(), entering.good)
             return entering.recomputed(arrival.keys)
         if arrival.batch.mode == "sums":
             assert isinstance(arrival.table.origin, SqlQuery)
@@ -218,10 +219,10 @@ class Writer:
 
     def _keep_ends(self, arrival: Arrival, good: DataFrame) -> None:
         """The keys that are gone in the whole table, as it is about to be."""
-        load, batch = arrival.table.load, arrival.batch
+        load = arrival.table.load
         if has_ends(load):
             assert isinstance(load, Merge | Scd2 | Changes)
-            self._ends(arrival).keep(ends_in(load, good), batch.sequence, batch.attempt, batch.note, parent=None)
+            self._ends(arrival).keep(ends_in(load, good), arrival.batch, all_there_are=True)
 
     def _merge(self, upsert: Upsert, location: str, write: Write) -> Written:
         held = upsert.held
@@ -300,10 +301,10 @@ class Writer:
         )
 
 
-def _refuse_shrunk(arrival: Arrival, rows: DataFrame) -> None:
-    """Raise when the newest extract lost more than it may: nothing has been committed yet."""
+def _refuse_shrunk(arrival: Arrival, rows: DataFrame, arrived: DataFrame | None) -> None:
+    """Raise when an extract lost more than it may: nothing has been committed yet."""
     load = arrival.table.load
-    if not isinstance(load, Snapshot) or (what := shrunk(load, rows)) is None:
+    if not isinstance(load, Snapshot) or (what := shrunk(load, rows, arrived)) is None:
         return
     raise DataError(
         "snapshot-shrank",

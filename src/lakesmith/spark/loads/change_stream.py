@@ -8,6 +8,7 @@ from lakesmith.columns import ENTRY, HIDDEN
 from lakesmith.declare.loads import Changes
 from lakesmith.quality.rules import kind, quoted
 from lakesmith.spark.loads.order import ascending, content, listed, payload
+from lakesmith.spark.types import spelt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,8 +27,9 @@ def entries(load: Changes, rows: DataFrame) -> DataFrame:
     stored = payload(rows)
     at = f"struct({', '.join(f'{quoted(name)} AS o{number}' for number, name in enumerate(load.order_by))})"
     # A change that came twice is one change.
-    told = rows.select(*map(quoted, stored)).distinct() if not _has_maps(rows) else rows.select(*map(quoted, stored))
-    told = told.selectExpr("*", f"{kind(load)} AS {_KIND}", f"{at} AS {_AT}")
+    same = f"PARTITION BY {', '.join(content(rows))} ORDER BY 1"
+    once = rows.selectExpr(*map(quoted, stored), f"row_number() OVER ({same}) AS {_AT}").where(f"{_AT} = 1").drop(_AT)
+    told = once.selectExpr("*", f"{kind(load)} AS {_KIND}", f"{at} AS {_AT}")
     events = told.where(f"{_KIND} <> 'truncate'")
     if load.previous_key:
         events = events.unionByName(_moved(load, events, stored))
@@ -35,7 +37,7 @@ def entries(load: Changes, rows: DataFrame) -> DataFrame:
     ordered = f"PARTITION BY {listed(load.key)} ORDER BY {ascending(rank)}"
     walked = events.selectExpr("*", f"lead(struct({_KIND} AS kind, {_AT} AS at)) OVER ({ordered}) AS {_AFTER}")
     emptied = told.where(f"{_KIND} = 'truncate'").selectExpr(f"collect_set({_AT}) AS {_EMPTIED}")
-    walked = walked.crossJoin(emptied.hint("broadcast")).where(
+    walked = walked.crossJoin(emptied).where(
         f"{_KIND} IN ('upsert', 'correction') AND NOT exists({_EMPTIED}, "
         f"t -> t > {_AT} AND ({_AFTER} IS NULL OR t <= {_AFTER}.at))"
     )
@@ -62,7 +64,7 @@ def _moved(load: Changes, events: DataFrame, stored: list[str]) -> DataFrame:
         f"({quoted(old)} IS NOT NULL AND NOT ({quoted(old)} <=> {quoted(name)}))"
         for name, old in load.previous_key.items()
     )
-    types = {field.name: field.dataType.simpleString() for field in events.schema.fields}
+    types = {field.name: spelt(field.dataType) for field in events.schema.fields}
     told = {name: f"coalesce({quoted(old)}, {quoted(name)})" for name, old in load.previous_key.items()}
     told |= {name: quoted(name) for name in (*load.key, *load.order_by) if name not in told}
     return events.where(differs).selectExpr(
@@ -70,7 +72,3 @@ def _moved(load: Changes, events: DataFrame, stored: list[str]) -> DataFrame:
         f"'moved' AS {_KIND}",
         _AT,
     )
-
-
-def _has_maps(rows: DataFrame) -> bool:
-    return any("map<" in field.dataType.simpleString() for field in rows.schema.fields)

@@ -1,8 +1,8 @@
 """The keys that are gone. A table holds no row of them, and must still know when they ended: a late row, older than
 that, brings none of them back.
 
-They are kept beside the table, each with the number of the batch that ended it. They are written before the table is,
-and what a batch that was never committed or was rolled back has left there is passed over, then removed.
+They are kept beside the table, and written before it is. Where a batch that was never committed, or was rolled back,
+has written there since, they are not believed: the next batch tells them anew from all rows.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN
 from lakesmith.declare.loads import Changes, Load, Merge, Scd2
+from lakesmith.ledger.batches import Batch
 from lakesmith.ports import TableFormat, Write
 from lakesmith.quality.rules import kind, quoted
 from lakesmith.spark.loads.order import DELETE, descending, listed, rank, with_deletes
+from lakesmith.spark.types import spelt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SEQUENCE = "_sequence"
-END = f"{HIDDEN}ended"
 _PLACE = f"{HIDDEN}place"
 _ATTEMPTS = 1000
 
@@ -60,7 +60,7 @@ def ends_in(load: Merge | Scd2 | Changes, rows: DataFrame) -> DataFrame:
         what = rows.selectExpr("*", f"{kind(load)} AS {_PLACE}")
         emptied = what.where(f"{_PLACE} = 'truncate'").select(*map(quoted, (*load.key, *load.order_by)))
         nobody = [
-            f"CAST(NULL AS {field.dataType.simpleString()}) AS {quoted(field.name)}"
+            f"CAST(NULL AS {spelt(field.dataType)}) AS {quoted(field.name)}"
             for field in emptied.schema.fields
             if field.name in load.key
         ]
@@ -81,25 +81,23 @@ class Ends:
     location: str
     flow: str
 
-    def known(self, spark: SparkSession, parent: int) -> DataFrame | None:
-        """Those of the batches that led to `parent`; None when there are none."""
+    def follows(self, parent: int) -> bool:
+        """Whether nothing was kept after `parent`: by a batch that was never committed, or was rolled back since."""
         facts = self.format.facts(self.location, self.flow)
-        if facts is None:
-            return None
-        return self.format.read(spark, self.location, facts.version).where(f"{SEQUENCE} <= {parent}").drop(SEQUENCE)
+        return facts is None or facts.sequence // _ATTEMPTS <= parent
 
-    def keep(self, ends: DataFrame, sequence: int, attempt: int, note: str, *, parent: int | None) -> None:
-        """Add the ends of a batch after `parent`; without one, they are all that there are."""
+    def known(self, spark: SparkSession) -> DataFrame | None:
+        """All that there are; None when there is none."""
         facts = self.format.facts(self.location, self.flow)
-        stale = facts is not None and (parent is None or facts.sequence // _ATTEMPTS > parent)
-        stamped = ends.selectExpr("*", f"CAST({sequence} AS bigint) AS {SEQUENCE}")
-        if not stale and stamped.isEmpty():
+        return None if facts is None else self.format.read(spark, self.location, facts.version)
+
+    def keep(self, ends: DataFrame, batch: Batch, *, all_there_are: bool) -> None:
+        """Add the ends of a batch, or put them in the place of all others."""
+        if not all_there_are and ends.isEmpty():
             return
-        write = Write(flow=self.flow, sequence=sequence * _ATTEMPTS + attempt, note=note)
-        if facts is not None and facts.sequence >= write.sequence:
-            return
-        if facts is None:
-            self.format.append(stamped, self.location, write)
+        facts = self.format.facts(self.location, self.flow)
+        write = Write(flow=self.flow, sequence=batch.sequence * _ATTEMPTS + batch.attempt, note=batch.note)
+        if facts is None or not all_there_are:
+            self.format.append(ends, self.location, write)
         else:
-            where = None if parent is None else f"{SEQUENCE} > {parent}"
-            self.format.overwrite(stamped, self.location, write, where)
+            self.format.overwrite(ends, self.location, write)

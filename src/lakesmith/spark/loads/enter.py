@@ -15,7 +15,7 @@ from lakesmith.spark.loads import Shaped, shaped
 from lakesmith.spark.loads.ends import Ends, as_merge, ends_in, has_ends
 from lakesmith.spark.loads.history import intervals
 from lakesmith.spark.loads.in_order import continued, late_keys
-from lakesmith.spark.loads.keys import rows_of
+from lakesmith.spark.loads.keys import rows_of, touched_keys
 from lakesmith.spark.loads.upsert import Upsert, difference, of_batch, of_ends
 from lakesmith.spark.types import spelt
 
@@ -43,21 +43,24 @@ class Entering:
     def recomputed(self, keys: DataFrame | None) -> Upsert:
         """The keys that changes touch, from all their rows; every key when `keys` is None."""
         rows = self.whole() if keys is None else rows_of(self.load, self.whole(), keys)
-        self._keep_ends(rows)
         return difference(self.load, keys, shaped(self.load, rows), self._old())
 
     def followed(self) -> Upsert:
         """The rows of the batch against those of the table."""
         load = self.load
+        if has_ends(load) and not self.ends.follows(self.batch.parent):
+            self._keep_ends(self.whole(), all_there_are=True)
+            return self.recomputed(touched_keys(load, self.good))
         if isinstance(load, Scd2):
             return self._history(load)
         if isinstance(load, Changes) and not self.good.where(f"{kind(load)} = 'truncate'").isEmpty():
+            self._keep_ends(self.whole(), all_there_are=True)
             return self.recomputed(None)
         types = {column.name: column.type for column in self.facts.columns}
         if has_ends(load):
             merge = as_merge(load)
             assert merge is not None
-            known = self.ends.known(self.good.sparkSession, self.batch.parent)
+            known = self.ends.known(self.good.sparkSession)  # as they are now: what this batch adds is not among them
             self._keep_ends(self.good)
             return of_ends(merge, self.good, known, types)
         assert isinstance(load, Append | Merge)
@@ -87,8 +90,8 @@ class Entering:
         """Rows that are later than all that is known of their key go on from there; the others need its history."""
         key = list(load.key)
         keys = self.good.select(*map(quoted, key)).distinct()
-        old = self._old().join(keys.hint("broadcast"), key, "left_semi").persist()
-        known = self.ends.known(self.good.sparkSession, self.batch.parent) if has_ends(load) else None
+        old = self._old().join(keys, key, "left_semi").persist()
+        known = self.ends.known(self.good.sparkSession) if has_ends(load) else None
         late = late_keys(load, self.good, old, known)
         if late.isEmpty():
             self._keep_ends(self.good)
@@ -105,8 +108,8 @@ class Entering:
     def _old(self) -> DataFrame:
         return self.format.read(self.good.sparkSession, self.facts.location, self.facts.version)
 
-    def _keep_ends(self, rows: DataFrame) -> None:
-        load, batch = self.load, self.batch
+    def _keep_ends(self, rows: DataFrame, *, all_there_are: bool = False) -> None:
+        load = self.load
         if has_ends(load):
             assert isinstance(load, Merge | Scd2 | Changes)
-            self.ends.keep(ends_in(load, rows), batch.sequence, batch.attempt, batch.note, parent=batch.parent)
+            self.ends.keep(ends_in(load, rows), self.batch, all_there_are=all_there_are)

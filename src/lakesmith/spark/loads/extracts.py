@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN
 from lakesmith.declare.loads import Snapshot
 from lakesmith.quality.rules import quoted
 from lakesmith.spark.loads.order import DELETE, content, descending, listed, payload
+from lakesmith.spark.types import spelt
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -25,11 +27,11 @@ def as_events(load: Snapshot, rows: DataFrame) -> DataFrame:
     once = f"PARTITION BY {key}, {taken} ORDER BY {descending(content(rows))}"
     kept = rows.selectExpr("*", f"row_number() OVER ({once}) AS {_PLACE}").where(f"{_PLACE} = 1")
     following = rows.select(taken).distinct().selectExpr(taken, f"lead({taken}) OVER (ORDER BY {taken}) AS {_GONE}")
-    seen = kept.join(following.hint("broadcast"), load.taken).selectExpr(
+    seen = kept.join(following, load.taken).selectExpr(
         *map(quoted, stored), _GONE, f"lead({taken}) OVER (PARTITION BY {key} ORDER BY {taken}) AS {_NEXT}"
     )
     gone = seen.where(f"{_GONE} IS NOT NULL AND NOT ({_NEXT} <=> {_GONE})")
-    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    types = {field.name: spelt(field.dataType) for field in rows.schema.fields}
     told = {**{name: quoted(name) for name in load.key}, load.taken: _GONE}
     deletes = gone.selectExpr(
         *(f"{told.get(name, f'CAST(NULL AS {types[name]})')} AS {quoted(name)}" for name in stored),
@@ -38,19 +40,21 @@ def as_events(load: Snapshot, rows: DataFrame) -> DataFrame:
     return seen.selectExpr(*map(quoted, stored), f"false AS {DELETE}").unionByName(deletes)
 
 
-def shrunk(load: Snapshot, rows: DataFrame) -> str | None:
-    """In words, how the newest extract lost more keys than it may against the one before; None when it did not."""
+def shrunk(load: Snapshot, rows: DataFrame, arrived: DataFrame | None) -> str | None:
+    """In words, how an extract lost more keys than it may against the one before; None when none did. Those are judged
+    that have rows among `arrived`, and without it the newest."""
     if load.max_shrink is None:
         return None
     taken, key = quoted(load.taken), listed(load.key)
-    counted = rows.groupBy(taken).agg(_expression(f"count(DISTINCT {key}) AS {_PLACE}"))
-    newest = counted.orderBy(_expression(taken).desc()).limit(2).collect()
-    if len(newest) < 2:
-        return None
-    now, before = newest[0][_PLACE], newest[1][_PLACE]
-    if now >= before * (1 - Decimal(str(load.max_shrink))):
-        return None
-    return f"the extract of {newest[0][load.taken]} has {now:,} keys, and the one before had {before:,}"
+    counted = rows.groupBy(taken).agg(_expression(f"count(DISTINCT {key}) AS {_PLACE}")).orderBy(taken).collect()
+    extracts = [(row[load.taken], row[_PLACE]) for row in counted]
+    new = {at for at, _ in extracts[-1:]}
+    if arrived is not None:
+        new = {row[0] for row in arrived.select(taken).distinct().collect()}
+    for (_, before), (at, now) in pairwise(extracts):
+        if at in new and now < before * (1 - Decimal(str(load.max_shrink))):
+            return f"the extract of {at} has {now:,} keys, and the one before had {before:,}"
+    return None
 
 
 def _expression(text: str) -> Column:

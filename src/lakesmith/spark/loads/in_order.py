@@ -9,6 +9,7 @@ from lakesmith.declare.loads import Scd2
 from lakesmith.quality.rules import quoted
 from lakesmith.spark.loads.history import SINCE
 from lakesmith.spark.loads.order import DELETE, payload, with_deletes
+from lakesmith.spark.types import spelt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,7 +36,9 @@ def continued(load: Scd2, rows: DataFrame, old: DataFrame) -> DataFrame:
         quoted(name) if name in old.columns else f"CAST(NULL AS {_types(rows)[name]}) AS {quoted(name)}"
         for name in stored
     ]
-    return marked.unionByName(open_now.selectExpr(*held, f"false AS {DELETE}", f"{VALID_FROM} AS {SINCE}"))
+    return marked.unionByName(
+        open_now.selectExpr(*held, f"false AS {DELETE}", f"{VALID_FROM} AS {SINCE}"), allowMissingColumns=True
+    )
 
 
 def _type(old: DataFrame) -> str:
@@ -43,4 +46,4 @@ def _type(old: DataFrame) -> str:
 
 
 def _types(rows: DataFrame) -> dict[str, str]:
-    return {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    return {field.name: spelt(field.dataType) for field in rows.schema.fields}

@@ -30,14 +30,14 @@ def touched_keys(load: Shaped, rows: DataFrame) -> DataFrame | None:
                 for name in names
             )
             found = found.unionByName(rows.selectExpr(*before))
-    return found.dropna(subset=list(names)).distinct()
+    return found.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in names)).distinct()
 
 
 def rows_of(load: Shaped, rows: DataFrame, keys: DataFrame) -> DataFrame:
     """All rows that have something to say about some keys."""
     assert not isinstance(load, Snapshot)
     names = list(load.dedup if isinstance(load, Append) else load.key)
-    told = rows.join(keys.hint("broadcast"), names, "left_semi")
+    told = rows.join(keys, names, "left_semi")
     if not isinstance(load, Changes):
         return told
     if load.previous_key:
@@ -48,7 +48,10 @@ def rows_of(load: Shaped, rows: DataFrame, keys: DataFrame) -> DataFrame:
         )
         from pyspark.sql import functions as F
 
-        differs = " OR ".join(f"NOT ({quoted(old)} <=> {quoted(name)})" for name, old in load.previous_key.items())
-        away = rows.where(differs).join(left.hint("broadcast"), F.expr(same), "left_semi")
+        differs = " OR ".join(
+            f"({quoted(old)} IS NOT NULL AND NOT ({quoted(old)} <=> {quoted(name)}))"
+            for name, old in load.previous_key.items()
+        )
+        away = rows.where(differs).join(left, F.expr(same), "left_semi")
         told = told.unionByName(away)  # what came twice is one change
     return told.unionByName(rows.where(f"{kind(load)} = 'truncate'"))

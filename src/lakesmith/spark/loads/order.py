@@ -11,6 +11,12 @@ from lakesmith.quality.rules import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_NESTED = ("struct", "array", "map")
+# The default formats stop at milliseconds.
+_JSON = (
+    "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
+    "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'timeZone', 'UTC')"
+)
 DELETE = f"{HIDDEN}delete"
 """True in a row that says that its key is gone."""
 
@@ -34,9 +40,14 @@ def rank(rows: DataFrame, order_by: Sequence[str]) -> list[str]:
 
 
 def content(rows: DataFrame) -> list[str]:
-    """SQL: the stored columns as values that can be compared. Maps cannot be; their text can."""
-    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
-    return [f"to_json({quoted(name)})" if "map<" in types[name] else quoted(name) for name in payload(rows)]
+    """SQL: the stored columns as values that can be compared."""
+    return [comparable(rows, name) for name in payload(rows)]
+
+
+def comparable(rows: DataFrame, name: str, side: str = "") -> str:
+    """SQL: a value that can be compared: of maps, and of structs whose fields may be others, their text."""
+    held = f"{side}{quoted(name)}"
+    return f"to_json({held}, {_JSON})" if rows.schema[name].dataType.typeName() in _NESTED else held
 
 
 def ascending(terms: Iterable[str]) -> str:

@@ -11,7 +11,8 @@ from lakesmith.declare.loads import Append, Changes, Merge, Scd2, Snapshot
 from lakesmith.quality.rules import literal, quoted
 from lakesmith.spark.loads.ends import greatest
 from lakesmith.spark.loads.latest import deduplicated, latest, window_of
-from lakesmith.spark.loads.order import DELETE, payload, with_deletes
+from lakesmith.spark.loads.order import DELETE, comparable, payload, with_deletes
+from lakesmith.spark.types import spelt
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -74,10 +75,11 @@ def of_ends(load: Merge, rows: DataFrame, known: DataFrame | None, stored: Mappi
 def _not_ended(load: Merge, last: DataFrame, known: DataFrame) -> DataFrame:
     """Without rows of keys that ended at their time or later; a truncate ends only what was before it."""
     place = f"struct({', '.join(f'{quoted(name)} AS o{number}' for number, name in enumerate(load.order_by))})"
-    of_key = known.dropna(subset=list(load.key)).groupBy(*map(quoted, load.key))
+    has_key = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in load.key)
+    of_key = known.where(has_key).groupBy(*map(quoted, load.key))
     ended = of_key.agg(_expression(f"max({place}) AS {_ENDED}"))
     emptied = known.where(f"{quoted(load.key[0])} IS NULL").agg(_expression(f"max({place}) AS {_EMPTIED}"))
-    told = last.join(ended, list(load.key), "left").crossJoin(emptied.hint("broadcast"))
+    told = last.join(ended, list(load.key), "left").crossJoin(emptied)
     kept = told.where(f"({_ENDED} IS NULL OR {place} > {_ENDED}) AND ({_EMPTIED} IS NULL OR {place} >= {_EMPTIED})")
     return kept.drop(_ENDED, _EMPTIED)
 
@@ -107,22 +109,24 @@ def of_batch(load: Merge | Append, rows: DataFrame, stored: Mapping[str, str]) -
 
 def difference(load: Shaped, keys: DataFrame | None, new: DataFrame, old: DataFrame) -> Upsert:
     """The rows that some keys have from now on against those that they have; of all keys when `keys` is None."""
-    key = load.dedup if isinstance(load, Append) else load.key
-    same = _identity(load, new.columns)
+    assert not isinstance(load, Append)
+    if isinstance(load, Changes) and load.amounts:
+        return _exchanged(load.key, keys, new, old)
+    key = load.key
+    same = _identity(load)
     one_a_key = len(same) == len(key)
     if keys is None:
         before = old.select(*map(quoted, same))
     elif one_a_key:
         before = keys
     else:
-        before = old.join(keys.hint("broadcast"), list(key), "left_semi").select(*map(quoted, same))
+        before = old.join(keys, list(key), "left_semi").select(*map(quoted, same))
     equal = _equal(new, same, "new.", "before.")
     from pyspark.sql import functions as F
 
     gone = before.alias("before").join(new.alias("new"), F.expr(equal), "left_anti")
-    types = {field.name: field.dataType.simpleString() for field in new.schema.fields}
     marks = gone.selectExpr(
-        *(quoted(name) if name in same else f"CAST(NULL AS {types[name]}) AS {quoted(name)}" for name in new.columns),
+        *(quoted(name) if name in same else f"{_nothing(new, name)} AS {quoted(name)}" for name in new.columns),
         f"true AS {GONE}",
     )
     rows = new.selectExpr("*", f"false AS {GONE}").unionByName(marks)
@@ -137,36 +141,42 @@ def difference(load: Shaped, keys: DataFrame | None, new: DataFrame, old: DataFr
     return Upsert(rows=rows, key=tuple(key), newer=f"source.{GONE} OR {differs}", also=also)
 
 
-def _identity(load: Shaped, columns: Sequence[str]) -> tuple[str, ...]:
+def _exchanged(key: tuple[str, ...], keys: DataFrame | None, new: DataFrame, old: DataFrame) -> Upsert:
+    """All rows of the keys whose rows differ, taken away and put in: rows of one key may be alike in every column."""
+    held = old.select(*map(quoted, new.columns))
+    if keys is not None:
+        held = held.join(keys, list(key), "left_semi").select(*map(quoted, new.columns))
+    differing = new.exceptAll(held).unionByName(held.exceptAll(new)).select(*map(quoted, key)).distinct()
+    away = held.join(differing, list(key), "left_semi").select(*map(quoted, new.columns)).distinct()
+    put = new.join(differing, list(key), "left_semi").select(*map(quoted, new.columns))
+    rows = put.selectExpr("*", f"false AS {GONE}").unionByName(away.selectExpr("*", f"true AS {GONE}"))
+    rest = [name for name in new.columns if name not in key]
+    # A row that is put in is the same as no other.
+    return Upsert(rows=rows, key=key, newer="true", also=f"source.{GONE} AND {_equal(new, rest, 'source.', 'target.')}")
+
+
+def _identity(load: Merge | Scd2 | Changes | Snapshot) -> tuple[str, ...]:
     """The columns that tell a row of the table from any other."""
-    match load:
-        case Scd2(key=key) | Snapshot(key=key, into="scd2"):
-            return (*key, VALID_FROM)
-        case Changes(amounts=amounts) if amounts:
-            return tuple(columns)
-        case Append(dedup=key) | Merge(key=key) | Changes(key=key) | Snapshot(key=key):
-            return tuple(key)
+    if isinstance(load, Scd2) or (isinstance(load, Snapshot) and load.into == "scd2"):
+        return (*load.key, VALID_FROM)
+    return tuple(load.key)
 
 
 def _equal(rows: DataFrame, names: Sequence[str], one: str, other: str) -> str:
     """SQL: two rows have the same values in some columns."""
-    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
-
-    def value(side: str, name: str) -> str:
-        held = f"{side}{quoted(name)}"
-        return f"to_json({held})" if "map<" in types[name] else held
-
-    return " AND ".join(f"{value(one, name)} <=> {value(other, name)}" for name in names)
+    return " AND ".join(f"{comparable(rows, name, one)} <=> {comparable(rows, name, other)}" for name in names)
 
 
 def _side(side: str, rank: Sequence[str], rows: DataFrame, stored: Mapping[str, str] | None) -> str:
     """SQL: where a row stands in the order; a column that the table does not have yet is empty there."""
-    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
 
     def value(name: str) -> str:
         if stored is not None and name not in stored:
-            return f"CAST(NULL AS {types[name]})"
-        held = f"{side}.{quoted(name)}"
-        return f"to_json({held})" if "map<" in types[name] else held
+            return "CAST(NULL AS string)" if comparable(rows, name) != quoted(name) else _nothing(rows, name)
+        return comparable(rows, name, f"{side}.")
 
     return f"struct({', '.join(f'{value(name)} AS c{number}' for number, name in enumerate(rank))})"
+
+
+def _nothing(rows: DataFrame, name: str) -> str:
+    return f"CAST(NULL AS {spelt(rows.schema[name].dataType)})"
