@@ -9,7 +9,21 @@ from typing import TypedDict, Unpack
 import pytest
 from tests.plan.lakes import bronze, facts, file, lake, made, named, python
 
-from lakesmith.declare import Append, Column, Files, Kafka, Load, Merge, ReplacePartitions, Table, TableName
+from lakesmith.declare import (
+    Append,
+    Changes,
+    Check,
+    Column,
+    Files,
+    Kafka,
+    Load,
+    Merge,
+    ReplacePartitions,
+    Scd2,
+    Snapshot,
+    Table,
+    TableName,
+)
 from lakesmith.errors import DataError, LakesmithError, Place, UsageError
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.graph import Graph
@@ -379,6 +393,57 @@ def test_a_merge_over_rows_that_change_is_computed_by_the_keys_that_they_touch()
         "keys",
         "rows of silver.orders change and go, so all rows of each key that they touch are weighed anew",
     )
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        (Scd2(key=("id",), order_by=("ts",), delete="op = 'D'"), ("changes", None)),
+        (Changes(key=("id",), order_by=("ts",), op="op"), ("changes", None)),
+        (replace(MERGE, delete="op = 'D'"), ("changes", None)),
+        (replace(MERGE, update=("v",)), ("keys", "the first row of a key decides the columns that later ones do not")),
+        (Changes(key=("id",), order_by=("ts",), op="op", amounts=("v",)), ("keys", "a late change may come before")),
+        (Snapshot(key=("id",), taken="ts"), ("keys", "a key that an extract does not have is touched by it too")),
+    ],
+)
+def test_a_load_over_rows_that_only_come_reads_no_more_than_it_has_to(
+    load: Load, expected: tuple[str, str | None]
+) -> None:
+    build = mode(made("silver.x", "SELECT id, ts, op, v FROM bronze.orders", load))
+    assert build.mode == expected[0]
+    assert (build.cost_reason or "").startswith(expected[1] or "")
+
+
+ADDED = "SELECT id, count(*) AS n, sum(v) AS v FROM bronze.orders GROUP BY id"
+KEYED = Merge(key=("id",))
+CHECK = Check(name="c", expect="count(*) > 0", on_fail="warn", declared_at=Place("x.sql"))
+
+
+def test_what_new_rows_give_is_added_up_where_that_is_exact() -> None:
+    assert mode(made("gold.x", ADDED, KEYED)).mode == "sums"
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (made("gold.x", ADDED.replace("sum(v)", "avg(v)"), KEYED), "cannot be added up"),
+        (made("gold.x", ADDED, KEYED, checks=(CHECK,)), "cannot be added up: checks judge whole rows"),
+        (
+            made("gold.x", ADDED, KEYED, columns=(Column(name="v", type="string", declared_at=Place("x.sql")),)),
+            "cannot be added up: v is cast to its declared type",
+        ),
+    ],
+)
+def test_what_cannot_be_added_up_is_computed_by_key_with_the_reason(table: Table, reason: str) -> None:
+    build = mode(table)
+    assert build.mode == "keys"
+    assert reason in (build.cost_reason or "")
+
+
+def test_keys_that_cannot_be_followed_make_the_table_whole_with_the_reason() -> None:
+    build = mode(made("gold.x", "SELECT id FROM bronze.orders LIMIT 3", KEYED))
+    assert build.mode == "whole"
+    assert "the touched keys cannot be told" in (build.cost_reason or "")
 
 
 def test_an_append_table_that_was_rebuilt_is_read_whole() -> None:
