@@ -6,7 +6,7 @@ import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic
@@ -36,8 +36,9 @@ from lakesmith.plan.listing import next_look, settled
 from lakesmith.plan.needs import unmet
 from lakesmith.plan.planner import make_plan
 from lakesmith.plan.readings import readings
+from lakesmith.plan.select import named
 from lakesmith.plan.select import select as choose
-from lakesmith.plan.steps import LakeFacts, Plan, Progress
+from lakesmith.plan.steps import Backfill, LakeFacts, Plan, Progress, Span
 from lakesmith.ports import Answer, Storage, TableFacts
 from lakesmith.records import Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
@@ -126,19 +127,53 @@ class Lake:
             ),
         )
 
-    def plan(self, select: Sequence[str] = (), exclude: Sequence[str] = (), *, full_refresh: bool = False) -> Plan:
+    def plan(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        full_refresh: bool = False,
+        days: tuple[date, date] | None = None,
+        chunk: int = 7,
+    ) -> Plan:
         """What a run would do now, and why."""
-        return self._plan(select, exclude, full_refresh=full_refresh)[0]
+        return self._plan(select, exclude, full_refresh=full_refresh, backfill=_backfill(days, chunk))[0]
 
-    def _plan(self, select: Sequence[str], exclude: Sequence[str], *, full_refresh: bool) -> tuple[Plan, LakeFacts]:
+    def _plan(
+        self, select: Sequence[str], exclude: Sequence[str], *, full_refresh: bool, backfill: Backfill | None
+    ) -> tuple[Plan, LakeFacts]:
         selected = choose(self.graph, self.tables, select, exclude)
+        filled = self._filled(select, backfill, full_refresh=full_refresh) & selected
         facts = self._facts()
         self._check(facts)
-        plan = make_plan(self.declaration, self.graph, facts, selected=selected, full_refresh=full_refresh)
+        plan = make_plan(
+            self.declaration,
+            self.graph,
+            facts,
+            selected=selected,
+            full_refresh=full_refresh,
+            backfill=backfill,
+            filled=filled,
+        )
         self._keep_readings()
         unable = [unmet(self.tables[s.table], s, self._format.name, self._format.capabilities) for s in plan.steps]
         raise_all([error for error in unable if error])
         return plan, facts
+
+    def _filled(self, select: Sequence[str], backfill: Backfill | None, *, full_refresh: bool) -> frozenset[TableName]:
+        if backfill is None:
+            return frozenset()
+        if full_refresh:
+            raise UsageError(
+                "one-of", "a full refresh and a backfill do not go together", hint="a full refresh computes all days"
+            )
+        if not select:
+            raise UsageError(
+                "no-selector",
+                "a backfill is of the tables that are named, and none is",
+                hint=f"lakesmith run TABLE --from {backfill.span.start} --to {backfill.span.end}",
+            )
+        return named(self.graph, self.tables, select)
 
     def _keep_readings(self) -> None:
         if readings.grown:
@@ -151,6 +186,8 @@ class Lake:
         exclude: Sequence[str] = (),
         *,
         full_refresh: bool = False,
+        days: tuple[date, date] | None = None,
+        chunk: int = 7,
         jobs: int | None = None,
         on_event: Callable[[Event], None] | None = None,
         session: SparkSession | None = None,
@@ -158,9 +195,10 @@ class Lake:
         """Plan, then do it. With nothing to do, nothing is started and nothing is written.
 
         `session` is a Spark session to work in; without one, a session is started when the first row has to move,
-        and stopped at the end.
+        and stopped at the end. With `days`, the first and the last of them, rows of these days are computed again
+        in the tables that are named, `chunk` days in one commit.
         """
-        plan, facts = self._plan(select, exclude, full_refresh=full_refresh)
+        plan, facts = self._plan(select, exclude, full_refresh=full_refresh, backfill=_backfill(days, chunk))
         if not any(plan.steps):
             unmade = [f"{t.table}: {t.reason}" for t in plan.tables if t.table not in facts.tables]
             return RunReport(run=None, steps=(), checks=(), errors=plan.problems, unmade=tuple(unmade))
@@ -549,6 +587,17 @@ def _plan_age() -> str:
     """Changes with the code that reads queries: what another version read does not count."""
     files = sorted(Path(str(plan_room.__file__)).parent.glob("*.py"))
     return hashlib.sha256(repr([(file.name, file.stat().st_mtime_ns) for file in files]).encode()).hexdigest()[:8]
+
+
+def _backfill(days: tuple[date, date] | None, chunk: int) -> Backfill | None:
+    if days is None:
+        return None
+    start, end = days
+    if start > end:
+        raise UsageError(
+            "bad-days", f"the backfill begins on {start} and ends before it, on {end}", hint="turn them round"
+        )
+    return Backfill(span=Span(start=start, end=end), days=chunk)
 
 
 def _silent(event: Event) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -72,8 +72,16 @@ class FakeLake:
             warnings=("silver.orders has no owner",),
         )
 
-    def plan(self, select: Sequence[str] = (), exclude: Sequence[str] = (), *, full_refresh: bool = False) -> Plan:
-        self._ask("plan", select=select, exclude=exclude, full_refresh=full_refresh)
+    def plan(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        full_refresh: bool = False,
+        days: tuple[date, date] | None = None,
+        chunk: int = 7,
+    ) -> Plan:
+        self._ask("plan", select=select, exclude=exclude, full_refresh=full_refresh, days=days, chunk=chunk)
         ingest = Ingest(table=BRONZE, files=(FileFact("/l/a.json", 2048, 1),), reason="1 new file")
         build = Build(
             table=SILVER,
@@ -98,6 +106,8 @@ class FakeLake:
         exclude: Sequence[str] = (),
         *,
         full_refresh: bool = False,
+        days: tuple[date, date] | None = None,
+        chunk: int = 7,
         jobs: int | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> RunReport:
@@ -107,7 +117,7 @@ class FakeLake:
         for step in self.report.steps:
             on_event(StepStarted(table=step.table, step=step.step, reason=step.reason))
             on_event(step)
-        self._ask("run", select=select, exclude=exclude, full_refresh=full_refresh, jobs=jobs)
+        self._ask("run", select=select, exclude=exclude, full_refresh=full_refresh, days=days, chunk=chunk, jobs=jobs)
         return self.report
 
     def status(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:

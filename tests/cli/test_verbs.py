@@ -3,7 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,21 @@ def test_plan_as_json_has_every_step_with_its_inputs(invoke: Invoke, lake: FakeL
     assert silver["after"] == ["bronze.orders"]
     assert silver["steps"][0]["inputs"] == [{"table": "bronze.orders", "since": None}]
     assert (gold["status"], gold["steps"]) == ("unchanged", [])
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_days_are_asked_for_with_the_first_and_the_last(verb: str, invoke: Invoke, lake: FakeLake) -> None:
+    invoke(verb, "sales", "--from", "2026-01-01", "--to", "2026-01-31", "--chunk", "3")
+    assert lake.asked["days"] == (date(2026, 1, 1), date(2026, 1, 31))
+    assert lake.asked["chunk"] == 3
+    for words, told in (
+        (("--from", "2026-01-01"), "--from is there without --to"),
+        (("--to", "2026-01-01"), "--to is there without --from"),
+        (("--from", "yesterday", "--to", "2026-01-01"), "'yesterday' does not match the format"),
+    ):
+        wrong = invoke(verb, "sales", *words)
+        assert wrong.exit_code == 2
+        assert told in wrong.stderr
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "status"])

@@ -98,7 +98,7 @@ def test_a_good_lake_fits_the_schema() -> None:
         "ownr: me",
         "load: upsert",
         "load: {}",
-        "load: {append: {by: at}}",
+        "load: {append: {time: at}}",
         "load: {scd2: {key: id}}",
         "load: {changes: {key: id, order_by: at, op: op, previous_key: old_id}}",
         "load: {snapshot: {key: id, taken: at, into: append}}",

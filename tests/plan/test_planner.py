@@ -395,6 +395,18 @@ def test_a_merge_over_rows_that_change_is_computed_by_the_keys_that_they_touch()
     )
 
 
+def test_rows_that_mean_the_same_are_all_looked_at_where_they_may_go() -> None:
+    build = mode(
+        made("gold.x", "SELECT id, ts FROM silver.orders", Append(dedup=("id",))),
+        upstream=(SILVER,),
+        full={"silver_orders": 3},
+    )
+    assert (build.mode, build.cost_reason) == (
+        "whole",
+        "rows of silver.orders change and go, and the first of those that are alike may be among them",
+    )
+
+
 @pytest.mark.parametrize(
     ("load", "expected"),
     [

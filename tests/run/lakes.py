@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,9 +44,16 @@ class Written:
     def lake(self) -> Lake:
         return Lake.open(self.folder)
 
-    def run(self, *select: str, full_refresh: bool = False, ok: bool = True) -> dict[str, StepRecord]:
+    def run(
+        self,
+        *select: str,
+        full_refresh: bool = False,
+        days: tuple[date, date] | None = None,
+        chunk: int = 7,
+        ok: bool = True,
+    ) -> dict[str, StepRecord]:
         """Run, and return the last step of each table."""
-        report = self.lake().run(select, full_refresh=full_refresh, session=self.spark)
+        report = self.lake().run(select, full_refresh=full_refresh, days=days, chunk=chunk, session=self.spark)
         self.reports.append(report)
         if ok:
             assert not report.errors, report.errors

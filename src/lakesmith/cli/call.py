@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lakesmith.lake import Lake
 
 LAKE_FILE = "lakesmith.yml"
+CHUNK = 7
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -131,6 +133,35 @@ def _take_variables(ctx: click.Context, _parameter: click.Parameter, values: tup
             raise click.BadParameter(f"'{value}' is not NAME=VALUE", ctx, _parameter)
         variables[name] = text
     ctx.obj = replace(ctx.obj, variables=variables)
+
+
+def backfill_options(function: Decorated) -> Decorated:
+    """`--from`, `--to` and `--chunk`; the verb gets `start`, `end` and `chunk`."""
+    day = click.DateTime(["%Y-%m-%d"])
+    for option in (
+        click.option(
+            "--chunk",
+            type=click.IntRange(1),
+            metavar="DAYS",
+            default=CHUNK,
+            show_default=True,
+            help="How many days of a backfill make one commit.",
+        ),
+        click.option("--to", "end", type=day, metavar="DAY", help="The last day of the backfill."),
+        click.option("--from", "start", type=day, metavar="DAY", help="Compute again the days from this one on."),
+    ):
+        function = option(function)
+    return function
+
+
+def asked_days(start: datetime | None, end: datetime | None) -> tuple[date, date] | None:
+    """The days of a backfill, where one is asked for."""
+    if start is None and end is None:
+        return None
+    if start is None or end is None:
+        given, other = ("--to", "--from") if start is None else ("--from", "--to")
+        raise UsageError("bad-days", f"{given} is there without {other}", hint="both days belong to the backfill")
+    return start.date(), end.date()
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -18,13 +18,13 @@ import gc
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cached_property, partial
 from typing import TypeVar
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
-from lakesmith.plan.steps import Position, Progress, Seen
+from lakesmith.plan.steps import Backfill, Position, Progress, Seen, Span
 from lakesmith.ports import CommitFact, FileFact, Slice, Storage, TableFacts
 
 
@@ -51,6 +51,10 @@ class Batch:
     """For a source that is not files, the stretch of it."""
     seen: Seen | None = None
     """For files that come in order, how far they are taken in with this batch."""
+    days: Span | None = None
+    """For a part of a backfill, the days that are computed again."""
+    backfill: Backfill | None = None
+    """A backfill that is still open with this batch."""
 
     @property
     def note(self) -> str:
@@ -184,6 +188,7 @@ class Batches:
             taken=self._taken(batch, commits),
             seen=batch.seen,
             reached=batch.slice.until if batch.slice else {},
+            backfill=batch.backfill,
             unfinished=facts.sequence if done is None else None,
             rewritten=done.version if done and head == done.sequence and batch.mode == "whole" else None,
         )
@@ -295,7 +300,7 @@ def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int
 
 
 def _encode(value: Batch | Done) -> bytes:
-    return json.dumps(asdict(value), sort_keys=True).encode()
+    return json.dumps(asdict(value), sort_keys=True, default=date.isoformat).encode()
 
 
 def _files(data: bytes) -> dict[str, FileFact]:
@@ -315,4 +320,13 @@ def _decode(data: bytes) -> Batch:
     values["files"] = tuple(FileFact(*file) for file in values["files"])
     values["slice"] = Slice(**values["slice"]) if values.get("slice") else None
     values["seen"] = Seen(**values["seen"]) if values.get("seen") else None
+    values["days"] = _span(values["days"]) if values.get("days") else None
+    if values.get("backfill"):
+        kept = values["backfill"]
+        done = date.fromisoformat(kept["done"]) if kept["done"] else None
+        values["backfill"] = Backfill(span=_span(kept["span"]), days=kept["days"], done=done)
     return Batch(**values)
+
+
+def _span(kept: Mapping[str, str]) -> Span:
+    return Span(**{name: date.fromisoformat(day) for name, day in kept.items()})

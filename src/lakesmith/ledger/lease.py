@@ -22,6 +22,10 @@ from lakesmith.ports import Storage
 
 SECONDS = 60.0
 """How long a lease outlives its holder's last sign of life."""
+TURN = 1.0
+"""For how many seconds a backfill leaves a table to others between two of its commits."""
+BACKFILL = "backfill"
+"""The purpose that takes turns with all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +54,19 @@ class Leases:
 
     @contextmanager
     def held(self, table: TableName, purpose: str) -> Iterator[None]:
-        """Hold the table's lease for as long as the block runs; an error that names the holder otherwise."""
+        """Hold the table's lease for as long as the block runs; an error that names the holder otherwise.
+
+        A backfill and the runs beside it take turns.
+        """
         folder = f"_lakesmith/leases/{table}"
-        key, lease = self._take(folder, table, purpose)
+        while True:
+            try:
+                key, lease = self._take(folder, table, purpose)
+                break
+            except Taken as error:
+                if BACKFILL not in (purpose, error.holder.partition(" ")[0]):
+                    raise
+            time.sleep(TURN / 5)
         ended = threading.Event()
         keeper = threading.Thread(target=self._keep, args=(key, lease, ended), daemon=True)
         keeper.start()
@@ -68,7 +82,7 @@ class Leases:
         newest = max(numbers, default=0)
         held = self._read(f"{folder}/{newest:08}.json")
         if held and not held.is_dead(self._clock()):
-            raise _taken(table, held)
+            raise Taken(table, held)
         lease = Lease(
             holder=f"{purpose} {self._holder}",
             host=socket.gethostname(),
@@ -78,11 +92,11 @@ class Leases:
         key = f"{folder}/{newest + 1:08}.json"
         if not self._storage.put_if_absent(key, _encode(lease)):
             winner = self._read(key)
-            raise _taken(table, winner or lease)
+            raise Taken(table, winner or lease)
         later = [name for name in self._storage.keys(folder) if name > f"{newest + 1:08}.json"]
         if later:  # the number was free only because its holder had come and gone meanwhile
             self._storage.remove(key)
-            raise _taken(table, self._read(f"{folder}/{later[-1]}") or lease)
+            raise Taken(table, self._read(f"{folder}/{later[-1]}") or lease)
         for number in numbers:
             self._storage.remove(f"{folder}/{number:08}.json")
         return key, lease
@@ -99,13 +113,17 @@ class Leases:
             self._storage.replace(key, _encode(replace(lease, expires_at=self._clock() + SECONDS)))
 
 
-def _taken(table: TableName, lease: Lease) -> InfrastructureError:
-    return InfrastructureError(
-        "table-leased",
-        f"{lease.holder} (process {lease.process} on {lease.host}) is working on it",
-        table=str(table),
-        hint=f"wait until it has ended; a holder that died gives the table back within {SECONDS:.0f} seconds",
-    )
+class Taken(InfrastructureError):
+    """Somebody else is working on the table."""
+
+    def __init__(self, table: TableName, lease: Lease) -> None:
+        super().__init__(
+            "table-leased",
+            f"{lease.holder} (process {lease.process} on {lease.host}) is working on it",
+            table=str(table),
+            hint=f"wait until it has ended; a holder that died gives the table back within {SECONDS:.0f} seconds",
+        )
+        self.holder = lease.holder
 
 
 def _is_alive(process: int) -> bool:

@@ -48,6 +48,15 @@ def read_load(block: LoadBlock) -> Load:
 def load_problems(name: TableName, block: LoadBlock) -> Iterator[DeclarationError]:
     """The keys of the load that make no sense beside each other."""
     if block.append is not None:
+        if not {"dedup", "by"} & set(block.append.places):
+            yield DeclarationError(
+                "missing-key",
+                "append without dedup and by is the word alone",
+                at=block.append.at,
+                table=str(name),
+                hint="load: append; or say dedup: …, the columns that tell which rows mean the same",
+            )
+        yield from _needs(name, block.append, "within", "dedup", "the columns that tell which rows mean the same")
         yield from _needs(name, block.append, "within", "by", "the time that tells which window a row is in")
     if block.merge is not None:
         yield from _needs(name, block.merge, "delete", "order_by", "which tells whether the key came back later")

@@ -142,8 +142,10 @@ class SnapshotBlock(Block):
 class AppendBlock(Block):
     """Every new row is added, once, and of rows that mean the same only one is kept."""
 
-    dedup: Annotated[tuple[ColumnName, ...], "Of rows that have the same values in these columns, one is kept."]
-    by: Annotated[ColumnName | None, "The time of a row: the earliest is kept."] = None
+    dedup: Annotated[tuple[ColumnName, ...], "Of rows that have the same values in these columns, one is kept."] = ()
+    by: Annotated[
+        ColumnName | None, "The time of a row: of those that mean the same the earliest is kept; also for `--from`."
+    ] = None
     within: Annotated[
         Duration | None, "Rows are the same only within one window of this length, such as `7d`, counted from 1970."
     ] = None

@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 from lakesmith.declare import LAYERS
 from lakesmith.errors import LakesmithError
 from lakesmith.plan.planner import size
-from lakesmith.plan.steps import Build, Finish, Ingest, Plan, Status, Step, TablePlan, Widen
+from lakesmith.plan.steps import Build, Finish, Ingest, Plan, Refill, Status, Step, TablePlan, Widen
 
 Symbol = Literal["+", "~", "=", "!"]
 _SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="}
@@ -18,7 +18,7 @@ _SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="
 class ExplainedStep:
     """One step in words."""
 
-    step: Literal["ingest", "widen", "build", "finish"]
+    step: Literal["ingest", "widen", "build", "refill", "finish"]
     what: str
     cost_reason: str | None = None
     """Why it is not done in a cheaper way."""
@@ -60,6 +60,8 @@ def in_words(step: Step) -> ExplainedStep:
             return ExplainedStep(step="widen", what=f"widen {wider}")
         case Build(cost_reason=cost_reason):
             return ExplainedStep(step="build", what=_build_in_words(step), cost_reason=cost_reason)
+        case Refill(chunk=chunk, column=column):
+            return ExplainedStep(step="refill", what=f"compute again the rows with {column} from {chunk}")
         case Finish(sequence=sequence):
             return ExplainedStep(step="finish", what=f"finish batch {sequence}, which was interrupted")
         case _:

@@ -99,7 +99,8 @@ def _shape(table: Table) -> object:
     match table.load:
         case Append(dedup=dedup, by=time, within=within):
             seconds = None if within is None else within.total_seconds()
-            return ["append", types, *_options(dedup=dedup, by=time, within=seconds)]
+            # Without dedup, the time of a row decides nothing but which backfill it is in.
+            return ["append", types, *_options(dedup=dedup, by=time if dedup else None, within=seconds)]
         case Replace():
             return ["replace", types]
         case ReplacePartitions(by=by):

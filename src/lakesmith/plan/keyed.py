@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from sqlglot import TokenType, exp
 
 from lakesmith.declare import TableName
-from lakesmith.plan.rowwise import changing
+from lakesmith.plan.proof import Refused, row_by_row, spelled, times_read, unfollowed, unwrapped
 from lakesmith.plan.spans import JoinSpan, QuerySpan, SelectSpan, Unsplit, inside, split, written
 from lakesmith.plan.statement import (
     SPARK,
@@ -50,19 +50,10 @@ _MOST_OUTER_JOINS = 4
 """More of them that are read would make too many ways to ask."""
 
 
-class Refused(Exception):
-    def __init__(self, words: str, *, line: int | None = None, clause: str | None = None) -> None:
-        super().__init__(words)
-        self.reason = Reason(words=words, line=line, clause=clause)
-
-
 def finders(statement: Statement, key: Sequence[str]) -> dict[TableName, str] | Reason:
     """For each input the query that finds the keys which changed rows of it touch, or why that cannot be proved."""
-    if statement.pipes:
-        return Reason(words="it is written in pipe syntax, which is not followed", clause="|>")
-    unstable = changing(statement)
-    if unstable is not None:
-        return unstable
+    if (reason := unfollowed(statement)) is not None:
+        return reason
     try:
         whole = split(statement.tokens, range(len(statement.tokens)))
         search = _Search(statement, whole.ctes)
@@ -79,20 +70,6 @@ def finders(statement: Statement, key: Sequence[str]) -> dict[TableName, str] | 
     if not texts:
         return Reason(words="it reads no table")
     return texts
-
-
-def row_by_row(scope: Scope) -> bool:
-    """Whether each row of the scope is made from one row of one table."""
-    clauses = scope.node.args
-    tables = [source for source in scope.sources if source.generator is None]
-    return (
-        isinstance(scope.node, exp.Select)
-        and not (scope.recursive or scope.cut or scope.windows or scope.nested or scope.aggregates)
-        and not any(clauses.get(clause) for clause in ("group", "having", "distinct", "qualify"))
-        and len(tables) == 1
-        and not tables[0].pivoted
-        and (tables[0].table is not None or (tables[0].scope is not None and row_by_row(tables[0].scope)))
-    )
 
 
 def refuse_what_needs_all_rows(statement: Statement, scope: Scope) -> None:
@@ -121,32 +98,6 @@ def refuse_what_needs_all_rows(statement: Statement, scope: Scope) -> None:
             raise Refused("it turns rows into columns or back", clause="PIVOT", line=source.line)
         if source.table is None and source.scope is None and source.generator is None:
             raise Refused(f"it reads {source.shown}, not a table", line=source.line)
-
-
-def times_read(scope: Scope, table: TableName) -> int:
-    inner = [source.scope for source in scope.sources if source.scope is not None]
-    here = sum(source.table == table for source in scope.sources)
-    return here + sum(times_read(each, table) for each in (*inner, *scope.branches, *scope.nested))
-
-
-def unwrapped(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Alias | exp.Paren):
-        node = node.this
-    return node
-
-
-def spelled(scope: Scope, node: exp.Expr) -> str:
-    """The expression so that two of one meaning, written in two ways, are mostly equal."""
-
-    def named(inner: exp.Expr) -> exp.Expr:
-        if not isinstance(inner, exp.Column) or is_star(inner):
-            return inner
-        source = owner(scope, inner) or (scope.sources[0] if len(scope.sources) == 1 else None)
-        at = 0 if owner(scope, inner) is None else parts(inner).index(bare(scope, inner), 1)
-        prefix = () if source is None else (source.alias,)
-        return exp.to_identifier(".".join((*prefix, *parts(inner)[at:])), quoted=True)
-
-    return unwrapped(node).copy().transform(named).sql(dialect=SPARK).lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

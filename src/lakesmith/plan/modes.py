@@ -128,6 +128,11 @@ class Modes:
         if self._is_rewritten(source, progress.positions[str(source)].version):
             return "whole", f"{source} was rebuilt: rows that were read before may be others now"
         if not is_append_only(self.lake.tables[source]):
+            if isinstance(table.load, Append):
+                return (
+                    "whole",
+                    f"rows of {source} change and go, and the first of those that are alike may be among them",
+                )
             return "keys", f"rows of {source} change and go, so all rows of each key that they touch are weighed anew"
         why = needs_history(table.load)
         return ("keys", why) if why else ("changes", None)

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from lakesmith.declare import Append, Changes, Merge, Replace, ReplacePartitions, Scd2, Snapshot, Table
 from lakesmith.errors import DeclarationError, LakesmithError
-from lakesmith.plan.steps import Build, Finish, Ingest, Step, Widen
+from lakesmith.plan.steps import Build, Finish, Ingest, Refill, Step, Widen
 from lakesmith.ports import Capability
 
 
@@ -22,6 +22,10 @@ def needs(table: Table, step: Step) -> frozenset[Capability]:
             return frozenset({*always, Capability.TYPE_WIDENING})
         case Build(mode="whole"):
             return frozenset({*always, Capability.OVERWRITE, Capability.TIME_TRAVEL})
+        case Refill():
+            place = {Capability.OVERWRITE_WHERE, Capability.TIME_TRAVEL}
+            weighed = isinstance(table.load, Merge | Scd2 | Changes | Snapshot)
+            return frozenset({*always, *place, *([Capability.MERGE] if weighed else [])})
         case Build():
             followed = {*always, Capability.CHANGE_FEED, Capability.TIME_TRAVEL}
             match table.load:

@@ -21,10 +21,12 @@ from lakesmith.declare import (
     source_told,
 )
 from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, UsageError
+from lakesmith.plan.backfill import day_column, open_told, refills
 from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because
 from lakesmith.plan.graph import Graph, place_of_input
 from lakesmith.plan.modes import Modes
 from lakesmith.plan.steps import (
+    Backfill,
     Build,
     Finish,
     Ingest,
@@ -48,9 +50,20 @@ def make_plan(
     *,
     selected: frozenset[TableName],
     full_refresh: bool = False,
+    backfill: Backfill | None = None,
+    filled: frozenset[TableName] = frozenset(),
 ) -> Plan:
-    """What brings the selected tables up to date. Problems of one table leave the others their steps."""
-    planning = _Planning(lake=lake, graph=graph, facts=facts, selected=selected, full_refresh=full_refresh)
+    """What brings the selected tables up to date, and days of some of them again. Problems of one table leave the
+    others their steps."""
+    planning = _Planning(
+        lake=lake,
+        graph=graph,
+        facts=facts,
+        selected=selected,
+        full_refresh=full_refresh,
+        backfill=backfill,
+        filled=filled,
+    )
     for name in graph.order:
         if name in selected and lake.tables[name].enabled:
             planning.add(lake.tables[name])
@@ -81,6 +94,9 @@ class _Planning:
     facts: LakeFacts
     selected: frozenset[TableName]
     full_refresh: bool
+    backfill: Backfill | None
+    filled: frozenset[TableName]
+    """Of which tables days are computed again."""
     planned: dict[TableName, TablePlan] = field(default_factory=dict)
     problems: list[LakesmithError] = field(default_factory=list)
     blocked: set[TableName] = field(default_factory=set)
@@ -109,6 +125,8 @@ class _Planning:
 
     def _bronze(self, table: Table, source: Source) -> TablePlan:
         """What is new in the source, cut into batches; each is a commit of its own."""
+        if table.name in self.filled:
+            day_column(table, None)
         if table.adopted is not None:
             return self._adopted(table, table.adopted)
         progress = self._progress(table)
@@ -211,6 +229,12 @@ class _Planning:
             steps.append(build)
         elif steps:
             reason = steps[0].reason
+        if self.backfill is not None and name in self.filled:
+            days = refills(table, self.facts.tables.get(name), progress, upstream, self.backfill)
+            steps.extend(days)
+            reason = "; ".join([*([reason] if build else []), f"backfill of {self.backfill.span} was asked for"])
+        elif progress.backfill is not None:
+            reason = f"{reason}; {open_told(name, progress.backfill)}"
         status = self._status(table) if steps else "unchanged"
         return TablePlan(table=name, status=status, reason=reason, steps=tuple(steps), after=after if steps else ())
 

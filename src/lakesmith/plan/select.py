@@ -37,20 +37,30 @@ def select(
     return chosen - left_out
 
 
-def _union(graph: Graph, tables: Mapping[TableName, Table], selectors: Sequence[str]) -> frozenset[TableName]:
+def named(graph: Graph, tables: Mapping[TableName, Table], selectors: Sequence[str]) -> frozenset[TableName]:
+    """The tables that selectors match by what they are, without those around them."""
+    return _union(graph, tables, selectors, around=False)
+
+
+def _union(
+    graph: Graph, tables: Mapping[TableName, Table], selectors: Sequence[str], *, around: bool = True
+) -> frozenset[TableName]:
     found: set[TableName] = set()
     for selector in selectors:
         terms = selector.split()
         if not terms:
             raise UsageError("bad-selector", "a selector is empty", hint="leave it out to select all tables")
         for term in terms:
-            found |= _intersection(graph, tables, term)
+            found |= _intersection(graph, tables, term, around=around)
     return frozenset(found)
 
 
-def _intersection(graph: Graph, tables: Mapping[TableName, Table], term: str) -> frozenset[TableName]:
+def _intersection(graph: Graph, tables: Mapping[TableName, Table], term: str, *, around: bool) -> frozenset[TableName]:
     shapes = [_shape(atom, term) for atom in term.split(",")]
-    matches = [_around(graph, tables, shape) for shape in shapes]
+    matches = [
+        _around(graph, tables, shape) if around else _matching(tables, shape["method"], shape["value"], shape[0])
+        for shape in shapes
+    ]
     both = frozenset.intersection(*matches)
     if not both:
         raise UsageError(

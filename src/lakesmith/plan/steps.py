@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date, timedelta
 from typing import Literal
 
 from lakesmith.declare import TableName
@@ -89,6 +90,55 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Some days, in UTC; the first and the last are among them."""
+
+    start: date
+    end: date
+
+    def __str__(self) -> str:
+        return f"{self.start} to {self.end}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """Days of a table that are to be computed again, so many of them at a time."""
+
+    span: Span
+    days: int
+    """In one commit."""
+    done: date | None = None
+    """The last day that is computed; None before the first commit."""
+
+    def chunks(self) -> Iterator[Span]:
+        """What is left to do, commit by commit."""
+        start = self.span.start if self.done is None else self.done + timedelta(days=1)
+        while start <= self.span.end:
+            end = min(start + timedelta(days=self.days - 1), self.span.end)
+            yield Span(start=start, end=end)
+            start = end + timedelta(days=1)
+
+    def after(self, chunk: Span) -> Backfill | None:
+        """What is left once a chunk is committed; None when that was the last."""
+        return None if chunk.end >= self.span.end else replace(self, done=chunk.end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refill:
+    """Computes some days of a table again, in one commit, from what it has read of its inputs already."""
+
+    table: TableName
+    chunk: Span
+    column: str
+    """The column of the table that tells a row's day."""
+    backfill: Backfill
+    """What this is a part of."""
+    inputs: tuple[TableName, ...]
+    reason: str
+    mode: Literal["days"] = "days"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
     """Completes a batch whose rows are in the table but whose refused rows may not be in quarantine yet."""
 
@@ -97,7 +147,7 @@ class Finish:
     reason: str
 
 
-Step = Ingest | Widen | Build | Finish
+Step = Ingest | Widen | Build | Refill | Finish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +181,7 @@ class Plan:
         sizes = {name: table.bytes for name, table in facts.tables.items()}
         new = sum(file.size for step in self.steps if isinstance(step, Ingest) for file in step.files)
         inputs = [each.table for step in self.steps if isinstance(step, Build) for each in step.inputs]
+        inputs += [each for step in self.steps if isinstance(step, Refill) for each in step.inputs]
         return new + sum(sizes.get(name, new) for name in inputs)
 
     @property
@@ -164,6 +215,8 @@ class Progress:
     """By path, the files that are in the table."""
     seen: Seen | None = None
     """For files that come in order, how far they are taken in; None when everything has to be looked at."""
+    backfill: Backfill | None = None
+    """One that was begun and has not come to its end."""
     unfinished: int | None = None
     """A batch whose rows are in the table but that was not seen through to its end."""
     rewritten: int | None = None

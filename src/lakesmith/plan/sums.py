@@ -8,8 +8,9 @@ from typing import Literal
 
 from sqlglot import TokenType, exp
 
-from lakesmith.plan.keyed import Refused, refuse_what_needs_all_rows, row_by_row, spelled, unwrapped
-from lakesmith.plan.rowwise import changing, set_operation
+from lakesmith.plan.keyed import refuse_what_needs_all_rows
+from lakesmith.plan.proof import Refused, row_by_row, spelled, unfollowed, unwrapped
+from lakesmith.plan.rowwise import set_operation
 from lakesmith.plan.statement import Reason, Scope, Statement, is_aggregate, is_star, line_in, output_names, parts
 
 Combination = Literal["add", "least", "greatest"]
@@ -33,9 +34,7 @@ class Combinations:
 
 def combinations(statement: Statement, key: Sequence[str]) -> Combinations | Reason:
     """How the columns besides the key are combined, or why new rows alone do not suffice."""
-    if statement.pipes:
-        return Reason(words="it is written in pipe syntax, which is not followed", clause="|>")
-    refused = changing(statement) or set_operation(statement.root, statement)
+    refused = unfollowed(statement) or set_operation(statement.root, statement)
     if refused is not None:
         return refused
     try:

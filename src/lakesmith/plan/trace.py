@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType, exp
 
 from lakesmith.declare import TableName
-from lakesmith.plan.rowwise import changing, set_operation
+from lakesmith.plan.proof import Refused, fields, spelled, times_read, unfollowed, unwrapped
+from lakesmith.plan.rowwise import set_operation
 from lakesmith.plan.statement import (
-    SPARK,
     Reason,
     Scope,
     Source,
     Statement,
-    bare,
     is_aggregate,
     line_in,
     owner,
@@ -38,47 +37,32 @@ class Traced:
     text: str
 
 
-class _Untraceable(Exception):
-    def __init__(self, words: str, *, line: int | None = None, clause: str | None = None) -> None:
-        super().__init__(words)
-        self.reason = Reason(words=words, line=line, clause=clause)
-
-
 def trace(statement: Statement, by: str) -> Traced | Reason:
     """The table and the expression over its columns that decide `by`, or why that cannot be proved."""
-    if statement.pipes:
-        return Reason(words="it is written in pipe syntax, which is not followed", clause="|>")
-    unstable = changing(statement)
-    if unstable is not None:
-        return unstable
+    if (reason := unfollowed(statement)) is not None:
+        return reason
     try:
         found = _column(statement, statement.root, by)
-    except _Untraceable as error:
+    except Refused as error:
         return error.reason
-    if _times_read(statement.root, found.table) > 1:
+    if times_read(statement.root, found.table) > 1:
         return Reason(words=f"it reads {found.table} more than once")
     return found
-
-
-def _times_read(scope: Scope, table: TableName) -> int:
-    inner = [source.scope for source in scope.sources if source.scope is not None]
-    here = sum(source.table == table for source in scope.sources)
-    return here + sum(_times_read(each, table) for each in (*inner, *scope.branches, *scope.nested))
 
 
 def _column(statement: Statement, scope: Scope, name: str) -> Traced:
     """The column `name` of a scope, followed down to a table."""
     combined = set_operation(scope, statement)
     if combined is not None:
-        raise _Untraceable(combined.words, line=combined.line, clause=combined.clause)
+        raise Refused(combined.words, line=combined.line, clause=combined.clause)
     if scope.recursive or not isinstance(scope.node, exp.Select):
-        raise _Untraceable("it is not a plain SELECT")
+        raise Refused("it is not a plain SELECT")
     if scope.cut is not None:
         kind = TokenType.LIMIT if scope.cut == "LIMIT" else TokenType.OFFSET
-        raise _Untraceable("which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind))
+        raise Refused("which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind))
     found, star = projection_named(scope, name)
     if len(found) > 1:
-        raise _Untraceable(f"it gives two columns the name '{name}'", line=line_in(found[1]))
+        raise Refused(f"it gives two columns the name '{name}'", line=line_in(found[1]))
     if not found:
         return _through_star(statement, scope, name, star)
     node = found[0]
@@ -92,9 +76,9 @@ def _column(statement: Statement, scope: Scope, name: str) -> Traced:
 
 def _through_star(statement: Statement, scope: Scope, name: str, star: bool) -> Traced:
     if not star:
-        raise _Untraceable(f"it has no column '{name}'")
+        raise Refused(f"it has no column '{name}'")
     if len(scope.sources) != 1:
-        raise _Untraceable(f"'{name}' comes out of a * over several tables: name the column in the SELECT")
+        raise Refused(f"'{name}' comes out of a * over several tables: name the column in the SELECT")
     column = exp.column(name, quoted=True)
     _check_rows(scope, column, name)
     return _of_source(statement, scope.sources[0], name, f"`{name}`")
@@ -104,25 +88,25 @@ def _only_source(scope: Scope, node: exp.Expr, name: str) -> Source:
     """The one source whose columns the expression is made of."""
     for inner in node.walk():
         if isinstance(inner, exp.Query):
-            raise _Untraceable(f"'{name}' is made by a subquery", line=line_in(node))
+            raise Refused(f"'{name}' is made by a subquery", line=line_in(node))
         if isinstance(inner, exp.Window):
-            raise _Untraceable(f"'{name}' is made by a window function", line=line_in(node))
+            raise Refused(f"'{name}' is made by a window function", line=line_in(node))
         if is_aggregate(inner):
-            raise _Untraceable(f"'{name}' is an aggregate", line=line_in(node))
+            raise Refused(f"'{name}' is an aggregate", line=line_in(node))
         if isinstance(inner, exp.UDTF | exp.Explode | exp.Aliases):
-            raise _Untraceable(f"'{name}' is made by a generator", line=line_in(node))
+            raise Refused(f"'{name}' is made by a generator", line=line_in(node))
     columns = list(node.find_all(exp.Column))
     if not columns:
-        raise _Untraceable(f"'{name}' is not made from a column", line=line_in(node))
+        raise Refused(f"'{name}' is not made from a column", line=line_in(node))
     sources = {id(source): source for source in (_source_of(scope, column, name) for column in columns)}
     if len(sources) > 1:
         told = " and ".join(sorted(source.shown for source in sources.values()))
-        raise _Untraceable(f"'{name}' is made from columns of {told}", line=line_in(node))
+        raise Refused(f"'{name}' is made from columns of {told}", line=line_in(node))
     source = next(iter(sources.values()))
     if source.generator is not None:
-        raise _Untraceable(f"'{name}' is made by a generator", line=line_in(node))
+        raise Refused(f"'{name}' is made by a generator", line=line_in(node))
     if source.null_extended:
-        raise _Untraceable(
+        raise Refused(
             f"'{name}' comes from {source.shown}, whose rows an outer join may replace by nulls",
             line=source.line,
         )
@@ -136,15 +120,13 @@ def _source_of(scope: Scope, column: exp.Column, name: str) -> Source:
     written = parts(column)[0]
     earlier = [node for node in scope.projections if isinstance(node, exp.Alias) and node.alias.lower() == written]
     if any(not _is_column(node.this, written) and column not in node.find_all(exp.Column) for node in earlier):
-        raise _Untraceable(
+        raise Refused(
             f"'{name}' is made from '{written}', which is also the name of another result column",
             line=line_in(column),
         )
     if len(scope.sources) == 1:
         return scope.sources[0]
-    raise _Untraceable(
-        f"it is not plain which table '{written}' belongs to: write table.{written}", line=line_in(column)
-    )
+    raise Refused(f"it is not plain which table '{written}' belongs to: write table.{written}", line=line_in(column))
 
 
 def _is_column(node: exp.Expr, name: str) -> bool:
@@ -156,20 +138,20 @@ def _check_rows(scope: Scope, node: exp.Expr, name: str) -> None:
     group = scope.node.args.get("group")
     if group is not None:
         if group.args.get("totals") or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None:
-            raise _Untraceable("it groups in several ways at once", clause="ROLLUP, CUBE or GROUPING SETS")
+            raise Refused("it groups in several ways at once", clause="ROLLUP, CUBE or GROUPING SETS")
         if not group.args.get("all") and not _decided_by(scope, node, _group_keys(scope, group)):
-            raise _Untraceable(f"it groups by something else than '{name}'", clause="GROUP BY", line=line_in(group))
+            raise Refused(f"it groups by something else than '{name}'", clause="GROUP BY", line=line_in(group))
     elif scope.aggregates:
-        raise _Untraceable("it aggregates over all rows")
+        raise Refused("it aggregates over all rows")
     for window in scope.windows:
         keys = [(key, False) for key in window.args.get("partition_by") or ()]
         if not _decided_by(scope, node, [*keys, *_aliased_keys(scope, keys)]):
-            raise _Untraceable(
+            raise Refused(
                 f"a window function looks at rows of other partitions: PARTITION BY lacks '{name}'",
                 line=line_in(window),
             )
     if any(source.pivoted for source in scope.sources):
-        raise _Untraceable("it turns rows into columns or back", clause="PIVOT")
+        raise Refused("it turns rows into columns or back", clause="PIVOT")
 
 
 Key = tuple[exp.Expr, bool]
@@ -182,7 +164,7 @@ def _group_keys(scope: Scope, group: exp.Expr) -> list[Key]:
         if isinstance(key, exp.Literal) and not key.is_string:
             position = int(key.this) - 1
             if 0 <= position < len(scope.projections):
-                keys.append((_unaliased(scope.projections[position]), True))
+                keys.append((unwrapped(scope.projections[position]), True))
             continue
         keys.append((key, False))
     return [*keys, *_aliased_keys(scope, keys)]
@@ -200,12 +182,6 @@ def _aliased_keys(scope: Scope, keys: Sequence[Key]) -> list[Key]:
     ]
 
 
-def _unaliased(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Alias | exp.Paren):
-        node = node.this
-    return node
-
-
 def _decided_by(scope: Scope, node: exp.Expr, keys: Sequence[Key]) -> bool:
     """Whether the keys' values decide the expression's value."""
     if any(_same(scope, node, key) for key, _ in keys):
@@ -218,27 +194,7 @@ def _decided_by(scope: Scope, node: exp.Expr, keys: Sequence[Key]) -> bool:
 
 def _same(scope: Scope, node: exp.Expr, key: exp.Expr) -> bool:
     qualified = any(owner(scope, column) is not None for column in key.find_all(exp.Column))
-    return _canonical(scope, node, qualified=qualified) == _canonical(scope, key, qualified=qualified)
-
-
-def _canonical(scope: Scope, node: exp.Expr, *, qualified: bool) -> str:
-    def spelled(inner: exp.Expr) -> exp.Expr:
-        if not isinstance(inner, exp.Column):
-            return inner
-        source = owner(scope, inner)
-        if source is None and len(scope.sources) == 1:
-            source = scope.sources[0]
-        fields = parts(inner)[len(parts(inner)) - _fields(scope, inner) :]
-        prefix = source.alias + "." if qualified and source is not None else ""
-        return exp.to_identifier(prefix + ".".join(fields), quoted=True)
-
-    return _unaliased(node).copy().transform(spelled).sql(dialect=SPARK).lower()
-
-
-def _fields(scope: Scope, column: exp.Column) -> int:
-    """How many of a column's parts are the column and its struct fields."""
-    written = parts(column)
-    return len(written) if owner(scope, column) is None else len(written) - written.index(bare(scope, column), 1)
+    return spelled(scope, node, qualified=qualified) == spelled(scope, key, qualified=qualified)
 
 
 def _tokens_of(statement: Statement, projection: exp.Expr) -> list[Token]:
@@ -279,7 +235,7 @@ def _written_over(
     )
     for column in spans:
         written = list(column.parts)
-        own = len(written) - _fields(scope, column)
+        own = len(written) - len(fields(scope, column))
         name = written[own]
         below = _of_source(statement, source, name.name, statement.text[name.meta["start"] : name.meta["end"] + 1])
         table = below.table
@@ -288,7 +244,7 @@ def _written_over(
         told = _joined(told, statement, tokens, at, first) + below.text
         at = last + 1
     if table is None:
-        raise _Untraceable("it is not made from a column")
+        raise Refused("it is not made from a column")
     return Traced(table, _joined(told, statement, tokens, at, len(tokens)))
 
 
@@ -304,7 +260,7 @@ def _of_source(statement: Statement, source: Source, name: str, text: str) -> Tr
     if source.table is not None:
         return Traced(source.table, text)
     if source.scope is None or source.columns is not None or source.scope.renamed:
-        raise _Untraceable(f"'{name}' comes from {source.shown}, which is not followed", line=source.line)
+        raise Refused(f"'{name}' comes from {source.shown}, which is not followed", line=source.line)
     below = _column(statement, source.scope, name)
     plain_name = below.text.replace("`", "").isidentifier()
     return below if plain_name else Traced(below.table, f"({below.text})")

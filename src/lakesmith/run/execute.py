@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from lakesmith.declare import LakeDeclaration, TableName
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.ledger.lease import Leases
-from lakesmith.plan.steps import Plan, Step, TablePlan
+from lakesmith.ledger.lease import BACKFILL, TURN, Leases
+from lakesmith.plan.steps import Plan, Refill, Step, TablePlan
 from lakesmith.ports import Storage, TableFormat
 from lakesmith.records import CheckRecord, FileRecord, StepRecord
 from lakesmith.reports import Event, SparkStarting, StepStarted
@@ -116,11 +116,16 @@ class Executor:
     def _table(self, plan: TablePlan) -> bool:
         """All steps of one table, in order; True when its dependants may go on."""
         table = self._lake.tables[plan.table]
+        purpose = "run"
         for step in plan.steps:
+            if isinstance(step, Refill):
+                if purpose == BACKFILL:
+                    time.sleep(TURN)
+                purpose = BACKFILL
             self._tell(StepStarted(table=str(plan.table), step=_kind(step), reason=step.reason))
             started, clock = datetime.now(UTC), time.monotonic()
             try:
-                with self._leases.held(plan.table, "run"):
+                with self._leases.held(plan.table, purpose):
                     moved = self._workplace.take(table, step)
             except Exception as error:  # noqa: BLE001 (`translate` raises what is a bug of ours)
                 failure = translate(error, table)

@@ -13,10 +13,10 @@ from lakesmith.declare import Append, Environment, Files, Jdbc, OtherTable, Sour
 from lakesmith.errors import DataError, LakesmithError
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batches import Batch, Batches, Done, flow
-from lakesmith.plan.fingerprint import definition
+from lakesmith.plan.fingerprint import definition, rebuild_because
 from lakesmith.plan.listing import seen_with
 from lakesmith.plan.query import partition_source
-from lakesmith.plan.steps import Build, Finish, Ingest, Mode, Position, Progress, Step, Widen
+from lakesmith.plan.steps import Build, Finish, Ingest, Mode, Position, Progress, Refill, Step, Widen
 from lakesmith.plan.widening import retyped_told
 from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
 from lakesmith.quality import only_readability, rules_of
@@ -95,6 +95,8 @@ class Workplace:
                 return self._ingest(table, step, facts, batches, progress)
             case Build():
                 return self._build(table, step, facts, batches, progress)
+            case Refill():
+                return self._refill(table, step, facts, batches, progress)
             case Widen():
                 return self._widen(table, step, facts)
             case Finish():
@@ -163,6 +165,22 @@ class Workplace:
             since={n: progress.positions[n].version for n in inputs} if mode != "whole" else {},
         )
         return self._settle(table, batches.pin(batch), reason, facts, batches)
+
+    def _refill(
+        self, table: Table, step: Refill, facts: TableFacts | None, batches: Batches, progress: Progress
+    ) -> Moved:
+        """From what the table has read already and nothing newer: what comes next finds it where it was."""
+        if progress.definition is None or rebuild_because(progress.definition, table):
+            return Moved(mode=step.mode, reason="another run has made it of another definition", before=facts)
+        begun = progress.backfill
+        if begun is not None and begun.span == step.backfill.span and begun.done and begun.done >= step.chunk.end:
+            return Moved(mode=step.mode, reason="another run has computed these days", before=facts)
+        batch = replace(
+            self._batch(table, facts, batches, progress, mode=step.mode, inputs=progress.positions),
+            days=step.chunk,
+            backfill=step.backfill.after(step.chunk),
+        )
+        return self._settle(table, batches.pin(batch), step.reason, facts, batches)
 
     def _mode(
         self,
@@ -376,7 +394,7 @@ class Workplace:
             facts=facts,
             evolve=batch.mode == "whole" or table.contract != "strict",
             where=built.where,
-            partitions=built.partitions,
+            refused_where=built.refused_where,
             whole=built.whole,
             keys=built.keys,
         )
@@ -410,6 +428,7 @@ class Workplace:
             slice=slice,
             inputs=inputs or {},
             since=since or {},
+            backfill=progress.backfill if mode != "whole" else None,
         )
 
 

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN
 from lakesmith.declare import PythonQuery, ReplacePartitions, SqlQuery, Table, TableName
-from lakesmith.declare.loads import Load, Merge, respelt
+from lakesmith.declare.loads import Append, Load, Merge, respelt
 from lakesmith.errors import DataError
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batches import Batch, flow
 from lakesmith.load import call_function
+from lakesmith.plan.backfill import day_column
 from lakesmith.plan.query import KeyFinder, PartitionTrace, bind, by_finder, key_finder, partition_source
 from lakesmith.ports import TableFormat
 from lakesmith.quality.rules import literal, quoted
+from lakesmith.spark.days import refused_within, within
 from lakesmith.spark.loads import is_shaped
 from lakesmith.spark.loads.keys import touched_keys
+from lakesmith.spark.loads.order import have_values
 from lakesmith.spark.types import parse_columns, spelt
 from lakesmith.storage import Warehouse
 
@@ -40,8 +43,8 @@ class Built:
     """By column, the hidden column that holds its value before the cast to the declared type."""
     where: str | None = None
     """SQL: which partitions are replaced, when it is not the whole table."""
-    partitions: tuple[str | None, ...] = ()
-    """Their values, as text."""
+    refused_where: str | None = None
+    """SQL: which rows of the quarantine are replaced, when it is not all of them and not none."""
     whole: DataFrame | None = None
     """All rows that the query gives, where those of the batch may not suffice."""
     keys: DataFrame | None = None
@@ -62,14 +65,15 @@ def build_batch(
         return _grouped(spark, table, batch, format, warehouse)
     if batch.mode in ("changes", "keys") and is_shaped(table.load):
         return _weighed(spark, table, batch, frames, format, warehouse)
+    if batch.mode == "days":
+        return _refilled(spark, table, batch, frames, format, warehouse)
     if batch.mode != "partitions":
         built = _typed(spark, table, _run_query(spark, table, frames))
         return replace(built, load=respelt(table.load, built.rows.columns))
     trace = partition_source(table)
     assert isinstance(trace, PartitionTrace)
     assert isinstance(table.load, ReplacePartitions)
-    declared = next((column.type for column in table.columns if column.name == table.load.by), None)
-    decides = f"try_cast({trace.expression} AS {declared})" if declared else trace.expression
+    decides = _decides(table, trace)
     touched = _touched(spark, trace, decides, batch, format, warehouse)
     if not touched:
         return None
@@ -80,8 +84,53 @@ def build_batch(
         rows=built.rows,
         casts=built.casts,
         where=among(quoted(table.load.by), values),
-        partitions=tuple(text for _, text in touched),
+        refused_where=among("partition", [text for _, text in touched]),
     )
+
+
+def _decides(table: Table, trace: PartitionTrace) -> str:
+    """SQL over the traced table: the partition that its rows end up in."""
+    assert isinstance(table.load, ReplacePartitions)
+    declared = next((column.type for column in table.columns if column.name == table.load.by), None)
+    return f"try_cast({trace.expression} AS {declared})" if declared else trace.expression
+
+
+def _refilled(
+    spark: SparkSession,
+    table: Table,
+    batch: Batch,
+    frames: dict[str, DataFrame],
+    format: TableFormat,
+    warehouse: Warehouse,
+) -> Built:
+    """The rows of some days; or the keys that rows of these days have, now or in the table, and all rows."""
+    location, days = warehouse.table(table.name), batch.days
+    facts = format.facts(location, flow(table.name))
+    assert facts is not None
+    assert days is not None
+    column = day_column(table, facts)
+    kind = next(known.type for known in facts.columns if known.name == column)
+    inside = within(quoted(column), kind, days)
+    trace = partition_source(table)
+    if isinstance(trace, PartitionTrace):
+        frames[str(trace.table)] = frames[str(trace.table)].where(within(_decides(table, trace), kind, days))
+    whole = _typed(spark, table, _run_query(spark, table, frames))
+    load = respelt(table.load, whole.rows.columns)
+    built = replace(
+        whole,
+        rows=whole.rows.where(inside),
+        whole=whole.rows,
+        load=load,
+        where=inside,
+        refused_where=refused_within(column, kind, days, batch.sequence),
+    )
+    if not is_shaped(load) or isinstance(load, Append):
+        return built
+    keys = touched_keys(load, built.rows)
+    if keys is not None:
+        held = format.read(spark, location, facts.version).where(inside)
+        keys = keys.unionByName(held.select(*keys.columns).where(have_values(keys.columns))).distinct()
+    return replace(built, where=None, keys=keys)
 
 
 def _weighed(
@@ -141,7 +190,7 @@ def _grouped(spark: SparkSession, table: Table, batch: Batch, format: TableForma
     # As the table's own: a declared type may make one key of several.
     types = {field.name: spelt(field.dataType) for field in own.schema.fields}
     keys = keys.selectExpr(*(f"try_cast({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in load.key))
-    keys = keys.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in load.key)).distinct()
+    keys = keys.where(have_values(load.key)).distinct()
     rows = built.rows.join(keys, list(load.key), "left_semi")
     return replace(built, rows=rows, whole=rows, load=load, keys=keys)
 

@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
 
+# The default formats stop at milliseconds: values that differ below would look the same.
+EXACT_JSON = (
+    "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
+    "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'timeZone', 'UTC')"
+)
+"""SQL: how `to_json` is to write times."""
+
+
 def parse_columns(spark: SparkSession, columns: Mapping[str, str]) -> StructType:
     """The schema that `name type, …` spells."""
     from pyspark.sql.types import StructType

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import AGAIN, AUDIT, CODE, CORRUPT, END, FAILED, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW, WRITTEN
-from lakesmith.declare import Changes, Merge, ReplacePartitions, Scd2, Snapshot, Source, SqlQuery, Table
+from lakesmith.declare import Merge, ReplacePartitions, Snapshot, Source, SqlQuery, Table
 from lakesmith.errors import DataError, InfrastructureError, Place
 from lakesmith.ledger.batches import Batch, Done, flow
 from lakesmith.plan.query import Sums, sums
@@ -17,10 +17,10 @@ from lakesmith.ports import DataFile, TableFacts, TableFormat, Write, Written
 from lakesmith.quality import Rules
 from lakesmith.quality.rules import literal, quoted
 from lakesmith.records import CheckRecord
-from lakesmith.spark.build import BEFORE, among
+from lakesmith.spark.build import BEFORE
 from lakesmith.spark.count import Counts, FileEnd, Watch, closes_file, count, count_written, good_rows
 from lakesmith.spark.loads import Shaped, is_shaped, shaped
-from lakesmith.spark.loads.ends import Ends, ends_in, has_ends
+from lakesmith.spark.loads.ends import Ends
 from lakesmith.spark.loads.enter import Entering
 from lakesmith.spark.loads.extracts import shrunk
 from lakesmith.spark.loads.upsert import Upsert, within_bounds
@@ -50,14 +50,15 @@ class Arrival:
     evolve: bool
     """The table's columns follow the rows'."""
     where: str | None = None
-    """SQL: the partitions that are replaced, when it is not the whole table."""
-    partitions: tuple[str | None, ...] = ()
+    """SQL: the rows that are replaced, when it is not the whole table."""
+    refused_where: str | None = None
+    """SQL: which rows of the quarantine are replaced with it, when it is not all of them and not none."""
     columns_added: tuple[str, ...] = ()
     """Fields that are new with these rows, at every depth, where that is known already."""
     whole: DataFrame | None = None
     """All rows that the query gives, where those of the batch may not suffice."""
     keys: DataFrame | None = None
-    """With mode `keys`, the ones that are computed from all their rows; every key when it is None."""
+    """The keys that are computed from all their rows, where some are; every key when it is None."""
     columns_widened: tuple[str, ...] = ()
     """Likewise, fields for which these rows have a wider type than the table: `name: int → bigint`."""
 
@@ -68,8 +69,13 @@ class Arrival:
 
     @property
     def replaces(self) -> bool:
-        """The batch is the whole content of the table or of some partitions, not an addition to it."""
-        return self.batch.mode in ("whole", "partitions")
+        """The batch is the whole content of the table or of some part of it, not an addition to it."""
+        return self.batch.mode == "whole" or self.where is not None
+
+    @property
+    def recomputes(self) -> bool:
+        """Rows of some keys are computed anew, also of those of which nothing is left."""
+        return self.batch.mode == "keys" or (self.batch.mode == "days" and not self.replaces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +111,11 @@ class Writer:
         if WRITTEN in arrival.rows.columns:
             return self._settle_written(arrival, checked)
         # A merge reads its rows more than once, and a gate has to be judged before the commit: both hold the batch.
-        if arrival.rules.gate or (is_shaped(arrival.table.load) and not arrival.replaces):
+        if arrival.rules.gate or (is_shaped(arrival.table.load) and arrival.batch.mode != "whole"):
             checked = checked.persist()
             try:
                 counts = count(checked, arrival.rules)
-                if counts.came or arrival.batch.mode != "keys":  # what only went away is no batch to judge
+                if counts.came or arrival.batch.mode not in ("keys", "days"):  # what only went away is not judged
                     _judge(arrival, counts)
                 written = self._commit(arrival, good_rows(checked, arrival.rules), counts)
                 refused = self._quarantine(arrival, checked, counts.refused)
@@ -168,23 +174,26 @@ class Writer:
             return self._format.add(good, arrival.rows.select(*stored).schema.json(), location, write, made_for)
         good = good.select(*stored)
         if arrival.facts is None or arrival.replaces:
-            if is_shaped(load):
+            if is_shaped(load) and arrival.where is not None:
+                assert arrival.facts is not None
+                good = shaped(load, self._entering(arrival, load, good, arrival.facts).whole()).where(arrival.where)
+            elif is_shaped(load):
                 good = good.select(*map(quoted, _column_order(arrival)))
                 _refuse_shrunk(arrival, good, None)
-                self._keep_ends(arrival, good)
+                self._ends(arrival).keep(load, good, arrival.batch, all_there_are=True)
                 good = shaped(load, good)
             if arrival.facts is None:
                 return self._format.append(good, location, replace(write, evolve=False))
             return self._format.overwrite(good, location, write, arrival.where)
         nothing_came = counts is not None and counts.came == 0
-        if nothing_came and arrival.batch.mode != "keys":
+        if nothing_came and not arrival.recomputes:
             return self._format.advance(location, write, arrival.rows.sparkSession)
         if not is_shaped(load):
             return self._format.append(good, location, write)
         return self._merge(self._upsert(arrival, self._entering(arrival, load, good, arrival.facts)), location, write)
 
     def _upsert(self, arrival: Arrival, entering: Entering) -> Upsert:
-        if arrival.batch.mode == "keys":
+        if arrival.recomputes:
             if isinstance(entering.load, Snapshot):
                 _refuse_shrunk(arrival, entering.whole(), entering.good)
             return entering.recomputed(arrival.keys)
@@ -217,13 +226,6 @@ class Writer:
         location = self._warehouse.ends(arrival.table.name)
         return Ends(format=self._format, location=location, flow=flow(arrival.table.name))
 
-    def _keep_ends(self, arrival: Arrival, good: DataFrame) -> None:
-        """The keys that are gone in the whole table, as it is about to be."""
-        load = arrival.table.load
-        if has_ends(load):
-            assert isinstance(load, Merge | Scd2 | Changes)
-            self._ends(arrival).keep(ends_in(load, good), arrival.batch, all_there_are=True)
-
     def _merge(self, upsert: Upsert, location: str, write: Write) -> Written:
         held = upsert.held
         try:
@@ -241,7 +243,8 @@ class Writer:
         location = self._warehouse.quarantine(arrival.table.name)
         name = flow(arrival.table.name)
         facts = self._format.facts(location, name)
-        stale = arrival.replaces and facts is not None and facts.rows > 0
+        replaces = arrival.replaces or arrival.refused_where is not None
+        stale = replaces and facts is not None and facts.rows > 0
         if refused == 0 and not stale:
             return 0
         if facts is not None and facts.sequence >= arrival.batch.sequence:
@@ -256,11 +259,9 @@ class Writer:
             properties=_PROPERTIES,
             evolve=True,
         )
-        if not arrival.replaces:
+        if not replaces or facts is None:
             return self._format.append(rows, location, write).inserted
-        replaced = among("partition", arrival.partitions) if arrival.where is not None else None
-        where = replaced if facts is not None else None
-        return self._format.overwrite(rows, location, write, where).inserted
+        return self._format.overwrite(rows, location, write, arrival.refused_where).inserted
 
     def _close(self, arrival: Arrival, counts: Counts, written: Written, refused: int) -> Settled:
         kept = written.inserted + written.updated
@@ -268,7 +269,7 @@ class Writer:
         if is_shaped(arrival.table.load):
             # Rows of a key are weighed against each other: those that change nothing in the table are duplicates.
             good = counts.came - counts.refused
-            kept = min(good, kept + written.deleted)
+            kept = min(good, kept if arrival.replaces else kept + written.deleted)
             deduplicated = good - kept
         _check_files(arrival, counts)
         if refused != counts.refused or counts.came != kept + refused + deduplicated or deduplicated < 0:

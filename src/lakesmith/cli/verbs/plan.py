@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import datetime
 from itertools import groupby
 
 import click
 
-from lakesmith.cli.call import Call, Verb, json_option, selection
+from lakesmith.cli.call import Call, Verb, asked_days, backfill_options, json_option, selection
 from lakesmith.cli.failures import show_errors
 from lakesmith.cli.output import Cell, Style, Styled, Tree, page, print_json
 from lakesmith.cli.words import plural
@@ -20,6 +21,7 @@ _STYLES: dict[Symbol, Style] = {"+": "good", "~": "warn", "=": "quiet", "!": "ba
 @click.command("plan", cls=Verb)
 @selection
 @click.option("--full-refresh", is_flag=True, help="Build the tables anew from all their rows.")
+@backfill_options
 @json_option
 @click.pass_obj
 def verb(
@@ -28,6 +30,9 @@ def verb(
     selected: tuple[str, ...],
     exclude: tuple[str, ...],
     full_refresh: bool,
+    start: datetime | None,
+    end: datetime | None,
+    chunk: int,
     as_json: bool,
 ) -> int:
     """Show what a run would do, and why. Needs no Java.
@@ -35,7 +40,8 @@ def verb(
     A tree of the tables that are added (+), changed (~), unchanged (=) or in trouble (!), with each step and
     its reason. Nothing is written.
     """
-    plan = call.open().plan((*selectors, *selected), exclude, full_refresh=full_refresh)
+    days = asked_days(start, end)
+    plan = call.open().plan((*selectors, *selected), exclude, full_refresh=full_refresh, days=days, chunk=chunk)
     return show_plan(plan, as_json=as_json)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from lakesmith.cli.call import Call, Verb, json_option, selection
+from lakesmith.cli.call import Call, Verb, asked_days, backfill_options, json_option, selection
 from lakesmith.cli.failures import INTERRUPTED, TERMINATED, StopOnSignal, Termination, show_errors
 from lakesmith.cli.output import Page, Styled, page, print_json
 from lakesmith.cli.progress import progress
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @click.command("run", cls=Verb)
 @selection
 @click.option("--full-refresh", is_flag=True, help="Build the tables anew from all their rows.")
+@backfill_options
 @click.option("--jobs", type=click.IntRange(1), help="How many tables at a time.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @click.option("--continuous", is_flag=True, help="Run again and again on what is new, until SIGTERM or Ctrl-C.")
@@ -38,6 +40,9 @@ def verb(
     selected: tuple[str, ...],
     exclude: tuple[str, ...],
     full_refresh: bool,
+    start: datetime | None,
+    end: datetime | None,
+    chunk: int,
     jobs: int | None,
     dry_run: bool,
     continuous: bool,
@@ -50,17 +55,17 @@ def verb(
     interrupted loses nothing: the next one goes on where it stopped.
     """
     lake = call.open()
-    select = (*selectors, *selected)
+    select, days = (*selectors, *selected), asked_days(start, end)
     if dry_run:
-        return show_plan(lake.plan(select, exclude, full_refresh=full_refresh), as_json=as_json)
+        plan = lake.plan(select, exclude, full_refresh=full_refresh, days=days, chunk=chunk)
+        return show_plan(plan, as_json=as_json)
     if continuous:
-        if full_refresh:
-            raise UsageError(
-                "one-of", "--continuous and --full-refresh do not go together", hint="refresh once, before"
-            )
+        if full_refresh or days:
+            once = "--full-refresh" if full_refresh else "--from"
+            raise UsageError("one-of", f"--continuous and {once} do not go together", hint="do it once, before")
         return _continuously(lake, select, exclude, every=every, jobs=jobs, as_json=as_json)
     with Termination() as termination, progress(quiet_stdout=as_json) as told:
-        report = lake.run(select, exclude, full_refresh=full_refresh, jobs=jobs, on_event=told)
+        report = lake.run(select, exclude, full_refresh=full_refresh, days=days, chunk=chunk, jobs=jobs, on_event=told)
     _tell(report, as_json=as_json)
     return _exit_code(report, terminated=termination.came)
 

@@ -82,10 +82,12 @@ class DeltaLog:
         )
 
     def written(self, commit: CommitFact) -> Written:
+        # Where a part of the rows is replaced, others that lie in the same files are written again.
+        output = _number(commit.metrics, "numOutputRows") - _number(commit.metrics, "numCopiedRows")
         return Written(
             version=commit.version,
             considered=_number(commit.metrics, "numSourceRows"),
-            inserted=_number(commit.metrics, "numTargetRowsInserted", "numOutputRows"),
+            inserted=_number(commit.metrics, "numTargetRowsInserted") or max(output, 0),
             updated=_number(commit.metrics, "numTargetRowsUpdated"),
             deleted=_number(commit.metrics, "numTargetRowsDeleted", "numDeletedRows"),
             bytes=_number(commit.metrics, "numTargetBytesAdded", "numOutputBytes"),

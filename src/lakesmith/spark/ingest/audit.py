@@ -18,17 +18,12 @@ from lakesmith.ledger.batches import Batch
 from lakesmith.ports import TableFacts
 from lakesmith.quality.rules import quoted
 from lakesmith.spark.ingest.known import known_columns, widened_columns
-from lakesmith.spark.types import merged, parse_columns, spelt
+from lakesmith.spark.types import EXACT_JSON, merged, parse_columns, spelt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
 
-# The default formats stop at milliseconds: rows that differ below would look the same.
-_JSON = (
-    "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
-    "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'timeZone', 'UTC')"
-)
 _WHOLE = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 """Types of whole numbers, and how many digits they can have."""
 
@@ -58,7 +53,7 @@ def row_hash(extract: Extract) -> str:
     # the rows need not leave the JVM for it.
     held = [quoted(found.name) for found in extract.payload]
     held += [f"{quoted(beside)} AS {quoted('unfit ' + name)}" for name, beside in extract.unfit.items()]
-    return f"left(sha2(to_json(struct({', '.join(held)}), {_JSON}), 256), 32)"
+    return f"left(sha2(to_json(struct({', '.join(held)}), {EXACT_JSON}), 256), 32)"
 
 
 def check_columns(table: Table, extract: Extract, facts: TableFacts | None) -> None:
@@ -100,7 +95,7 @@ def audited(table: Table, batch: Batch, extract: Extract, facts: TableFacts | No
     if unfit:
         fields = ", ".join(f"{fit.unfit} AS {quoted(fit.name)}" for fit in unfit)
         some = " OR ".join(f"({fit.unfit}) IS NOT NULL" for fit in unfit)
-        rescued = f"IF({some}, to_json(struct({fields}), {_JSON}), NULL)"
+        rescued = f"IF({some}, to_json(struct({fields}), {EXACT_JSON}), NULL)"
     return extract.rows.selectExpr(
         *(f"{fit.value} AS {quoted(fit.name)}" for fit in fits),
         *(name for name in CHANGE_AUDIT if name in extract.added),
@@ -220,9 +215,9 @@ def _text(held: str, type: DataType) -> str:
     """SQL: a value as text that tells all of it."""
     match type.typeName():
         case "array" | "map" | "struct" | "variant":
-            return f"to_json({held}, {_JSON})"
+            return f"to_json({held}, {EXACT_JSON})"
         case "timestamp":
-            return f"get_json_object(to_json(struct({held} AS at), {_JSON}), '$.at')"
+            return f"get_json_object(to_json(struct({held} AS at), {EXACT_JSON}), '$.at')"
         case "binary":
             return f"base64({held})"
         case _:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import ENTRY, HIDDEN
 from lakesmith.declare.loads import Changes
 from lakesmith.quality.rules import kind, quoted
-from lakesmith.spark.loads.order import ascending, content, listed, payload
-from lakesmith.spark.types import spelt
+from lakesmith.spark.loads.order import ascending, content, first_of, listed, only, payload, place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,14 +24,12 @@ _EMPTIED = f"{HIDDEN}emptied"
 def entries(load: Changes, rows: DataFrame) -> DataFrame:
     """The current row of each key, and with amounts also what was taken back."""
     stored = payload(rows)
-    at = f"struct({', '.join(f'{quoted(name)} AS o{number}' for number, name in enumerate(load.order_by))})"
     # A change that came twice is one change.
-    same = f"PARTITION BY {', '.join(content(rows))} ORDER BY 1"
-    once = rows.selectExpr(*map(quoted, stored), f"row_number() OVER ({same}) AS {_AT}").where(f"{_AT} = 1").drop(_AT)
-    told = once.selectExpr("*", f"{kind(load)} AS {_KIND}", f"{at} AS {_AT}")
+    once = first_of(rows.select(*map(quoted, stored)), content(rows), "1")
+    told = once.selectExpr("*", f"{kind(load)} AS {_KIND}", f"{place(load.order_by)} AS {_AT}")
     events = told.where(f"{_KIND} <> 'truncate'")
     if load.previous_key:
-        events = events.unionByName(_moved(load, events, stored))
+        events = events.unionByName(_moved(load, events))
     rank = [_AT, f"element_at(map({_RANKS}), {_KIND})", *content(rows)]
     ordered = f"PARTITION BY {listed(load.key)} ORDER BY {ascending(rank)}"
     walked = events.selectExpr("*", f"lead(struct({_KIND} AS kind, {_AT} AS at)) OVER ({ordered}) AS {_AFTER}")
@@ -58,17 +55,21 @@ def _reversal(load: Changes, stored: list[str]) -> str:
     return f"struct({', '.join(fields)}, 'reversal' AS {ENTRY})"
 
 
-def _moved(load: Changes, events: DataFrame, stored: list[str]) -> DataFrame:
-    """A delete of the key that a row had before, where it has another now."""
-    differs = " OR ".join(
+def moves(load: Changes) -> str:
+    """SQL: the row had another key before."""
+    return " OR ".join(
         f"({quoted(old)} IS NOT NULL AND NOT ({quoted(old)} <=> {quoted(name)}))"
         for name, old in load.previous_key.items()
     )
-    types = {field.name: spelt(field.dataType) for field in events.schema.fields}
-    told = {name: f"coalesce({quoted(old)}, {quoted(name)})" for name, old in load.previous_key.items()}
-    told |= {name: quoted(name) for name in (*load.key, *load.order_by) if name not in told}
-    return events.where(differs).selectExpr(
-        *(f"{told.get(name, f'CAST(NULL AS {types[name]})')} AS {quoted(name)}" for name in stored),
-        f"'moved' AS {_KIND}",
-        _AT,
-    )
+
+
+def key_before(load: Changes) -> dict[str, str]:
+    """SQL, by key column: the value that it had before."""
+    before = {name: f"coalesce({quoted(old)}, {quoted(name)})" for name, old in load.previous_key.items()}
+    return {name: before.get(name, quoted(name)) for name in load.key}
+
+
+def _moved(load: Changes, events: DataFrame) -> DataFrame:
+    """A delete of the key that a row had before, where it has another now."""
+    told = {**{name: quoted(name) for name in load.order_by}, **key_before(load)}
+    return events.where(moves(load)).selectExpr(*only(events, told), f"'moved' AS {_KIND}", _AT)

@@ -7,22 +7,18 @@ has written there since, they are not believed: the next batch tells them anew f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import HIDDEN
 from lakesmith.declare.loads import Changes, Load, Merge, Scd2
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import TableFormat, Write
 from lakesmith.quality.rules import kind, quoted
-from lakesmith.spark.loads.order import DELETE, descending, listed, rank, with_deletes
-from lakesmith.spark.types import spelt
+from lakesmith.spark.loads.order import DELETE, greatest, nothing, with_deletes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PLACE = f"{HIDDEN}place"
 _ATTEMPTS = 1000
 
 
@@ -37,40 +33,23 @@ def has_ends(load: Load) -> bool:
             return False
 
 
-def as_merge(load: Load) -> Merge | None:
-    """The merge that a load with ends comes down to, unless it keeps more than one row a key."""
-    match load:
-        case Merge():
-            return load
-        case Changes(key=key, order_by=order_by):
-            return Merge(key=key, order_by=order_by, delete=f"{kind(load)} = 'delete'")
-        case _:
-            return None
-
-
-def greatest(key: Sequence[str], order_by: Sequence[str], rows: DataFrame) -> DataFrame:
-    """The last row of each key, a delete as any other."""
-    window = f"PARTITION BY {listed(key)} ORDER BY {descending(rank(rows, order_by))}"
-    return rows.selectExpr("*", f"row_number() OVER ({window}) AS {_PLACE}").where(f"{_PLACE} = 1").drop(_PLACE)
+def as_merge(load: Merge | Changes) -> Merge:
+    """The merge that a load with ends comes down to, which keeps one row a key."""
+    if isinstance(load, Merge):
+        return load
+    return Merge(key=load.key, order_by=load.order_by, delete=f"{kind(load)} = 'delete'")
 
 
 def ends_in(load: Merge | Scd2 | Changes, rows: DataFrame) -> DataFrame:
     """The keys whose last row says that they are gone, with its place in the order; a truncate has no key."""
-    if isinstance(load, Changes):
-        what = rows.selectExpr("*", f"{kind(load)} AS {_PLACE}")
-        emptied = what.where(f"{_PLACE} = 'truncate'").select(*map(quoted, (*load.key, *load.order_by)))
-        nobody = [
-            f"CAST(NULL AS {spelt(field.dataType)}) AS {quoted(field.name)}"
-            for field in emptied.schema.fields
-            if field.name in load.key
-        ]
-        emptied = emptied.selectExpr(*nobody, *map(quoted, load.order_by)).distinct()
-        others = what.where(f"{_PLACE} <> 'truncate'").selectExpr("*", f"{_PLACE} = 'delete' AS {DELETE}").drop(_PLACE)
-    else:
-        emptied, others = None, with_deletes(rows, load.delete)
-    gone = greatest(load.key, load.order_by, others).where(DELETE)
-    gone = gone.select(*map(quoted, (*load.key, *load.order_by)))
-    return gone if emptied is None else gone.unionByName(emptied)
+    told = (*load.key, *load.order_by)
+    if not isinstance(load, Changes):
+        last = greatest(load.key, load.order_by, with_deletes(rows, load.delete))
+        return last.where(DELETE).select(*map(quoted, told))
+    emptied = rows.where(f"{kind(load)} = 'truncate'").selectExpr(
+        *(f"{nothing(rows, name)} AS {quoted(name)}" for name in load.key), *map(quoted, load.order_by)
+    )
+    return ends_in(as_merge(load), rows.where(f"{kind(load)} <> 'truncate'")).unionByName(emptied.distinct())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +70,12 @@ class Ends:
         facts = self.format.facts(self.location, self.flow)
         return None if facts is None else self.format.read(spark, self.location, facts.version)
 
-    def keep(self, ends: DataFrame, batch: Batch, *, all_there_are: bool) -> None:
-        """Add the ends of a batch, or put them in the place of all others."""
+    def keep(self, load: Load, rows: DataFrame, batch: Batch, *, all_there_are: bool = False) -> None:
+        """Add the ends that rows of a batch tell, or put them in the place of all others."""
+        if not has_ends(load):
+            return
+        assert isinstance(load, Merge | Scd2 | Changes)
+        ends = ends_in(load, rows)
         if not all_there_are and ends.isEmpty():
             return
         facts = self.format.facts(self.location, self.flow)

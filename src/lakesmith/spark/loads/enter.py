@@ -12,7 +12,7 @@ from lakesmith.ledger.batches import Batch
 from lakesmith.ports import TableFacts, TableFormat
 from lakesmith.quality.rules import kind, quoted
 from lakesmith.spark.loads import Shaped, shaped
-from lakesmith.spark.loads.ends import Ends, as_merge, ends_in, has_ends
+from lakesmith.spark.loads.ends import Ends, as_merge, has_ends
 from lakesmith.spark.loads.history import intervals
 from lakesmith.spark.loads.in_order import continued, late_keys
 from lakesmith.spark.loads.keys import rows_of, touched_keys
@@ -49,20 +49,19 @@ class Entering:
         """The rows of the batch against those of the table."""
         load = self.load
         if has_ends(load) and not self.ends.follows(self.batch.parent):
-            self._keep_ends(self.whole(), all_there_are=True)
+            self.ends.keep(load, self.whole(), self.batch, all_there_are=True)
             return self.recomputed(touched_keys(load, self.good))
         if isinstance(load, Scd2):
             return self._history(load)
         if isinstance(load, Changes) and not self.good.where(f"{kind(load)} = 'truncate'").isEmpty():
-            self._keep_ends(self.whole(), all_there_are=True)
+            self.ends.keep(load, self.whole(), self.batch, all_there_are=True)
             return self.recomputed(None)
         types = {column.name: column.type for column in self.facts.columns}
         if has_ends(load):
-            merge = as_merge(load)
-            assert merge is not None
+            assert isinstance(load, Merge | Changes)
             known = self.ends.known(self.good.sparkSession)  # as they are now: what this batch adds is not among them
-            self._keep_ends(self.good)
-            return of_ends(merge, self.good, known, types)
+            self.ends.keep(load, self.good, self.batch)
+            return of_ends(as_merge(load), self.good, known, types)
         assert isinstance(load, Append | Merge)
         return of_batch(load, self.good, types)
 
@@ -94,22 +93,16 @@ class Entering:
         known = self.ends.known(self.good.sparkSession) if has_ends(load) else None
         late = late_keys(load, self.good, old, known)
         if late.isEmpty():
-            self._keep_ends(self.good)
+            self.ends.keep(load, self.good, self.batch)
             going_on = intervals(load, continued(load, self.good, old))
             return replace(difference(load, None, going_on, old.where(IS_CURRENT)), held=(old,))
         rows, before = (frame.join(late, key, "left_anti") for frame in (self.good, old))
         going_on = intervals(load, continued(load, rows, before))
         history = rows_of(load, self.whole(), late)
         anew = difference(load, None, intervals(load, history), old.join(late, key, "left_semi"))
-        self._keep_ends(rows.unionByName(history))
+        self.ends.keep(load, rows.unionByName(history), self.batch)
         upsert = difference(load, None, going_on, before.where(IS_CURRENT))
         return replace(upsert, rows=upsert.rows.unionByName(anew.rows), held=(old,))
 
     def _old(self) -> DataFrame:
         return self.format.read(self.good.sparkSession, self.facts.location, self.facts.version)
-
-    def _keep_ends(self, rows: DataFrame, *, all_there_are: bool = False) -> None:
-        load = self.load
-        if has_ends(load):
-            assert isinstance(load, Merge | Scd2 | Changes)
-            self.ends.keep(ends_in(load, rows), self.batch, all_there_are=all_there_are)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import HIDDEN
 from lakesmith.declare.loads import Snapshot
 from lakesmith.quality.rules import quoted
-from lakesmith.spark.loads.order import DELETE, content, descending, listed, payload
-from lakesmith.spark.types import spelt
+from lakesmith.spark.loads.order import DELETE, content, descending, expression, first_of, listed, only, payload
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _PLACE = f"{HIDDEN}place"
 _NEXT = f"{HIDDEN}next"
@@ -24,19 +23,14 @@ def as_events(load: Snapshot, rows: DataFrame) -> DataFrame:
     """The rows of all extracts, and a delete for each key that the next extract has not."""
     stored = payload(rows)
     key, taken = listed(load.key), quoted(load.taken)
-    once = f"PARTITION BY {key}, {taken} ORDER BY {descending(content(rows))}"
-    kept = rows.selectExpr("*", f"row_number() OVER ({once}) AS {_PLACE}").where(f"{_PLACE} = 1")
+    kept = first_of(rows, [key, taken], descending(content(rows)))
     following = rows.select(taken).distinct().selectExpr(taken, f"lead({taken}) OVER (ORDER BY {taken}) AS {_GONE}")
     seen = kept.join(following, load.taken).selectExpr(
         *map(quoted, stored), _GONE, f"lead({taken}) OVER (PARTITION BY {key} ORDER BY {taken}) AS {_NEXT}"
     )
     gone = seen.where(f"{_GONE} IS NOT NULL AND NOT ({_NEXT} <=> {_GONE})")
-    types = {field.name: spelt(field.dataType) for field in rows.schema.fields}
     told = {**{name: quoted(name) for name in load.key}, load.taken: _GONE}
-    deletes = gone.selectExpr(
-        *(f"{told.get(name, f'CAST(NULL AS {types[name]})')} AS {quoted(name)}" for name in stored),
-        f"true AS {DELETE}",
-    )
+    deletes = gone.selectExpr(*only(rows, told), f"true AS {DELETE}")
     return seen.selectExpr(*map(quoted, stored), f"false AS {DELETE}").unionByName(deletes)
 
 
@@ -46,7 +40,7 @@ def shrunk(load: Snapshot, rows: DataFrame, arrived: DataFrame | None) -> str | 
     if load.max_shrink is None:
         return None
     taken, key = quoted(load.taken), listed(load.key)
-    counted = rows.groupBy(taken).agg(_expression(f"count(DISTINCT {key}) AS {_PLACE}")).orderBy(taken).collect()
+    counted = rows.groupBy(taken).agg(expression(f"count(DISTINCT {key}) AS {_PLACE}")).orderBy(taken).collect()
     extracts = [(row[load.taken], row[_PLACE]) for row in counted]
     new = {at for at, _ in extracts[-1:]}
     if arrived is not None:
@@ -55,9 +49,3 @@ def shrunk(load: Snapshot, rows: DataFrame, arrived: DataFrame | None) -> str | 
         if at in new and now < before * (1 - Decimal(str(load.max_shrink))):
             return f"the extract of {at} has {now:,} keys, and the one before had {before:,}"
     return None
-
-
-def _expression(text: str) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.expr(text)

@@ -8,8 +8,7 @@ from lakesmith.columns import HIDDEN, IS_CURRENT, VALID_FROM, VALID_TO
 from lakesmith.declare.loads import Scd2
 from lakesmith.quality.rules import quoted
 from lakesmith.spark.loads.history import SINCE
-from lakesmith.spark.loads.order import DELETE, payload, with_deletes
-from lakesmith.spark.types import spelt
+from lakesmith.spark.loads.order import DELETE, expression, nothing, only, payload, with_deletes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,27 +22,13 @@ def late_keys(load: Scd2, rows: DataFrame, old: DataFrame, ends: DataFrame | Non
     known = old.selectExpr(*key, f"greatest({time}, {VALID_TO}) AS {_LAST}")
     if ends is not None:
         known = known.unionByName(ends.selectExpr(*key, f"{time} AS {_LAST}"))
-    last = known.groupBy(*key).agg({_LAST: "max"}).withColumnRenamed(f"max({_LAST})", _LAST)
+    last = known.groupBy(*key).agg(expression(f"max({_LAST}) AS {_LAST}"))
     return rows.join(last, list(load.key)).where(f"{time} <= {_LAST}").select(*key).distinct()
 
 
 def continued(load: Scd2, rows: DataFrame, old: DataFrame) -> DataFrame:
     """The rows of keys that are in order, and for each the interval that is open, as a row of its own."""
-    stored = payload(rows)
-    marked = with_deletes(rows, load.delete).selectExpr("*", f"CAST(NULL AS {_type(old)}) AS {SINCE}")
-    open_now = old.where(IS_CURRENT)
-    held = [
-        quoted(name) if name in old.columns else f"CAST(NULL AS {_types(rows)[name]}) AS {quoted(name)}"
-        for name in stored
-    ]
-    return marked.unionByName(
-        open_now.selectExpr(*held, f"false AS {DELETE}", f"{VALID_FROM} AS {SINCE}"), allowMissingColumns=True
-    )
-
-
-def _type(old: DataFrame) -> str:
-    return _types(old)[VALID_FROM]
-
-
-def _types(rows: DataFrame) -> dict[str, str]:
-    return {field.name: spelt(field.dataType) for field in rows.schema.fields}
+    marked = with_deletes(rows, load.delete).selectExpr("*", f"{nothing(old, VALID_FROM)} AS {SINCE}")
+    held = only(rows, {name: quoted(name) for name in payload(rows) if name in old.columns})
+    open_now = old.where(IS_CURRENT).selectExpr(*held, f"false AS {DELETE}", f"{VALID_FROM} AS {SINCE}")
+    return marked.unionByName(open_now, allowMissingColumns=True)

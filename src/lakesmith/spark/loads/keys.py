@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from lakesmith.declare.loads import Append, Changes, Snapshot
 from lakesmith.quality.rules import kind, quoted
+from lakesmith.spark.loads.change_stream import key_before, moves
+from lakesmith.spark.loads.order import expression, have_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -15,43 +17,28 @@ if TYPE_CHECKING:
 
 def touched_keys(load: Shaped, rows: DataFrame) -> DataFrame | None:
     """The keys of rows that came, changed or went away; None when these touch every key."""
+    assert not isinstance(load, Append)
     if isinstance(load, Snapshot):
         return None  # a key that an extract does not have is touched by it too
-    names = load.dedup if isinstance(load, Append) else load.key
-    found = rows.selectExpr(*map(quoted, names))
+    found = rows.select(*map(quoted, load.key))
     if isinstance(load, Changes):
-        if rows.where(f"{kind(load)} = 'truncate'").limit(1).count():
+        if not rows.where(f"{kind(load)} = 'truncate'").isEmpty():
             return None
         if load.previous_key:
-            before = (
-                f"coalesce({quoted(load.previous_key[name])}, {quoted(name)}) AS {quoted(name)}"
-                if name in load.previous_key
-                else quoted(name)
-                for name in names
-            )
+            before = (f"{value} AS {quoted(name)}" for name, value in key_before(load).items())
             found = found.unionByName(rows.selectExpr(*before))
-    return found.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in names)).distinct()
+    return found.where(have_values(load.key)).distinct()
 
 
 def rows_of(load: Shaped, rows: DataFrame, keys: DataFrame) -> DataFrame:
     """All rows that have something to say about some keys."""
-    assert not isinstance(load, Snapshot)
-    names = list(load.dedup if isinstance(load, Append) else load.key)
-    told = rows.join(keys, names, "left_semi")
+    assert not isinstance(load, Append | Snapshot)
+    told = rows.join(keys, list(load.key), "left_semi")
     if not isinstance(load, Changes):
         return told
     if load.previous_key:
-        moved = {name: load.previous_key.get(name, name) for name in names}
-        left = keys.selectExpr(*(f"{quoted(name)} AS {quoted(f'{name} before')}" for name in names))
-        same = " AND ".join(
-            f"coalesce({quoted(old)}, {quoted(name)}) = {quoted(f'{name} before')}" for name, old in moved.items()
-        )
-        from pyspark.sql import functions as F
-
-        differs = " OR ".join(
-            f"({quoted(old)} IS NOT NULL AND NOT ({quoted(old)} <=> {quoted(name)}))"
-            for name, old in load.previous_key.items()
-        )
-        away = rows.where(differs).join(left, F.expr(same), "left_semi")
+        left = keys.selectExpr(*(f"{quoted(name)} AS {quoted(f'{name} before')}" for name in load.key))
+        same = " AND ".join(f"{value} = {quoted(f'{name} before')}" for name, value in key_before(load).items())
+        away = rows.where(moves(load)).join(left, expression(same), "left_semi")
         told = told.unionByName(away)  # what came twice is one change
     return told.unionByName(rows.where(f"{kind(load)} = 'truncate'"))

@@ -11,7 +11,9 @@ from lakesmith.spark.loads.order import (
     DELETE,
     ascending,
     content,
-    descending,
+    expression,
+    first_of,
+    greatest,
     listed,
     payload,
     rank,
@@ -19,7 +21,7 @@ from lakesmith.spark.loads.order import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _PLACE = f"{HIDDEN}place"
 _GONE = f"{HIDDEN}gone"
@@ -35,8 +37,7 @@ def latest(load: Merge, rows: DataFrame) -> DataFrame:
     rows = with_deletes(rows, load.delete)
     if load.update:
         return _updated(load, rows).select(*map(quoted, stored))
-    window = f"PARTITION BY {listed(load.key)} ORDER BY {descending(rank(rows, load.order_by))}"
-    rows = rows.selectExpr("*", f"row_number() OVER ({window}) AS {_PLACE}").where(f"{_PLACE} = 1")
+    rows = greatest(load.key, load.order_by, rows)
     if load.soft_delete:
         return rows.selectExpr(*map(quoted, stored), f"{DELETE} AS {quoted(load.soft_delete)}")
     return rows.where(f"NOT {DELETE}").select(*map(quoted, stored))
@@ -61,7 +62,7 @@ def _updated(load: Merge, rows: DataFrame) -> DataFrame:
     )
     whole = f"struct({listed(stored)})"
     ends = kept.groupBy(*map(quoted, load.key)).agg(
-        *_expressions(f"max_by({whole}, {_PLACE}) AS {_ROW}", f"min_by({whole}, {_PLACE}) AS {_GONE}")
+        expression(f"max_by({whole}, {_PLACE}) AS {_ROW}"), expression(f"min_by({whole}, {_PLACE}) AS {_GONE}")
     )
     return ends.selectExpr(
         *(f"{_ROW if name in changing else _GONE}.{quoted(name)} AS {quoted(name)}" for name in stored)
@@ -70,13 +71,10 @@ def _updated(load: Merge, rows: DataFrame) -> DataFrame:
 
 def deduplicated(load: Append, rows: DataFrame) -> DataFrame:
     """Of rows that mean the same within a window, the earliest."""
-    stored = payload(rows)
     window = window_of(load)
     same = [*map(quoted, load.dedup), *([window] if window else [])]
     order = ascending([*([quoted(load.by)] if load.by else []), *content(rows)])
-    ordered = f"PARTITION BY {', '.join(same)} ORDER BY {order}"
-    found = rows.selectExpr("*", f"row_number() OVER ({ordered}) AS {_PLACE}").where(f"{_PLACE} = 1")
-    return found.select(*map(quoted, stored))
+    return first_of(rows, same, order).select(*map(quoted, payload(rows)))
 
 
 def window_of(load: Append, side: str = "") -> str | None:
@@ -85,9 +83,3 @@ def window_of(load: Append, side: str = "") -> str | None:
         return None
     length = load.within.days * _DAY + load.within.seconds * 1_000_000 + load.within.microseconds
     return f"floor(unix_micros(CAST({side}{quoted(load.by)} AS timestamp)) / {length})"
-
-
-def _expressions(*texts: str) -> list[Column]:
-    from pyspark.sql import functions as F
-
-    return [F.expr(text) for text in texts]

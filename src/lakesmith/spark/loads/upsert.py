@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import GONE, HIDDEN, VALID_FROM
 from lakesmith.declare.loads import Append, Changes, Merge, Scd2, Snapshot
 from lakesmith.quality.rules import literal, quoted
-from lakesmith.spark.loads.ends import greatest
 from lakesmith.spark.loads.latest import deduplicated, latest, window_of
-from lakesmith.spark.loads.order import DELETE, comparable, payload, with_deletes
-from lakesmith.spark.types import spelt
+from lakesmith.spark.loads.order import (
+    DELETE,
+    comparable,
+    expression,
+    greatest,
+    have_values,
+    nothing,
+    only,
+    payload,
+    place,
+    with_deletes,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from lakesmith.spark.loads import Shaped
 
@@ -43,21 +52,16 @@ class Upsert:
 def within_bounds(upsert: Upsert) -> Upsert:
     """The same, told also between which values the key lies: files of the table that lie outside are not read."""
     name = upsert.key[0]
-    kind = next(field.dataType for field in upsert.rows.schema.fields if field.name == name).typeName()
+    kind = upsert.rows.schema[name].dataType.typeName()
     if kind not in _BOUNDED:
         return upsert
     held = quoted(name)
-    least, greatest = upsert.rows.selectExpr(
-        f"CAST(min({held}) AS string)", f"CAST(max({held}) AS string)"
-    ).first() or (
-        None,
-        None,
-    )
-    if least is None or greatest is None:
+    (bounds,) = upsert.rows.selectExpr(f"CAST(min({held}) AS string)", f"CAST(max({held}) AS string)").collect()
+    if None in bounds:
         return upsert
-    low, high = (f"CAST({literal(bound)} AS {kind})" for bound in (least, greatest))
-    bounds = f"target.{held} BETWEEN {low} AND {high}"
-    return replace(upsert, also=f"{bounds} AND ({upsert.also})" if upsert.also else bounds)
+    low, high = (f"CAST({literal(bound)} AS {kind})" for bound in bounds)
+    inside = f"target.{held} BETWEEN {low} AND {high}"
+    return replace(upsert, also=f"{inside} AND ({upsert.also})" if upsert.also else inside)
 
 
 def of_ends(load: Merge, rows: DataFrame, known: DataFrame | None, stored: Mapping[str, str]) -> Upsert:
@@ -74,20 +78,13 @@ def of_ends(load: Merge, rows: DataFrame, known: DataFrame | None, stored: Mappi
 
 def _not_ended(load: Merge, last: DataFrame, known: DataFrame) -> DataFrame:
     """Without rows of keys that ended at their time or later; a truncate ends only what was before it."""
-    place = f"struct({', '.join(f'{quoted(name)} AS o{number}' for number, name in enumerate(load.order_by))})"
-    has_key = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in load.key)
-    of_key = known.where(has_key).groupBy(*map(quoted, load.key))
-    ended = of_key.agg(_expression(f"max({place}) AS {_ENDED}"))
-    emptied = known.where(f"{quoted(load.key[0])} IS NULL").agg(_expression(f"max({place}) AS {_EMPTIED}"))
+    at = place(load.order_by)
+    of_key = known.where(have_values(load.key)).groupBy(*map(quoted, load.key))
+    ended = of_key.agg(expression(f"max({at}) AS {_ENDED}"))
+    emptied = known.where(f"{quoted(load.key[0])} IS NULL").agg(expression(f"max({at}) AS {_EMPTIED}"))
     told = last.join(ended, list(load.key), "left").crossJoin(emptied)
-    kept = told.where(f"({_ENDED} IS NULL OR {place} > {_ENDED}) AND ({_EMPTIED} IS NULL OR {place} >= {_EMPTIED})")
+    kept = told.where(f"({_ENDED} IS NULL OR {at} > {_ENDED}) AND ({_EMPTIED} IS NULL OR {at} >= {_EMPTIED})")
     return kept.drop(_ENDED, _EMPTIED)
-
-
-def _expression(text: str) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.expr(text)
 
 
 def of_batch(load: Merge | Append, rows: DataFrame, stored: Mapping[str, str]) -> Upsert:
@@ -122,13 +119,8 @@ def difference(load: Shaped, keys: DataFrame | None, new: DataFrame, old: DataFr
     else:
         before = old.join(keys, list(key), "left_semi").select(*map(quoted, same))
     equal = _equal(new, same, "new.", "before.")
-    from pyspark.sql import functions as F
-
-    gone = before.alias("before").join(new.alias("new"), F.expr(equal), "left_anti")
-    marks = gone.selectExpr(
-        *(quoted(name) if name in same else f"{_nothing(new, name)} AS {quoted(name)}" for name in new.columns),
-        f"true AS {GONE}",
-    )
+    gone = before.alias("before").join(new.alias("new"), expression(equal), "left_anti")
+    marks = gone.selectExpr(*only(new, {name: quoted(name) for name in same}), f"true AS {GONE}")
     rows = new.selectExpr("*", f"false AS {GONE}").unionByName(marks)
     rest = [name for name in new.columns if name not in same and name in old.columns]
     differs = f"NOT ({_equal(new, rest, 'source.', 'target.')})" if rest else "false"
@@ -172,11 +164,7 @@ def _side(side: str, rank: Sequence[str], rows: DataFrame, stored: Mapping[str, 
 
     def value(name: str) -> str:
         if stored is not None and name not in stored:
-            return "CAST(NULL AS string)" if comparable(rows, name) != quoted(name) else _nothing(rows, name)
+            return "CAST(NULL AS string)" if comparable(rows, name) != quoted(name) else nothing(rows, name)
         return comparable(rows, name, f"{side}.")
 
     return f"struct({', '.join(f'{value(name)} AS c{number}' for number, name in enumerate(rank))})"
-
-
-def _nothing(rows: DataFrame, name: str) -> str:
-    return f"CAST(NULL AS {spelt(rows.schema[name].dataType)})"

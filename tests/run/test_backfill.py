@@ -1,0 +1,248 @@
+"""Days of a table that are computed again: in resumable chunks, once, and beside runs that go on."""
+
+from __future__ import annotations
+
+import threading
+from datetime import date
+from pathlib import Path
+
+import pytest
+from tests.run.lakes import Cut, Written
+
+from lakesmith.lake import Lake
+from lakesmith.run.step import Workplace
+
+pytestmark = pytest.mark.spark
+
+MARCH = (date(2026, 3, 1), date(2026, 3, 31))
+WEEK = (date(2026, 3, 8), date(2026, 3, 14))
+
+COLUMNS = "SELECT id, CAST(at AS timestamp) AS at, CAST(at AS date) AS day, amount FROM bronze.events"
+TABLES = {
+    "gold.traced": (
+        "{replace_partitions: day}",
+        "SELECT CAST(at AS date) AS day, sum(amount) AS amount FROM bronze.events GROUP BY 1",
+    ),
+    "gold.text": (
+        "{replace_partitions: day}",
+        "SELECT day, count(*) OVER (PARTITION BY 1) > 0 AS some, id, amount FROM "
+        "(SELECT substr(at, 1, 10) AS day, id, amount FROM bronze.events)",
+    ),
+    "silver.appended": ("{append: {by: at}}", COLUMNS),
+    "silver.once": ("{append: {dedup: id, by: at}}", COLUMNS),
+    "silver.latest": ("{merge: {key: id, order_by: at}}", COLUMNS),
+    "gold.summed": (
+        "{merge: {key: day}}",
+        "SELECT CAST(at AS date) AS day, sum(amount) AS amount, count(*) AS n FROM bronze.events GROUP BY 1",
+    ),
+    "silver.history": ("{scd2: {key: id, order_by: at}}", COLUMNS),
+    "silver.stream": (
+        "{changes: {key: id, order_by: at, op: op}}",
+        "SELECT id, CAST(at AS timestamp) AS at, CAST(at AS date) AS day, amount, op FROM bronze.events",
+    ),
+}
+
+
+def event(id: int, day: int, amount: int = 1) -> dict[str, object]:
+    return {"id": id, "at": f"2026-03-{day:02}T10:00:00Z", "amount": amount, "op": "U"}
+
+
+@pytest.fixture
+def events(written: Written) -> Written:
+    written.declare({"bronze/events.yml": "source: {files: landing/events/*.json}\n"})
+    return written
+
+
+def declare(lake: Written, *names: str) -> None:
+    for name in names:
+        load, query = TABLES[name]
+        lake.declare({f"{name.replace('.', '/')}.sql": f"/* lakesmith\nload: {load}\n*/\n{query}\n"})
+
+
+def held(lake: Written, *names: str) -> dict[str, list[tuple[object, ...]]]:
+    return {name: sorted(lake.rows(f"SELECT * FROM {name}"), key=str) for name in names or TABLES}
+
+
+def damage(lake: Written, table: str) -> None:
+    """Somebody changes half of the rows by hand, and takes others away."""
+    path = lake.folder / ".lakesmith/warehouse" / table.replace(".", "/")
+    lake.spark.sql(f"UPDATE delta.`{path}` SET amount = -7 WHERE dayofmonth(CAST(day AS date)) % 2 = 0")
+    lake.spark.sql(f"DELETE FROM delta.`{path}` WHERE dayofmonth(CAST(day AS date)) % 5 = 0")
+
+
+def days_of(rows: list[tuple[object, ...]]) -> dict[str, list[tuple[object, ...]]]:
+    """The rows by the day that they tell."""
+    found: dict[str, list[tuple[object, ...]]] = {}
+    for row in rows:
+        day = next(str(value)[:10] for value in row if str(value).startswith("2026-03") and len(str(value)) >= 10)
+        found.setdefault(day, []).append(row)
+    return found
+
+
+def test_days_of_every_load_are_computed_again_and_no_others(events: Written) -> None:
+    declare(events, *TABLES)
+    events.land("events/1.json", *(event(day, day, day * 10) for day in range(1, 31)))
+    events.land("events/2.json", *(event(100 + day, day) for day in range(1, 31)), event(3, 12, 99), event(9, 2, 98))
+    events.run()
+    whole = held(events)
+    for table in TABLES:
+        damage(events, table)
+    broken = held(events)
+    steps = events.run(*TABLES, days=WEEK)
+    assert {step.mode for step in steps.values()} == {"days"}
+    mended = held(events)
+    week = {f"2026-03-{day:02}" for day in range(8, 15)}
+    for table in TABLES:
+        good, bad, now = (days_of(rows[table]) for rows in (whole, broken, mended))
+        assert good != bad
+        outside = {day for day in (*good, *bad, *now) if day not in week}
+        assert {day: now.get(day) for day in week} == {day: good.get(day) for day in week}, table
+        if table in ("silver.latest", "silver.history", "silver.stream"):
+            continue  # a key that had a row in these days is right on all others too
+        assert {day: now.get(day) for day in outside} == {day: bad.get(day) for day in outside}, table
+    events.run(*TABLES, days=MARCH, chunk=31)
+    assert held(events) == whole
+
+
+def test_what_comes_after_a_backfill_is_added_once(events: Written) -> None:
+    tables = ("gold.summed", "silver.appended", "silver.latest")
+    declare(events, *tables)
+    events.land("events/1.json", *(event(day, day) for day in range(1, 8)))
+    events.run()
+    events.land("events/2.json", *(event(10 + day, day) for day in range(1, 8)))
+    events.run("bronze.events")
+    # The backfill reads no more than the tables have read: rows that came since are still to come.
+    backfilled = events.run(*tables, days=(date(2026, 3, 1), date(2026, 3, 3)))
+    assert backfilled["gold.summed"].mode == "days"
+    events.land("events/3.json", event(30, 2))
+    events.run()
+    now = held(events, *tables)
+    events.run(full_refresh=True)
+    assert held(events, *tables) == now
+
+
+def test_a_backfill_that_was_cut_goes_on_where_it_stopped(events: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(events, "gold.traced")
+    events.land("events/1.json", *(event(day, day, day) for day in range(1, 31)))
+    events.run()
+    whole = held(events, "gold.traced")
+    damage(events, "gold.traced")
+    taken = []
+    take = Workplace.take
+
+    def cut(self: Workplace, table: object, step: object) -> object:
+        taken.append(step)
+        if len(taken) == 3:
+            raise Cut
+        return take(self, table, step)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Workplace, "take", cut)
+    with pytest.raises(Cut):
+        events.run("gold.traced", days=MARCH, chunk=7)
+    monkeypatch.undo()
+    told = events.lake().plan(["gold.traced"])
+    assert "is done up to 2026-03-14: lakesmith run gold.traced --from 2026-03-01" in told.tables[0].reason
+    assert not list(told.steps)
+    events.land("events/2.json", event(99, 9, 1000))
+    events.run()  # runs go on beside it, and do not forget it
+    left = events.lake().plan(["gold.traced"], days=MARCH, chunk=7)
+    assert [str(step.chunk) for step in left.steps] == [  # type: ignore[union-attr]
+        "2026-03-15 to 2026-03-21",
+        "2026-03-22 to 2026-03-28",
+        "2026-03-29 to 2026-03-31",
+    ]
+    other = events.lake().plan(["gold.traced"], days=WEEK, chunk=7)
+    assert "that of 2026-03-01 to 2026-03-31, done up to 2026-03-14, is given up" in next(other.steps).reason
+    events.run("gold.traced", days=MARCH, chunk=7)
+    expected = {**{row[0]: row[1] for row in whole["gold.traced"]}, date(2026, 3, 9): 1009}
+    assert {row[0]: row[1] for row in held(events, "gold.traced")["gold.traced"]} == expected
+    assert "backfill" not in events.lake().plan(["gold.traced"]).tables[0].reason
+    assert len(list(events.lake().plan(["gold.traced"], days=MARCH, chunk=7).steps)) == 5, "asked again, all again"
+
+
+def test_a_rollback_takes_chunks_of_a_backfill_back_too(events: Written) -> None:
+    declare(events, "gold.traced")
+    events.land("events/1.json", *(event(day, day) for day in range(1, 8)))
+    events.run()
+    before = events.version("gold.traced")
+    days = (date(2026, 3, 1), date(2026, 3, 6))
+    plan = events.lake().plan(["gold.traced"], days=days, chunk=2)
+    assert len(list(plan.steps)) == 3
+    events.run("gold.traced", days=days, chunk=2)
+    path = events.folder / ".lakesmith/warehouse/gold/traced"
+    events.spark.sql(f"RESTORE delta.`{path}` TO VERSION AS OF {before + 2}")  # type: ignore[operator]
+    left = events.lake().plan(["gold.traced"], days=days, chunk=2)
+    assert [str(step.chunk) for step in left.steps] == ["2026-03-05 to 2026-03-06"]  # type: ignore[union-attr]
+
+
+def test_refused_rows_of_the_days_are_kept_once_and_leave_when_they_pass(events: Written) -> None:
+    header = "/* lakesmith\nload: {merge: {key: id, order_by: at}}\ncolumns: {amount: {check: amount > 0}}\n*/\n"
+    events.declare({"silver/latest.sql": header + COLUMNS + "\n"})
+    partitions = "/* lakesmith\nload: {replace_partitions: day}\ncolumns: {amount: {check: amount > 0}}\n*/\n"
+    events.declare({"gold/traced.sql": partitions + TABLES["gold.traced"][1] + "\n"})
+    events.land("events/1.json", event(1, 1, -1), event(2, 2, 2), event(3, 3, -3), event(4, 4))
+    events.run("+silver.latest", "gold.traced")
+    days = (date(2026, 3, 1), date(2026, 3, 2))
+    tables = ("silver.latest", "gold.traced")
+    for _ in range(2):
+        steps = events.run(*tables, days=days)
+        assert [(step.rows_in, step.rows_quarantined) for step in steps.values()] == [(2, 1), (2, 1)]
+    for table in tables:
+        kept = events.rows(f"SELECT raw FROM quarantine.{table.replace('.', '_')}")
+        assert sorted(row[0].count("-1") for row in kept) == [0, 1], "one of each day, as before"  # type: ignore[attr-defined]
+    events.declare({"silver/latest.sql": header.replace("> 0", "> -2") + COLUMNS + "\n"})
+    events.run("silver.latest", days=days)
+    assert [row[0] for row in events.rows("SELECT id FROM silver.latest ORDER BY id")] == [1, 2, 4]
+    assert len(events.rows("SELECT raw FROM quarantine.silver_latest")) == 1
+
+
+def test_runs_and_a_backfill_take_turns(events: Written) -> None:
+    declare(events, "gold.traced")
+    events.land("events/1.json", *(event(day, day) for day in range(1, 31)))
+    events.run("bronze.events", "gold.traced")
+    errors: list[object] = []
+
+    def fill() -> None:
+        report = Lake.open(events.folder).run(["gold.traced"], days=MARCH, chunk=8, session=events.spark)
+        errors.extend(report.errors)
+
+    filling = threading.Thread(target=fill)
+    filling.start()
+    beside = 0
+    while filling.is_alive():
+        beside += 1
+        events.land(f"events/{beside + 1}.json", event(200 + beside, 1 + beside % 28))
+        events.run("bronze.events", "gold.traced")
+    filling.join()
+    assert errors == []
+    assert beside >= 2
+    rows = events.rows("SELECT * FROM gold.traced ORDER BY day")
+    assert sum(row[1] for row in rows) == 30 + beside  # type: ignore[misc]
+    events.run("gold.traced", full_refresh=True)
+    assert events.rows("SELECT * FROM gold.traced ORDER BY day") == rows
+    versions = [each.run_id for each in Lake.open(events.folder).history("gold.traced")]
+    assert len(set(versions)) > 2
+
+
+def test_a_full_refresh_of_a_table_and_its_descendants_shows_no_empty_moment(orders: Written, tmp_path: Path) -> None:
+    rows = ({"id": n, "amount": n, "day": f"2026-01-{1 + n % 9:02}", "at": 1} for n in range(1000))
+    orders.land("orders/1.json", *rows)
+    orders.run()
+    seen: dict[str, set[object]] = {"silver.orders": set(), "gold.sales": set()}
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.is_set():
+            for table, found in seen.items():
+                found.add(orders.rows(f"SELECT sum(amount) FROM {table}")[0][0])
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    before = {table: orders.version(table) for table in seen}
+    steps = orders.run("silver.orders+", full_refresh=True)
+    ended.set()
+    watching.join()
+    assert set(steps) == {"silver.orders", "gold.sales"}
+    assert {step.mode for step in steps.values()} == {"whole"}
+    assert {table: orders.version(table) for table in seen} == {table: (v or 0) + 1 for table, v in before.items()}
+    assert seen == {table: {sum(range(1000))} for table in seen}
