@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import demo, ingest, kafka, many_files, nothing_new, verbs
+from bench import demo, ingest, kafka, loads, many_files, nothing_new, verbs
 
 if __name__ == "__main__":
     verbs.main([])
@@ -11,3 +11,4 @@ if __name__ == "__main__":
     ingest.main([])
     many_files.main([])
     kafka.main([])
+    loads.main([])

@@ -1,140 +1,213 @@
 """What a change costs against what the table costs: merge, scd2 and replace_partitions, over a share of changed rows.
 
-The baseline of each is the full rebuild of the same table in the same session; for scd2 also a MERGE written by hand.
+The baseline of each is the full rebuild of the same table in the same session; for scd2 also a MERGE written by hand,
+on a clone of the same table. Changed keys are the newest ones, or spread over all of them so that no file is spared.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, TypeVar
 
-from bench.measure import busy, show
+from bench.measure import busy, show, spread
 from bench.processes import cpu_below
 from lakesmith.lake import Lake
+from lakesmith.reports import RunReport
 from lakesmith.spark.session import open_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
 
 SHARES = (0.0001, 0.001, 0.01, 0.1)
 DAYS = 100
+COLUMNS = "id, customer, amount, note, at, day"
 LOADS = {
-    "merge": (
-        "silver",
-        "{merge: {key: id, order_by: at}}",
-        "SELECT id, customer, amount, note, at, day FROM bronze.orders",
-    ),
-    "scd2": (
-        "silver",
-        "{scd2: {key: id, order_by: at}}",
-        "SELECT id, customer, amount, note, at, day FROM bronze.orders",
-    ),
-    "partitions": (
-        "gold",
-        "{replace_partitions: day}",
-        "SELECT day, customer % 1000 AS bucket, count(*) AS n, sum(amount) AS amount FROM bronze.orders "
-        "GROUP BY day, customer % 1000",
-    ),
+    "merge": ("{merge: {key: id, order_by: at}}", ("newest", "spread")),
+    "scd2": ("{scd2: {key: id, order_by: at}}", ("newest", "spread")),
+    "replace_partitions": ("{replace_partitions: day}", ("newest",)),
 }
+WANTED = {"merge": 5, "scd2": 5, "replace_partitions": 20}
+"""How many times cheaper than the rebuild a change of one row in a hundred has to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """What one share of changed rows cost, each time."""
+
+    load: str
+    where: str
+    share: float
+    mode: str
+    costs: tuple[Cost, ...]
+    by_hand: tuple[Cost, ...] = ()
 
 
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.loads", description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the table")
+    parser.add_argument("--times", type=int, default=3, help="how often each share changes")
     parser.add_argument("--loads", default=",".join(LOADS), help="which loads, with commas")
     options = parser.parse_args(words)
     load = busy()
-    rows: list[list[str]] = []
-    curves: dict[str, list[tuple[float, float]]] = {}
+    rebuilds: dict[str, Cost] = {}
+    points: list[Point] = []
     with tempfile.TemporaryDirectory() as temporary:
         spark = open_session("bench", {})
         try:
             for name in options.loads.split(","):
-                found = _measured(spark, Path(temporary) / name, name, options.rows)
-                rows += found
-                curves[name] = [(share, float(row[5])) for share, row in zip(SHARES, found, strict=False)]
+                bench = _Bench(spark, Path(temporary) / name, name, options.rows)
+                rebuilds[name] = bench.rebuild()
+                for point in bench.changes(options.times):
+                    points.append(point)
+                    print(*_told(point, rebuilds[name]), sep="  ", file=sys.stderr, flush=True)
         finally:
             spark.stop()
-    header = ("load", "changed", "mode", "wall s", "CPU s", "cheaper by CPU", "by wall", "note")
-    show(f"{options.rows:,} rows ({load}); the rebuild is 1", header, rows)
-    for name, curve in curves.items():
-        print(f"\n{name}: how many times cheaper than the rebuild, by CPU")
-        for share, times in curve:
-            print(f"  {share:>8.2%} {'#' * max(1, round(times))} {times:.1f}")
+    show(f"{options.rows:,} rows ({load})", _HEADER, [_told(point, rebuilds[point.load]) for point in points])
+    for name, rebuild in rebuilds.items():
+        print(f"\n{name}: the rebuild took {rebuild.wall:.1f} s, {rebuild.cpu:.1f} s of CPU; times cheaper by CPU:")
+        for point in points:
+            if point.load == name:
+                times = rebuild.cpu / _cpu(point)
+                print(f"  {point.where} {point.share:>6.2%} |{'#' * max(1, round(times))} {times:.1f}")
 
 
-def _measured(spark: SparkSession, folder: Path, name: str, count: int) -> list[list[str]]:
-    layer, load, query = LOADS[name]
-    source = folder / "orders"
-    _rows(spark, 0, count).write.format("delta").option("delta.enableChangeDataFeed", "true").save(str(source))
-    lake = folder / "lake"
-    for place in ("bronze", layer):
-        (lake / place).mkdir(parents=True)
-    (lake / "lakesmith.yml").write_text("name: bench\n")
-    (lake / "bronze" / "orders.yml").write_text(f"source: {{table: {json.dumps(str(source))}, adopt: true}}\n")
-    (lake / layer / f"{name}.sql").write_text(f"/* lakesmith\nload: {load}\n*/\n{query}\n")
-    _cost(spark, lake)
-    whole = _cost(spark, lake, full_refresh=True)
-    found = [[name, "all", "whole", f"{whole[0]:.1f}", f"{whole[1]:.1f}", "1.0", "1.0", "the rebuild"]]
-    changed = []
-    for number, share in enumerate(SHARES, start=1):
-        new = _rows(spark, number, round(count * share), count, days=name != "partitions")
-        new.write.format("delta").mode("append").save(str(source))
-        wall, cpu = _cost(spark, lake)
-        mode = Lake.open(lake).history()[0]
-        step = next(s for s in Lake.open(lake).run_steps(mode.run_id) if s.table.endswith(name))
-        ratio = [f"{whole[1] / cpu:.1f}", f"{whole[0] / wall:.1f}"]
-        changed.append([name, f"{share:.2%}", step.mode, f"{wall:.1f}", f"{cpu:.1f}", *ratio, ""])
-        if name == "scd2" and share == 0.01:
-            by_hand = _by_hand(spark, lake, number, count, share)
-            told = f"by hand: {by_hand[0]:.1f} s wall, {by_hand[1]:.1f} s CPU"
-            changed[-1][-1] = told
-    return changed + found
+_HEADER = (
+    "load",
+    "changed",
+    "mode",
+    "wall s",
+    "CPU s",
+    "cheaper by wall",
+    "by CPU",
+    "wanted",
+    "by hand wall s",
+    "CPU s",
+)
 
 
-def _rows(spark: SparkSession, version: int, count: int, among: int = 0, *, days: bool = True) -> object:
-    """Orders; later versions change `count` of them, spread over all keys, or over one day's partition."""
-    step = max(1, among // count) if among else 1
-    day = f"CAST((id * {step}) % {DAYS} AS int)" if days or not among else "7"
-    return spark.range(0, count, 1, 8).selectExpr(
-        f"id * {step} AS id",
-        f"(id * {step}) % 100003 AS customer",
-        f"CAST((id % 1000) + {version} AS decimal(12,2)) AS amount",
-        f"concat('some words about order ', id * {step}, ' version {version}') AS note",
-        f"TIMESTAMP'2026-01-01' + make_interval(0, 0, 0, {version}) AS at",
-        f"{day} AS day",
-    )
+def _told(point: Point, rebuild: Cost) -> list[str]:
+    times = rebuild.cpu / _cpu(point)
+    wanted = f"≥ {WANTED[point.load]} {'yes' if times >= WANTED[point.load] else 'NO'}" if point.share == 0.01 else ""
+    return [
+        point.load,
+        f"{point.share:.2%} {point.where}",
+        point.mode,
+        *_spreads(point.costs),
+        f"{rebuild.wall / median(cost.wall for cost in point.costs):.1f}",
+        f"{times:.1f}",
+        wanted,
+        *_spreads(point.by_hand),
+    ]
 
 
-def _cost(spark: SparkSession, lake: Path, *, full_refresh: bool = False) -> tuple[float, float]:
+def _spreads(costs: tuple[Cost, ...]) -> tuple[str, str]:
+    if not costs:
+        return "", ""
+    return spread([cost.wall for cost in costs], 1), spread([cost.cpu for cost in costs], 1)
+
+
+def _cpu(point: Point) -> float:
+    return median(cost.cpu for cost in point.costs)
+
+
+class _Bench:
+    """One lake with one table over orders that another lake brings."""
+
+    def __init__(self, spark: SparkSession, folder: Path, name: str, count: int) -> None:
+        self._spark, self._name, self._count = spark, name, count
+        self._table = f"silver.{name}"
+        self._load, self._wheres = LOADS[name]
+        self._source, self._lake, self._version = folder / "orders", folder / "lake", 0
+        first = self._orders(f"range(0, {count}, 1, 16)")
+        first.write.format("delta").option("delta.enableChangeDataFeed", "true").save(str(self._source))
+        for place in ("bronze", "silver"):
+            (self._lake / place).mkdir(parents=True)
+        (self._lake / "lakesmith.yml").write_text("name: bench\n")
+        (self._lake / "bronze" / "orders.yml").write_text(f"source: {{table: {json.dumps(str(self._source))}}}\n")
+        query = f"/* lakesmith\nload: {self._load}\n*/\nSELECT {COLUMNS} FROM bronze.orders\n"
+        (self._lake / "silver" / f"{name}.sql").write_text(query)
+        self._run()
+
+    def rebuild(self) -> Cost:
+        return _cost(lambda: self._run(self._table, full_refresh=True))[0]
+
+    def changes(self, times: int) -> Iterator[Point]:
+        for where in self._wheres:
+            for share in SHARES:
+                yield self._changed(where, share, times)
+
+    def _changed(self, where: str, share: float, times: int) -> Point:
+        costs, by_hand, mode = [], [], ""
+        for _ in range(times):
+            self._version += 1
+            changed = self._orders(self._keys(where, share))
+            if self._name == "scd2" and share == 0.01:
+                by_hand.append(self._by_hand(changed))
+            changed.write.format("delta").mode("append").save(str(self._source))
+            self._run("bronze.orders")
+            cost, report = _cost(lambda: self._run(self._table))
+            costs.append(cost)
+            (mode,) = (step.mode for step in report.steps)
+        return Point(load=self._name, where=where, share=share, mode=mode, costs=tuple(costs), by_hand=tuple(by_hand))
+
+    def _keys(self, where: str, share: float) -> str:
+        """SQL: the keys that change."""
+        if where == "spread":
+            return f"range(0, {self._count}, {round(1 / share)}, 2)"
+        return f"range({round(self._count * (1 - share))}, {self._count}, 1, 2)"
+
+    def _orders(self, keys: str) -> DataFrame:
+        return self._spark.sql(
+            f"SELECT id, id % 100003 AS customer, CAST(id % 1000 + {self._version} AS decimal(12,2)) AS amount, "
+            f"concat('some words about order ', id, ' version {self._version}') AS note, "
+            f"TIMESTAMP'2026-01-01' + make_interval(0, 0, 0, {self._version}) AS at, "
+            f"CAST(id * {DAYS} DIV {self._count} AS int) AS day FROM {keys}"
+        )
+
+    def _run(self, *select: str, full_refresh: bool = False) -> RunReport:
+        report = Lake.open(self._lake).run(select, full_refresh=full_refresh, session=self._spark)
+        assert report.outcome == "ok", report.errors
+        return report
+
+    def _by_hand(self, changed: DataFrame) -> Cost:
+        """The same change, by the MERGE that people write for it."""
+        table = self._lake / ".lakesmith" / "warehouse" / "silver" / "scd2"
+        clone = self._source.with_name(f"by_hand_{self._version}")
+        self._spark.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE delta.`{table}`")
+        self._spark.sql(f"ALTER TABLE delta.`{clone}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+        changed.createOrReplaceTempView("changed")
+        differs = "(s.customer, s.amount, s.note, s.day) <> (t.customer, t.amount, t.note, t.day)"
+        merge = (
+            f"MERGE INTO delta.`{clone}` AS t USING (SELECT id AS merge_key, * FROM changed UNION ALL "
+            f"  SELECT NULL, s.* FROM changed AS s JOIN delta.`{clone}` AS t ON s.id = t.id "
+            f"  WHERE t.is_current AND {differs}) AS s ON t.id = s.merge_key AND t.is_current "
+            f"WHEN MATCHED AND {differs} THEN UPDATE SET valid_to = s.at, is_current = false "
+            f"WHEN NOT MATCHED THEN INSERT ({COLUMNS}, valid_from, valid_to, is_current) "
+            f"VALUES ({', '.join('s.' + column for column in COLUMNS.split(', '))}, s.at, NULL, true)"
+        )
+        return _cost(lambda: self._spark.sql(merge).collect())[0]
+
+
+def _cost(work: Callable[[], T]) -> tuple[Cost, T]:
     wall, cpu = time.monotonic(), cpu_below()
-    report = Lake.open(lake).run(full_refresh=full_refresh, session=spark)
-    assert report.outcome == "ok", report.errors
-    return time.monotonic() - wall, cpu_below() - cpu
-
-
-def _by_hand(spark: SparkSession, lake: Path, version: int, count: int, share: float) -> tuple[float, float]:
-    """The same kind of change once more, by the MERGE that people write for it."""
-    table = lake / ".lakesmith" / "warehouse" / "silver" / "scd2"
-    _rows(spark, version + 50, round(count * share), count).createOrReplaceTempView("changed")  # type: ignore[attr-defined]
-    columns = "id, customer, amount, note, at, day"
-    wall, cpu = time.monotonic(), cpu_below()
-    spark.sql(
-        f"MERGE INTO delta.`{table}` AS t USING ("
-        f"  SELECT id AS merge_key, * FROM changed UNION ALL"
-        f"  SELECT NULL, c.* FROM changed c JOIN delta.`{table}` h ON c.id = h.id WHERE h.is_current AND "
-        f"  (c.customer, c.amount, c.note, c.day) <> (h.customer, h.amount, h.note, h.day)"
-        f") AS s ON t.id = s.merge_key AND t.is_current "
-        f"WHEN MATCHED AND (s.customer, s.amount, s.note, s.day) <> (t.customer, t.amount, t.note, t.day) "
-        f"THEN UPDATE SET valid_to = s.at, is_current = false "
-        f"WHEN NOT MATCHED THEN INSERT ({columns}, valid_from, valid_to, is_current) "
-        f"VALUES ({', '.join('s.' + c for c in columns.split(', '))}, s.at, NULL, true)"
-    ).collect()
-    return time.monotonic() - wall, cpu_below() - cpu
+    made = work()
+    return Cost(wall=time.monotonic() - wall, cpu=cpu_below() - cpu), made
 
 
 if __name__ == "__main__":

@@ -100,6 +100,27 @@ class Write:
     """Columns for which the rows have a wider type become as wide. Only with `evolve`, and only for `append`."""
 
 
+MOST_HELD = 4_000_000
+"""Of a frame that has no more rows, every task of a join holds all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upsert:
+    """Rows to put in or, where the column GONE is true, to take away. `source` and `target` name the sides in SQL."""
+
+    rows: DataFrame
+    """Hidden columns are not stored."""
+    key: tuple[str, ...]
+    newer: str
+    """SQL: the row of the table is to be replaced."""
+    also: str | None = None
+    """SQL: what else makes two rows the same, beside their key."""
+    by_order: tuple[str, str] | None = None
+    """SQL, a cheaper question than `newer`: the row is to be replaced; and: only `newer` can tell."""
+    met: tuple[int, DataFrame] | None = None
+    """A version of the table and its rows with these keys, with their places, where they were read already."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """What a commit did, as its log tells."""
@@ -159,8 +180,9 @@ class TableFormat(Protocol):
     def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
         """The rows of a version for engines that read Arrow."""
 
-    def read(self, spark: SparkSession, location: str, version: int) -> DataFrame:
-        """The rows of exactly that version."""
+    def read(self, spark: SparkSession, location: str, version: int, *, places: bool = False) -> DataFrame:
+        """The rows of exactly that version; with `places`, hidden columns tell where each lies,
+        if the format can."""
 
     def changes(self, spark: SparkSession, location: str, after: int, until: int) -> DataFrame:
         """The rows that changed in versions after < v <= until, with `_change_type` (insert, update_preimage,
@@ -172,18 +194,8 @@ class TableFormat(Protocol):
     def overwrite(self, frame: DataFrame, location: str, write: Write, where: str | None = None) -> Written:
         """Replace all rows, or those that meet `where`, in one commit; makes the table when there is none."""
 
-    def merge(
-        self,
-        frame: DataFrame,
-        location: str,
-        write: Write,
-        key: Sequence[str],
-        newer: str,
-        also: str | None = None,
-    ) -> Written:
-        """Update rows with the same key when `newer` holds (`source` and `target` name the sides), insert others; with
-        the column GONE, delete those where it is true instead. `also` is what else makes two rows the same. Hidden
-        columns are not stored."""
+    def merge(self, upsert: Upsert, location: str, write: Write) -> Written:
+        """Update rows with the same key when they are to be replaced, insert others, delete those that are gone."""
 
     def widen(self, spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
         """Give columns wider types, which are Spark SQL types by name. No row is written."""

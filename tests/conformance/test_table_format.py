@@ -12,7 +12,7 @@ import pytest
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats import Delta, FactsMemory
-from lakesmith.ports import Capability, DataFile, TableFormat, Write
+from lakesmith.ports import Capability, DataFile, TableFormat, Upsert, Write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,7 +110,9 @@ def test_a_merge_updates_what_is_newer_and_inserts_what_is_new(
 ) -> None:
     format.append(rows(spark, (1, "a"), (2, "z")), place, write(1))
     newer = "source.v > target.v"
-    written = format.merge(rows(spark, (1, "b"), (2, "y"), (3, "c")), place, write(2), ["id"], newer)
+    written = format.merge(
+        Upsert(rows=rows(spark, (1, "b"), (2, "y"), (3, "c")), key=("id",), newer=newer), place, write(2)
+    )
     assert (written.considered, written.inserted, written.updated) == (3, 1, 1)
     assert held(format, place) == [(1, "b"), (2, "z"), (3, "c")]
 
@@ -119,7 +121,7 @@ def test_a_merge_leaves_no_setting_behind_that_would_swallow_the_next_write(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a")), place, write(1))
-    format.merge(rows(spark, (2, "b")), place, write(2), ["id"], "false")
+    format.merge(Upsert(rows=rows(spark, (2, "b")), key=("id",), newer="false"), place, write(2))
     spark.createDataFrame([(3, "c")], "id bigint, v string").write.format("delta").mode("append").save(place)
     assert len(held(format, place)) == 3
 
@@ -128,9 +130,9 @@ def test_a_merge_of_a_batch_that_is_there_already_is_not_done_again(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a")), place, write(1))
-    format.merge(rows(spark, (2, "b")), place, write(2), ["id"], "false")
+    format.merge(Upsert(rows=rows(spark, (2, "b")), key=("id",), newer="false"), place, write(2))
     with pytest.raises(InfrastructureError):
-        format.merge(rows(spark, (3, "c")), place, write(2, note="a twin"), ["id"], "false")
+        format.merge(Upsert(rows=rows(spark, (3, "c")), key=("id",), newer="false"), place, write(2, note="a twin"))
     assert held(format, place) == [(1, "a"), (2, "b")]
 
 
@@ -138,7 +140,7 @@ def test_the_change_feed_tells_inserts_updates_and_deletes_between_two_versions(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a"), (2, "b")), place, write(1))
-    format.merge(rows(spark, (1, "x"), (3, "c")), place, write(2), ["id"], "true")
+    format.merge(Upsert(rows=rows(spark, (1, "x"), (3, "c")), key=("id",), newer="true"), place, write(2))
     format.overwrite(rows(spark, (3, "c")), place, write(3))
     found = format.changes(spark, place, 0, 1).select("id", "v", "_change_type").collect()
     assert sorted((row.id, row.v, row._change_type) for row in found) == [
@@ -197,7 +199,7 @@ def test_a_new_column_is_taken_in_with_the_rows_of_an_append_and_of_a_merge(
     wider = rows(spark, (2, "b", 7), columns="id bigint, v string, n int")
     format.append(wider, place, write(2, evolve=True))
     widest = rows(spark, (1, "c", 8, True), columns="id bigint, v string, n int, ok boolean")
-    format.merge(widest, place, write(3, evolve=True), ["id"], "true")
+    format.merge(Upsert(rows=widest, key=("id",), newer="true"), place, write(3, evolve=True))
     assert held(format, place) == [(1, "c", 8, True), (2, "b", 7, None)]
 
 
@@ -244,7 +246,7 @@ def test_a_table_with_deletion_vectors_that_was_widened_is_not_read_wrongly(
 def test_column_names_are_quoted_wherever_they_are_used(format: TableFormat, spark: SparkSession, place: str) -> None:
     odd = "`select` bigint, `a-b'c` string"
     format.append(rows(spark, (1, "a"), columns=odd), place, write(1))
-    format.merge(rows(spark, (1, "b"), columns=odd), place, write(2), ["select"], "true")
+    format.merge(Upsert(rows=rows(spark, (1, "b"), columns=odd), key=("select",), newer="true"), place, write(2))
     assert held(format, place) == [(1, "b")]
 
 

@@ -415,7 +415,7 @@ def test_rows_that_mean_the_same_are_all_looked_at_where_they_may_go() -> None:
         (replace(MERGE, delete="op = 'D'"), ("changes", None)),
         (replace(MERGE, update=("v",)), ("keys", "the first row of a key decides the columns that later ones do not")),
         (Changes(key=("id",), order_by=("ts",), op="op", amounts=("v",)), ("keys", "a late change may come before")),
-        (Snapshot(key=("id",), taken="ts"), ("keys", "a key that an extract does not have is touched by it too")),
+        (Snapshot(key=("id",), taken="ts"), ("changes", None)),
     ],
 )
 def test_a_load_over_rows_that_only_come_reads_no_more_than_it_has_to(
@@ -612,6 +612,13 @@ def test_an_interrupted_batch_is_finished_before_anything_else() -> None:
     known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
     finish, build = of(plan(ORDERS, SILVER, **known), "silver.orders").steps
     assert finish == Finish(table=named("silver.orders"), sequence=4, reason="batch 4 was interrupted before its end")
+    assert isinstance(build, Build)
+
+
+def test_an_interrupted_batch_is_not_finished_where_all_is_computed_anew() -> None:
+    known = settled(version=5)
+    known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
+    (build,) = of(plan(ORDERS, SILVER, full_refresh=True, **known), "silver.orders").steps
     assert isinstance(build, Build)
 
 

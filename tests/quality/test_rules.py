@@ -21,7 +21,8 @@ from lakesmith.declare import (
 from lakesmith.declare.loads import OPS
 from lakesmith.errors import Place
 from lakesmith.quality import rules_of
-from lakesmith.quality.rules import Expectation, kind, literal, quoted
+from lakesmith.quality.rules import Expectation, kind
+from lakesmith.sql import literal, quoted
 
 HERE = Place("silver/orders.sql", 3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from tests.models.cases import LOADS, Load
 from tests.models.differences import first_difference
+from tests.models.draws import TIMES
 from tests.models.histories import History, histories, pack
 from tests.models.rows import Row
 from tests.run.lakes import Written
@@ -45,6 +47,26 @@ def sources(seed: int, each: int) -> dict[str, tuple[list[Load], list[History]]]
 def test_every_load_is_what_its_model_says_after_every_batch(written: Written) -> None:
     given = sources(SEED, EACH)
     assert sum(len(loads) * len(drawn) for loads, drawn in given.values()) >= 2_000
+    _run_and_compare(written, given)
+
+
+def test_extracts_in_their_order_go_on_from_the_table(written: Written) -> None:
+    loads = [LOADS["snapshot_merge"], LOADS["snapshot_scd2_track"]]
+    drawn = [_by_time(history) for history in histories(loads[0], SEED, EACH)]
+    _run_and_compare(written, {"rows": (loads, drawn)})
+    modes = {step.table: step.mode for step in written.reports[-1].steps}
+    assert modes["silver.snapshot_merge"] == "changes"
+
+
+def _by_time(history: History) -> History:
+    """Each extract in a batch of its own; rows without a time come with the first."""
+    rows = [row for batch in history.batches for row in batch]
+    return replace(
+        history, batches=tuple(tuple(row for row in rows if (row["taken"] or TIMES[0]) == at) for at in TIMES)
+    )
+
+
+def _run_and_compare(written: Written, given: dict[str, tuple[list[Load], list[History]]]) -> None:
     for name, (loads, _) in given.items():
         columns = "".join(f"  {column}: {type}\n" for column, type in loads[0].columns.items())
         written.declare({f"bronze/{name}.yml": f'source: {{files: "landing/{name}/*.json"}}\ncolumns:\n{columns}'})

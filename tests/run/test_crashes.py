@@ -17,10 +17,8 @@ from tests.run.lakes import ORDERS, Cut, Written
 
 from lakesmith.declare import TableName
 from lakesmith.ledger.batches import Batches
-from lakesmith.ledger.lease import Leases
 from lakesmith.reports import Version
 from lakesmith.spark.write import Writer
-from lakesmith.storage import LocalStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +33,6 @@ def row(id: int, amount: object = 1, at: int = 1) -> dict[str, object]:
 CUTS = {
     "after the batch was pinned": (Batches, "pin", "after"),
     "before the commit": (Writer, "_commit", "before"),
-    "between the table and its quarantine": (Writer, "_quarantine", "before"),
     "after the quarantine": (Writer, "_close", "before"),
     "before the batch is noted as done": (Batches, "finish", "before"),
     "after the batch is noted as done": (Batches, "finish", "after"),
@@ -97,18 +94,6 @@ def _tables_in(owner: object, arguments: tuple[object, ...]) -> set[str]:
     held = [getattr(owner, "_table", None)]
     held += [getattr(getattr(argument, "table", None), "name", None) for argument in arguments]
     return {str(name) for name in held if isinstance(name, TableName)}
-
-
-def test_a_rollback_by_hand_and_a_rerun_lose_nothing(orders: Written, spark: SparkSession) -> None:
-    for number in (1, 2, 3):
-        orders.land(f"orders/{number}.json", row(number, number))
-        orders.run()
-    for table in ("bronze/orders", "silver/orders"):
-        spark.sql(f"RESTORE delta.`{orders.folder}/.lakesmith/warehouse/{table}` TO VERSION AS OF 0")
-    orders.run()
-    assert orders.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,), (3,)]
-    assert orders.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 1), (2, 2), (3, 3)]
-    assert orders.rows("SELECT orders, amount FROM gold.sales") == [(3, 6)]
 
 
 def test_a_rollback_to_a_time_and_a_rerun_lose_nothing(orders: Written, spark: SparkSession) -> None:
@@ -180,35 +165,3 @@ def test_rows_taken_away_from_an_input_by_hand_are_taken_away_downstream(orders:
     assert "DELETE" in steps["silver.orders"].reason
     assert orders.rows("SELECT id FROM silver.orders") == [(2,)]
     assert orders.rows("SELECT orders FROM gold.sales") == [(1,)]
-
-
-def test_a_table_that_another_run_works_on_is_left_alone_and_its_holder_named(orders: Written) -> None:
-    orders.land("orders/1.json", row(1))
-    storage = LocalStorage(orders.folder / ".lakesmith/warehouse")
-    with Leases(storage, "run other").held(TableName("bronze", "orders"), "run"):
-        orders.run(ok=False)
-    (error,) = orders.reports[-1].errors
-    assert (error.code, error.exit_code) == ("table-leased", 4)
-    assert "run other" in error.what
-    orders.run()
-    assert orders.rows("SELECT count(*) FROM bronze.orders") == [(1,)]
-
-
-def test_an_input_whose_log_was_cleaned_past_the_bookmark_is_an_error_with_a_next_step(
-    orders: Written,
-) -> None:
-    for number in (1, 2, 3):
-        orders.land(f"orders/{number}.json", row(number))
-        orders.run("bronze.orders") if number > 1 else orders.run()
-    log = orders.folder / ".lakesmith/warehouse/bronze/orders/_delta_log"
-    from deltalake import DeltaTable
-
-    DeltaTable(str(log.parent)).create_checkpoint()
-    (log / f"{1:020}.json").unlink()
-    (log / f"{0:020}.json").unlink()
-    assert "silver.orders" not in orders.run(ok=False)
-    (error,) = orders.reports[-1].errors
-    assert (error.code, error.exit_code, error.table) == ("source-gap", 1, "silver.orders")
-    assert "--full-refresh" in str(error.hint)
-    orders.run("silver.orders+", full_refresh=True)
-    assert orders.rows("SELECT count(*) FROM silver.orders") == [(3,)]

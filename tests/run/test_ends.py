@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +13,9 @@ from tests.run.lakes import Cut, Written
 
 from lakesmith.formats import Delta
 from lakesmith.spark import write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -41,14 +46,22 @@ def history(written: Written) -> list[tuple[object, ...]]:
     return written.rows("SELECT id, valid_from, valid_to FROM silver.history ORDER BY id, valid_from")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, shared_spark: SparkSession) -> Written:
+    """A lake after two runs. Tests copy it: a lake can be moved."""
+    lake = Written(tmp_path_factory.mktemp("made") / "shop", shared_spark)
+    lake.declare({"lakesmith.yml": "name: shop\n", **LAKE})
+    lake.land("events/1.json", event(1, 1), event(2, 1), event(3, 9, "D"))
+    lake.run()
+    lake.land("events/2.json", event(1, 5, "D"))
+    assert {step.mode for step in lake.run().values() if step.table.startswith("silver")} == {"changes"}
+    return lake
+
+
 @pytest.fixture
-def events(written: Written) -> Written:
-    written.declare(LAKE)
-    written.land("events/1.json", event(1, 1), event(2, 1), event(3, 9, "D"))
-    written.run()
-    written.land("events/2.json", event(1, 5, "D"))
-    assert {step.mode for step in written.run().values() if step.table.startswith("silver")} == {"changes"}
-    return written
+def events(made: Written, tmp_path: Path, spark: SparkSession) -> Written:
+    shutil.copytree(made.folder, tmp_path / "shop")
+    return Written(tmp_path / "shop", spark)
 
 
 def test_a_late_row_brings_no_key_back_and_a_later_one_does(events: Written) -> None:
@@ -135,10 +148,10 @@ def test_large_tables_mark_replaced_rows_and_are_read_without_spark_all_the_same
 def test_files_outside_the_keys_of_a_batch_are_not_read(events: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "_VECTORS", 0)
     folder = events.folder / ".lakesmith" / "warehouse" / "silver" / "latest"
-    files = set(folder.glob("*.parquet"))
+    files = set(folder.rglob("*.parquet"))
     events.land("events/3.json", *(event(id, 1) for id in range(100, 103)))
     events.run()
-    later = [file for file in set(folder.glob("*.parquet")) - files if pq.read_table(file)["id"][0].as_py() >= 100]
+    later = [file for file in set(folder.rglob("*.parquet")) - files if pq.read_table(file)["id"][0].as_py() >= 100]
     assert later
     for file in later:
         file.rename(file.with_suffix(".away"))  # to read it would fail

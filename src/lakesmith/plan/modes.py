@@ -166,7 +166,5 @@ def needs_history(load: Load) -> str | None:
             return "the first row of a key decides the columns that later ones do not change"
         case Changes(amounts=amounts, previous_key=previous) if amounts or previous:
             return "a late change may come before others that are in the table already"
-        case Snapshot():
-            return "a key that an extract does not have is touched by it too"
         case _:
             return None

@@ -181,11 +181,10 @@ class _Planning:
         return [Ingest(table=table.name, slice=found, reason=slice_told(source, found))]
 
     def _finish(self, table: Table, progress: Progress) -> list[Step]:
-        if progress.unfinished is None:
+        # What a full refresh computes anew, quarantine and all, needs no end; and its inputs may be gone.
+        if progress.unfinished is None or (self.full_refresh and not isinstance(table.origin, Source)):
             return []
         if progress.definition is not None and progress.definition != definition(table):
-            if self.full_refresh and not isinstance(table.origin, Source):
-                return []
             other_way = (
                 ""
                 if isinstance(table.origin, Source)

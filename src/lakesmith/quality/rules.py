@@ -8,6 +8,7 @@ from lakesmith.columns import CORRUPT, FAILED, RESCUED
 from lakesmith.declare import Changes, Severity, Source, Table
 from lakesmith.declare.loads import OPS, key_columns, time_column
 from lakesmith.errors import Place
+from lakesmith.sql import literal, quoted
 
 _NONE = "CAST(array() AS array<string>)"
 UNREADABLE = "unreadable"
@@ -167,14 +168,3 @@ def _has_value(table: Table, name: str) -> str:
     if not isinstance(table.load, Changes) or name in (time_column(table.load), table.load.op):
         return has
     return f"{has} OR coalesce({kind(table.load)} = 'truncate', false)"
-
-
-def literal(text: str) -> str:
-    """A string literal of Spark SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-def quoted(name: str) -> str:
-    """An identifier of Spark SQL."""
-    return f"`{name.replace('`', '``')}`"

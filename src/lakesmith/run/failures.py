@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from lakesmith.columns import KEY_TWICE, OVERLAP
-from lakesmith.declare import Table
+from lakesmith.declare import Source, Table
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError
 
 _CONFLICTS = (
@@ -21,15 +23,43 @@ _DATA = (
     "NUMERIC_VALUE_OUT_OF_RANGE",
 )
 _CHANGED_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
+_OF_LOAD = ("key-twice", "snapshot-shrank")
+"""Errors that point to the load, which does not hold what it promised."""
+_CLEANED_LOG = (
+    "DELTA_VERSION_NOT_FOUND",
+    "VersionNotFound",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    "DELTA_LOG_FILE_NOT_FOUND",
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_NO_RECREATABLE_HISTORY_FOUND",
+    "DELTA_MISSING_CHANGE_DATA",
+)
+_GONE = re.compile(
+    r"/([^/\s]+)/([^/\s]+)/(?:_change_data/)?(?:[^/\s]+=[^/\s]*/)*"
+    r"([^/\s]+\.(?:parquet|bin))\.?\s(?:File )?does not exist"
+)
+"""A file of a table that cannot be found: the table's layer, its name, the file's."""
+
+
+def is_foreign(error: Exception) -> bool:
+    """Whether Spark, Delta or the machine raised it."""
+    from deltalake.exceptions import DeltaError
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, DeltaError | PySparkException | Py4JError | OSError)
 
 
 def translate(error: Exception, table: Table) -> LakesmithError:
     """The error as a user should see it; raises anything that is a bug of ours."""
     if isinstance(error, LakesmithError):
+        if error.code in _OF_LOAD and error.at is None:
+            error.at = table.load_at or table.declared_at
         return error
+    if not is_foreign(error):
+        raise error
     from deltalake.exceptions import DeltaError
-    from py4j.protocol import Py4JError
-    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.errors import AnalysisException
 
     if isinstance(error, DeltaError):
         return InfrastructureError(
@@ -38,8 +68,6 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=str(table.name),
             hint="look at the files in its _delta_log; when another run is writing it, run again",
         )
-    if not isinstance(error, PySparkException | Py4JError | OSError):
-        raise error
     text = str(error)
     said = _first_lines(text)
     name = str(table.name)
@@ -81,6 +109,8 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=name,
             hint="use try_cast / try_divide, or declare the column's type and let bad rows go to quarantine",
         )
+    if not isinstance(table.origin, Source) and (failure := _lost(text, name)):
+        return failure
     if any(word in text for word in _CHANGED_FILES):
         return DataError(
             "file-gone",
@@ -101,6 +131,24 @@ def translate(error: Exception, table: Table) -> LakesmithError:
         said,
         table=name,
         hint="the table is as it was; `lakesmith doctor --deep` checks Java, jars and storage",
+    )
+
+
+def _lost(text: str, name: str) -> DataError | None:
+    """The error for an input whose past is gone. What it holds now can be read all the same."""
+    whole = f"the table is as it was; compute it from all rows once: lakesmith run {name} --full-refresh"
+    if any(word in text for word in _CLEANED_LOG):
+        what = f"what changed in an input cannot be read any more: {_first_lines(text)}"
+        return DataError("source-gap", what, table=name, hint=whole)
+    found = _GONE.search(text)
+    if found is None:
+        return None
+    layer, source, file = found.groups()
+    return DataError(
+        "source-vacuumed",
+        f"{layer}.{source} has lost {file}, which has to be read: it was vacuumed or deleted",
+        table=name,
+        hint=f"{whole}; if the file is missing there too, put it back or rebuild {layer}.{source}",
     )
 
 

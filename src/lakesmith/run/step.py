@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from lakesmith.declare import Append, Environment, Files, Jdbc, OtherTable, Source, Table, TableName
-from lakesmith.errors import DataError, LakesmithError
+from lakesmith.errors import DataError, InfrastructureError, LakesmithError
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batches import Batch, Batches, Done, flow
 from lakesmith.plan.fingerprint import definition, rebuild_because
@@ -21,6 +21,7 @@ from lakesmith.plan.widening import retyped_told
 from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
 from lakesmith.quality import only_readability, rules_of
 from lakesmith.records import CheckRecord, FileRecord
+from lakesmith.run.failures import is_foreign
 from lakesmith.run.files import archive_taken, file_records
 from lakesmith.spark.build import build_batch
 from lakesmith.spark.ingest import Inlet, check_source, pin_slice, read_batch
@@ -37,6 +38,8 @@ SCHEMA_CHECK = "schema"
 """The name under which a schema that does not fit the table is told of."""
 _CUTS = 5
 """How often a batch is cut anew at the most."""
+_RECENT = 20
+"""How many commits of others may come after one that is looked for."""
 _REWRITES = ("UPDATE", "DELETE", "RESTORE", "TRUNCATE", "CLONE", "REPLACE", "CREATE OR REPLACE")
 """Operations that change rows or take them away, so that the rows which came do not tell what the table holds now."""
 
@@ -306,6 +309,8 @@ class Workplace:
             except Exception as error:
                 abort = Abort.in_text(str(error))
                 if abort is None or (abort.kind == "new-fields" and survey):
+                    if is_foreign(error) and self._is_committed(table, batch):
+                        raise _unheard(table, batch, error) from error
                     raise
                 made = self.format.facts(self.warehouse.table(table.name), flow(table.name))
                 if made is not None and made.sequence >= batch.sequence:
@@ -326,6 +331,12 @@ class Workplace:
             "the files were others each time that they were read",
             table=str(table.name),
             hint="landing is append-only: land files under a temporary name and rename them when they are whole",
+        )
+
+    def _is_committed(self, table: Table, batch: Batch) -> bool:
+        """Whether the table's log holds the batch, whatever the reply to its commit was."""
+        return any(
+            commit.note == batch.note for commit in self.format.commits(self.warehouse.table(table.name), _RECENT)
         )
 
     def _books(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:
@@ -442,6 +453,16 @@ def _unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
         f"batch {batch.sequence} was cut short, and {abort.path} is not as it was ({abort.detail})",
         table=str(table.name),
         hint="put the file back as it was; its good rows are in the table, its refused ones may not be kept yet",
+    )
+
+
+def _unheard(table: Table, batch: Batch, error: Exception) -> InfrastructureError:
+    said = str(error).strip().partition("\n")[0]
+    return InfrastructureError(
+        "commit-unknown",
+        f"batch {batch.sequence} is in the table, but its end was not heard of: {said}",
+        table=str(table.name),
+        hint="run again: that sees the batch through to its end, and nothing is lost or doubled",
     )
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import AGAIN, CORRUPT, END, FILE, RESCUED, WRITTEN
 from lakesmith.quality import Rules, only_readability
-from lakesmith.quality.rules import UNREADABLE, quoted
+from lakesmith.quality.rules import UNREADABLE
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, Row

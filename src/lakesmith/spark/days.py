@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lakesmith.plan.steps import Span
-from lakesmith.quality.rules import literal
+from lakesmith.sql import literal
 
 
 def within(expression: str, kind: str, days: Span) -> str:

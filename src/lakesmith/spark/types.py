@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lakesmith.quality.rules import quoted
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,17 +13,16 @@ from lakesmith.declare import Merge, ReplacePartitions, Snapshot, Source, SqlQue
 from lakesmith.errors import DataError, InfrastructureError, Place
 from lakesmith.ledger.batches import Batch, Done, flow
 from lakesmith.plan.query import Sums, sums
-from lakesmith.ports import DataFile, TableFacts, TableFormat, Write, Written
+from lakesmith.ports import DataFile, TableFacts, TableFormat, Upsert, Write, Written
 from lakesmith.quality import Rules
-from lakesmith.quality.rules import literal, quoted
 from lakesmith.records import CheckRecord
 from lakesmith.spark.build import BEFORE
 from lakesmith.spark.count import Counts, FileEnd, Watch, closes_file, count, count_written, good_rows
 from lakesmith.spark.loads import Shaped, is_shaped, shaped
 from lakesmith.spark.loads.ends import Ends
 from lakesmith.spark.loads.enter import Entering
-from lakesmith.spark.loads.extracts import shrunk
-from lakesmith.spark.loads.upsert import Upsert, within_bounds
+from lakesmith.spark.loads.extracts import refuse_shrunk, sizes
+from lakesmith.sql import literal, quoted
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -179,7 +178,9 @@ class Writer:
                 good = shaped(load, self._entering(arrival, load, good, arrival.facts).whole()).where(arrival.where)
             elif is_shaped(load):
                 good = good.select(*map(quoted, _column_order(arrival)))
-                _refuse_shrunk(arrival, good, None)
+                if isinstance(load, Snapshot) and load.max_shrink is not None:
+                    extracts = sizes(load, good)
+                    refuse_shrunk(load, extracts, [at for at, _ in extracts[-1:]])
                 self._ends(arrival).keep(load, good, arrival.batch, all_there_are=True)
                 good = shaped(load, good)
             if arrival.facts is None:
@@ -190,12 +191,15 @@ class Writer:
             return self._format.advance(location, write, arrival.rows.sparkSession)
         if not is_shaped(load):
             return self._format.append(good, location, write)
-        return self._merge(self._upsert(arrival, self._entering(arrival, load, good, arrival.facts)), location, write)
+        entering = self._entering(arrival, load, good, arrival.facts)
+        try:
+            return self._format.merge(self._upsert(arrival, entering), location, write)
+        finally:
+            for frame in entering.held:
+                frame.unpersist()
 
     def _upsert(self, arrival: Arrival, entering: Entering) -> Upsert:
         if arrival.recomputes:
-            if isinstance(entering.load, Snapshot):
-                _refuse_shrunk(arrival, entering.whole(), entering.good)
             return entering.recomputed(arrival.keys)
         if arrival.batch.mode == "sums":
             assert isinstance(arrival.table.origin, SqlQuery)
@@ -220,23 +224,12 @@ class Writer:
             ends=self._ends(arrival),
             good=good.select(*order),
             whole=whole,
+            large=facts.bytes > _VECTORS,
         )
 
     def _ends(self, arrival: Arrival) -> Ends:
         location = self._warehouse.ends(arrival.table.name)
         return Ends(format=self._format, location=location, flow=flow(arrival.table.name))
-
-    def _merge(self, upsert: Upsert, location: str, write: Write) -> Written:
-        held = upsert.held
-        try:
-            if write.vectors:
-                # In a large table it pays to know which files the keys can be in, and the rows are held for it.
-                held = (upsert.rows.persist(), *held)
-                upsert = within_bounds(upsert)
-            return self._format.merge(upsert.rows, location, write, upsert.key, upsert.newer, upsert.also)
-        finally:
-            for frame in held:
-                frame.unpersist()
 
     def _quarantine(self, arrival: Arrival, checked: DataFrame, refused: int) -> int:
         """Keep the refused rows; what a recomputed part of the table had refused before is replaced."""
@@ -300,20 +293,6 @@ class Writer:
             rescued=counts.rescued,
             ends=counts.ends,
         )
-
-
-def _refuse_shrunk(arrival: Arrival, rows: DataFrame, arrived: DataFrame | None) -> None:
-    """Raise when an extract lost more than it may: nothing has been committed yet."""
-    load = arrival.table.load
-    if not isinstance(load, Snapshot) or (what := shrunk(load, rows, arrived)) is None:
-        return
-    raise DataError(
-        "snapshot-shrank",
-        f"{what}: more than max_shrink ({load.max_shrink:.0%}) are missing",
-        at=arrival.table.load_at or arrival.table.declared_at,
-        table=str(arrival.table.name),
-        hint="the table stays as it is; when the extract is right, raise max_shrink and run again",
-    )
 
 
 def _write(arrival: Arrival) -> Write:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,17 @@ _TRIES = 10
 
 def takes_files(table: DeltaTable | None) -> bool:
     """Whether nothing is asked of a writer but to write rows. Old tables do not name the features that they use."""
-    if table is None:
-        return True
+    return table is None or is_plain_table(table)
+
+
+def is_plain_table(table: DeltaTable, also: Set[str] = frozenset()) -> bool:
+    """Whether the table asks nothing of its writers but rows; it may use the features in `also` too."""
     protocol, metadata = table.protocol(), table.metadata()
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
     settings = metadata.configuration
     constrained = any(name.startswith("delta.constraints.") for name in settings)
     mapped = settings.get("delta.columnMapping.mode", "none") != "none"
-    if metadata.partition_columns or constrained or mapped or not features <= _UNDERSTOOD:
+    if metadata.partition_columns or constrained or mapped or not features <= _UNDERSTOOD | also:
         return False
     return all(map(_is_plain, json.loads(table.schema().to_json())["fields"]))
 

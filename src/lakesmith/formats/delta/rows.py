@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import GONE, HIDDEN
 from lakesmith.formats.delta.log import DeltaLog, is_widened
-from lakesmith.ports import Write, Written
+from lakesmith.formats.delta.placing import pinned, place, placeable, with_places
+from lakesmith.ports import Upsert, Write, Written
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -23,8 +25,9 @@ _ACROSS_TYPES = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompat
 class DeltaRows(DeltaLog):
     """Reads and commits of a table."""
 
-    def read(self, spark: SparkSession, location: str, version: int) -> DataFrame:
-        return spark.read.format("delta").option("versionAsOf", version).load(location)
+    def read(self, spark: SparkSession, location: str, version: int, *, places: bool = False) -> DataFrame:
+        rows = spark.read.format("delta").option("versionAsOf", version).load(location)
+        return with_places(rows) if places else rows
 
     def changes(self, spark: SparkSession, location: str, after: int, until: int) -> DataFrame:
         # Delta reads changes in the newest types and refuses those of a time when they were narrower, as it does where
@@ -51,35 +54,33 @@ class DeltaRows(DeltaLog):
             writer = writer.option("overwriteSchema", "true")
         return self._commit(writer, location, write)
 
-    def merge(
-        self,
-        frame: DataFrame,
-        location: str,
-        write: Write,
-        key: Sequence[str],
-        newer: str,
-        also: str | None = None,
-    ) -> Written:
-        spark = frame.sparkSession
-        same = [f"target.{_name(column)} = source.{_name(column)}" for column in key]
-        stored = [_name(column) for column in frame.columns if not column.startswith(HIDDEN)]
-        put = f"UPDATE SET {', '.join(f'{name} = source.{name}' for name in stored)}"
-        insert = f"INSERT ({', '.join(stored)}) VALUES ({', '.join(f'source.{name}' for name in stored)})"
-        clauses = [f"WHEN MATCHED AND ({newer}) THEN {put}", f"WHEN NOT MATCHED THEN {insert}"]
-        if GONE in frame.columns:
-            clauses = [
-                f"WHEN MATCHED AND source.{GONE} AND ({newer}) THEN DELETE",
-                f"WHEN MATCHED AND NOT source.{GONE} AND ({newer}) THEN {put}",
-                f"WHEN NOT MATCHED AND NOT source.{GONE} THEN {insert}",
-            ]
-        evolution = "WITH SCHEMA EVOLUTION " if write.evolve else ""
+    def merge(self, upsert: Upsert, location: str, write: Write) -> Written:
+        spark = upsert.rows.sparkSession
         if write.vectors:
             _let(spark, location, _VECTORS)
-        frame.createOrReplaceTempView(_SOURCE_VIEW)
+            upsert, count = pinned(upsert)
+            table = _opened(location)
+            if (table.transaction_version(write.flow) or 0) < write.sequence and placeable(table, upsert.rows):
+                place(upsert, count, table, location, write)
+                return self.committed(location, write)
+        same = [f"target.{quoted(column)} = source.{quoted(column)}" for column in upsert.key]
+        stored = [quoted(column) for column in upsert.rows.columns if not column.startswith(HIDDEN)]
+        put = f"UPDATE SET {', '.join(f'{name} = source.{name}' for name in stored)}"
+        insert = f"INSERT ({', '.join(stored)}) VALUES ({', '.join(f'source.{name}' for name in stored)})"
+        clauses = [f"WHEN MATCHED AND ({upsert.newer}) THEN {put}", f"WHEN NOT MATCHED THEN {insert}"]
+        if GONE in upsert.rows.columns:
+            clauses = [
+                f"WHEN MATCHED AND source.{GONE} AND ({upsert.newer}) THEN DELETE",
+                f"WHEN MATCHED AND NOT source.{GONE} AND ({upsert.newer}) THEN {put}",
+                f"WHEN NOT MATCHED AND NOT source.{GONE} THEN {insert}",
+            ]
+        condition = " AND ".join([*same, *([f"({upsert.also})"] if upsert.also else [])])
+        evolution = "WITH SCHEMA EVOLUTION " if write.evolve else ""
+        upsert.rows.createOrReplaceTempView(_SOURCE_VIEW)
         with _fenced(spark, write):
             spark.sql(
                 f"MERGE {evolution}INTO delta.`{location}` AS target USING {_SOURCE_VIEW} AS source "
-                f"ON {' AND '.join([*same, *([f'({also})'] if also else [])])} {' '.join(clauses)}"
+                f"ON {condition} {' '.join(clauses)}"
             ).collect()
         return self.committed(location, write)
 
@@ -88,7 +89,9 @@ class DeltaRows(DeltaLog):
         rows = _no_rows(spark, location)
         types = {name.lower(): type for name, type in columns.items()}
         wide = [
-            f"CAST({_name(name)} AS {types[name.lower()]}) AS {_name(name)}" if name.lower() in types else _name(name)
+            f"CAST({quoted(name)} AS {types[name.lower()]}) AS {quoted(name)}"
+            if name.lower() in types
+            else quoted(name)
             for name in rows.columns
         ]
         rows.selectExpr(*wide).write.format("delta").mode("append").option("mergeSchema", "true").save(location)
@@ -150,7 +153,3 @@ def _fenced(spark: SparkSession, write: Write) -> Iterator[None]:
     finally:
         for name in settings:
             spark.conf.unset(name)
-
-
-def _name(column: str) -> str:
-    return f"`{column.replace('`', '``')}`"

@@ -16,9 +16,9 @@ from lakesmith.intake.differences import differences
 from lakesmith.intake.shapes import arrow_type, spark_type, storable
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import TableFacts
-from lakesmith.quality.rules import quoted
 from lakesmith.spark.ingest.known import known_columns, widened_columns
 from lakesmith.spark.types import EXACT_JSON, merged, parse_columns, spelt
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

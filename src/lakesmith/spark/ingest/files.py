@@ -20,8 +20,8 @@ from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import STRING, arrow_type, schema_of, spark_type, wider
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import FileFact, Storage, TableFacts
-from lakesmith.quality.rules import literal, quoted
 from lakesmith.spark.ingest.known import grown_columns, known_columns, may_widen
+from lakesmith.sql import literal, quoted
 from lakesmith.storage import LocalStorage
 
 if TYPE_CHECKING:

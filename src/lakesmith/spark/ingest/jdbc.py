@@ -15,7 +15,6 @@ from lakesmith.formats import Delta
 from lakesmith.intake.shapes import spark_type
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import Slice, TableFacts
-from lakesmith.quality.rules import quoted
 from lakesmith.sources import connection
 from lakesmith.sources.jdbc import EXTRACTED, OVERLAPPING, WATERMARK, Watermark, instant, parts
 from lakesmith.spark.drivers import driver_class
@@ -25,6 +24,7 @@ from lakesmith.spark.ingest.jdbc_columns import DatabaseColumn, comparable, data
 from lakesmith.spark.ingest.known import known_columns
 from lakesmith.spark.ingest.staged import is_staged, staged_folder
 from lakesmith.spark.types import spelt
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

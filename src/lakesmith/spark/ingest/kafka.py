@@ -34,11 +34,11 @@ from lakesmith.intake.values import (
 )
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import Slice, TableFacts
-from lakesmith.quality.rules import literal, quoted
 from lakesmith.sources import connection
 from lakesmith.sources.kafka import SCHEMA, pinned_offsets, spark_settings, subject_of
 from lakesmith.sources.registry import Registry, Schema
 from lakesmith.spark.ingest.known import grown_columns, known_columns, may_widen
+from lakesmith.sql import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

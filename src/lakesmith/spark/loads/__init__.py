@@ -23,8 +23,9 @@ def is_shaped(load: Load) -> TypeGuard[Shaped]:
     return isinstance(load, Merge | Scd2 | Changes | Snapshot) or (isinstance(load, Append) and bool(load.dedup))
 
 
-def shaped(load: Shaped, rows: DataFrame) -> DataFrame:
-    """The table's rows, from all rows that the query gives for some keys or for all."""
+def shaped(load: Shaped, rows: DataFrame, held: DataFrame | None = None) -> DataFrame:
+    """The table's rows, from all rows that the query gives for some keys or for all; of extracts it suffices to give
+    the new ones, and the rows that the table holds."""
     match load:
         case Append():
             return deduplicated(load, rows)
@@ -35,7 +36,7 @@ def shaped(load: Shaped, rows: DataFrame) -> DataFrame:
         case Changes():
             return entries(load, rows)
         case Snapshot(into="merge"):
-            return latest(Merge(key=load.key, order_by=(load.taken,)), as_events(load, rows))
+            return latest(Merge(key=load.key, order_by=(load.taken,)), as_events(load, rows, held))
         case Snapshot():
             history = Scd2(key=load.key, order_by=(load.taken,), track=load.track, ignore=load.ignore)
-            return intervals(history, as_events(load, rows))
+            return intervals(history, as_events(load, rows, held))

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import ENTRY, HIDDEN
 from lakesmith.declare.loads import Changes
-from lakesmith.quality.rules import kind, quoted
+from lakesmith.quality.rules import kind
 from lakesmith.spark.loads.order import ascending, content, first_of, listed, only, payload, place
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from lakesmith.declare.loads import Changes, Load, Merge, Scd2
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import TableFormat, Write
-from lakesmith.quality.rules import kind, quoted
+from lakesmith.quality.rules import kind
 from lakesmith.spark.loads.order import DELETE, greatest, nothing, with_deletes
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

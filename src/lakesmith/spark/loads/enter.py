@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import HIDDEN, IS_CURRENT
-from lakesmith.declare.loads import Append, Changes, Merge, Scd2
+from lakesmith.columns import HIDDEN, IS_CURRENT, VALID_FROM
+from lakesmith.declare.loads import Append, Changes, Merge, Scd2, Snapshot
 from lakesmith.ledger.batches import Batch
-from lakesmith.ports import TableFacts, TableFormat
-from lakesmith.quality.rules import kind, quoted
+from lakesmith.ports import MOST_HELD, TableFacts, TableFormat, Upsert
+from lakesmith.quality.rules import kind
 from lakesmith.spark.loads import Shaped, shaped
 from lakesmith.spark.loads.ends import Ends, as_merge, has_ends
-from lakesmith.spark.loads.history import intervals
+from lakesmith.spark.loads.extracts import go_on, refuse_shrunk, sizes
+from lakesmith.spark.loads.history import SINCE, intervals
 from lakesmith.spark.loads.in_order import continued, late_keys
 from lakesmith.spark.loads.keys import rows_of, touched_keys
-from lakesmith.spark.loads.upsert import Upsert, difference, of_batch, of_ends
+from lakesmith.spark.loads.order import only, payload
+from lakesmith.spark.loads.upsert import difference, of_batch, of_ends
 from lakesmith.spark.types import spelt
+from lakesmith.sql import bounds, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,9 +42,15 @@ class Entering:
     """The rows of the batch that no rule refuses."""
     whole: Callable[[], DataFrame]
     """All rows that the query gives and no rule refuses."""
+    large: bool
+    """Whether the table is so large that it pays to find out what need not be read."""
+    held: list[DataFrame] = field(default_factory=list)
+    """What is kept in memory until the rows are written."""
 
     def recomputed(self, keys: DataFrame | None) -> Upsert:
         """The keys that changes touch, from all their rows; every key when `keys` is None."""
+        if isinstance(self.load, Snapshot) and self.load.max_shrink is not None:
+            refuse_shrunk(self.load, sizes(self.load, self.whole()), dict(sizes(self.load, self.good)))
         rows = self.whole() if keys is None else rows_of(self.load, self.whole(), keys)
         return difference(self.load, keys, shaped(self.load, rows), self._old())
 
@@ -53,6 +62,8 @@ class Entering:
             return self.recomputed(touched_keys(load, self.good))
         if isinstance(load, Scd2):
             return self._history(load)
+        if isinstance(load, Snapshot):
+            return self._extracts(load)
         if isinstance(load, Changes) and not self.good.where(f"{kind(load)} = 'truncate'").isEmpty():
             self.ends.keep(load, self.whole(), self.batch, all_there_are=True)
             return self.recomputed(None)
@@ -88,21 +99,48 @@ class Entering:
     def _history(self, load: Scd2) -> Upsert:
         """Rows that are later than all that is known of their key go on from there; the others need its history."""
         key = list(load.key)
-        keys = self.good.select(*map(quoted, key)).distinct()
-        old = self._old().join(keys, key, "left_semi").persist()
+        old = self._met(load.key).persist()
+        self.held.append(old)
         known = self.ends.known(self.good.sparkSession) if has_ends(load) else None
         late = late_keys(load, self.good, old, known)
+        met = (self.facts.version, old)
         if late.isEmpty():
             self.ends.keep(load, self.good, self.batch)
             going_on = intervals(load, continued(load, self.good, old))
-            return replace(difference(load, None, going_on, old.where(IS_CURRENT)), held=(old,))
+            return replace(difference(load, None, going_on, old.where(IS_CURRENT)), met=met)
         rows, before = (frame.join(late, key, "left_anti") for frame in (self.good, old))
         going_on = intervals(load, continued(load, rows, before))
         history = rows_of(load, self.whole(), late)
         anew = difference(load, None, intervals(load, history), old.join(late, key, "left_semi"))
         self.ends.keep(load, rows.unionByName(history), self.batch)
         upsert = difference(load, None, going_on, before.where(IS_CURRENT))
-        return replace(upsert, rows=upsert.rows.unionByName(anew.rows), held=(old,))
+        return replace(upsert, rows=upsert.rows.unionByName(anew.rows), met=met)
+
+    def _extracts(self, load: Snapshot) -> Upsert:
+        """Extracts that are later than all others go on from what the table holds, which tells of the one before."""
+        if not go_on(load, self.good, self.whole()):
+            return self.recomputed(None)
+        old = self._old()
+        current = old if load.into == "merge" else old.where(IS_CURRENT)
+        if load.max_shrink is not None:
+            new = sizes(load, self.good)
+            refuse_shrunk(load, [(None, current.count()), *new], dict(new))
+        held = only(self.good, {name: quoted(name) for name in payload(self.good) if name in old.columns})
+        since = () if load.into == "merge" else (f"{VALID_FROM} AS {SINCE}",)
+        made = shaped(load, self.good, current.selectExpr(*held, *since))
+        return difference(load, None, made, current)
+
+    def _met(self, key: Sequence[str]) -> DataFrame:
+        """The table's rows of the keys that the batch has, with their places."""
+        from pyspark.sql import functions as F
+
+        old = self.format.read(self.good.sparkSession, self.facts.location, self.facts.version, places=True)
+        keys = self.good.select(*map(quoted, key))
+        if self.large:
+            count, inside = bounds(keys, key[0])
+            old = old.where(inside) if inside else old
+            keys = F.broadcast(keys) if count <= MOST_HELD else keys
+        return old.join(keys, list(key), "left_semi")
 
     def _old(self) -> DataFrame:
         return self.format.read(self.good.sparkSession, self.facts.location, self.facts.version)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN, IS_CURRENT, OVERLAP, VALID_FROM, VALID_TO
 from lakesmith.declare.loads import Scd2
-from lakesmith.quality.rules import quoted
 from lakesmith.spark.loads.order import DELETE, ascending, content, listed, payload, rank, with_deletes
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

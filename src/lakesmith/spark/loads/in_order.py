@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN, IS_CURRENT, VALID_FROM, VALID_TO
 from lakesmith.declare.loads import Scd2
-from lakesmith.quality.rules import quoted
 from lakesmith.spark.loads.history import SINCE
 from lakesmith.spark.loads.order import DELETE, expression, nothing, only, payload, with_deletes
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

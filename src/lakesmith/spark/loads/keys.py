@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakesmith.declare.loads import Append, Changes, Snapshot
-from lakesmith.quality.rules import kind, quoted
+from lakesmith.quality.rules import kind
 from lakesmith.spark.loads.change_stream import key_before, moves
 from lakesmith.spark.loads.order import expression, have_values
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

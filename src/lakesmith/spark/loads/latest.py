@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN, KEY_TWICE
 from lakesmith.declare.loads import Append, Merge
-from lakesmith.quality.rules import quoted
 from lakesmith.spark.loads.order import (
     DELETE,
     ascending,
@@ -19,6 +18,7 @@ from lakesmith.spark.loads.order import (
     rank,
     with_deletes,
 )
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

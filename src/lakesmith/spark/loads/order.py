@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN
-from lakesmith.quality.rules import quoted
 from lakesmith.spark.types import EXACT_JSON, spelt
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

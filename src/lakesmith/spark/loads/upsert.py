@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import GONE, HIDDEN, VALID_FROM
 from lakesmith.declare.loads import Append, Changes, Merge, Scd2, Snapshot
-from lakesmith.quality.rules import literal, quoted
+from lakesmith.ports import Upsert
 from lakesmith.spark.loads.latest import deduplicated, latest, window_of
 from lakesmith.spark.loads.order import (
     DELETE,
@@ -22,6 +21,7 @@ from lakesmith.spark.loads.order import (
     place,
     with_deletes,
 )
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,39 +29,8 @@ if TYPE_CHECKING:
     from lakesmith.spark.loads import Shaped
 
 
-_BOUNDED = ("byte", "short", "integer", "long", "string", "date")
-"""Types of keys whose values SQL text tells exactly."""
 _ENDED = f"{HIDDEN}ended"
 _EMPTIED = f"{HIDDEN}emptied"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upsert:
-    """Rows to put in or, where `GONE` is true, to take away. `source` and `target` name the sides in SQL."""
-
-    rows: DataFrame
-    key: tuple[str, ...]
-    newer: str
-    """SQL: the row of the table is to be replaced."""
-    also: str | None = None
-    """SQL: what else makes two rows the same, beside their key."""
-    held: tuple[DataFrame, ...] = ()
-    """What is kept in memory until the rows are written."""
-
-
-def within_bounds(upsert: Upsert) -> Upsert:
-    """The same, told also between which values the key lies: files of the table that lie outside are not read."""
-    name = upsert.key[0]
-    kind = upsert.rows.schema[name].dataType.typeName()
-    if kind not in _BOUNDED:
-        return upsert
-    held = quoted(name)
-    (bounds,) = upsert.rows.selectExpr(f"CAST(min({held}) AS string)", f"CAST(max({held}) AS string)").collect()
-    if None in bounds:
-        return upsert
-    low, high = (f"CAST({literal(bound)} AS {kind})" for bound in bounds)
-    inside = f"target.{held} BETWEEN {low} AND {high}"
-    return replace(upsert, also=f"{inside} AND ({upsert.also})" if upsert.also else inside)
 
 
 def of_ends(load: Merge, rows: DataFrame, known: DataFrame | None, stored: Mapping[str, str]) -> Upsert:
@@ -73,7 +42,8 @@ def of_ends(load: Merge, rows: DataFrame, known: DataFrame | None, stored: Mappi
     rank = [*load.order_by, GONE, *columns]
     made = last.withColumnRenamed(DELETE, GONE)
     target = _side("target", rank, made, {**stored, GONE: "boolean"}).replace(f"target.{quoted(GONE)}", "false")
-    return Upsert(rows=made, key=load.key, newer=f"{_side('source', rank, made, None)} > {target}")
+    order = _by_order(load.order_by, made, stored, ">")
+    return Upsert(rows=made, key=load.key, newer=f"{_side('source', rank, made, None)} > {target}", by_order=order)
 
 
 def _not_ended(load: Merge, last: DataFrame, known: DataFrame) -> DataFrame:
@@ -97,11 +67,19 @@ def of_batch(load: Merge | Append, rows: DataFrame, stored: Mapping[str, str]) -
         newer = f"{_side('source', rank, rows, None)} < {_side('target', rank, rows, stored)}"
         same = window_of(load, "source."), window_of(load, "target.")
         also = f"{same[0]} <=> {same[1]}" if same[0] and same[1] else None
-        return Upsert(rows=deduplicated(load, rows), key=load.dedup, newer=newer, also=also)
+        order = _by_order([load.by], rows, stored, "<") if load.by else None
+        return Upsert(rows=deduplicated(load, rows), key=load.dedup, newer=newer, also=also, by_order=order)
     made = latest(load, rows)
     rank = [*load.order_by, *([load.soft_delete] if load.soft_delete else []), *rows.columns]
     newer = f"{_side('source', rank, made, None)} > {_side('target', rank, made, stored)}"
-    return Upsert(rows=made, key=load.key, newer=newer)
+    return Upsert(rows=made, key=load.key, newer=newer, by_order=_by_order(load.order_by, made, stored, ">"))
+
+
+def _by_order(order: Sequence[str], rows: DataFrame, stored: Mapping[str, str], wins: str) -> tuple[str, str] | None:
+    if not order:
+        return None
+    source, target = _side("source", order, rows, None), _side("target", order, rows, stored)
+    return f"{source} {wins} {target}", f"{source} = {target}"
 
 
 def difference(load: Shaped, keys: DataFrame | None, new: DataFrame, old: DataFrame) -> Upsert:

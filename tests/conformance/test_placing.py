@@ -1,0 +1,200 @@
+"""A merge by the place of rows does what MERGE does, whoever reads the table, and leaves to MERGE what it cannot do."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from lakesmith.columns import GONE
+from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.formats import Delta
+from lakesmith.formats.delta import placing, rows
+from lakesmith.formats.delta.vectors import read_vector
+from lakesmith.ports import Upsert, Write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+FLOW = "lakesmith.silver.x"
+FEED = {"delta.enableChangeDataFeed": "true"}
+NEWER = "struct(source.at, source.v) > struct(target.at, target.v)"
+BY_ORDER = ("source.at > target.at", "source.at = target.at")
+Rows = dict[int, tuple[int, str]]
+
+
+def write(sequence: int) -> Write:
+    return Write(flow=FLOW, sequence=sequence, note=f"batch {sequence}", properties=FEED, vectors=True)
+
+
+def frame(spark: SparkSession, rows: list[tuple[int, int, str, bool]]) -> DataFrame:
+    return spark.createDataFrame(rows, f"id bigint, at int, v string, {GONE} boolean")
+
+
+def upsert(
+    rows: DataFrame, newer: str = NEWER, also: str | None = None, by_order: tuple[str, str] | None = None
+) -> Upsert:
+    return Upsert(rows=rows, key=("id",), newer=newer, also=also, by_order=by_order)
+
+
+def merged(before: Rows, batch: list[tuple[int, int, str, bool]]) -> Rows:
+    after = dict(before)
+    for id, at, v, gone in batch:
+        held = before.get(id)
+        if held is not None and (at, v) <= held:
+            continue
+        if gone:
+            after.pop(id, None)
+        else:
+            after[id] = (at, v)
+    return after
+
+
+def held(found: list[tuple[int, int, str]]) -> Rows:
+    assert len({row[0] for row in found}) == len(found)
+    return {id: (at, v) for id, at, v in found}
+
+
+def test_many_batches_lead_to_the_rows_that_the_model_has(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "_CHECKPOINTS", 4)
+    place, format, drawn = str(tmp_path / "a table"), Delta(), random.Random(7)
+    model: Rows = dict.fromkeys(range(200), (0, "first"))
+    format.append(frame(spark, [(id, at, v, False) for id, (at, v) in model.items()]).drop(GONE), place, write(1))
+    seen = [model]
+    for number in range(2, 7):
+        ids = drawn.sample(range(250), 60)
+        batch = [(id, drawn.randrange(4), drawn.choice("abc"), drawn.random() < 0.2) for id in ids]
+        after = merged(model, batch)
+        written = format.merge(upsert(frame(spark, batch), by_order=BY_ORDER), place, write(number))
+        gone, new = model.keys() - after.keys(), after.keys() - model.keys()
+        changed = [id for id in model.keys() & after.keys() if model[id] != after[id]]
+        assert (written.inserted, written.updated, written.deleted) == (len(new), len(changed), len(gone)), number
+        model = after
+        seen.append(model)
+    versions = DeltaTable(place).version()
+    assert versions == len(seen), "one commit a batch, and one that lets the table have vectors"
+    rows = spark.read.format("delta").load(place).collect()
+    assert held([(row.id, row["at"], row.v) for row in rows]) == model
+    facts = format.facts(place, FLOW)
+    assert facts
+    assert (facts.rows, facts.sequence) == (len(model), 6)
+    arrow = format.arrow(place, facts.version)
+    table = arrow.to_table() if hasattr(arrow, "to_table") else arrow.read_all()
+    assert held([(row["id"], row["at"], row["v"]) for row in table.to_pylist()]) == model
+    # What changed since a version leads from it to the newest.
+    start = versions - 3
+    feed = format.changes(spark, place, start, versions).orderBy("_commit_version").collect()
+    state = set(seen[start - 1].items())
+    for version in range(start + 1, versions + 1):
+        told = [row for row in feed if row._commit_version == version]
+        state -= {(row.id, (row["at"], row.v)) for row in told if row._change_type == "delete"}
+        state |= {(row.id, (row["at"], row.v)) for row in told if row._change_type == "insert"}
+    assert dict(state) == model
+    # The log was summed up on the way, and others go on from there.
+    assert (Path(place) / "_delta_log" / f"{4:020}.checkpoint.parquet").exists()
+    spark.sql(f"DELETE FROM delta.`{place}` WHERE id < 100").collect()
+    spark.sql(f"OPTIMIZE delta.`{place}`").collect()
+    left = spark.read.format("delta").load(place).count()
+    assert left == sum(1 for id in model if id >= 100)
+    format.merge(upsert(frame(spark, [(1, 9, "z", False)])), place, write(99))
+    assert spark.read.format("delta").load(place).count() == left + 1
+
+
+def test_it_reads_the_table_once_and_only_the_columns_that_decide(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, format = str(tmp_path / "t"), Delta()
+    format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(GONE), place, write(1))
+    plans = []
+    met = placing._meet
+
+    def told(*given: object) -> DataFrame:
+        found = met(*given)  # type: ignore[arg-type]
+        plans.append(found._jdf.queryExecution().executedPlan().toString())
+        return found
+
+    monkeypatch.setattr(placing, "_meet", told)
+    format.merge(upsert(frame(spark, [(7, 2, "y", False), (99, 1, "n", False)]), by_order=BY_ORDER), place, write(2))
+    assert len(plans) == 1
+    assert "BroadcastHashJoin" in plans[0]
+    assert "ReadSchema: struct<id:bigint,at:int" in plans[0]
+    format.merge(upsert(frame(spark, [(7, 2, "z", False), (8, 3, "n", False)]), by_order=BY_ORDER), place, write(3))
+    assert len(plans) == 3, "rows of the same time are told apart by what else is in them"
+    row = spark.read.format("delta").load(place).where("id = 7").collect()
+    assert [each.v for each in row] == ["z"]
+
+
+def test_rows_outside_the_bounds_of_a_batch_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    place, format = str(tmp_path / "t"), Delta()
+    format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(GONE), place, write(1))
+    format.merge(upsert(frame(spark, [(n, 1, "x", False) for n in range(100, 150)])), place, write(2))
+    actions = [json.loads(line) for line in (Path(place) / "_delta_log" / f"{2:020}.json").read_text().splitlines()]
+    stats = [json.loads(action["add"]["stats"]) for action in actions if "add" in action]
+    assert min(each["minValues"]["id"] for each in stats) == 100
+    # A file whose bounds the batch lies outside of may be gone, and nobody notices.
+    for path in Path(place).glob("part-*.parquet"):
+        path.rename(path.with_suffix(".hidden"))
+    format.merge(upsert(frame(spark, [(120, 2, "y", False)]), also="target.id BETWEEN 120 AND 120"), place, write(3))
+    told = [json.loads(line) for line in (Path(place) / "_delta_log" / f"{3:020}.json").read_text().splitlines()]
+    vector = next(a["add"]["deletionVector"] for a in told if a.get("add", {}).get("deletionVector"))
+    assert (len(read_vector(place, vector)), vector["cardinality"]) == (1, 1)
+
+
+def test_of_two_writers_of_one_version_one_wins(spark: SparkSession, tmp_path: Path) -> None:
+    place, format = str(tmp_path / "t"), Delta()
+    format.append(frame(spark, [(1, 1, "x", False)]).drop(GONE), place, write(1))
+    format.merge(upsert(frame(spark, [(2, 1, "x", False)])), place, write(2))
+    table = DeltaTable(place)
+    format.merge(upsert(frame(spark, [(3, 1, "x", False)])), place, write(3))
+    late = upsert(frame(spark, [(4, 1, "x", False)]))
+    with pytest.raises(InfrastructureError) as caught:
+        placing.place(*placing.pinned(late), table, place, write(4))
+    assert caught.value.code == "commit-conflict"
+    twin = Write(flow=FLOW, sequence=3, note="a twin", vectors=True)
+    with pytest.raises(InfrastructureError) as again:
+        format.merge(upsert(frame(spark, [(5, 1, "x", False)])), place, twin)
+    assert again.value.code == "commit-lost"
+    assert sorted(row.id for row in spark.read.format("delta").load(place).collect()) == [1, 2, 3]
+
+
+def test_two_rows_of_a_batch_for_one_row_of_the_table_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    place, format = str(tmp_path / "t"), Delta()
+    format.append(frame(spark, [(1, 1, "x", False)]).drop(GONE), place, write(1))
+    with pytest.raises(DataError) as caught:
+        format.merge(upsert(frame(spark, [(1, 2, "y", False), (1, 3, "z", False)]), newer="true"), place, write(2))
+    assert caught.value.code == "key-twice"
+
+
+ASKS_MORE = (
+    "ALTER TABLE delta.`{0}` ADD CONSTRAINT positive CHECK (id > 0)",
+    "ALTER TABLE delta.`{0}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+    "ALTER TABLE delta.`{0}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+    "ALTER TABLE delta.`{0}` ADD COLUMNS (more string)",
+)
+
+
+def test_a_table_that_asks_more_of_its_writers_is_left_to_merge(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    format, batch = Delta(), frame(spark, [(1, 2, "y", False)])
+    monkeypatch.setattr(rows, "place", None)
+    plain = place = str(tmp_path / "plain")
+    vectors = {"delta.enableDeletionVectors": "true"}
+    format.append(frame(spark, [(1, 1, "x", False)]).drop(GONE), plain, replace(write(1), properties=vectors))
+    assert placing.placeable(DeltaTable(plain), batch)
+    for number, change in enumerate(ASKS_MORE):
+        place = str(tmp_path / str(number))
+        shutil.copytree(plain, place)
+        spark.sql(change.format(place)).collect()
+        assert not placing.placeable(DeltaTable(place), batch), change
+    assert format.merge(upsert(batch), place, write(2)).updated == 1
