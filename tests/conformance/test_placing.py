@@ -66,12 +66,12 @@ def held(found: list[tuple[int, int, str]]) -> Rows:
 def test_many_batches_lead_to_the_rows_that_the_model_has(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placing, "_CHECKPOINTS", 4)
+    monkeypatch.setattr(placing, "_CHECKPOINTS", 2)
     place, format, drawn = str(tmp_path / "a table"), Delta(), random.Random(7)
     model: Rows = dict.fromkeys(range(200), (0, "first"))
     format.append(frame(spark, [(id, at, v, False) for id, (at, v) in model.items()]).drop(GONE), place, write(1))
     seen = [model]
-    for number in range(2, 7):
+    for number in range(2, 5):
         ids = drawn.sample(range(250), 60)
         batch = [(id, drawn.randrange(4), drawn.choice("abc"), drawn.random() < 0.2) for id in ids]
         after = merged(model, batch)
@@ -87,7 +87,7 @@ def test_many_batches_lead_to_the_rows_that_the_model_has(
     assert held([(row.id, row["at"], row.v) for row in rows]) == model
     facts = format.facts(place, FLOW)
     assert facts
-    assert (facts.rows, facts.sequence) == (len(model), 6)
+    assert (facts.rows, facts.sequence) == (len(model), 4)
     arrow = format.arrow(place, facts.version)
     table = arrow.to_table() if hasattr(arrow, "to_table") else arrow.read_all()
     assert held([(row["id"], row["at"], row["v"]) for row in table.to_pylist()]) == model

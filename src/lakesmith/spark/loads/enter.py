@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import HIDDEN, IS_CURRENT, VALID_FROM
+from lakesmith.columns import GONE, HIDDEN, IS_CURRENT, VALID_FROM
 from lakesmith.declare.loads import Append, Changes, Merge, Scd2, Snapshot
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import MOST_HELD, TableFacts, TableFormat, Upsert
@@ -18,7 +18,7 @@ from lakesmith.spark.loads.history import SINCE, intervals
 from lakesmith.spark.loads.in_order import continued, late_keys
 from lakesmith.spark.loads.keys import rows_of, touched_keys
 from lakesmith.spark.loads.order import only, payload
-from lakesmith.spark.loads.upsert import difference, of_batch, of_ends
+from lakesmith.spark.loads.upsert import additions, difference, of_batch, of_ends
 from lakesmith.spark.types import spelt
 from lakesmith.sql import bounds, quoted
 
@@ -98,23 +98,24 @@ class Entering:
 
     def _history(self, load: Scd2) -> Upsert:
         """Rows that are later than all that is known of their key go on from there; the others need its history."""
-        key = list(load.key)
-        old = self._met(load.key).persist()
-        self.held.append(old)
+        # Of a key without an open interval, the end is known.
+        now = self._held(self._met(load.key).where(IS_CURRENT))
         known = self.ends.known(self.good.sparkSession) if has_ends(load) else None
-        late = late_keys(load, self.good, old, known)
-        met = (self.facts.version, old)
+        late = late_keys(load, self.good, now, known)
         if late.isEmpty():
             self.ends.keep(load, self.good, self.batch)
-            going_on = intervals(load, continued(load, self.good, old))
-            return replace(difference(load, None, going_on, old.where(IS_CURRENT)), met=met)
+            # An interval that goes on keeps its start: none goes away.
+            going_on = intervals(load, continued(load, self.good, now))
+            return replace(additions(load, going_on, now), met=(self.facts.version, now))
+        key = list(load.key)
+        old = self._held(self._met(load.key))
         rows, before = (frame.join(late, key, "left_anti") for frame in (self.good, old))
         going_on = intervals(load, continued(load, rows, before))
         history = rows_of(load, self.whole(), late)
         anew = difference(load, None, intervals(load, history), old.join(late, key, "left_semi"))
         self.ends.keep(load, rows.unionByName(history), self.batch)
-        upsert = difference(load, None, going_on, before.where(IS_CURRENT))
-        return replace(upsert, rows=upsert.rows.unionByName(anew.rows), met=met)
+        both = going_on.selectExpr("*", f"false AS {GONE}").unionByName(anew.rows)
+        return replace(anew, rows=both, met=(self.facts.version, old))
 
     def _extracts(self, load: Snapshot) -> Upsert:
         """Extracts that are later than all others go on from what the table holds, which tells of the one before."""
@@ -128,7 +129,12 @@ class Entering:
         held = only(self.good, {name: quoted(name) for name in payload(self.good) if name in old.columns})
         since = () if load.into == "merge" else (f"{VALID_FROM} AS {SINCE}",)
         made = shaped(load, self.good, current.selectExpr(*held, *since))
-        return difference(load, None, made, current)
+        # An interval that goes on keeps its start; but a key that an extract has not is gone from the table.
+        return additions(load, made, old) if since else difference(load, None, made, old)
+
+    def _held(self, frame: DataFrame) -> DataFrame:
+        self.held.append(frame.persist())
+        return frame
 
     def _met(self, key: Sequence[str]) -> DataFrame:
         """The table's rows of the keys that the batch has, with their places."""

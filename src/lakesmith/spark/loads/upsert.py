@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import GONE, HIDDEN, VALID_FROM
@@ -87,28 +88,33 @@ def difference(load: Shaped, keys: DataFrame | None, new: DataFrame, old: DataFr
     assert not isinstance(load, Append)
     if isinstance(load, Changes) and load.amounts:
         return _exchanged(load.key, keys, new, old)
-    key = load.key
     same = _identity(load)
-    one_a_key = len(same) == len(key)
     if keys is None:
         before = old.select(*map(quoted, same))
-    elif one_a_key:
+    elif same == load.key:
         before = keys
     else:
-        before = old.join(keys, list(key), "left_semi").select(*map(quoted, same))
+        before = old.join(keys, list(load.key), "left_semi").select(*map(quoted, same))
     equal = _equal(new, same, "new.", "before.")
     gone = before.alias("before").join(new.alias("new"), expression(equal), "left_anti")
     marks = gone.selectExpr(*only(new, {name: quoted(name) for name in same}), f"true AS {GONE}")
+    upsert = additions(load, new, old)
     rows = new.selectExpr("*", f"false AS {GONE}").unionByName(marks)
+    return replace(upsert, rows=rows, newer=f"source.{GONE} OR {upsert.newer}")
+
+
+def additions(load: Merge | Scd2 | Changes | Snapshot, new: DataFrame, old: DataFrame) -> Upsert:
+    """The same where no row goes away: each is as it was, is another now, or is new."""
+    same = _identity(load)
     rest = [name for name in new.columns if name not in same and name in old.columns]
     differs = f"NOT ({_equal(new, rest, 'source.', 'target.')})" if rest else "false"
     # A column that the table gains with these rows.
     for name in new.columns:
         if name not in old.columns:
             differs = f"({differs} OR source.{quoted(name)} IS NOT NULL)"
-    more = [name for name in same if name not in key]
+    more = [name for name in same if name not in load.key]
     also = _equal(new, more, "source.", "target.") if more else None
-    return Upsert(rows=rows, key=tuple(key), newer=f"source.{GONE} OR {differs}", also=also)
+    return Upsert(rows=new, key=tuple(load.key), newer=differs, also=also)
 
 
 def _exchanged(key: tuple[str, ...], keys: DataFrame | None, new: DataFrame, old: DataFrame) -> Upsert:
