@@ -2,6 +2,7 @@
 
 The baseline of each is the full rebuild of the same table in the same session; for scd2 also a MERGE written by hand,
 on a clone of the same table. Changed keys are the newest ones, or spread over all of them so that no file is spared.
+For replace_partitions, of rows as they are and of sums by day and customer, the share is one of partitions.
 """
 
 from __future__ import annotations
@@ -31,13 +32,19 @@ T = TypeVar("T")
 SHARES = (0.0001, 0.001, 0.01, 0.1)
 DAYS = 100
 COLUMNS = "id, customer, amount, note, at, day"
+ROWS = f"SELECT {COLUMNS} FROM bronze.orders"
+DAILY = (
+    "SELECT day, customer, count(*) AS orders, sum(amount) AS amount, max(at) AS at FROM bronze.orders "
+    "GROUP BY day, customer"
+)
 LOADS = {
-    "merge": ("{merge: {key: id, order_by: at}}", ("newest", "spread")),
-    "scd2": ("{scd2: {key: id, order_by: at}}", ("newest", "spread")),
-    "replace_partitions": ("{replace_partitions: day}", ("newest",)),
+    "merge": ("{merge: {key: id, order_by: at}}", ROWS, ("newest", "spread")),
+    "scd2": ("{scd2: {key: id, order_by: at}}", ROWS, ("newest", "spread")),
+    "partitions": ("{replace_partitions: day}", ROWS, ("partitions",)),
+    "daily": ("{replace_partitions: day}", DAILY, ("partitions",)),
 }
-WANTED = {"merge": 5, "scd2": 5, "replace_partitions": 20}
-"""How many times cheaper than the rebuild a change of one row in a hundred has to be."""
+WANTED = {"merge": 5, "scd2": 5, "partitions": 20, "daily": 20}
+"""How many times cheaper than the rebuild a change of one row, or partition, in a hundred has to be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +139,7 @@ class _Bench:
     def __init__(self, spark: SparkSession, folder: Path, name: str, count: int) -> None:
         self._spark, self._name, self._count = spark, name, count
         self._table = f"silver.{name}"
-        self._load, self._wheres = LOADS[name]
+        load, query, self._wheres = LOADS[name]
         self._source, self._lake, self._version = folder / "orders", folder / "lake", 0
         first = self._orders(f"range(0, {count}, 1, 16)")
         first.write.format("delta").option("delta.enableChangeDataFeed", "true").save(str(self._source))
@@ -140,8 +147,7 @@ class _Bench:
             (self._lake / place).mkdir(parents=True)
         (self._lake / "lakesmith.yml").write_text("name: bench\n")
         (self._lake / "bronze" / "orders.yml").write_text(f"source: {{table: {json.dumps(str(self._source))}}}\n")
-        query = f"/* lakesmith\nload: {self._load}\n*/\nSELECT {COLUMNS} FROM bronze.orders\n"
-        (self._lake / "silver" / f"{name}.sql").write_text(query)
+        (self._lake / "silver" / f"{name}.sql").write_text(f"/* lakesmith\nload: {load}\n*/\n{query}\n")
         self._run()
 
     def rebuild(self) -> Cost:
@@ -157,7 +163,7 @@ class _Bench:
         for _ in range(times):
             self._version += 1
             changed = self._orders(self._keys(where, share))
-            if self._name == "scd2" and share == 0.01:
+            if self._name == "scd2" and share in (0.001, 0.01):
                 by_hand.append(self._by_hand(changed))
             changed.write.format("delta").mode("append").save(str(self._source))
             self._run("bronze.orders")
@@ -167,7 +173,9 @@ class _Bench:
         return Point(load=self._name, where=where, share=share, mode=mode, costs=tuple(costs), by_hand=tuple(by_hand))
 
     def _keys(self, where: str, share: float) -> str:
-        """SQL: the keys that change."""
+        """SQL: the keys that change: of partitions one row in a hundred, and one partition at the least."""
+        if where == "partitions":
+            return f"range({round(self._count * (1 - max(share, 1 / DAYS)))}, {self._count}, 100, 2)"
         if where == "spread":
             return f"range(0, {self._count}, {round(1 / share)}, 2)"
         return f"range({round(self._count * (1 - share))}, {self._count}, 1, 2)"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_EXACT = ("byte", "short", "integer", "long", "string", "date")
-"""Types whose values text tells exactly."""
+_EXACT = ("tinyint", "smallint", "int", "bigint", "string", "date")
+"""Types whose values text tells exactly, and which all tables order alike."""
 
 
 def literal(text: str) -> str:
@@ -24,7 +24,7 @@ def quoted(name: str) -> str:
 
 def bounds(rows: DataFrame, name: str, side: str = "") -> tuple[int, str | None]:
     """How many rows these are; and SQL: the column lies between the least and the greatest value it has in them."""
-    kind, held = rows.schema[name].dataType.typeName(), quoted(name)
+    kind, held = rows.schema[name].dataType.simpleString(), quoted(name)
     ((count, least, most),) = rows.selectExpr(
         "count(*)", f"CAST(min({held}) AS string)", f"CAST(max({held}) AS string)"
     ).collect()

@@ -35,7 +35,7 @@ _CLEANED_LOG = (
     "DELTA_MISSING_CHANGE_DATA",
 )
 _GONE = re.compile(
-    r"/([^/\s]+)/([^/\s]+)/(?:_change_data/)?(?:[^/\s]+=[^/\s]*/)*"
+    r"/([^/\s]+)/([^/\s]+)/(?:_change_data/|batch-\d{8}-[0-9a-f]{8}/)?(?:[^/\s]+=[^/\s]*/)*"
     r"([^/\s]+\.(?:parquet|bin))\.?\s(?:File )?does not exist"
 )
 """A file of a table that cannot be found: the table's layer, its name, the file's."""

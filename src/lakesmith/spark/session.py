@@ -41,6 +41,9 @@ FENCE = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.
 _PASSED_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
 """Settings with which Spark leaves out rows in silence: a vacuumed input would be a gap that nobody hears of."""
 
+_SUBSTITUTED = "spark.sql.variable.substitute"
+"""The setting with which `${env:HOME}` in SQL, and so in a value of the data, becomes something else."""
+
 JOINED = {
     "spark.sql.extensions": ",",
     "spark.driver.extraClassPath": os.pathsep,
@@ -97,7 +100,7 @@ def isolated(session: SparkSession) -> SparkSession:
     # A session of Spark Connect cannot be made empty, only copied; what it then sets is its own all the same.
     make = "newSession" if hasattr(session, "newSession") else "cloneSession"
     own = cast("SparkSession", getattr(session, make)())
-    for name in _PASSED_OVER:
+    for name in (*_PASSED_OVER, _SUBSTITUTED):
         own.conf.set(name, "false")
     for name in FENCE:
         own.conf.unset(name)

@@ -167,8 +167,13 @@ def sync_commit(location: str, version: int) -> None:
     """Bring a commit to the disk: what was acknowledged survives a power cut."""
     folder = f"{location}/_delta_log"
     for path in (f"{folder}/{version:020}.json", folder, location):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(path)
+
+
+def sync(path: str) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -23,9 +23,9 @@ from urllib.parse import quote, unquote
 
 from lakesmith.columns import GONE, HIDDEN
 from lakesmith.errors import DataError, InfrastructureError
-from lakesmith.formats.delta.files import is_plain_table, sync_commit
+from lakesmith.formats.delta.files import is_plain_table, sync, sync_commit
 from lakesmith.formats.delta.vectors import read_vector, write_vectors
-from lakesmith.ports import MOST_HELD, Upsert, Write
+from lakesmith.ports import Upsert, Write
 from lakesmith.sql import bounds, quoted
 
 if TYPE_CHECKING:
@@ -36,25 +36,31 @@ if TYPE_CHECKING:
 
 _NUMBER, _FILE, _ROW, _HOW = (f"{HIDDEN}{name}" for name in ("number", "in_file", "at_row", "how"))
 _TARGET_COLUMN = re.compile(r"\btarget\.(?:`((?:[^`]|``)+)`|(\w+))")
+_TIGHT = re.compile(r'"tightBounds"\s*:\s*(?:true|false)')
+_SUM = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _CHECKPOINTS = 10
 """Every so many versions the log is summed up."""
 _SHOWN = 32
 """Text of more characters is not told as a bound."""
 
 
-def placeable(table: DeltaTable, rows: DataFrame) -> bool:
-    """Whether the table asks nothing of its writer but rows, and the rows are of its columns."""
-    from deltalake import Schema
-
+def placeable(table: DeltaTable, rows: DataFrame, location: str) -> bool:
+    """Whether the table asks nothing of its writer but rows, its log can be read, and the rows are of its columns."""
     settings = table.metadata().configuration
     if settings.get("delta.enableDeletionVectors") != "true" or settings.get("delta.appendOnly") == "true":
         return False
-    if not is_plain_table(table, also={"deletionVectors"}):
+    if not is_plain_table(table, also={"deletionVectors"}) or _log_files(location, table.version()) is None:
         return False
-    stored = [field for field in rows.schema.fields if not field.name.startswith(HIDDEN)]
-    told = json.loads(rows.select(*(quoted(field.name) for field in stored)).schema.json())
-    types = {field.name: field.type for field in Schema.from_json(json.dumps(told)).fields}
-    return types == {field.name: field.type for field in table.schema().fields}
+    stored = [name for name in rows.columns if not name.startswith(HIDDEN)]
+    return types_of(rows, stored) == {column.name: column.type for column in table.schema().fields}
+
+
+def types_of(rows: DataFrame, names: Sequence[str]) -> dict[str, Any]:
+    """The types of columns as the log tells them."""
+    from deltalake import Schema
+
+    told = Schema.from_json(rows.select(*map(quoted, names)).schema.json())
+    return {column.name: column.type for column in told.fields}
 
 
 def with_places(rows: DataFrame) -> DataFrame:
@@ -66,24 +72,27 @@ def with_places(rows: DataFrame) -> DataFrame:
     return rows.selectExpr("*", f"_metadata.file_path AS {_FILE}", f"_metadata.row_index AS {_ROW}")
 
 
-def pinned(upsert: Upsert) -> tuple[Upsert, int]:
+def pinned(upsert: Upsert, table: DeltaTable) -> tuple[Upsert, int]:
     """The same rows, whatever their query would give another time, with a number each and bounds for the table's; and
     how many they are."""
     # What is kept so is lost with its executor, and the job fails: it is never computed again, and other.
     rows = upsert.rows.selectExpr("*", f"monotonically_increasing_id() AS {_NUMBER}").localCheckpoint()
-    count, inside = bounds(rows, upsert.key[0], "target.")
+    name = upsert.key[0]
+    count, inside = bounds(rows, name, "target.")
+    if types_of(rows, [name]) != {column.name: column.type for column in table.schema().fields if column.name == name}:
+        inside = None
     both = " AND ".join(f"({part})" for part in (inside, upsert.also) if part)
     return replace(upsert, rows=rows, also=both or None), count
 
 
 def place(upsert: Upsert, count: int, table: DeltaTable, location: str, write: Write) -> None:
-    """Commit the merge of rows that are pinned; raises where another writer was first."""
+    """Commit the merge of rows that are pinned and that every task can hold; raises where another writer was first."""
     from pyspark.sql import functions as F
 
     folder = f"batch-{write.sequence:08}-{uuid.uuid4().hex[:8]}"
     source = upsert.rows
     target = _target(upsert, source.sparkSession, location, table.version())
-    met = _decided(upsert, target, F.broadcast(source) if count <= MOST_HELD else source)
+    met = _decided(upsert, target, F.broadcast(source))
     coming = source.join(_numbers(source, met.left), _NUMBER, "left_anti") if met.left else source
     if GONE in source.columns:
         coming = coming.where(f"NOT {GONE}")
@@ -193,16 +202,19 @@ def _marked(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[
     """The actions that take rows out of files."""
     if not rows:
         return
-    root = os.path.abspath(location)
-    named = {os.path.relpath(unquote(path).removeprefix("file:"), root): numbers for path, numbers in rows.items()}
-    adds = _adds(location, version, named)
+    gone = {_absolute(location, path): numbers for path, numbers in rows.items()}
+    adds = _adds(location, version, gone)
     for path, add in adds.items():
         if add.get("deletionVector"):
-            named[path] = named[path] | read_vector(location, add["deletionVector"])
-    vectors = write_vectors(location, named)
+            gone[path] = gone[path] | read_vector(location, add["deletionVector"])
+    vectors = write_vectors(location, gone)
     now = _now()
     for path, add in adds.items():
-        stats = json.loads(add.get("stats") or "{}")
+        stats = add.get("stats") or "{}"
+        count = json.loads(stats).get("numRecords")
+        if count is None:
+            count = _rows_of(path)
+            stats = json.dumps({"numRecords": count})
         removed = {
             "path": add["path"],
             "deletionTimestamp": now,
@@ -210,48 +222,72 @@ def _marked(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[
             "extendedFileMetadata": True,
             "partitionValues": {},
             "size": add["size"],
-            "stats": json.dumps({"numRecords": stats["numRecords"]}),
+            "stats": json.dumps({"numRecords": count}),
         }
         if add.get("deletionVector"):
             removed["deletionVector"] = add["deletionVector"]
         yield {"remove": removed}
-        yield {
-            "add": {
-                **add,
-                "dataChange": True,
-                "stats": json.dumps({**stats, "tightBounds": False}),
-                "deletionVector": vectors[path],
-            }
-        }
+        yield {"add": {**add, "dataChange": True, "stats": _loosened(stats), "deletionVector": vectors[path]}}
+
+
+def _loosened(stats: str) -> str:
+    """The same bounds, said to be wider than the rows. As text: long decimals would not survive being read."""
+    if '"tightBounds"' in stats:
+        return _TIGHT.sub('"tightBounds":false', stats, count=1)
+    return '{"tightBounds":false,' + stats.lstrip()[1:]
+
+
+def _absolute(location: str, path: str) -> str:
+    """Where a file lies that the log, or Spark, names."""
+    plain = unquote(path).removeprefix("file:")
+    return os.path.normpath(
+        os.path.join(os.path.abspath(location), f"/{plain.lstrip('/')}" if plain[:1] == "/" else plain)
+    )
+
+
+def _rows_of(path: str) -> int:
+    import pyarrow.parquet as pq
+
+    count: int = pq.ParquetFile(path).metadata.num_rows
+    return count
+
+
+def _log_files(location: str, version: int) -> tuple[str | None, list[str]] | None:
+    """The newest sum of the log and the commits since; None where they do not lead up to the version."""
+    log = os.path.join(location, "_delta_log")
+    names = set(os.listdir(log))
+    sums = (int(found[1]) for name in names if (found := _SUM.fullmatch(name)))
+    summed = max((number for number in sums if number <= version), default=-1)
+    since = [f"{number:020}.json" for number in range(summed + 1, version + 1)]
+    if not names.issuperset(since):
+        return None
+    newest = os.path.join(log, f"{summed:020}.checkpoint.parquet") if summed >= 0 else None
+    return newest, [os.path.join(log, name) for name in since]
 
 
 def _adds(location: str, version: int, paths: dict[str, BitMap64]) -> dict[str, dict[str, Any]]:
-    """How the log tells of some of its files, by path."""
+    """How the log tells of some of its files, by where they lie."""
     import pyarrow.parquet as pq
 
-    log = os.path.join(location, "_delta_log")
-    sums = [name for name in os.listdir(log) if re.fullmatch(r"\d{20}\.checkpoint\.parquet", name)]
-    summed = max((number for name in sums if (number := int(name[:20])) <= version), default=-1)
+    files = _log_files(location, version)
+    assert files is not None
+    newest, commits = files
     found: dict[str, dict[str, Any]] = {}
-    if summed >= 0:
-        for batch in pq.ParquetFile(os.path.join(log, f"{summed:020}.checkpoint.parquet")).iter_batches(
-            columns=["add"]
-        ):
-            for add in batch.column(0).to_pylist():
-                if add and unquote(add["path"]) in paths:
-                    kept = {name: value for name, value in add.items() if value is not None}
-                    kept["partitionValues"] = dict(kept.get("partitionValues") or {})
-                    kept.pop("stats_parsed", None)
-                    found[unquote(add["path"])] = kept
-    for number in range(summed + 1, version + 1):
-        with open(os.path.join(log, f"{number:020}.json"), encoding="utf-8") as commit:
+    for batch in pq.ParquetFile(newest).iter_batches(columns=["add"]) if newest else ():
+        for add in batch.column(0).to_pylist():
+            if add and (path := _absolute(location, add["path"])) in paths:
+                kept = {name: value for name, value in add.items() if value is not None and name != "stats_parsed"}
+                kept |= {name: dict(kept[name]) for name in ("partitionValues", "tags") if name in kept}
+                found[path] = kept
+    for name in commits:
+        with open(name, encoding="utf-8") as commit:
             actions = [json.loads(line) for line in commit]
         for action in actions:
-            if (gone := action.get("remove")) and unquote(gone["path"]) in paths:
-                found.pop(unquote(gone["path"]), None)
+            if gone := action.get("remove"):
+                found.pop(_absolute(location, gone["path"]), None)
         for action in actions:
-            if (add := action.get("add")) and unquote(add["path"]) in paths:
-                found[unquote(add["path"])] = add
+            if (add := action.get("add")) and (path := _absolute(location, add["path"])) in paths:
+                found[path] = add
     if missing := set(paths) - set(found):
         raise InfrastructureError(
             "commit-conflict",
@@ -262,15 +298,17 @@ def _adds(location: str, version: int, paths: dict[str, BitMap64]) -> dict[str, 
 
 
 def _added(location: str, folder: str) -> Iterator[dict[str, Any]]:
-    """How the log is to tell of new files; those without a row are taken away."""
+    """How the log is to tell of new files, which are brought to the disk; those without a row are taken away."""
     import pyarrow.parquet as pq
 
-    for name in sorted(os.listdir(os.path.join(location, folder))):
-        path = os.path.join(location, folder, name)
+    below = os.path.join(location, folder)
+    for name in sorted(os.listdir(below)):
+        path = os.path.join(below, name)
         file = pq.ParquetFile(path) if name.endswith(".parquet") else None
         if file is None or file.metadata.num_rows == 0:
             os.remove(path)
             continue
+        sync(path)
         yield {
             "path": quote(f"{folder}/{name}"),
             "partitionValues": {},
@@ -279,8 +317,11 @@ def _added(location: str, folder: str) -> Iterator[dict[str, Any]]:
             "dataChange": True,
             "stats": json.dumps(_stats(file.metadata)),
         }
-    if not os.listdir(os.path.join(location, folder)):
-        shutil.rmtree(os.path.join(location, folder))
+    if not os.listdir(below):
+        shutil.rmtree(below)
+    else:
+        sync(below)
+    sync(location)
 
 
 def _stats(told: Any) -> dict[str, Any]:
@@ -298,9 +339,10 @@ def _stats(told: Any) -> dict[str, Any]:
         if len(known) == sum(
             1 for group, each in zip(groups, found, strict=True) if each.null_count < group.num_values
         ):
-            bounds = _bounds([each.min for each in known], [each.max for each in known])
-            if bounds:
-                least[name], greatest[name] = bounds
+            # Spark knows days and texts that Python does not.
+            with suppress(OverflowError, ValueError):
+                if between := _bounds([each.min for each in known], [each.max for each in known]):
+                    least[name], greatest[name] = between
     return {
         "numRecords": told.num_rows,
         "minValues": least,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import GONE, HIDDEN
 from lakesmith.formats.delta.log import DeltaLog, is_widened
 from lakesmith.formats.delta.placing import pinned, place, placeable, with_places
-from lakesmith.ports import Upsert, Write, Written
+from lakesmith.ports import MOST_HELD, Upsert, Write, Written
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -58,9 +58,10 @@ class DeltaRows(DeltaLog):
         spark = upsert.rows.sparkSession
         if write.vectors:
             _let(spark, location, _VECTORS)
-            upsert, count = pinned(upsert)
             table = _opened(location)
-            if (table.transaction_version(write.flow) or 0) < write.sequence and placeable(table, upsert.rows):
+            upsert, count = pinned(upsert, table)
+            ours = (table.transaction_version(write.flow) or 0) < write.sequence and count <= MOST_HELD
+            if ours and placeable(table, upsert.rows, location):
                 place(upsert, count, table, location, write)
                 return self.committed(location, write)
         same = [f"target.{quoted(column)} = source.{quoted(column)}" for column in upsert.key]

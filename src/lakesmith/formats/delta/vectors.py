@@ -9,6 +9,7 @@ import uuid
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -53,7 +54,7 @@ def read_vector(location: str, told: Mapping[str, Any]) -> BitMap64:
         # Padded to whole groups of characters; what is too much is not counted.
         data = base64.b85decode(where.encode().translate(_FROM_Z85))[: told["sizeInBytes"]]
     else:
-        path = where.removeprefix("file:")
+        path = unquote(where).removeprefix("file:")
         if told["storageType"] == "u":
             name = uuid.UUID(bytes=base64.b85decode(where[-_UUID:].encode().translate(_FROM_Z85)))
             path = _file(location, where[:-_UUID], name)

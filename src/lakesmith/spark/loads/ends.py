@@ -62,9 +62,10 @@ class Ends:
     flow: str
 
     def follows(self, parent: int) -> bool:
-        """Whether nothing was kept after `parent`: by a batch that was never committed, or was rolled back since."""
+        """Whether they are there, and none was kept after `parent`: by a batch that was never committed, or was rolled
+        back since."""
         facts = self.format.facts(self.location, self.flow)
-        return facts is None or facts.sequence // _ATTEMPTS <= parent
+        return facts is not None and facts.sequence // _ATTEMPTS <= parent
 
     def known(self, spark: SparkSession) -> DataFrame | None:
         """All that there are; None when there is none."""

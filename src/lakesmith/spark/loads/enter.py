@@ -144,7 +144,8 @@ class Entering:
         keys = self.good.select(*map(quoted, key))
         if self.large:
             count, inside = bounds(keys, key[0])
-            old = old.where(inside) if inside else old
+            if inside and old.schema[key[0]].dataType == keys.schema[key[0]].dataType:
+                old = old.where(inside)
             keys = F.broadcast(keys) if count <= MOST_HELD else keys
         return old.join(keys, list(key), "left_semi")
 

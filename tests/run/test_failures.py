@@ -1,0 +1,48 @@
+"""What Spark and Delta raise, told as a user should hear it. No JVM."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+from tests.plan.lakes import made
+
+from lakesmith.errors import DataError
+from lakesmith.run.failures import translate
+
+GONE = "[FAILED_READ_FILE.FILE_NOT_EXIST] File file:/lake/warehouse/silver/orders/{} does not exist."
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "part-0.parquet",
+        "_change_data/part-0.parquet",
+        "day=2026-01-01/part-0.parquet",
+        "batch-00000012-0123abcd/part-0.parquet",
+    ],
+)
+def test_a_file_that_an_input_has_lost_is_told_by_the_name_of_the_input(path: str) -> None:
+    error = translate(PySparkException(GONE.format(path)), made("gold.sales", "SELECT 1 FROM silver.orders"))
+    assert error.code == "source-vacuumed"
+    assert "silver.orders has lost part-0.parquet" in error.what
+    assert error.hint
+    assert "lakesmith run gold.sales --full-refresh" in error.hint
+
+
+def test_a_log_that_was_cleaned_is_a_gap_with_a_way_out() -> None:
+    said = PySparkException("[DELTA_VERSIONS_NOT_CONTIGUOUS] Versions (0, 4) are not contiguous.")
+    error = translate(said, made("gold.sales", "SELECT 1 FROM silver.orders"))
+    assert isinstance(error, DataError)
+    assert error.code == "source-gap"
+    assert error.hint
+    assert "--full-refresh" in error.hint
+
+
+def test_what_a_load_does_not_hold_points_to_where_it_is_declared() -> None:
+    table = made("gold.sales", "SELECT 1 FROM silver.orders")
+    assert translate(DataError("key-twice", "two rows"), table).at == (table.load_at or table.declared_at)
+
+
+def test_what_is_a_fault_of_ours_is_raised_as_it_is() -> None:
+    with pytest.raises(KeyError):
+        translate(KeyError("x"), made("gold.sales", "SELECT 1 FROM silver.orders"))
