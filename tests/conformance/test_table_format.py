@@ -117,6 +117,23 @@ def test_a_merge_updates_what_is_newer_and_inserts_what_is_new(
     assert held(format, place) == [(1, "b"), (2, "z"), (3, "c")]
 
 
+@pytest.mark.parametrize("vectors", [False, True])
+def test_rows_that_are_others_each_time_they_are_computed_enter_once(
+    format: TableFormat, spark: SparkSession, place: str, vectors: bool
+) -> None:
+    format.append(spark.sql("SELECT id, 'old' AS v FROM range(60)"), place, write(1))
+    # Each row either meets one of the table or does not, and that changes from one look at it to the next.
+    chance = "CAST(java_method('java.lang.Math', 'random') AS double) < 0.5"
+    source = spark.sql(f"SELECT IF({chance}, id, id + 1000) AS id, 'new' AS v FROM range(60)")
+    assert source.collect() != source.collect()
+    written = format.merge(Upsert(rows=source, key=("id",), newer="true"), place, write(2, vectors=vectors))
+    table = held(format, place)
+    found = {row[0]: row[1] for row in table}
+    assert len(found) == len(table)
+    assert all((found[id] == "new") != (id + 1000 in found) for id in range(60))
+    assert written.inserted + written.updated == 60
+
+
 def test_a_merge_leaves_no_setting_behind_that_would_swallow_the_next_write(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
