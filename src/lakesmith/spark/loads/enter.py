@@ -52,7 +52,11 @@ class Entering:
         if isinstance(self.load, Snapshot) and self.load.max_shrink is not None:
             refuse_shrunk(self.load, sizes(self.load, self.whole()), dict(sizes(self.load, self.good)))
         rows = self.whole() if keys is None else rows_of(self.load, self.whole(), keys)
-        return difference(self.load, keys, shaped(self.load, rows), self._old())
+        made = shaped(self.load, rows)
+        if keys is not None and isinstance(self.load, Changes) and self.load.previous_key:
+            # Of a row that left one of these keys for another, the other is not computed from all its rows.
+            made = made.join(keys, list(self.load.key), "left_semi").select(*map(quoted, made.columns))
+        return difference(self.load, keys, made, self._old())
 
     def followed(self) -> Upsert:
         """The rows of the batch against those of the table."""
