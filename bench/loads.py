@@ -1,8 +1,9 @@
 """What a change costs against what the table costs: merge, scd2 and replace_partitions, over a share of changed rows.
 
-The baseline of each is the full rebuild of the same table in the same session; for scd2 also a MERGE written by hand,
-on a clone of the same table. Changed keys are the newest ones, or spread over all of them so that no file is spared.
-For replace_partitions, of rows as they are and of sums by day and customer, the share is one of partitions.
+The baseline of each is the full rebuild of the same table in the same session; for scd2 also a MERGE written by hand
+and the rewrite of the whole table, on clones of the same table. Changed keys are the newest ones, or spread over all of
+them so that no file is spared. For replace_partitions, of rows as they are and of sums by day and customer, the share is
+one of partitions.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
+from bench.histories import Clone
 from bench.measure import busy, show, spread
 from bench.processes import cpu_below
 from lakesmith.lake import Lake
@@ -63,6 +65,7 @@ class Point:
     mode: str
     costs: tuple[Cost, ...]
     by_hand: tuple[Cost, ...] = ()
+    rewritten: tuple[Cost, ...] = ()
 
 
 def main(words: list[str] | None = None) -> None:
@@ -105,6 +108,8 @@ _HEADER = (
     "wanted",
     "by hand wall s",
     "CPU s",
+    "rewrite wall s",
+    "CPU s",
 )
 
 
@@ -120,6 +125,7 @@ def _told(point: Point, rebuild: Cost) -> list[str]:
         f"{times:.1f}",
         wanted,
         *_spreads(point.by_hand),
+        *_spreads(point.rewritten),
     ]
 
 
@@ -140,7 +146,8 @@ class _Bench:
         self._spark, self._name, self._count = spark, name, count
         self._table = f"silver.{name}"
         load, query, self._wheres = LOADS[name]
-        self._source, self._lake, self._version = folder / "orders", folder / "lake", 0
+        self._source, self._lake = folder / "orders", folder / "lake"
+        self._version = self._clones = 0
         first = self._orders(f"range(0, {count}, 1, 16)")
         first.write.format("delta").option("delta.enableChangeDataFeed", "true").save(str(self._source))
         for place in ("bronze", "silver"):
@@ -159,18 +166,28 @@ class _Bench:
                 yield self._changed(where, share, times)
 
     def _changed(self, where: str, share: float, times: int) -> Point:
-        costs, by_hand, mode = [], [], ""
-        for _ in range(times):
+        costs, by_hand, rewritten, mode = [], [], [], ""
+        for attempt in range(times):
             self._version += 1
             changed = self._orders(self._keys(where, share))
             if self._name == "scd2" and share in (0.001, 0.01):
-                by_hand.append(self._by_hand(changed))
+                by_hand.append(_cost(self._clone(changed).merge)[0])
+            if self._name == "scd2" and share == 0.01 and attempt == 0:
+                rewritten.append(_cost(self._clone(changed).rewrite)[0])
             changed.write.format("delta").mode("append").save(str(self._source))
             self._run("bronze.orders")
             cost, report = _cost(lambda: self._run(self._table))
             costs.append(cost)
             (mode,) = (step.mode for step in report.steps)
-        return Point(load=self._name, where=where, share=share, mode=mode, costs=tuple(costs), by_hand=tuple(by_hand))
+        return Point(
+            load=self._name,
+            where=where,
+            share=share,
+            mode=mode,
+            costs=tuple(costs),
+            by_hand=tuple(by_hand),
+            rewritten=tuple(rewritten),
+        )
 
     def _keys(self, where: str, share: float) -> str:
         """SQL: the keys that change: of partitions one row in a hundred, and one partition at the least."""
@@ -193,23 +210,10 @@ class _Bench:
         assert report.outcome == "ok", report.errors
         return report
 
-    def _by_hand(self, changed: DataFrame) -> Cost:
-        """The same change, by the MERGE that people write for it."""
-        table = self._lake / ".lakesmith" / "warehouse" / "silver" / "scd2"
-        clone = self._source.with_name(f"by_hand_{self._version}")
-        self._spark.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE delta.`{table}`")
-        self._spark.sql(f"ALTER TABLE delta.`{clone}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-        changed.createOrReplaceTempView("changed")
-        differs = "(s.customer, s.amount, s.note, s.day) <> (t.customer, t.amount, t.note, t.day)"
-        merge = (
-            f"MERGE INTO delta.`{clone}` AS t USING (SELECT id AS merge_key, * FROM changed UNION ALL "
-            f"  SELECT NULL, s.* FROM changed AS s JOIN delta.`{clone}` AS t ON s.id = t.id "
-            f"  WHERE t.is_current AND {differs}) AS s ON t.id = s.merge_key AND t.is_current "
-            f"WHEN MATCHED AND {differs} THEN UPDATE SET valid_to = s.at, is_current = false "
-            f"WHEN NOT MATCHED THEN INSERT ({COLUMNS}, valid_from, valid_to, is_current) "
-            f"VALUES ({', '.join('s.' + column for column in COLUMNS.split(', '))}, s.at, NULL, true)"
-        )
-        return _cost(lambda: self._spark.sql(merge).collect())[0]
+    def _clone(self, changed: DataFrame) -> Clone:
+        table, self._clones = self._lake / ".lakesmith" / "warehouse" / "silver" / "scd2", self._clones + 1
+        at = self._source.with_name(f"clone_{self._clones}")
+        return Clone(self._spark, table, at, COLUMNS.split(", "), changed)
 
 
 def _cost(work: Callable[[], T]) -> tuple[Cost, T]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from deltalake import DeltaTable
 from lakesmith.columns import GONE
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats import Delta
-from lakesmith.formats.delta import placing, rows
+from lakesmith.formats.delta import actions, placing, rows
 from lakesmith.formats.delta.vectors import read_vector
 from lakesmith.ports import Upsert, Write
 
@@ -66,7 +67,7 @@ def held(found: list[tuple[int, int, str]]) -> Rows:
 def test_many_batches_lead_to_the_rows_that_the_model_has(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placing, "_CHECKPOINTS", 2)
+    monkeypatch.setattr(actions, "_CHECKPOINTS", 2)
     place, format, drawn = str(tmp_path / "a table"), Delta(), random.Random(7)
     model: Rows = dict.fromkeys(range(200), (0, "first"))
     format.append(frame(spark, [(id, at, v, False) for id, (at, v) in model.items()]).drop(GONE), place, write(1))
@@ -116,10 +117,10 @@ def test_it_reads_the_table_once_and_only_the_columns_that_decide(
     place, format = str(tmp_path / "t"), Delta()
     format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(GONE), place, write(1))
     plans = []
-    met = placing._meet
+    meet: Callable[..., DataFrame] = placing._meet
 
     def told(*given: object) -> DataFrame:
-        found = met(*given)  # type: ignore[arg-type]
+        found = meet(*given)
         plans.append(found._jdf.queryExecution().executedPlan().toString())
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +15,13 @@ from tests.run.lakes import Cut, Written
 
 from lakesmith.errors import LakesmithError
 from lakesmith.formats import Delta
+from lakesmith.formats.delta.rows import FENCE
 from lakesmith.ledger.batches import Batch, Batches
 from lakesmith.ledger.lease import Lease
-from lakesmith.spark.session import FENCE
 from lakesmith.spark.write import Arrival, Writer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -59,6 +59,16 @@ def set_for_all(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]
     finally:
         for name in settings:
             conf.remove(name)
+
+
+def unheard(commit: Callable[..., object], lost: Exception) -> Callable[..., None]:
+    """A commit that is made, and whose reply is lost."""
+
+    def made(*given: object, **named: object) -> None:
+        commit(*given, **named)
+        raise lost
+
+    return made
 
 
 def clean_log(lake: Written, table: str) -> None:
@@ -226,10 +236,10 @@ def test_a_batch_cut_between_table_and_quarantine_is_cut_again_as_it_was(
     quarantine = Writer._quarantine
     for number, doomed in ((2, "bronze.orders"), (3, "silver.orders")):
 
-        def cut(writer: Writer, arrival: Arrival, *rest: object, doomed: str = doomed) -> int:
+        def cut(writer: Writer, arrival: Arrival, checked: DataFrame, refused: int, doomed: str = doomed) -> int:
             if str(arrival.table.name) == doomed:
                 raise Cut
-            return quarantine(writer, arrival, *rest)  # type: ignore[arg-type]
+            return quarantine(writer, arrival, checked, refused)
 
         monkeypatch.setattr(Writer, "_quarantine", cut)
         orders.land(f"orders/{number}.json", row(number), row(10 * number, -1), '{"id": 4, "am')
@@ -263,13 +273,7 @@ def test_a_commit_whose_reply_was_lost_is_looked_up_in_the_log_and_nothing_is_de
         (DeltaTable, "create_write_transaction", DeltaError("connection reset"), "bronze.orders"),
         (Delta, "merge", Py4JNetworkError("Answer from Java side is empty"), "silver.orders"),
     ):
-        commit = getattr(owner, method)
-
-        def commit_unheard(self: object, *rest: object, commit=commit, lost=lost, **named: object) -> None:  # type: ignore[no-untyped-def]
-            commit(self, *rest, **named)
-            raise lost
-
-        monkeypatch.setattr(owner, method, commit_unheard)
+        monkeypatch.setattr(owner, method, unheard(getattr(owner, method), lost))
         error = refusal(orders)
         assert (error.code, error.exit_code, error.table) == ("commit-unknown", 4, table)
         monkeypatch.undo()

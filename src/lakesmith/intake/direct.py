@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesmith.columns import CHANGE_AUDIT, CORRUPT, END, FILE, RESCUED, ROW_HASH, SOURCE_FILE, SOURCE_ROW, WRITTEN
+from lakesmith.disk import sync
 from lakesmith.intake.shapes import STRING
 from lakesmith.ports import DataFile
 
@@ -124,11 +125,7 @@ class _Rows:
         self.writer.close()
         self.file.close()
         path = os.path.join(self.folder, self.path)
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(path)
         return DataFile(path=self.path, size=os.path.getsize(path), rows=self.count)
 
     def discard(self) -> None:

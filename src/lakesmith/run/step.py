@@ -38,8 +38,6 @@ SCHEMA_CHECK = "schema"
 """The name under which a schema that does not fit the table is told of."""
 _CUTS = 5
 """How often a batch is cut anew at the most."""
-_RECENT = 20
-"""How many commits of others may come after one that is looked for."""
 _REWRITES = ("UPDATE", "DELETE", "RESTORE", "TRUNCATE", "CLONE", "REPLACE", "CREATE OR REPLACE")
 """Operations that change rows or take them away, so that the rows which came do not tell what the table holds now."""
 
@@ -335,9 +333,8 @@ class Workplace:
 
     def _is_committed(self, table: Table, batch: Batch) -> bool:
         """Whether the table's log holds the batch, whatever the reply to its commit was."""
-        return any(
-            commit.note == batch.note for commit in self.format.commits(self.warehouse.table(table.name), _RECENT)
-        )
+        commits = self.format.commits(self.warehouse.table(table.name))
+        return any(commit.note == batch.note for commit in commits)
 
     def _books(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:
         if not settled.ends:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from lakesmith.errors import InfrastructureError
+from lakesmith.formats.delta.rows import FENCE
 from lakesmith.spark.archive import usable_archive
 from lakesmith.spark.jars import DEFAULT_SETS, jar_paths, spark_home
 from lakesmith.spark.java import JavaHome, cache_folder, find_java, launch_home
@@ -36,8 +37,6 @@ BRIEF = {
     "spark.sql.codegen.wholeStage": "false",
 }
 
-FENCE = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
-"""Settings that somebody may have left behind, with which Delta skips writes in silence."""
 _PASSED_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
 """Settings with which Spark leaves out rows in silence: a vacuumed input would be a gap that nobody hears of."""
 

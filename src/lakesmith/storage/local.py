@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from lakesmith.disk import sync
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact
 from lakesmith.storage.globs import Glob, walk
@@ -113,7 +114,7 @@ class LocalStorage:
     def replace(self, key: str, data: bytes) -> None:
         target = self._root / key
         os.replace(self._write_beside(target, [data]), target)
-        _sync_folder(target.parent)
+        sync(target.parent)
 
     def move(self, path: str, to: str) -> None:
         source, target = self.location(path), self.location(to)
@@ -179,7 +180,7 @@ class LocalStorage:
             ) from error
         finally:
             os.unlink(temporary)
-        _sync_folder(target.parent)
+        sync(target.parent)
         return True
 
     def _write_beside(self, target: Path, chunks: Iterable[bytes]) -> str:
@@ -239,12 +240,3 @@ def _create(path: Path) -> int:
             raise
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, flags, 0o644)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new name survives a power cut only once its folder is on disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

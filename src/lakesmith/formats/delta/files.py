@@ -9,6 +9,7 @@ from collections.abc import Sequence, Set
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from lakesmith.disk import sync
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.ports import DataFile, Write
 
@@ -152,15 +153,17 @@ def _stats(file: DataFile) -> str:
     return json.dumps(
         {
             "numRecords": file.rows,
-            "minValues": {name: _moment(least) for name, (least, _) in file.bounds.items()},
-            "maxValues": {name: _moment(greatest) for name, (_, greatest) in file.bounds.items()},
+            "minValues": {name: moment(least) for name, (least, _) in file.bounds.items()},
+            "maxValues": {name: moment(greatest) for name, (_, greatest) in file.bounds.items()},
             "nullCount": dict.fromkeys(file.bounds, 0),
         }
     )
 
 
-def _moment(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def moment(value: datetime) -> str:
+    """As statistics of a file tell it; without a zone where it has none."""
+    told = value.astimezone(UTC) if value.tzinfo else value
+    return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def sync_commit(location: str, version: int) -> None:
@@ -168,12 +171,3 @@ def sync_commit(location: str, version: int) -> None:
     folder = f"{location}/_delta_log"
     for path in (f"{folder}/{version:020}.json", folder, location):
         sync(path)
-
-
-def sync(path: str) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

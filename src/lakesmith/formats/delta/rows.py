@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
+FENCE = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
+"""Settings with which Delta skips writes in silence where somebody has left them behind."""
 _SOURCE_VIEW = "lakesmith_merge_source"
 _WIDENING = "delta.enableTypeWidening"
 _VECTORS = "delta.enableDeletionVectors"
@@ -143,8 +145,7 @@ def _fenced(spark: SparkSession, write: Write) -> Iterator[None]:
     """MERGE takes its fence and note from session settings that do not reset themselves: left set, they would make
     Delta skip later writes in silence. They live for this one statement, in a session that one table alone uses."""
     settings = {
-        "spark.databricks.delta.write.txnAppId": write.flow,
-        "spark.databricks.delta.write.txnVersion": str(write.sequence),
+        **dict(zip(FENCE, (write.flow, str(write.sequence)), strict=True)),
         "spark.databricks.delta.commitInfo.userMetadata": write.note,
     }
     for name, value in settings.items():

@@ -1,0 +1,251 @@
+"""What the log of a table has to say of rows that go and files that come, and the commit that says it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from lakesmith.disk import sync
+from lakesmith.errors import InfrastructureError
+from lakesmith.formats.delta.files import moment, sync_commit
+from lakesmith.formats.delta.vectors import read_vector, write_vectors
+from lakesmith.ports import Write
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+_TIGHT = re.compile(r'"tightBounds"\s*:\s*(?:true|false)')
+_SUM = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_CHECKPOINTS = 10
+"""Every so many versions the log is summed up."""
+_SHOWN = 32
+"""Text of more characters is not told as a bound."""
+
+
+def removals(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[dict[str, Any]]:
+    """The actions that take rows out of files."""
+    if not rows:
+        return
+    gone = {_absolute(location, path): numbers for path, numbers in rows.items()}
+    adds = _adds(location, version, gone)
+    for path, add in adds.items():
+        if add.get("deletionVector"):
+            gone[path] = gone[path] | read_vector(location, add["deletionVector"])
+    vectors = write_vectors(location, gone)
+    now = _now()
+    for path, add in adds.items():
+        stats = add.get("stats") or "{}"
+        count = json.loads(stats).get("numRecords")
+        if count is None:
+            count = _rows_of(path)
+            stats = json.dumps({"numRecords": count})
+        removed = {
+            "path": add["path"],
+            "deletionTimestamp": now,
+            "dataChange": True,
+            "extendedFileMetadata": True,
+            "partitionValues": {},
+            "size": add["size"],
+            "stats": json.dumps({"numRecords": count}),
+        }
+        if add.get("deletionVector"):
+            removed["deletionVector"] = add["deletionVector"]
+        yield {"remove": removed}
+        yield {"add": {**add, "dataChange": True, "stats": _loosened(stats), "deletionVector": vectors[path]}}
+
+
+def _loosened(stats: str) -> str:
+    """The same bounds, said to be wider than the rows. As text: long decimals would not survive being read."""
+    if '"tightBounds"' in stats:
+        return _TIGHT.sub('"tightBounds":false', stats, count=1)
+    return '{"tightBounds":false,' + stats.lstrip()[1:]
+
+
+def _absolute(location: str, path: str) -> str:
+    """Where a file lies that the log, or Spark, names."""
+    plain = unquote(path).removeprefix("file:")
+    return f"/{plain.lstrip('/')}" if plain.startswith("/") else os.path.join(os.path.abspath(location), plain)
+
+
+def _rows_of(path: str) -> int:
+    import pyarrow.parquet as pq
+
+    count: int = pq.ParquetFile(path).metadata.num_rows
+    return count
+
+
+def log_files(location: str, version: int) -> tuple[str | None, list[str]] | None:
+    """The newest sum of the log and the commits since; None where they do not lead up to the version."""
+    log = os.path.join(location, "_delta_log")
+    names = set(os.listdir(log))
+    sums = (int(found[1]) for name in names if (found := _SUM.fullmatch(name)))
+    summed = max((number for number in sums if number <= version), default=-1)
+    since = [f"{number:020}.json" for number in range(summed + 1, version + 1)]
+    if not names.issuperset(since):
+        return None
+    newest = os.path.join(log, f"{summed:020}.checkpoint.parquet") if summed >= 0 else None
+    return newest, [os.path.join(log, name) for name in since]
+
+
+def _adds(location: str, version: int, paths: dict[str, BitMap64]) -> dict[str, dict[str, Any]]:
+    """How the log tells of some of its files, by where they lie."""
+    import pyarrow.parquet as pq
+
+    files = log_files(location, version)
+    assert files is not None
+    newest, commits = files
+    found: dict[str, dict[str, Any]] = {}
+    for batch in pq.ParquetFile(newest).iter_batches(columns=["add"]) if newest else ():
+        for add in batch.column(0).to_pylist():
+            if add and (path := _absolute(location, add["path"])) in paths:
+                kept = {name: value for name, value in add.items() if value is not None and name != "stats_parsed"}
+                kept |= {name: dict(kept[name]) for name in ("partitionValues", "tags") if name in kept}
+                found[path] = kept
+    for name in commits:
+        with open(name, encoding="utf-8") as commit:
+            actions = [json.loads(line) for line in commit]
+        for action in actions:
+            if gone := action.get("remove"):
+                found.pop(_absolute(location, gone["path"]), None)
+        for action in actions:
+            if (add := action.get("add")) and (path := _absolute(location, add["path"])) in paths:
+                found[path] = add
+    if missing := set(paths) - set(found):
+        raise InfrastructureError(
+            "commit-conflict",
+            f"{min(missing)} is no longer part of the table",
+            hint="nothing is lost: run again",
+        )
+    return found
+
+
+def additions(location: str, folder: str) -> Iterator[dict[str, Any]]:
+    """How the log is to tell of new files, which are brought to the disk; those without a row are taken away."""
+    import pyarrow.parquet as pq
+
+    below = os.path.join(location, folder)
+    for name in sorted(os.listdir(below)):
+        path = os.path.join(below, name)
+        file = pq.ParquetFile(path) if name.endswith(".parquet") else None
+        if file is None or file.metadata.num_rows == 0:
+            os.remove(path)
+            continue
+        sync(path)
+        yield {
+            "path": quote(f"{folder}/{name}"),
+            "partitionValues": {},
+            "size": os.path.getsize(path),
+            "modificationTime": os.stat(path).st_mtime_ns // 1_000_000,
+            "dataChange": True,
+            "stats": json.dumps(_stats(file.metadata)),
+        }
+    if not os.listdir(below):
+        shutil.rmtree(below)
+    else:
+        sync(below)
+    sync(location)
+
+
+def _stats(told: Any) -> dict[str, Any]:
+    """The bounds of a file's columns, where text can tell them exactly."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    empty: dict[str, int] = {}
+    for at in range(told.num_columns):
+        groups = [told.row_group(number).column(at) for number in range(told.num_row_groups)]
+        name, found = groups[0].path_in_schema, [group.statistics for group in groups]
+        if "." in name or not all(each is not None and each.has_null_count for each in found):
+            continue
+        empty[name] = sum(each.null_count for each in found)
+        known = [each for each in found if each.has_min_max]
+        if len(known) == sum(
+            1 for group, each in zip(groups, found, strict=True) if each.null_count < group.num_values
+        ):
+            # Spark knows days and texts that Python does not.
+            with suppress(OverflowError, ValueError):
+                if between := _bounds([each.min for each in known], [each.max for each in known]):
+                    least[name], greatest[name] = between
+    return {
+        "numRecords": told.num_rows,
+        "minValues": least,
+        "maxValues": greatest,
+        "nullCount": empty,
+        "tightBounds": True,
+    }
+
+
+def _bounds(least: Sequence[Any], greatest: Sequence[Any]) -> tuple[Any, Any] | None:
+    if not least:
+        return None
+    low, high = min(least), max(greatest)
+    match low:
+        case bool() | float():
+            return None
+        case int():
+            return low, high
+        case str():
+            return (low[:_SHOWN], high) if len(high) <= _SHOWN else None
+        case datetime():
+            # Told to the millisecond: the bounds of what lies between have to hold it.
+            whole = timedelta(milliseconds=1)
+            return moment(low), moment(high + whole)
+        case date():
+            return low.isoformat(), high.isoformat()
+        case _:
+            return None
+
+
+def commit_actions(
+    location: str, version: int, write: Write, counts: dict[str, int], actions: list[dict[str, Any]]
+) -> None:
+    info = {
+        "timestamp": _now(),
+        "operation": "MERGE",
+        "operationParameters": {},
+        "readVersion": version,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "operationMetrics": {name: str(count) for name, count in counts.items()},
+        "userMetadata": write.note,
+        "engineInfo": "Lakesmith",
+        "txnId": str(uuid.uuid4()),
+    }
+    told = {"appId": write.flow, "version": write.sequence, "lastUpdated": _now()}
+    lines = [{"commitInfo": info}, {"txn": told}, *actions]
+    log = os.path.join(location, "_delta_log")
+    temporary = os.path.join(log, f".{uuid.uuid4()}.tmp")
+    with open(temporary, "x", encoding="utf-8") as file:
+        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        # Refused where the name is taken: of two writers of one version exactly one wins.
+        os.link(temporary, os.path.join(log, f"{version + 1:020}.json"))
+    except FileExistsError as error:
+        raise InfrastructureError(
+            "commit-conflict",
+            f"another writer made version {version + 1} first",
+            hint="nothing is lost: run again",
+        ) from error
+    finally:
+        os.remove(temporary)
+    sync_commit(location, version + 1)
+    if (version + 1) % _CHECKPOINTS == 0:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        with suppress(DeltaError):  # it saves time, no more
+            DeltaTable(location, version=version + 1).create_checkpoint()
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
