@@ -2,8 +2,8 @@
 
 The baseline of each is the full rebuild of the same table in the same session; for scd2 also a MERGE written by hand
 and the rewrite of the whole table, on clones of the same table. Changed keys are the newest ones, or spread over all of
-them so that no file is spared. For replace_partitions, of rows as they are and of sums by day and customer, the share is
-one of partitions.
+them so that no file is spared. For replace_partitions, of rows as they are and of sums by day and customer, the share
+is one of partitions.
 """
 
 from __future__ import annotations

@@ -121,6 +121,16 @@ class Upsert:
     """A version of the table and its rows with these keys, with their places, where they were read already."""
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which rows of a table are replaced."""
+
+    where: str
+    """SQL."""
+    partitions: tuple[str | None, ...] = ()
+    """Where it stands for whole partitions, the values of the one column that makes them, as Spark spells them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """What a commit did, as its log tells."""
@@ -191,8 +201,9 @@ class TableFormat(Protocol):
     def append(self, frame: DataFrame, location: str, write: Write) -> Written:
         """Add the rows; makes the table when there is none."""
 
-    def overwrite(self, frame: DataFrame, location: str, write: Write, where: str | None = None) -> Written:
-        """Replace all rows, or those that meet `where`, in one commit; makes the table when there is none."""
+    def overwrite(self, frame: DataFrame, location: str, write: Write, part: Part | None = None) -> Written:
+        """Replace all rows, or those of a part, in one commit; makes the table when there is none. Rows that do not
+        belong to the part are refused."""
 
     def merge(self, upsert: Upsert, location: str, write: Write) -> Written:
         """Update rows with the same key when they are to be replaced, insert others, delete those that are gone."""

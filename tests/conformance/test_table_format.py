@@ -12,7 +12,7 @@ import pytest
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats import Delta, FactsMemory
-from lakesmith.ports import Capability, DataFile, TableFormat, Upsert, Write
+from lakesmith.ports import Capability, DataFile, Part, TableFormat, Upsert, Write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,7 @@ def test_an_overwrite_of_some_partitions_leaves_the_others(
 ) -> None:
     made = write(1, partition_by=("v",))
     format.append(rows(spark, (1, "a"), (2, "b"), (3, "b")), place, made)
-    written = format.overwrite(rows(spark, (9, "b")), place, replace(made, sequence=2, note="2"), "`v` IN ('b')")
+    written = format.overwrite(rows(spark, (9, "b")), place, replace(made, sequence=2, note="2"), Part("`v` IN ('b')"))
     assert written.inserted == 1
     assert held(format, place) == [(1, "a"), (9, "b")]
     facts = format.facts(place, FLOW)

@@ -23,7 +23,7 @@ _DATA = (
     "NUMERIC_VALUE_OUT_OF_RANGE",
 )
 _CHANGED_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
-_OF_LOAD = ("key-twice", "snapshot-shrank")
+_OF_LOAD = ("key-twice", "snapshot-shrank", "partition-escaped")
 """Errors that point to the load, which does not hold what it promised."""
 _CLEANED_LOG = (
     "DELTA_VERSION_NOT_FOUND",
@@ -77,14 +77,6 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             f"another writer changed the table at the same time: {said}",
             table=name,
             hint="nothing is lost: run again",
-        )
-    if "DELTA_REPLACE_WHERE_MISMATCH" in text:
-        return DataError(
-            "partition-escaped",
-            "the query gave rows of partitions that its input's changes did not touch",
-            at=table.declared_at,
-            table=name,
-            hint="the promise `same_as` does not hold for this query; take it away, and the whole table is recomputed",
         )
     if OVERLAP in text:
         return InfrastructureError(

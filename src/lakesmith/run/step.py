@@ -401,8 +401,8 @@ class Workplace:
             rules=rules_of(table, casts=dict(built.casts)),
             facts=facts,
             evolve=batch.mode == "whole" or table.contract != "strict",
-            where=built.where,
-            refused_where=built.refused_where,
+            part=built.part,
+            refused_part=built.refused_part,
             whole=built.whole,
             keys=built.keys,
         )

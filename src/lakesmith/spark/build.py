@@ -17,7 +17,7 @@ from lakesmith.ledger.batches import Batch, flow
 from lakesmith.load import call_function
 from lakesmith.plan.backfill import day_column
 from lakesmith.plan.query import KeyFinder, PartitionTrace, bind, by_finder, key_finder, partition_source
-from lakesmith.ports import TableFormat
+from lakesmith.ports import Part, TableFormat
 from lakesmith.spark.days import refused_within, within
 from lakesmith.spark.loads import is_shaped
 from lakesmith.spark.loads.keys import touched_keys
@@ -41,10 +41,10 @@ class Built:
     rows: DataFrame
     casts: Mapping[str, str]
     """By column, the hidden column that holds its value before the cast to the declared type."""
-    where: str | None = None
-    """SQL: which partitions are replaced, when it is not the whole table."""
-    refused_where: str | None = None
-    """SQL: which rows of the quarantine are replaced, when it is not all of them and not none."""
+    part: Part | None = None
+    """Which rows are replaced, when it is not the whole table."""
+    refused_part: Part | None = None
+    """Which rows of the quarantine are replaced, when it is not all of them and not none."""
     whole: DataFrame | None = None
     """All rows that the query gives, where those of the batch may not suffice."""
     keys: DataFrame | None = None
@@ -77,14 +77,14 @@ def build_batch(
     touched = _touched(spark, trace, decides, batch, format, warehouse)
     if not touched:
         return None
-    values = [value for value, _ in touched]
+    values, texts = zip(*touched, strict=True)
     frames[str(trace.table)] = frames[str(trace.table)].where(among(decides, values))
     built = _typed(spark, table, _run_query(spark, table, frames))
     return Built(
         rows=built.rows,
         casts=built.casts,
-        where=among(quoted(table.load.by), values),
-        refused_where=among("partition", [text for _, text in touched]),
+        part=Part(among(quoted(table.load.by), values), texts),
+        refused_part=Part(among("partition", texts), texts),
     )
 
 
@@ -121,8 +121,8 @@ def _refilled(
         rows=whole.rows.where(inside),
         whole=whole.rows,
         load=load,
-        where=inside,
-        refused_where=refused_within(column, kind, days, batch.sequence),
+        part=Part(inside),
+        refused_part=Part(refused_within(column, kind, days, batch.sequence)),
     )
     if not is_shaped(load) or isinstance(load, Append):
         return built
@@ -130,7 +130,7 @@ def _refilled(
     if keys is not None:
         held = format.read(spark, location, facts.version).where(inside)
         keys = keys.unionByName(held.select(*keys.columns).where(have_values(keys.columns))).distinct()
-    return replace(built, where=None, keys=keys)
+    return replace(built, part=None, keys=keys)
 
 
 def _weighed(

@@ -13,7 +13,7 @@ from lakesmith.declare import Merge, ReplacePartitions, Snapshot, Source, SqlQue
 from lakesmith.errors import DataError, InfrastructureError, Place
 from lakesmith.ledger.batches import Batch, Done, flow
 from lakesmith.plan.query import Sums, sums
-from lakesmith.ports import DataFile, TableFacts, TableFormat, Upsert, Write, Written
+from lakesmith.ports import DataFile, Part, TableFacts, TableFormat, Upsert, Write, Written
 from lakesmith.quality import Rules
 from lakesmith.records import CheckRecord
 from lakesmith.spark.build import BEFORE
@@ -48,10 +48,10 @@ class Arrival:
     """The table as it is before this batch."""
     evolve: bool
     """The table's columns follow the rows'."""
-    where: str | None = None
-    """SQL: the rows that are replaced, when it is not the whole table."""
-    refused_where: str | None = None
-    """SQL: which rows of the quarantine are replaced with it, when it is not all of them and not none."""
+    part: Part | None = None
+    """The rows that are replaced, when it is not the whole table."""
+    refused_part: Part | None = None
+    """Which rows of the quarantine are replaced with it, when it is not all of them and not none."""
     columns_added: tuple[str, ...] = ()
     """Fields that are new with these rows, at every depth, where that is known already."""
     whole: DataFrame | None = None
@@ -69,7 +69,7 @@ class Arrival:
     @property
     def replaces(self) -> bool:
         """The batch is the whole content of the table or of some part of it, not an addition to it."""
-        return self.batch.mode == "whole" or self.where is not None
+        return self.batch.mode == "whole" or self.part is not None
 
     @property
     def recomputes(self) -> bool:
@@ -173,9 +173,11 @@ class Writer:
             return self._format.add(good, arrival.rows.select(*stored).schema.json(), location, write, made_for)
         good = good.select(*stored)
         if arrival.facts is None or arrival.replaces:
-            if is_shaped(load) and arrival.where is not None:
+            if is_shaped(load) and arrival.part is not None:
                 assert arrival.facts is not None
-                good = shaped(load, self._entering(arrival, load, good, arrival.facts).whole()).where(arrival.where)
+                good = shaped(load, self._entering(arrival, load, good, arrival.facts).whole()).where(
+                    arrival.part.where
+                )
             elif is_shaped(load):
                 good = good.select(*map(quoted, _column_order(arrival)))
                 if isinstance(load, Snapshot) and load.max_shrink is not None:
@@ -185,7 +187,7 @@ class Writer:
                 good = shaped(load, good)
             if arrival.facts is None:
                 return self._format.append(good, location, replace(write, evolve=False))
-            return self._format.overwrite(good, location, write, arrival.where)
+            return self._format.overwrite(good, location, write, arrival.part)
         nothing_came = counts is not None and counts.came == 0
         if nothing_came and not arrival.recomputes:
             return self._format.advance(location, write, arrival.rows.sparkSession)
@@ -236,7 +238,7 @@ class Writer:
         location = self._warehouse.quarantine(arrival.table.name)
         name = flow(arrival.table.name)
         facts = self._format.facts(location, name)
-        replaces = arrival.replaces or arrival.refused_where is not None
+        replaces = arrival.replaces or arrival.refused_part is not None
         stale = replaces and facts is not None and facts.rows > 0
         if refused == 0 and not stale:
             return 0
@@ -254,7 +256,7 @@ class Writer:
         )
         if not replaces or facts is None:
             return self._format.append(rows, location, write).inserted
-        return self._format.overwrite(rows, location, write, arrival.refused_where).inserted
+        return self._format.overwrite(rows, location, write, arrival.refused_part).inserted
 
     def _close(self, arrival: Arrival, counts: Counts, written: Written, refused: int) -> Settled:
         kept = written.inserted + written.updated

@@ -1,14 +1,13 @@
-"""What the log of a table has to say of rows that go and files that come, and the commit that says it."""
+"""What the log of a table has to say of rows and files that go and of files that come, and the commit that says it."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -31,36 +30,42 @@ _SHOWN = 32
 """Text of more characters is not told as a bound."""
 
 
-def removals(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[dict[str, Any]]:
+def marks(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[dict[str, Any]]:
     """The actions that take rows out of files."""
     if not rows:
         return
     gone = {_absolute(location, path): numbers for path, numbers in rows.items()}
-    adds = _adds(location, version, gone)
+    adds = _adds(location, version, lambda add: _absolute(location, add["path"]) in gone)
+    if missing := set(gone) - set(adds):
+        raise InfrastructureError(
+            "commit-conflict",
+            f"{min(missing)} is no longer part of the table",
+            hint="nothing is lost: run again",
+        )
     for path, add in adds.items():
         if add.get("deletionVector"):
             gone[path] = gone[path] | read_vector(location, add["deletionVector"])
     vectors = write_vectors(location, gone)
-    now = _now()
     for path, add in adds.items():
         stats = add.get("stats") or "{}"
         count = json.loads(stats).get("numRecords")
         if count is None:
             count = _rows_of(path)
             stats = json.dumps({"numRecords": count})
-        removed = {
-            "path": add["path"],
-            "deletionTimestamp": now,
-            "dataChange": True,
-            "extendedFileMetadata": True,
-            "partitionValues": {},
-            "size": add["size"],
-            "stats": json.dumps({"numRecords": count}),
-        }
-        if add.get("deletionVector"):
-            removed["deletionVector"] = add["deletionVector"]
-        yield {"remove": removed}
+        yield _removal({**add, "stats": json.dumps({"numRecords": count})})
         yield {"add": {**add, "dataChange": True, "stats": _loosened(stats), "deletionVector": vectors[path]}}
+
+
+def removals(location: str, version: int, column: str, values: Set[str | None]) -> Iterator[dict[str, Any]]:
+    """The actions that take whole partitions away."""
+    adds = _adds(location, version, lambda add: add["partitionValues"].get(column) in values)
+    return map(_removal, adds.values())
+
+
+def _removal(add: dict[str, Any]) -> dict[str, Any]:
+    kept = ("path", "partitionValues", "size", "stats", "deletionVector")
+    removed = {name: add[name] for name in kept if add.get(name) is not None}
+    return {"remove": {**removed, "deletionTimestamp": _now(), "dataChange": True, "extendedFileMetadata": True}}
 
 
 def _loosened(stats: str) -> str:
@@ -96,8 +101,8 @@ def log_files(location: str, version: int) -> tuple[str | None, list[str]] | Non
     return newest, [os.path.join(log, name) for name in since]
 
 
-def _adds(location: str, version: int, paths: dict[str, BitMap64]) -> dict[str, dict[str, Any]]:
-    """How the log tells of some of its files, by where they lie."""
+def _adds(location: str, version: int, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
+    """How the log tells of the files that are wanted, by where they lie."""
     import pyarrow.parquet as pq
 
     files = log_files(location, version)
@@ -106,10 +111,12 @@ def _adds(location: str, version: int, paths: dict[str, BitMap64]) -> dict[str, 
     found: dict[str, dict[str, Any]] = {}
     for batch in pq.ParquetFile(newest).iter_batches(columns=["add"]) if newest else ():
         for add in batch.column(0).to_pylist():
-            if add and (path := _absolute(location, add["path"])) in paths:
-                kept = {name: value for name, value in add.items() if value is not None and name != "stats_parsed"}
-                kept |= {name: dict(kept[name]) for name in ("partitionValues", "tags") if name in kept}
-                found[path] = kept
+            if not add:
+                continue
+            kept = {name: value for name, value in add.items() if value is not None and not name.endswith("_parsed")}
+            kept |= {name: dict(kept[name]) for name in ("partitionValues", "tags") if name in kept}
+            if wanted(kept):
+                found[_absolute(location, add["path"])] = kept
     for name in commits:
         with open(name, encoding="utf-8") as commit:
             actions = [json.loads(line) for line in commit]
@@ -117,42 +124,47 @@ def _adds(location: str, version: int, paths: dict[str, BitMap64]) -> dict[str, 
             if gone := action.get("remove"):
                 found.pop(_absolute(location, gone["path"]), None)
         for action in actions:
-            if (add := action.get("add")) and (path := _absolute(location, add["path"])) in paths:
-                found[path] = add
-    if missing := set(paths) - set(found):
-        raise InfrastructureError(
-            "commit-conflict",
-            f"{min(missing)} is no longer part of the table",
-            hint="nothing is lost: run again",
-        )
+            if (add := action.get("add")) and wanted(add):
+                found[_absolute(location, add["path"])] = add
     return found
 
 
-def additions(location: str, folder: str) -> Iterator[dict[str, Any]]:
-    """How the log is to tell of new files, which are brought to the disk; those without a row are taken away."""
+def additions(location: str, folder: str, column: str | None = None) -> Iterator[dict[str, Any]]:
+    """How the log is to tell of new files, which are brought to the disk; those without a row are taken away. With a
+    column, each of its values has a folder."""
     import pyarrow.parquet as pq
 
     below = os.path.join(location, folder)
-    for name in sorted(os.listdir(below)):
-        path = os.path.join(below, name)
-        file = pq.ParquetFile(path) if name.endswith(".parquet") else None
-        if file is None or file.metadata.num_rows == 0:
-            os.remove(path)
-            continue
-        sync(path)
-        yield {
-            "path": quote(f"{folder}/{name}"),
-            "partitionValues": {},
-            "size": os.path.getsize(path),
-            "modificationTime": os.stat(path).st_mtime_ns // 1_000_000,
-            "dataChange": True,
-            "stats": json.dumps(_stats(file.metadata)),
-        }
-    if not os.listdir(below):
-        shutil.rmtree(below)
-    else:
-        sync(below)
+    for parent, folders, names in os.walk(below, topdown=False):
+        values = {} if column is None or parent == below else {column: _value(os.path.basename(parent))}
+        kept = bool(folders)
+        for name in sorted(names):
+            path = os.path.join(parent, name)
+            file = pq.ParquetFile(path) if name.endswith(".parquet") else None
+            if file is None or file.metadata.num_rows == 0:
+                os.remove(path)
+                continue
+            sync(path)
+            kept = True
+            yield {
+                "path": quote(os.path.relpath(path, location)),
+                "partitionValues": values,
+                "size": os.path.getsize(path),
+                "modificationTime": os.stat(path).st_mtime_ns // 1_000_000,
+                "dataChange": True,
+                "stats": json.dumps(_stats(file.metadata)),
+            }
+        if kept:
+            sync(parent)
+        else:
+            os.rmdir(parent)
     sync(location)
+
+
+def _value(folder: str) -> str | None:
+    """The value for which Spark has made a folder."""
+    value = unquote(folder.partition("=")[2])
+    return None if value == "__HIVE_DEFAULT_PARTITION__" else value
 
 
 def _stats(told: Any) -> dict[str, Any]:
@@ -205,12 +217,19 @@ def _bounds(least: Sequence[Any], greatest: Sequence[Any]) -> tuple[Any, Any] | 
 
 
 def commit_actions(
-    location: str, version: int, write: Write, counts: dict[str, int], actions: list[dict[str, Any]]
+    location: str,
+    version: int,
+    write: Write,
+    operation: tuple[str, dict[str, str]],
+    counts: dict[str, int],
+    actions: list[dict[str, Any]],
 ) -> None:
+    """Make the version that comes after the one that was read; raises where another writer was first."""
+    name, parameters = operation
     info = {
         "timestamp": _now(),
-        "operation": "MERGE",
-        "operationParameters": {},
+        "operation": name,
+        "operationParameters": parameters,
         "readVersion": version,
         "isolationLevel": "Serializable",
         "isBlindAppend": False,

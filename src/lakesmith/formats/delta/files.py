@@ -26,14 +26,15 @@ def takes_files(table: DeltaTable | None) -> bool:
     return table is None or is_plain_table(table)
 
 
-def is_plain_table(table: DeltaTable, also: Set[str] = frozenset()) -> bool:
-    """Whether the table asks nothing of its writers but rows; it may use the features in `also` too."""
+def is_plain_table(table: DeltaTable, also: Set[str] = frozenset(), partitions: Sequence[str] = ()) -> bool:
+    """Whether the table asks nothing of its writers but rows; it may use the features in `also` too, and has just these
+    partition columns."""
     protocol, metadata = table.protocol(), table.metadata()
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
     settings = metadata.configuration
     constrained = any(name.startswith("delta.constraints.") for name in settings)
     mapped = settings.get("delta.columnMapping.mode", "none") != "none"
-    if metadata.partition_columns or constrained or mapped or not features <= _UNDERSTOOD | also:
+    if metadata.partition_columns != list(partitions) or constrained or mapped or not features <= _UNDERSTOOD | also:
         return False
     return all(map(_is_plain, json.loads(table.schema().to_json())["fields"]))
 

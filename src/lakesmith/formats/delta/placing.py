@@ -12,14 +12,13 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakesmith.columns import GONE, HIDDEN
 from lakesmith.errors import DataError
-from lakesmith.formats.delta.actions import additions, commit_actions, log_files, removals
-from lakesmith.formats.delta.files import is_plain_table
+from lakesmith.formats.delta.actions import additions, commit_actions, marks
+from lakesmith.formats.delta.open import is_open, types_of
 from lakesmith.ports import Upsert, Write
 from lakesmith.sql import bounds, quoted
 
@@ -36,20 +35,7 @@ _TARGET_COLUMN = re.compile(r"\btarget\.(?:`((?:[^`]|``)+)`|(\w+))")
 def placeable(table: DeltaTable, rows: DataFrame, location: str) -> bool:
     """Whether the table asks nothing of its writer but rows, its log can be read, and the rows are of its columns."""
     settings = table.metadata().configuration
-    if settings.get("delta.enableDeletionVectors") != "true" or settings.get("delta.appendOnly") == "true":
-        return False
-    if not is_plain_table(table, also={"deletionVectors"}) or log_files(location, table.version()) is None:
-        return False
-    stored = [name for name in rows.columns if not name.startswith(HIDDEN)]
-    return types_of(rows, stored) == {column.name: column.type for column in table.schema().fields}
-
-
-def types_of(rows: DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """The types of columns as the log tells them."""
-    from deltalake import Schema
-
-    told = Schema.from_json(rows.select(*map(quoted, names)).schema.json())
-    return {column.name: column.type for column in told.fields}
+    return settings.get("delta.enableDeletionVectors") == "true" and is_open(table, rows, location)
 
 
 def with_places(rows: DataFrame) -> DataFrame:
@@ -67,7 +53,7 @@ def pinned(upsert: Upsert, table: DeltaTable) -> tuple[Upsert, int]:
     rows = upsert.rows.selectExpr("*", f"monotonically_increasing_id() AS {_NUMBER}").localCheckpoint()
     name = upsert.key[0]
     count, inside = bounds(rows, name, "target.")
-    if types_of(rows, [name]) != {column.name: column.type for column in table.schema().fields if column.name == name}:
+    if types_of(rows, [name])[name] != next(column.type for column in table.schema().fields if column.name == name):
         inside = None
     both = " AND ".join(f"({part})" for part in (inside, upsert.also) if part)
     return replace(upsert, rows=rows, also=both or None), count
@@ -87,7 +73,7 @@ def place(upsert: Upsert, count: int, table: DeltaTable, location: str, write: W
     stored = [quoted(column.name) for column in table.schema().fields]
     coming.select(*stored).write.parquet(os.path.join(location, folder))
     added = list(additions(location, folder))
-    actions = [*removals(location, table.version(), met.rows), *({"add": add} for add in added)]
+    actions = [*marks(location, table.version(), met.rows), *({"add": add} for add in added)]
     counts = {
         "numSourceRows": count,
         "numTargetRowsInserted": sum(json.loads(add["stats"])["numRecords"] for add in added) - met.replaced,
@@ -96,7 +82,7 @@ def place(upsert: Upsert, count: int, table: DeltaTable, location: str, write: W
         "numTargetFilesAdded": len(added),
         "numTargetBytesAdded": sum(add["size"] for add in added),
     }
-    commit_actions(location, table.version(), write, counts, actions)
+    commit_actions(location, table.version(), write, ("MERGE", {}), counts, actions)
 
 
 def _target(upsert: Upsert, spark: SparkSession, location: str, version: int) -> DataFrame:

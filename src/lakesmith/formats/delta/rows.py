@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import GONE, HIDDEN
 from lakesmith.formats.delta.log import DeltaLog, is_widened
+from lakesmith.formats.delta.parts import partition_escaped, replace_part, replaceable
 from lakesmith.formats.delta.placing import pinned, place, placeable, with_places
-from lakesmith.ports import MOST_HELD, Upsert, Write, Written
+from lakesmith.ports import MOST_HELD, Part, Upsert, Write, Written
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -48,13 +49,21 @@ class DeltaRows(DeltaLog):
             _let(frame.sparkSession, location, _WIDENING)
         return self._commit(_writer(frame, write).mode("append"), location, write)
 
-    def overwrite(self, frame: DataFrame, location: str, write: Write, where: str | None = None) -> Written:
+    def overwrite(self, frame: DataFrame, location: str, write: Write, part: Part | None = None) -> Written:
         writer = _writer(frame, write).mode("overwrite")
-        if where is not None:
-            writer = writer.option("replaceWhere", where)
-        elif write.evolve:
-            writer = writer.option("overwriteSchema", "true")
-        return self._commit(writer, location, write)
+        if part is None:
+            writer = writer.option("overwriteSchema", "true") if write.evolve else writer
+            return self._commit(writer, location, write)
+        table = _opened(location)
+        if _is_next(table, write) and replaceable(part, frame, table, location):
+            replace_part(part, frame, table, location, write)
+            return self.committed(location, write)
+        try:
+            return self._commit(writer.option("replaceWhere", part.where), location, write)
+        except Exception as error:
+            if "DELTA_REPLACE_WHERE_MISMATCH" in str(error):
+                raise partition_escaped() from error
+            raise
 
     def merge(self, upsert: Upsert, location: str, write: Write) -> Written:
         spark = upsert.rows.sparkSession
@@ -62,8 +71,7 @@ class DeltaRows(DeltaLog):
             _let(spark, location, _VECTORS)
             table = _opened(location)
             upsert, count = pinned(upsert, table)
-            ours = (table.transaction_version(write.flow) or 0) < write.sequence and count <= MOST_HELD
-            if ours and placeable(table, upsert.rows, location):
+            if _is_next(table, write) and count <= MOST_HELD and placeable(table, upsert.rows, location):
                 place(upsert, count, table, location, write)
                 return self.committed(location, write)
         same = [f"target.{quoted(column)} = source.{quoted(column)}" for column in upsert.key]
@@ -132,6 +140,11 @@ def _opened(location: str) -> DeltaTable:
     from deltalake import DeltaTable
 
     return DeltaTable(location)
+
+
+def _is_next(table: DeltaTable, write: Write) -> bool:
+    """Whether neither this batch nor a later one is in the table."""
+    return (table.transaction_version(write.flow) or 0) < write.sequence
 
 
 def _is_only_widened(location: str) -> bool:

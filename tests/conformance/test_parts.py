@@ -1,0 +1,151 @@
+"""Partitions that are replaced without Delta's writer: as the model has them, whoever reads the table."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.formats import Delta
+from lakesmith.formats.delta import actions, parts
+from lakesmith.ports import Part, Write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+FLOW = "lakesmith.gold.x"
+TEXTS = ("plain", "a b", "50%", "%25", "x=y/z", "Ünï", "it's", "NULL", None)
+KINDS: dict[str, tuple[object, ...]] = {
+    "string": TEXTS,
+    "int": (-1, 0, 7, None),
+    "boolean": (True, False, None),
+    "date": (date(1, 1, 1), date(2026, 2, 3), date(9999, 12, 31), None),
+}
+Row = tuple[object, int]
+
+
+def write(sequence: int) -> Write:
+    feed = {"delta.enableChangeDataFeed": "true"}
+    return Write(flow=FLOW, sequence=sequence, note=f"batch {sequence}", properties=feed, partition_by=("p",))
+
+
+def frame(spark: SparkSession, kind: str, rows: list[Row]) -> DataFrame:
+    return spark.createDataFrame(rows, f"p {kind}, v int")
+
+
+def part(spark: SparkSession, kind: str, values: list[object]) -> Part:
+    told = frame(spark, kind, [(value, 0) for value in values]).selectExpr("CAST(p AS string) AS t").collect()
+    return Part("true", tuple(row.t for row in told))
+
+
+def by_delta(spark: SparkSession, location: str) -> list[str]:
+    return sorted(map(repr, spark.read.format("delta").load(location).selectExpr("p", "v").collect()))
+
+
+def made(spark: SparkSession, folder: Path, held: list[Row], kind: str = "int") -> str:
+    place = str(folder / "t")
+    Delta().append(frame(spark, kind, held), place, write(1))
+    return place
+
+
+def writer(place: str) -> str:
+    """Who made the newest version."""
+    newest = max((Path(place) / "_delta_log").glob("*.json")).read_text().splitlines()
+    infos = [found["commitInfo"] for line in newest if "commitInfo" in (found := json.loads(line))]
+    return str(infos[0]["engineInfo"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_batches_lead_to_the_rows_that_the_model_has(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    values, pick = list(KINDS[kind]), random.Random(kind)
+    model: list[Row] = [(value, 0) for value in values for _ in range(2)]
+    place = made(spark, tmp_path, model, kind)
+    for batch in range(2, 13 if kind == "string" else 5):  # with a sum of the log, which is made each ten versions
+        touched = pick.sample(values, pick.randint(1, len(values)))
+        fresh: list[Row] = [(value, batch) for value in touched for _ in range(pick.randint(0, 2))]
+        written = Delta().overwrite(frame(spark, kind, fresh), place, write(batch), part(spark, kind, touched))
+        gone = [row for row in model if row[0] in touched]
+        model = [row for row in model if row[0] not in touched] + fresh
+        assert (written.version, written.inserted, writer(place)) == (batch - 1, len(fresh), "Lakesmith")
+    feed = Delta().changes(spark, place, written.version - 1, written.version)
+    told = [(row.p, row.v, row._change_type) for row in feed.collect()]
+    changed = [(*row, "delete") for row in gone] + [(*row, "insert") for row in fresh]
+    assert sorted(map(repr, told)) == sorted(map(repr, changed))
+    assert by_delta(spark, place) == sorted(map(repr, frame(spark, kind, model).collect()))
+    known = DeltaTable(place).to_pyarrow_table().select(["p", "v"]).to_pylist()
+    assert sorted(repr((row["p"], row["v"])) for row in known) == sorted(map(repr, model))
+    spark.sql(f"OPTIMIZE delta.`{place}`").collect()
+    assert by_delta(spark, place) == sorted(map(repr, frame(spark, kind, model).collect()))
+
+
+def test_rows_of_other_partitions_are_refused_and_nothing_is_left(spark: SparkSession, tmp_path: Path) -> None:
+    place = made(spark, tmp_path, [(1, 1), (2, 2)])
+    before = sorted(path.name for path in Path(place).iterdir())
+    with pytest.raises(DataError) as found:
+        Delta().overwrite(frame(spark, "int", [(1, 9), (2, 9)]), place, write(2), Part("p = 1", ("1",)))
+    assert found.value.code == "partition-escaped"
+    assert sorted(path.name for path in Path(place).iterdir()) == before
+    assert by_delta(spark, place) == ["Row(p=1, v=1)", "Row(p=2, v=2)"]
+
+
+def test_of_two_writers_of_one_version_one_wins(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = made(spark, tmp_path, [(1, 1), (2, 2)])
+    commit: Callable[..., None] = actions.commit_actions
+
+    def after_another(location: str, version: int, *rest: object) -> None:
+        spark.sql(f"DELETE FROM delta.`{place}` WHERE p = 2").collect()
+        commit(location, version, *rest)
+
+    monkeypatch.setattr(parts, "commit_actions", after_another)
+    with pytest.raises(InfrastructureError) as found:
+        Delta().overwrite(frame(spark, "int", [(1, 9)]), place, write(2), Part("p = 1", ("1",)))
+    assert found.value.code == "commit-conflict"
+    assert by_delta(spark, place) == ["Row(p=1, v=1)"]
+
+
+def test_rows_that_were_marked_go_with_their_partition(spark: SparkSession, tmp_path: Path) -> None:
+    place = made(spark, tmp_path, [(1, 1), (1, 2), (2, 3)])
+    spark.sql(f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')").collect()
+    spark.sql(f"DELETE FROM delta.`{place}` WHERE v = 1").collect()
+    version = Delta().overwrite(frame(spark, "int", [(1, 9)]), place, write(2), Part("p = 1", ("1",))).version
+    assert by_delta(spark, place) == ["Row(p=1, v=9)", "Row(p=2, v=3)"]
+    told = Delta().changes(spark, place, version - 1, version).selectExpr("v", "_change_type").collect()
+    assert sorted((row.v, row._change_type) for row in told) == [(2, "delete"), (9, "insert")]
+
+
+ASKS_MORE = (
+    "ALTER TABLE delta.`{0}` ADD CONSTRAINT few CHECK (v < 100)",
+    "ALTER TABLE delta.`{0}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+    "ALTER TABLE delta.`{0}` SET TBLPROPERTIES ('delta.appendOnly' = 'true')",
+    "ALTER TABLE delta.`{0}` ADD COLUMNS (more string)",
+)
+
+
+def test_a_table_that_asks_more_of_its_writers_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    batch, part = frame(spark, "int", [(1, 9)]), Part("p = 1", ("1",))
+    plain = made(spark, tmp_path, [(1, 1), (2, 2)])
+    assert parts.replaceable(part, batch, DeltaTable(plain), plain)
+    assert not parts.replaceable(Part("p = 1"), batch, DeltaTable(plain), plain)
+    for number, change in enumerate(ASKS_MORE):
+        place = str(tmp_path / str(number))
+        shutil.copytree(plain, place)
+        spark.sql(change.format(place)).collect()
+        assert not parts.replaceable(part, batch, DeltaTable(place), place), change
+    assert Delta().overwrite(batch, place, write(2), part).inserted == 1
+    assert writer(place) != "Lakesmith"
+    assert by_delta(spark, place) == ["Row(p=1, v=9)", "Row(p=2, v=2)"]
+    spelt_otherwise = made(spark, tmp_path / "other", [(1.5, 1)], "double")
+    assert not parts.replaceable(part, frame(spark, "double", []), DeltaTable(spelt_otherwise), spelt_otherwise)
+    assert not parts.replaceable(Part("p = ''", ("",)), batch, DeltaTable(plain), plain)
