@@ -126,6 +126,9 @@ def session_settings(
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": " ".join(java_options(java, jars, brief=brief)),
         "spark.databricks.delta.snapshotPartitions": "2",
+        # Spark keeps a hundred classes that it has compiled; one step of a history needs more, and each run would
+        # compile them all again.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.sql.session.timeZone": "UTC",
         # Spark's own default takes twice the room and more time, and has no bounds to skip files by.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
