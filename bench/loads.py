@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bench.histories import Clone
 from bench.measure import busy, show, spread
-from bench.processes import cpu_below
+from bench.processes import compiling_below, cpu_below
 from lakesmith.lake import Lake
 from lakesmith.reports import RunReport
 from lakesmith.spark.session import open_session
@@ -53,6 +53,8 @@ WANTED = {"merge": 5, "scd2": 5, "partitions": 20, "daily": 20}
 class Cost:
     wall: float
     cpu: float
+    compiling: float
+    """What of it compilers of the JVM took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,8 @@ def main(words: list[str] | None = None) -> None:
     rebuilds: dict[str, Cost] = {}
     points: list[Point] = []
     with tempfile.TemporaryDirectory() as temporary:
-        spark = open_session("bench", {})
+        # Compilers that end would take what they told of their time with them.
+        spark = open_session("bench", {"spark.driver.extraJavaOptions": "-XX:-UseDynamicNumberOfCompilerThreads"})
         try:
             for name in options.loads.split(","):
                 bench = _Bench(spark, Path(temporary) / name, name, options.rows)
@@ -90,7 +93,9 @@ def main(words: list[str] | None = None) -> None:
             spark.stop()
     show(f"{options.rows:,} rows ({load})", _HEADER, [_told(point, rebuilds[point.load]) for point in points])
     for name, rebuild in rebuilds.items():
-        print(f"\n{name}: the rebuild took {rebuild.wall:.1f} s, {rebuild.cpu:.1f} s of CPU; times cheaper by CPU:")
+        print(
+            f"\n{name}: the rebuild took {rebuild.wall:.1f} s, {rebuild.cpu:.1f} s of CPU ({rebuild.compiling:.1f} JIT); times cheaper by CPU:"
+        )
         for point in points:
             if point.load == name:
                 times = rebuild.cpu / _cpu(point)
@@ -103,6 +108,7 @@ _HEADER = (
     "mode",
     "wall s",
     "CPU s",
+    "of it JIT",
     "cheaper by wall",
     "by CPU",
     "wanted",
@@ -121,6 +127,7 @@ def _told(point: Point, rebuild: Cost) -> list[str]:
         f"{point.share:.2%} {point.where}",
         point.mode,
         *_spreads(point.costs),
+        f"{median(cost.compiling for cost in point.costs):.1f}",
         f"{rebuild.wall / median(cost.wall for cost in point.costs):.1f}",
         f"{times:.1f}",
         wanted,
@@ -217,9 +224,10 @@ class _Bench:
 
 
 def _cost(work: Callable[[], T]) -> tuple[Cost, T]:
-    wall, cpu = time.monotonic(), cpu_below()
+    wall, cpu, compiling = time.monotonic(), cpu_below(), compiling_below()
     made = work()
-    return Cost(wall=time.monotonic() - wall, cpu=cpu_below() - cpu), made
+    cost = Cost(wall=time.monotonic() - wall, cpu=cpu_below() - cpu, compiling=compiling_below() - compiling)
+    return cost, made
 
 
 if __name__ == "__main__":

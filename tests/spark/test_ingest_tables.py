@@ -172,6 +172,7 @@ def test_files_that_were_vacuumed_before_they_were_read_are_a_gap(bronze: Bronze
     delta.sql("INSERT INTO other VALUES (2)")
     delta.sql("OPTIMIZE other")
     delta.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    delta.spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # VACUUM: ten thousand tasks
     delta.sql("VACUUM other RETAIN 0 HOURS")
     assert refusal(bronze, delta).code == "source-gap"
 
