@@ -93,9 +93,8 @@ def main(words: list[str] | None = None) -> None:
             spark.stop()
     show(f"{options.rows:,} rows ({load})", _HEADER, [_told(point, rebuilds[point.load]) for point in points])
     for name, rebuild in rebuilds.items():
-        print(
-            f"\n{name}: the rebuild took {rebuild.wall:.1f} s, {rebuild.cpu:.1f} s of CPU ({rebuild.compiling:.1f} JIT); times cheaper by CPU:"
-        )
+        took = f"{rebuild.wall:.1f} s, {rebuild.cpu:.1f} s of CPU ({rebuild.compiling:.1f} of it JIT)"
+        print(f"\n{name}: the rebuild took {took}; times cheaper by CPU:")
         for point in points:
             if point.load == name:
                 times = rebuild.cpu / _cpu(point)
