@@ -16,7 +16,7 @@ def compiling_below() -> float:
     """Seconds of it that threads of JVMs, as long as they live, have compiled byte code: a young JVM has most to do."""
     ticks = 0
     for process, _ in _below():
-        for thread in Path(f"/proc/{process}/task").iterdir():
+        for thread in _threads(process):
             if (told := _told(thread)) and told[0].startswith(("C1 CompilerThre", "C2 CompilerThre")):
                 ticks += sum(map(int, told[1][11:13]))
     return ticks / os.sysconf("SC_CLK_TCK")
@@ -33,6 +33,13 @@ def _below() -> Iterator[tuple[int, list[str]]]:
             above = int(found[above][1])
         if above == os.getpid():
             yield process, fields
+
+
+def _threads(process: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{process}/task").iterdir())
+    except OSError:  # it has just ended
+        return []
 
 
 def _told(entry: Path) -> tuple[str, list[str]] | None:

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FLOW = "lakesmith.gold.x"
-TEXTS = ("plain", "a b", "50%", "%25", "x=y/z", "Ünï", "it's", "NULL", None)
+TEXTS = ("plain", "a b", "end ", "two\nlines", "50%", "%25", "x=y/z", "Ünï", "it's", "NULL", None)
 KINDS: dict[str, tuple[object, ...]] = {
     "string": TEXTS,
     "int": (-1, 0, 7, None),
@@ -136,16 +137,21 @@ ASKS_MORE = (
 def test_a_table_that_asks_more_of_its_writers_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
     batch, part = frame(spark, "int", [(1, 9)]), Part("p = 1", ("1",))
     plain = made(spark, tmp_path, [(1, 1), (2, 2)])
-    assert parts.replaceable(part, batch, DeltaTable(plain), plain)
-    assert not parts.replaceable(Part("p = 1"), batch, DeltaTable(plain), plain)
+    assert parts.replaceable(part, batch, DeltaTable(plain), plain, write(2))
+    assert not parts.replaceable(Part("p = 1"), batch, DeltaTable(plain), plain, write(2))
     for number, change in enumerate(ASKS_MORE):
         place = str(tmp_path / str(number))
         shutil.copytree(plain, place)
         spark.sql(change.format(place)).collect()
-        assert not parts.replaceable(part, batch, DeltaTable(place), place), change
+        assert not parts.replaceable(part, batch, DeltaTable(place), place, write(2)), change
     assert Delta().overwrite(batch, place, write(2), part).inserted == 1
     assert writer(place) != "Lakesmith"
     assert by_delta(spark, place) == ["Row(p=1, v=9)", "Row(p=2, v=2)"]
     spelt_otherwise = made(spark, tmp_path / "other", [(1.5, 1)], "double")
-    assert not parts.replaceable(part, frame(spark, "double", []), DeltaTable(spelt_otherwise), spelt_otherwise)
-    assert not parts.replaceable(Part("p = ''", ("",)), batch, DeltaTable(plain), plain)
+    of_doubles = frame(spark, "double", [])
+    assert not parts.replaceable(part, of_doubles, DeltaTable(spelt_otherwise), spelt_otherwise, write(2))
+    by_another = replace(write(2), partition_by=("v",))
+    assert not parts.replaceable(part, batch, DeltaTable(plain), plain, by_another)
+    letters = Part("p IN ('a', 'A')", ("a", "A"))  # one folder on some disks
+    texts = made(spark, tmp_path / "texts", [("a", 1), ("A", 2)], "string")
+    assert not parts.replaceable(letters, frame(spark, "string", []), DeltaTable(texts), texts, write(2))

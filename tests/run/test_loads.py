@@ -11,7 +11,7 @@ from tests.run.lakes import Written
 pytestmark = pytest.mark.spark
 
 
-def order(id: int | None, amount: object = 1, day: str = "2026-01-01", at: int = 1) -> dict[str, object]:
+def order(id: int | None, amount: object = 1, day: str | None = "2026-01-01", at: int = 1) -> dict[str, object]:
     return {"id": id, "amount": amount, "day": day, "at": at}
 
 
@@ -57,6 +57,39 @@ def test_only_the_touched_partitions_are_computed_anew(orders: Written) -> None:
     orders.run()
     untouched = orders.rows("SELECT count(*) FROM gold.sales WHERE day IN ('d1', 'd2', 'd4')")
     assert untouched == [(3,)]
+    log = orders.folder / ".lakesmith" / "warehouse" / "gold" / "sales" / "_delta_log"
+    assert '"engineInfo":"Lakesmith"' in max(log.glob("*.json")).read_text(), "left to Delta's writer, which is slower"
+
+
+def test_rows_without_a_partition_and_with_an_empty_one_share_it(orders: Written) -> None:
+    held = "SELECT coalesce(day, '') AS day, orders, amount FROM gold.sales ORDER BY day, amount"
+    orders.land("orders/1.json", order(1, 1, ""), order(2, 2, None), order(3, 3, "d"))
+    orders.run()
+    for number, day, expected in ((4, None, [(1, 1), (2, 6)]), (6, "", [(2, 6), (2, 7)])):
+        orders.land(f"orders/{number}.json", order(number, number, day))
+        step = orders.run()["gold.sales"]
+        assert (step.mode, step.rows_in) == ("partitions", 2)
+        assert orders.rows(held) == [*(("", *sums) for sums in expected), ("d", 1, 3)]
+
+
+def test_a_partition_that_is_spelt_in_another_way_than_its_input_is_found(orders: Written) -> None:
+    orders.declare(
+        {
+            "silver/orders.sql": "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n*/\n"
+            "SELECT id, amount, day, at, CAST(substring(day, 2) AS int) AS number FROM bronze.orders\n",
+            "gold/python.py": (
+                "import lakesmith as lake\n\n\n"
+                "@lake.gold(load=lake.replace_partitions('number', same_as='silver.orders.number'))\n"
+                "def spelt(orders=lake.ref('silver.orders')):\n"
+                "    return orders.selectExpr(\"lpad(number, 2, '0') AS number\", 'amount')\n"
+            ),
+        }
+    )
+    orders.land("orders/1.json", order(1, 1, "d1"), order(2, 2, "d2"))
+    orders.run()
+    orders.land("orders/2.json", order(1, 1, "d2", at=2))
+    assert orders.run()["gold.spelt"].mode == "partitions"
+    assert orders.rows("SELECT number, amount FROM gold.spelt ORDER BY amount") == [("02", 1), ("02", 2)]
 
 
 def test_an_append_takes_each_new_row_once(written: Written) -> None:

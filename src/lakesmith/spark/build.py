@@ -28,6 +28,7 @@ from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 BEFORE = f"{HIDDEN}before_"
@@ -74,16 +75,17 @@ def build_batch(
     assert isinstance(trace, PartitionTrace)
     assert isinstance(table.load, ReplacePartitions)
     decides = _decides(table, trace)
-    touched = _touched(spark, trace, decides, batch, format, warehouse)
+    touched, kind = _touched(spark, trace, decides, batch, format, warehouse)
     if not touched:
         return None
     values, texts = zip(*touched, strict=True)
     frames[str(trace.table)] = frames[str(trace.table)].where(among(decides, values))
     built = _typed(spark, table, _run_query(spark, table, frames))
+    same = built.rows.schema[table.load.by].dataType == kind  # what `same_as` names may be spelt in another way
     return Built(
         rows=built.rows,
         casts=built.casts,
-        part=Part(among(quoted(table.load.by), values), texts),
+        part=Part(among(quoted(table.load.by), values), texts if same else ()),
         refused_part=Part(among("partition", texts), texts),
     )
 
@@ -291,13 +293,20 @@ def _touched(
     batch: Batch,
     format: TableFormat,
     warehouse: Warehouse,
-) -> list[tuple[object, str | None]]:
-    """The partitions of every row that was there before or is there now, as values and as Spark spells them: a row
-    that moved touches both."""
+) -> tuple[list[tuple[object, str | None]], DataType]:
+    """The partitions of every row that was there before or is there now, as values and as Spark spells them, and the
+    type of the values: a row that moved touches both."""
+    from pyspark.sql.types import StringType
+
     name = str(trace.table)
     feed = format.changes(spark, warehouse.table(trace.table), batch.since[name], batch.inputs[name].version)
-    found = feed.selectExpr(f"{decides} AS value", f"CAST({decides} AS string) AS text").distinct().collect()
-    return sorted(((row.value, row.text) for row in found), key=lambda pair: (pair[1] is not None, pair[1]))
+    told = feed.selectExpr(f"{decides} AS value", f"CAST({decides} AS string) AS text").distinct()
+    kind = told.schema["value"].dataType
+    found: set[tuple[object, str | None]] = {(row.value, row.text) for row in told.collect()}
+    share: set[tuple[object, str | None]] = {(None, None), ("", "")}
+    if isinstance(kind, StringType) and found & share:
+        found |= share  # Delta keeps a text without letters as NULL: one partition holds both
+    return sorted(found, key=lambda pair: (pair[1] is not None, pair[1])), kind
 
 
 def among(expression: str, values: Sequence[object]) -> str:

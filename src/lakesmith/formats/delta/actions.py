@@ -58,7 +58,7 @@ def marks(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[di
 
 def removals(location: str, version: int, column: str, values: Set[str | None]) -> Iterator[dict[str, Any]]:
     """The actions that take whole partitions away."""
-    adds = _adds(location, version, lambda add: add["partitionValues"].get(column) in values)
+    adds = _adds(location, version, lambda add: (add["partitionValues"].get(column) or None) in values)
     return map(_removal, adds.values())
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError
 from lakesmith.formats.delta.actions import additions, commit_actions, removals
-from lakesmith.formats.delta.open import is_open
+from lakesmith.formats.delta.committable import committable, types_in
 from lakesmith.ports import Part, Write
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -25,25 +26,30 @@ _SPELT_ALIKE = {"byte", "short", "integer", "long", "boolean", "date", "string"}
 """Types whose values the log spells as Spark does in the name of a folder."""
 
 
-def replaceable(part: Part, rows: DataFrame, table: DeltaTable, location: str) -> bool:
-    """Whether the part is of whole partitions of a table that asks nothing of its writer but rows."""
+def replaceable(part: Part, rows: DataFrame, table: DeltaTable, location: str, write: Write) -> bool:
+    """Whether the part is of whole partitions, which the table is made of as the writer thinks, and Lakesmith may
+    replace them."""
     columns = table.metadata().partition_columns
-    if not part.partitions or len(columns) != 1 or "" in part.partitions:  # Delta makes a text without letters NULL
+    if not part.partitions or columns != list(write.partition_by) or len(columns) != 1:
         return False
-    kind = next(column.type for column in table.schema().fields if column.name == columns[0])
-    return getattr(kind, "type", None) in _SPELT_ALIKE and is_open(table, rows, location, columns)
+    # On some disks folders whose names differ only in capitals are one.
+    folders = {text.casefold() for text in part.partitions if text}
+    apart = len(folders) == sum(1 for text in part.partitions if text)
+    return apart and types_in(table)[columns[0]] in _SPELT_ALIKE and committable(table, rows, location, columns)
 
 
 def replace_part(part: Part, rows: DataFrame, table: DeltaTable, location: str, write: Write) -> None:
     """Commit the rows in place of those of the partitions; raises where another writer was first."""
     (column,), version = table.metadata().partition_columns, table.version()
+    values = {text or None for text in part.partitions}  # Delta keeps a text without letters as NULL
     folder = f"batch-{write.sequence:08}-{uuid.uuid4().hex[:8]}"
-    rows.write.partitionBy(column).parquet(os.path.join(location, folder))
+    stored = [quoted(field.name) for field in table.schema().fields]
+    rows.select(*stored).write.partitionBy(column).parquet(os.path.join(location, folder))
     added = list(additions(location, folder, column))
-    if any(add["partitionValues"][column] not in part.partitions for add in added):
+    if any(add["partitionValues"][column] not in values for add in added):
         shutil.rmtree(os.path.join(location, folder))
         raise partition_escaped()
-    removed = list(removals(location, version, column, set(part.partitions)))
+    removed = list(removals(location, version, column, values))
     counts = {
         "numFiles": len(added),
         "numOutputRows": sum(json.loads(add["stats"])["numRecords"] for add in added),

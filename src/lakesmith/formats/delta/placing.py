@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import GONE, HIDDEN
 from lakesmith.errors import DataError
 from lakesmith.formats.delta.actions import additions, commit_actions, marks
-from lakesmith.formats.delta.open import is_open, types_of
+from lakesmith.formats.delta.committable import committable, types_in, types_of
 from lakesmith.ports import Upsert, Write
 from lakesmith.sql import bounds, quoted
 
@@ -33,9 +33,9 @@ _TARGET_COLUMN = re.compile(r"\btarget\.(?:`((?:[^`]|``)+)`|(\w+))")
 
 
 def placeable(table: DeltaTable, rows: DataFrame, location: str) -> bool:
-    """Whether the table asks nothing of its writer but rows, its log can be read, and the rows are of its columns."""
+    """Whether rows of the table can be marked, and Lakesmith may do it."""
     settings = table.metadata().configuration
-    return settings.get("delta.enableDeletionVectors") == "true" and is_open(table, rows, location)
+    return settings.get("delta.enableDeletionVectors") == "true" and committable(table, rows, location)
 
 
 def with_places(rows: DataFrame) -> DataFrame:
@@ -53,7 +53,7 @@ def pinned(upsert: Upsert, table: DeltaTable) -> tuple[Upsert, int]:
     rows = upsert.rows.selectExpr("*", f"monotonically_increasing_id() AS {_NUMBER}").localCheckpoint()
     name = upsert.key[0]
     count, inside = bounds(rows, name, "target.")
-    if types_of(rows, [name])[name] != next(column.type for column in table.schema().fields if column.name == name):
+    if types_of(rows, [name])[name] != types_in(table)[name]:
         inside = None
     both = " AND ".join(f"({part})" for part in (inside, upsert.also) if part)
     return replace(upsert, rows=rows, also=both or None), count

@@ -55,7 +55,7 @@ class DeltaRows(DeltaLog):
             writer = writer.option("overwriteSchema", "true") if write.evolve else writer
             return self._commit(writer, location, write)
         table = _opened(location)
-        if _is_next(table, write) and replaceable(part, frame, table, location):
+        if _is_next(table, write) and replaceable(part, frame, table, location, write):
             replace_part(part, frame, table, location, write)
             return self.committed(location, write)
         try:
