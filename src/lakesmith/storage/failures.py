@@ -48,6 +48,8 @@ _BUGS = (TypeError, AttributeError, NameError, AssertionError)
 def kind_of(error: BaseException) -> Kind:
     """What an error means. What is behind it counts too: the libraries wrap each other."""
     for each in _behind(error):
+        if _is_guess(each):
+            continue
         kind = _BY_NAME.get(type(each).__name__)
         if kind is not None:
             return kind
@@ -138,6 +140,14 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(each))
         yield each
         each = each.__cause__ or each.__context__
+
+
+def _is_guess(error: BaseException) -> bool:
+    """Whether remote-store may have read it out of words: where the line to port 40463 was cut, or that of a file named
+    403.json, it speaks of a file that is missing or forbidden. What the store itself said is behind it."""
+    wrapped = error.__cause__ or error.__context__
+    guessed = type(error).__name__ in ("NotFound", "PermissionDenied")
+    return guessed and wrapped is not None and type(error).__module__.startswith("remote_store")
 
 
 def _status(error: BaseException) -> int | None:
