@@ -129,6 +129,16 @@ def _adds(location: str, version: int, wanted: Callable[[dict[str, Any]], bool])
     return found
 
 
+def fresh_folder(write: Write) -> str:
+    """The name of a folder below the table's, for the files of a batch."""
+    return f"batch-{write.sequence:08}-{uuid.uuid4().hex[:8]}"
+
+
+def rows_in(added: Sequence[dict[str, Any]]) -> int:
+    """How many rows files have that are to come."""
+    return sum(json.loads(add["stats"])["numRecords"] for add in added)
+
+
 def additions(location: str, folder: str, column: str | None = None) -> Iterator[dict[str, Any]]:
     """How the log is to tell of new files, which are brought to the disk; those without a row are taken away. With a
     column, each of its values has a folder."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import uuid
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError
-from lakesmith.formats.delta.actions import additions, commit_actions, removals
+from lakesmith.formats.delta.actions import additions, commit_actions, fresh_folder, removals, rows_in
 from lakesmith.formats.delta.committable import committable, types_in
 from lakesmith.ports import Part, Write
 from lakesmith.sql import quoted
@@ -42,7 +41,7 @@ def replace_part(part: Part, rows: DataFrame, table: DeltaTable, location: str, 
     """Commit the rows in place of those of the partitions; raises where another writer was first."""
     (column,), version = table.metadata().partition_columns, table.version()
     values = {text or None for text in part.partitions}  # Delta keeps a text without letters as NULL
-    folder = f"batch-{write.sequence:08}-{uuid.uuid4().hex[:8]}"
+    folder = fresh_folder(write)
     stored = [quoted(field.name) for field in table.schema().fields]
     rows.select(*stored).write.partitionBy(column).parquet(os.path.join(location, folder))
     added = list(additions(location, folder, column))
@@ -52,7 +51,7 @@ def replace_part(part: Part, rows: DataFrame, table: DeltaTable, location: str, 
     removed = list(removals(location, version, column, values))
     counts = {
         "numFiles": len(added),
-        "numOutputRows": sum(json.loads(add["stats"])["numRecords"] for add in added),
+        "numOutputRows": rows_in(added),
         "numOutputBytes": sum(add["size"] for add in added),
         "numRemovedFiles": len(removed),
         "numRemovedBytes": sum(each["remove"]["size"] for each in removed),

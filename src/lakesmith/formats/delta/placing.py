@@ -8,16 +8,14 @@ written to new files, and both are one commit.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import GONE, HIDDEN
 from lakesmith.errors import DataError
-from lakesmith.formats.delta.actions import additions, commit_actions, marks
+from lakesmith.formats.delta.actions import additions, commit_actions, fresh_folder, marks, rows_in
 from lakesmith.formats.delta.committable import committable, types_in, types_of
 from lakesmith.ports import Upsert, Write
 from lakesmith.sql import bounds, quoted
@@ -63,7 +61,7 @@ def place(upsert: Upsert, count: int, table: DeltaTable, location: str, write: W
     """Commit the merge of rows that are pinned and that every task can hold; raises where another writer was first."""
     from pyspark.sql import functions as F
 
-    folder = f"batch-{write.sequence:08}-{uuid.uuid4().hex[:8]}"
+    folder = fresh_folder(write)
     source = upsert.rows
     target = _target(upsert, source.sparkSession, location, table.version())
     met = _decided(upsert, target, F.broadcast(source))
@@ -76,7 +74,7 @@ def place(upsert: Upsert, count: int, table: DeltaTable, location: str, write: W
     actions = [*marks(location, table.version(), met.rows), *({"add": add} for add in added)]
     counts = {
         "numSourceRows": count,
-        "numTargetRowsInserted": sum(json.loads(add["stats"])["numRecords"] for add in added) - met.replaced,
+        "numTargetRowsInserted": rows_in(added) - met.replaced,
         "numTargetRowsUpdated": met.replaced,
         "numTargetRowsDeleted": met.deleted,
         "numTargetFilesAdded": len(added),
