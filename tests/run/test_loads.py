@@ -76,20 +76,26 @@ def test_a_partition_that_is_spelt_in_another_way_than_its_input_is_found(orders
     orders.declare(
         {
             "silver/orders.sql": "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n*/\n"
-            "SELECT id, amount, day, at, CAST(substring(day, 2) AS int) AS number FROM bronze.orders\n",
+            "SELECT id, amount, day, at, CAST(substring(day, 2) AS int) AS number, substring(day, 2) AS text "
+            "FROM bronze.orders\n",
             "gold/python.py": (
                 "import lakesmith as lake\n\n\n"
                 "@lake.gold(load=lake.replace_partitions('number', same_as='silver.orders.number'))\n"
                 "def spelt(orders=lake.ref('silver.orders')):\n"
-                "    return orders.selectExpr(\"lpad(number, 2, '0') AS number\", 'amount')\n"
+                "    return orders.selectExpr(\"lpad(number, 2, '0') AS number\", 'amount')\n\n\n"
+                "@lake.gold(load=lake.replace_partitions('number', same_as='silver.orders.text'))\n"
+                "def numbered(orders=lake.ref('silver.orders')):\n"
+                "    return orders.select('number', 'amount')\n"
             ),
         }
     )
     orders.land("orders/1.json", order(1, 1, "d1"), order(2, 2, "d2"))
     orders.run()
-    orders.land("orders/2.json", order(1, 1, "d2", at=2))
-    assert orders.run()["gold.spelt"].mode == "partitions"
-    assert orders.rows("SELECT number, amount FROM gold.spelt ORDER BY amount") == [("02", 1), ("02", 2)]
+    orders.land("orders/2.json", order(1, 1, "d2", at=2), order(3, 3, None))
+    steps = orders.run()
+    assert (steps["gold.spelt"].mode, steps["gold.numbered"].mode) == ("partitions", "partitions")
+    assert orders.rows("SELECT number, amount FROM gold.spelt ORDER BY amount") == [("02", 1), ("02", 2), (None, 3)]
+    assert orders.rows("SELECT number, amount FROM gold.numbered ORDER BY amount") == [(2, 1), (2, 2), (None, 3)]
 
 
 def test_an_append_takes_each_new_row_once(written: Written) -> None:

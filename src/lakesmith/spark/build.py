@@ -81,11 +81,13 @@ def build_batch(
     values, texts = zip(*touched, strict=True)
     frames[str(trace.table)] = frames[str(trace.table)].where(among(decides, values))
     built = _typed(spark, table, _run_query(spark, table, frames))
-    same = built.rows.schema[table.load.by].dataType == kind  # what `same_as` names may be spelt in another way
+    # What `same_as` names may be spelt in another way, and an empty text is then nothing that could be cast.
+    same = built.rows.schema[table.load.by].dataType == kind
+    held = values if same else tuple(value for value in values if value != "")
     return Built(
         rows=built.rows,
         casts=built.casts,
-        part=Part(among(quoted(table.load.by), values), texts if same else ()),
+        part=Part(among(quoted(table.load.by), held), texts if same else ()),
         refused_part=Part(among("partition", texts), texts),
     )
 
