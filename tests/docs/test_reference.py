@@ -15,7 +15,7 @@ from tests.docs.markdown import DOCS, ROOT, prose
 
 import lakesmith
 from lakesmith.declare import LAYERS, Load, Severity
-from lakesmith.declare.table import Contract
+from lakesmith.declare.contract import Contract
 from lakesmith.lake import Lake
 from lakesmith.ledger.tables import SYSTEM_TABLES
 

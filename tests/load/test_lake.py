@@ -27,6 +27,7 @@ from lakesmith.declare import (
     Table,
     TableName,
 )
+from lakesmith.declare.checks import BatchSql, RowSql
 from lakesmith.errors import LakesmithError, Place, UsageError
 from lakesmith.load import load_lake
 
@@ -127,11 +128,11 @@ def test_a_silver_table_in_sql(load: Load) -> None:
         checks=(
             Check(
                 name="known_currency",
-                where="currency in ('EUR','USD')",
+                rule=RowSql(condition="currency in ('EUR','USD')"),
                 on_fail="quarantine",
                 declared_at=nowhere,
             ),
-            Check(name="enough_rows", expect="count(*) > 0", on_fail="warn", declared_at=nowhere),
+            Check(name="enough_rows", rule=BatchSql(condition="count(*) > 0"), on_fail="warn", declared_at=nowhere),
         ),
         owner="sales",
         description="One row an order.",

@@ -21,6 +21,7 @@ from lakesmith.declare import (
     Snapshot,
     Table,
 )
+from lakesmith.declare.checks import RowSql
 from lakesmith.errors import Place
 from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because, rebuild_part
 
@@ -29,7 +30,7 @@ TABLE = made(
     "SELECT id, amount FROM bronze.orders",
     Merge(key=("id",), order_by=("ts",)),
     columns=(column("id", type="bigint", required=True), column("amount", type="double", check="amount > 0")),
-    checks=(Check(name="a", where="id > 0", on_fail="quarantine", declared_at=Place("silver/x.sql")),),
+    checks=(Check(name="a", rule=RowSql(condition="id > 0"), on_fail="quarantine", declared_at=Place("silver/x.sql")),),
 )
 
 
@@ -52,7 +53,12 @@ def test_layout_and_comments_are_no_change() -> None:
         {"declared_at": Place("elsewhere.sql", 9)},
         {"columns": tuple(replace(each, description="x", tags=("pii",)) for each in TABLE.columns)},
         {"columns": TABLE.columns[::-1]},
-        {"checks": (*TABLE.checks, Check(name="w", where="id > 9", on_fail="warn", declared_at=Place("x")))},
+        {
+            "checks": (
+                *TABLE.checks,
+                Check(name="w", rule=RowSql(condition="id > 9"), on_fail="warn", declared_at=Place("x")),
+            )
+        },
     ],
 )
 def test_what_is_only_said_about_the_table_is_no_change(changed: dict[str, object]) -> None:

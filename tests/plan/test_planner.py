@@ -24,6 +24,7 @@ from lakesmith.declare import (
     Table,
     TableName,
 )
+from lakesmith.declare.checks import BatchSql
 from lakesmith.errors import DataError, LakesmithError, Place, UsageError
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.graph import Graph
@@ -428,7 +429,7 @@ def test_a_load_over_rows_that_only_come_reads_no_more_than_it_has_to(
 
 ADDED = "SELECT id, count(*) AS n, sum(v) AS v FROM bronze.orders GROUP BY id"
 KEYED = Merge(key=("id",))
-CHECK = Check(name="c", expect="count(*) > 0", on_fail="warn", declared_at=Place("x.sql"))
+CHECK = Check(name="c", rule=BatchSql(condition="count(*) > 0"), on_fail="warn", declared_at=Place("x.sql"))
 
 
 def test_what_new_rows_give_is_added_up_where_that_is_exact() -> None:

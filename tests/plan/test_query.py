@@ -9,6 +9,7 @@ from tests.plan.lakes import column, columns, made, named, python, sql
 from tests.plan.queries import ROWWISE, TRACED
 
 from lakesmith.declare import Append, Changes, Check, Load, Merge, ReplacePartitions, Scd2, Snapshot
+from lakesmith.declare.checks import BatchSql, RowSql
 from lakesmith.errors import DeclarationError, LakesmithError, Place
 from lakesmith.plan.functions import AGGREGATES, CHANGING
 from lakesmith.plan.query import (
@@ -412,8 +413,9 @@ def test_an_unknown_column_hints_at_the_nearest() -> None:
     assert error.hint == "did you mean 'amount'?  columns: address, amount, id"
 
 
-def check(name: str, **kwargs: str) -> Check:
-    return Check(name=name, on_fail="quarantine", declared_at=Place("silver/x.sql", 4), **kwargs)
+def check(name: str, *, where: str = "", expect: str = "") -> Check:
+    rule = RowSql(condition=where) if where else BatchSql(condition=expect)
+    return Check(name=name, rule=rule, on_fail="quarantine", declared_at=Place("silver/x.sql", 4))
 
 
 def test_conditions_over_columns_that_are_there_are_fine() -> None:

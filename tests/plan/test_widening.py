@@ -9,7 +9,7 @@ from tests.plan.lakes import facts, file, lake, made, named
 from tests.plan.test_planner import ORDERS, of, plan, problem
 
 from lakesmith.declare import Append, Column, Table
-from lakesmith.declare.table import Contract
+from lakesmith.declare.contract import Contract
 from lakesmith.errors import Place
 from lakesmith.plan.explain import in_words
 from lakesmith.plan.fingerprint import definition

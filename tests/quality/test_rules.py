@@ -18,6 +18,7 @@ from lakesmith.declare import (
     Table,
     TableName,
 )
+from lakesmith.declare.checks import BatchSql, RowSql
 from lakesmith.declare.loads import OPS
 from lakesmith.errors import Place
 from lakesmith.quality import rules_of
@@ -57,14 +58,14 @@ def test_the_rules_of_a_column_are_named_after_it() -> None:
 
 
 def test_only_a_rule_that_fails_the_batch_is_a_gate() -> None:
-    warn = Check(name="a", where="x > 1", on_fail="warn", declared_at=HERE)
-    fail = Check(name="b", expect="count(*) > 0", on_fail="fail", declared_at=HERE)
+    warn = Check(name="a", rule=RowSql(condition="x > 1"), on_fail="warn", declared_at=HERE)
+    fail = Check(name="b", rule=BatchSql(condition="count(*) > 0"), on_fail="fail", declared_at=HERE)
     assert not rules_of(table(checks=(warn,))).gate
     assert rules_of(table(checks=(fail,))).gate
 
 
 def test_a_warning_does_not_send_a_row_to_quarantine() -> None:
-    warn = Check(name="a", where="x > 1", on_fail="warn", declared_at=HERE)
+    warn = Check(name="a", rule=RowSql(condition="x > 1"), on_fail="warn", declared_at=HERE)
     assert rules_of(table(checks=(warn,))).refused() == ("arrays_overlap(_lakesmith_failed, array('id.required'))")
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.columns import AGAIN, CODE, CORRUPT
 from lakesmith.declare import Append, Column, Environment, Source, Table, TableName
+from lakesmith.declare.contract import Contract
 from lakesmith.declare.secrets import Settings
-from lakesmith.declare.table import Contract
 from lakesmith.errors import Place
 from lakesmith.formats import Delta
 from lakesmith.ledger.batches import Batch

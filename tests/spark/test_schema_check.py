@@ -10,8 +10,8 @@ import pytest
 from tests.servers.registry import Apicurio
 
 from lakesmith.declare import Append, Column, Kafka, Table, TableName
+from lakesmith.declare.contract import Contract
 from lakesmith.declare.sources import Incompatible, Values
-from lakesmith.declare.table import Contract
 from lakesmith.errors import DataError, Place
 from lakesmith.ports import ColumnFact, Slice, TableFacts
 from lakesmith.sources.kafka import SCHEMA

@@ -1,17 +1,16 @@
 """What the user wants: frozen values that remember where they were written. Standard library only."""
 
+from lakesmith.declare.checks import Check, Severity
+from lakesmith.declare.contract import Contract
 from lakesmith.declare.lake import Defaults, Environment, LakeDeclaration
 from lakesmith.declare.loads import Append, Changes, Load, Merge, Replace, ReplacePartitions, Scd2, Snapshot
 from lakesmith.declare.names import LAYERS, Layer, TableName, is_identifier
 from lakesmith.declare.secrets import Secret, Settings
 from lakesmith.declare.sources import Files, Jdbc, Kafka, OtherTable, Source, source_told
 from lakesmith.declare.table import (
-    Check,
     Column,
-    Contract,
     PythonQuery,
     Query,
-    Severity,
     SqlQuery,
     Table,
 )

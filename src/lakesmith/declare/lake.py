@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakesmith.declare.contract import Contract, QuarantinePolicy
 from lakesmith.declare.names import TableName
 from lakesmith.declare.secrets import Settings
-from lakesmith.declare.table import Contract, Table
+from lakesmith.declare.table import Table
 from lakesmith.errors import Place
 
 
@@ -38,6 +39,7 @@ class Defaults:
     contract: Contract | None = None
     freshness: float | None = None
     tags: tuple[str, ...] = ()
+    quarantine: QuarantinePolicy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+from lakesmith.declare.checks import Severity
+from lakesmith.declare.contract import Contract
 from lakesmith.declare.names import Layer
 from lakesmith.declare.sources import Envelope, FileFormat, Incompatible, Listing, Starting, TableKind, Values
-from lakesmith.declare.table import Contract, Severity
 from lakesmith.errors import Place
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -76,9 +77,10 @@ def table(
     layer: Layer,
     source: Written | None = None,
     load: Written | Literal["append", "replace"] | None = None,
-    contract: Contract | None = None,
+    contract: Contract | Mapping[str, object] | None = None,
     columns: Sequence[Written] | Mapping[str, object] | None = None,
     checks: Sequence[Written] | Mapping[str, object] | None = None,
+    quarantine: Mapping[str, object] | None = None,
     owner: str | None = None,
     description: str | None = None,
     tags: Sequence[str] | None = None,
@@ -96,6 +98,7 @@ def table(
         "contract": contract,
         "columns": columns,
         "checks": checks,
+        "quarantine": quarantine,
         "owner": owner,
         "description": description,
         "tags": tags,
@@ -288,30 +291,54 @@ def column(
     *,
     required: bool | None = None,
     check: str | None = None,
+    key: bool | None = None,
+    unique: bool | None = None,
     tags: Sequence[str] | None = None,
     description: str | None = None,
+    since: str | None = None,
+    deprecated: str | None = None,
+    currency: str | None = None,
+    timezone: str | None = None,
 ) -> Written:
     """A promise about one column."""
     keys = {
         "type": type,
         "required": required,
         "check": check,
+        "key": key,
+        "unique": unique,
         "tags": tags,
         "description": description,
+        "since": since,
+        "deprecated": deprecated,
+        "currency": currency,
+        "timezone": timezone,
     }
     return Written(name=name, keys=keys, at=_caller())
 
 
 def check(
     name: str,
+    rule: Mapping[str, object] | None = None,
     *,
     where: str | None = None,
     expect: str | None = None,
     on_fail: Severity | None = None,
+    fail_above: float | str | None = None,
+    owner: str | None = None,
     description: str | None = None,
 ) -> Written:
-    """A rule with a severity: `where` for each row, or `expect` for the whole batch."""
-    keys = {"where": where, "expect": expect, "on_fail": on_fail, "description": description}
+    """A rule with a severity: `where` for each row, `expect` for the whole batch, or one of the others as `rule`:
+    `{"range": {"column": "amount", "min": 0}}`."""
+    keys = {
+        **(rule or {}),
+        "where": where,
+        "expect": expect,
+        "on_fail": on_fail,
+        "fail_above": fail_above,
+        "owner": owner,
+        "description": description,
+    }
     return Written(name=name, keys=keys, at=_caller())
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
+from lakesmith.declare.checks import Check
+from lakesmith.declare.contract import Contract, QuarantinePolicy, Terms
 from lakesmith.declare.loads import Load
 from lakesmith.declare.names import TableName
 from lakesmith.declare.sources import OtherTable, Source
 from lakesmith.errors import Place
-
-Severity = Literal["warn", "quarantine", "fail"]
-Contract = Literal["additive", "strict", "open"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,22 +23,20 @@ class Column:
     """A row without a value goes to quarantine."""
     check: str | None = None
     """A condition that each row has to meet, or the row goes to quarantine."""
+    key: bool = False
+    """Together with the other columns that are keys, it tells rows apart: required, and unique in a batch."""
+    unique: bool = False
+    """A row whose value another row of the batch has too goes to quarantine."""
     tags: tuple[str, ...] = ()
     description: str | None = None
-    declared_at: Place = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """A rule with a severity. Exactly one of `where` (each row) and `expect` (the whole batch) is given."""
-
-    name: str
-    where: str | None = None
-    """A condition on one row: rows for which it is false have failed. As in SQL, unknown (NULL) is not false."""
-    expect: str | None = None
-    """A condition on aggregates of the batch, such as `count(*) > 0`."""
-    on_fail: Severity
-    description: str | None = None
+    since: str | None = None
+    """The version of the contract that brought it."""
+    deprecated: str | None = None
+    """Why it should not be used any more, or what to use in its place."""
+    currency: str | None = None
+    """The currency of amounts, or the column that holds it."""
+    timezone: str | None = None
+    """The zone that times are meant in."""
     declared_at: Place = field(compare=False)
 
 
@@ -80,6 +76,8 @@ class Table:
     origin: Source | Query
     load: Load
     contract: Contract = "additive"
+    terms: Terms = Terms()
+    quarantine: QuarantinePolicy = QuarantinePolicy()
     columns: tuple[Column, ...] = ()
     checks: tuple[Check, ...] = ()
     owner: str | None = None

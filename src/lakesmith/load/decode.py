@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final, assert_never, cast
 
+from lakesmith.declare.checks import Limit
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean
 from lakesmith.load import kinds
 from lakesmith.load.kinds import B, Kind, keys_of, kind_of
@@ -17,6 +19,7 @@ from lakesmith.load.variables import Variables
 
 _COLUMN_NAMES = kind_of(ColumnName)
 _WHOLE = re.compile(r"[0-9]{1,15}")
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
 _SHARE = re.compile(r"([0-9]{0,3}(?:\.[0-9]{1,6})?)\s*(%?)")
 _READ_AS = {
     "boolean": "true or false",
@@ -57,6 +60,12 @@ class Decoder:
                 return self._number(node, label)
             case kinds.Shares():
                 return self._share(node, label)
+            case kinds.Values():
+                return self._any(node, label)
+            case kinds.Amounts():
+                return self._amount(node, label)
+            case kinds.Limits():
+                return self._limit(node, label)
             case kinds.Booleans():
                 return self._boolean(node, label)
             case kinds.Words():
@@ -79,7 +88,7 @@ class Decoder:
 
     def _block(self, kind: kinds.Blocks, node: Node, label: str) -> object:
         model, keys = kind.model, keys_of(kind.model)
-        if isinstance(node, Scalar) and model.SHORT is not None and node.sort != "null":
+        if model.SHORT is not None and _is_short(node, keys[model.SHORT].kind):
             short = self.value(keys[model.SHORT].kind, node, label)
             if isinstance(short, _Unread):
                 return UNREAD
@@ -110,7 +119,8 @@ class Decoder:
             self._problem(node.at, "one-of", f"{label} needs exactly one key", f"write one of {_listed(keys)}")
         if any(key.required and name not in values for name, key in keys.items()):
             return UNREAD
-        return model(at=node.at, places=places, **values)
+        fitted = {name if name in model.__dataclass_fields__ else f"{name}_": value for name, value in values.items()}
+        return model(at=node.at, places=places, **fitted)
 
     def _named(self, kind: kinds.Named, node: Node, label: str) -> object:
         if not isinstance(node, Entries):
@@ -232,6 +242,34 @@ class Decoder:
             return self._wrong(node, label, "a part between 0 and 1, or per cent", f"{label}: 20%, or {label}: 0.2")
         return share
 
+    def _any(self, node: Node, label: str) -> object:
+        if isinstance(node, Scalar) and node.sort in ("number", "boolean"):
+            if node.text in BOOLEANS:
+                return BOOLEANS[node.text]
+            number = _number_of(node.text)
+            return node.text if number is None else number
+        if isinstance(node, Scalar) and node.sort == "date":
+            return node.text
+        return self._filled(node, label, "a value")
+
+    def _amount(self, node: Node, label: str) -> object:
+        text = self._variable_text(node, label)
+        if isinstance(text, _Unread):
+            return text
+        number = _number_of(text or "")
+        if number is None:
+            return self._wrong(node, label, "a number", f"write it without quotes: {label}: 0.5")
+        return number
+
+    def _limit(self, node: Node, label: str) -> object:
+        text = self._variable_text(node, label)
+        if isinstance(text, _Unread):
+            return text
+        if text is not None and _WHOLE.fullmatch(text):
+            return Limit(rows=int(text))
+        share = self._share(node, label)
+        return Limit(share=share) if isinstance(share, float) else share
+
     def _boolean(self, node: Node, label: str) -> object:
         text = self._variable_text(node, label)
         if isinstance(text, _Unread):
@@ -265,6 +303,19 @@ class Decoder:
     def _problem(self, at: Place, code: str, what: str, hint: str) -> _Unread:
         self.problems.append(DeclarationError(code, what, at=at, hint=hint))
         return UNREAD
+
+
+def _is_short(node: Node, kind: Kind) -> bool:
+    """Whether the node stands for a block of which only the one key is given."""
+    if isinstance(node, Items):
+        return isinstance(kind, kinds.Lists)
+    return isinstance(node, Scalar) and node.sort != "null"
+
+
+def _number_of(text: str) -> int | Decimal | None:
+    if not _DECIMAL.fullmatch(text):
+        return None
+    return int(text) if "." not in text and "e" not in text.lower() else Decimal(text)
 
 
 def _found(node: Node) -> str:

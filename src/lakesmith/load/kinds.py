@@ -10,7 +10,7 @@ from functools import cache
 from typing import Annotated, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from lakesmith.errors import Place
-from lakesmith.load.rules import LATER, SETTING, SHARE, Rule
+from lakesmith.load.rules import AMOUNT, LATER, LIMIT, SETTING, SHARE, VALUE, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,21 @@ class Numbers:
 @dataclass(frozen=True, slots=True)
 class Shares:
     """A part of a whole, between nothing and all of it: 0.2 or 20%."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A single value: text, a number, true or false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """A number, which may be negative or have a fraction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A part of the rows (2%) or a number of them (100)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +122,23 @@ class Later:
     value: Kind
 
 
-Kind = Texts | Settings | Numbers | Shares | Booleans | Words | Lists | Named | Blocks | WordOrBlock | Optional | Later
+Kind = (
+    Texts
+    | Settings
+    | Numbers
+    | Shares
+    | Values
+    | Amounts
+    | Limits
+    | Booleans
+    | Words
+    | Lists
+    | Named
+    | Blocks
+    | WordOrBlock
+    | Optional
+    | Later
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +168,8 @@ def _read_keys(model: type[Block]) -> Mapping[str, Key]:
             continue
         required = item.default is MISSING and item.default_factory is MISSING
         about = next(note for note in hints[item.name].__metadata__ if isinstance(note, str))
-        found[item.name] = Key(kind_of(hints[item.name]), required, about)
+        # A key may be a word that Python keeps to itself.
+        found[item.name.removesuffix("_")] = Key(kind_of(hints[item.name]), required, about)
     return found
 
 
@@ -173,14 +205,17 @@ def kind_of(annotation: typing.Any) -> Kind:
     return Texts()
 
 
+_MARKED: Mapping[object, Kind] = {SHARE: Shares(), VALUE: Values(), AMOUNT: Amounts(), LIMIT: Limits()}
+
+
 def _noted(annotation: typing.Any) -> Kind:
     for note in annotation.__metadata__:
         if isinstance(note, Rule):
             return Texts(note)
         if note is SETTING:
             return Settings()
-        if note is SHARE:
-            return Shares()
+        if note in _MARKED:
+            return _MARKED[note]
         if note is LATER:
             return Later(kind_of(annotation.__origin__))
     return kind_of(annotation.__origin__)

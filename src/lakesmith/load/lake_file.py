@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from lakesmith.declare import LAYERS, Defaults, Environment, Secret, Settings
 from lakesmith.declare.secrets import missing_secret
 from lakesmith.errors import DeclarationError, LakesmithError, Place, UsageError, did_you_mean, raise_all
+from lakesmith.load.checks import read_policy
 from lakesmith.load.decode import Decoder
 from lakesmith.load.files import empty_file, read_text
 from lakesmith.load.kinds import Block
@@ -218,6 +219,7 @@ class LakeFile:
                 contract=next((block.contract for block in several if block.contract), None),
                 freshness=next((block.freshness for block in several if block.freshness), None),
                 tags=tuple(dict.fromkeys(tag for block in reversed(several) for tag in block.tags)),
+                quarantine=next((read_policy(block.quarantine) for block in several if block.quarantine), None),
             )
         return found
 

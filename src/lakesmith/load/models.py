@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
+from lakesmith.declare.contract import Contract
 from lakesmith.declare.sources import Envelope, Incompatible, Listing, Starting, Values
-from lakesmith.declare.table import Contract, Severity
+from lakesmith.load.check_models import CheckBlock, ContractBlock, QuarantineBlock
 from lakesmith.load.kinds import Block
 from lakesmith.load.rules import (
     LATER,
@@ -25,6 +26,7 @@ from lakesmith.load.rules import (
     Text,
     Type,
     VariableName,
+    VersionText,
 )
 
 ContractWord = Contract
@@ -189,25 +191,14 @@ class ColumnBlock(Block):
     type: Annotated[Type | None, "A Spark SQL type. Without one, the type is what the data brings."] = None
     required: Annotated[bool, "A row without a value goes to quarantine."] = False
     check: Annotated[Text | None, "A condition that each row has to meet, or the row goes to quarantine."] = None
+    key: Annotated[bool, "Tells rows apart, with the other keys: required, and unique in a batch."] = False
+    unique: Annotated[bool, "A row whose value another row of the batch has goes to quarantine."] = False
     tags: Annotated[tuple[Tag, ...], "Words about the column, such as `pii`."] = ()
     description: Annotated[Text | None, "What the column holds, for people."] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckBlock(Block):
-    """A rule with a severity; exactly one of `where` and `expect`."""
-
-    where: Annotated[
-        Text | None,
-        "A condition on one row: rows for which it is false have failed; unknown (NULL) is not false.",
-    ] = None
-    expect: Annotated[Text | None, "A condition on aggregates of the batch, such as `count(*) > 0`."] = None
-    on_fail: Annotated[
-        Severity | None,
-        "`warn` reports, `quarantine` sets the row aside, `fail` refuses the batch. "
-        "By default `quarantine` for `where` and `fail` for `expect`.",
-    ] = None
-    description: Annotated[Text | None, "Why the rule is there, for people."] = None
+    since: Annotated[VersionText | None, "The version of the contract that brought the column."] = None
+    deprecated: Annotated[Text | None, "Why it should not be used any more, or what to use instead."] = None
+    currency: Annotated[Text | None, "The currency of amounts, such as `EUR`, or the column that holds it."] = None
+    timezone: Annotated[Text | None, "The zone that times are meant in, such as `Europe/Berlin`."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +211,7 @@ class TableBlock(Block):
         "How rows enter the table. `append` for bronze; `replace` by default for silver and gold.",
     ] = None
     contract: Annotated[
-        ContractWord | None,
+        ContractWord | ContractBlock | None,
         "What may change: `additive` takes new columns in, `strict` refuses them, `open` takes anything.",
     ] = None
     columns: Annotated[
@@ -229,6 +220,7 @@ class TableBlock(Block):
     checks: Annotated[Mapping[ColumnName, CheckBlock], "Rules that rows and batches have to meet."] = field(
         default_factory=dict
     )
+    quarantine: Annotated[QuarantineBlock | None, "How long rows may lie in quarantine."] = None
     owner: Annotated[Text | None, "Who answers for the table."] = None
     description: Annotated[Text | None, "What the table holds, for people."] = None
     tags: Annotated[tuple[Tag, ...], "Words to select tables by, added to those of `defaults`."] = ()
@@ -274,6 +266,7 @@ class DefaultsBlock(Block):
     contract: Annotated[ContractWord | None, "What may change in the tables."] = None
     freshness: Annotated[Duration | None, "After this long without new rows a table counts as late."] = None
     tags: Annotated[tuple[Tag, ...], "Words that every table of the layer has."] = ()
+    quarantine: Annotated[QuarantineBlock | None, "How long rows may lie in quarantine."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Annotated, Any
 
 from lakesmith.declare.names import TableName, is_identifier, is_table_identifier
@@ -24,6 +25,7 @@ class Rule:
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}")
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([a-z]+)")
+_VERSION = re.compile(r"[1-9][0-9]{0,4}(\.[0-9]{1,5}){0,2}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -97,10 +99,36 @@ def _proposed(text: str) -> str:
     return f"; '{proposal}' would do" if is_table_identifier(proposal) else ""
 
 
+def _table_reference(text: str) -> TableName:
+    name = TableName.parse(text)
+    if name is None:
+        raise _bad(text, "write layer.table, such as silver.orders")
+    return name
+
+
+def _version(text: str) -> str:
+    if not _VERSION.fullmatch(text):
+        raise Unfit("bad-version", f"'{text[:40]}' is not a version", 'write it in quotes: "2" or "2.1.0"')
+    return text
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise Unfit("bad-day", f"'{text[:40]}' is not a day", 'write it in quotes: "2027-06-30"') from None
+
+
 SETTING = object()
 """Marks a text that may hold a secret by reference."""
 SHARE = object()
 """Marks a part of a whole, written as a number or in per cent."""
+VALUE = object()
+"""Marks a single value of any kind."""
+AMOUNT = object()
+"""Marks a number of any kind."""
+LIMIT = object()
+"""Marks a part of the rows, or a number of them."""
 LATER = object()
 """Marks a value that is decoded later, when the variables are known."""
 
@@ -110,6 +138,9 @@ LowName = Annotated[str, Rule(_low, {"pattern": "^[a-z][a-z0-9_]{0,62}$"})]
 VariableName = Annotated[str, Rule(_variable, {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,62}$"})]
 Tag = Annotated[str, Rule(_tag, {"pattern": "^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}$"})]
 ColumnReference = Annotated[str, Rule(_reference, {"pattern": r"^(bronze|silver|gold)\.[a-z][a-z0-9_]*\.\w+$"})]
+TableReference = Annotated[TableName, Rule(_table_reference, {"pattern": r"^(bronze|silver|gold)\.[a-z][a-z0-9_]*$"})]
+VersionText = Annotated[str, Rule(_version, {"pattern": r"^[1-9][0-9]*(\.[0-9]+){0,2}$"})]
+Day = Annotated[date, Rule(_day, {"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
 Type = Annotated[str, Rule(spark_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
 Duration = Annotated[float, Rule(_seconds, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
 Delimiter = Annotated[str, Rule(_delimiter, {"minLength": 1, "maxLength": 1})]

@@ -68,6 +68,12 @@ def _schema(kind: Kind) -> dict[str, Any]:
         case kinds.Shares():
             number = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
             return {"anyOf": [number, {"type": "string", "pattern": r"^[0-9.]+\s*%$"}, _VARIABLE]}
+        case kinds.Values():
+            return {"type": ["string", "number", "boolean"]}
+        case kinds.Amounts():
+            return _or_variable({"type": "number"})
+        case kinds.Limits():
+            return {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[0-9.]+\s*%$"}, _VARIABLE]}
         case kinds.Booleans():
             return _or_variable({"type": "boolean"})
         case kinds.Words():

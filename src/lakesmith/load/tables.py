@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from lakesmith.declare import (
     Append,
-    Check,
     Column,
     Defaults,
     Load,
@@ -18,8 +17,10 @@ from lakesmith.declare import (
     TableName,
 )
 from lakesmith.errors import DeclarationError, LakesmithError, Place
+from lakesmith.load.check_models import ContractBlock
+from lakesmith.load.checks import contract_word, read_check, read_policy, read_terms
 from lakesmith.load.loads import load_problems, read_load
-from lakesmith.load.models import CheckBlock, ColumnBlock, LoadBlock, TableBlock
+from lakesmith.load.models import ColumnBlock, LoadBlock, TableBlock
 from lakesmith.load.sources import read_source
 
 
@@ -40,15 +41,21 @@ class Maker:
             self.problems.append(problem)
         load = self._load(name, block)
         columns = tuple(self._column(column, item) for column, item in block.columns.items())
-        checks = tuple(self._check(check, item) for check, item in block.checks.items())
+        made = [read_check(check, item, self.problems) for check, item in block.checks.items()]
+        checks = tuple(check for check in made if check is not None)
+        defaults = self.defaults[name.layer]
+        contract = contract_word(block.contract, defaults.contract)
+        written = block.contract if isinstance(block.contract, ContractBlock) else None
+        terms = read_terms(name, contract, written, self.problems)
         if origin is None or len(self.problems) > found:
             return None
-        defaults = self.defaults[name.layer]
         return Table(
             name=name,
             origin=origin,
             load=load,
-            contract=block.contract or defaults.contract or "additive",
+            contract=contract,
+            terms=terms,
+            quarantine=read_policy(block.quarantine, defaults.quarantine),
             columns=columns,
             checks=checks,
             owner=block.owner or defaults.owner,
@@ -124,37 +131,14 @@ class Maker:
             type=block.type,
             required=block.required,
             check=block.check,
+            key=block.key,
+            unique=block.unique,
             tags=block.tags,
             description=block.description,
-            declared_at=block.at,
-        )
-
-    def _check(self, name: str, block: CheckBlock) -> Check:
-        row, batch = "where" in block.places, "expect" in block.places
-        if row == batch:
-            self.problems.append(
-                DeclarationError(
-                    "one-of",
-                    f"the check '{name}' needs exactly one of where and expect",
-                    at=block.at,
-                    hint="where is a condition on each row, expect one on the whole batch",
-                )
-            )
-        if batch and block.on_fail == "quarantine":
-            self.problems.append(
-                DeclarationError(
-                    "bad-severity",
-                    f"the check '{name}' is on the whole batch, which has no row to put in quarantine",
-                    at=block.places["on_fail"],
-                    hint="on_fail: fail refuses the batch, on_fail: warn reports it",
-                )
-            )
-        return Check(
-            name=name,
-            where=block.where,
-            expect=block.expect,
-            on_fail=block.on_fail or ("fail" if batch else "quarantine"),
-            description=block.description,
+            since=block.since,
+            deprecated=block.deprecated,
+            currency=block.currency,
+            timezone=block.timezone,
             declared_at=block.at,
         )
 

@@ -12,6 +12,7 @@ import ast
 import hashlib
 import json
 import textwrap
+from dataclasses import asdict
 from typing import assert_never
 
 from lakesmith.declare import (
@@ -30,6 +31,7 @@ from lakesmith.declare import (
     SqlQuery,
     Table,
 )
+from lakesmith.declare.checks import CheckRule
 from lakesmith.plan.readings import readings
 
 
@@ -127,9 +129,17 @@ def _options(**options: object) -> list[object]:
 
 def _checks(table: Table) -> object:
     promises = sorted(
-        (column.name, column.required, column.check or "")
+        (column.name, column.required, column.check or "", column.key, column.unique)
         for column in table.columns
-        if column.required or column.check
+        if column.required or column.check or column.key or column.unique
     )
-    rules = sorted((check.name, check.where) for check in table.checks if check.where and check.on_fail == "quarantine")
-    return [table.contract, promises, rules]
+    rules = sorted(
+        (check.name, type(check.rule).__name__, _told(check.rule), check.where or "")
+        for check in table.checks
+        if check.row_rule and check.on_fail == "quarantine"
+    )
+    return [table.contract, asdict(table.terms.drift), promises, rules]
+
+
+def _told(rule: CheckRule) -> str:
+    return json.dumps(asdict(rule), sort_keys=True, default=str)

@@ -71,8 +71,9 @@ class Modes:
         if isinstance(finder, str):
             return "whole", f"the touched keys cannot be told: {finder}"
         keys = {name.lower() for name in load.key}
-        if any(column.required or column.check for column in table.columns if column.name.lower() not in keys) or any(
-            check.where and check.on_fail == "quarantine" for check in table.checks
+        promised = [column for column in table.columns if column.name.lower() not in keys]
+        if any(column.required or column.check or column.key or column.unique for column in promised) or any(
+            check.row_rule and check.on_fail == "quarantine" for check in table.checks
         ):
             return (
                 "whole",

@@ -27,9 +27,11 @@ from lakesmith.declare import (
     Table,
     TableName,
 )
+from lakesmith.declare.checks import columns_named, sql_named
 from lakesmith.declare.loads import Load, added_columns
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean, raise_all
 from lakesmith.plan.readings import readings
+from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from lakesmith.plan.statement import Fault, Scope, Source, Statement, Use
@@ -261,8 +263,10 @@ def check_conditions(table: Table, columns: Sequence[str] | None) -> list[Lakesm
     errors: list[LakesmithError] = [] if given is None else list(_columns_not_given(table, given))
     errors += _columns_added_twice(table, given or columns or ())
     written = [(c.check, f"the check of column {c.name}", c.declared_at) for c in table.columns if c.check]
-    written += [(c.where, f"check {c.name}", c.declared_at) for c in table.checks if c.where]
-    written += [(c.expect, f"check {c.name}", c.declared_at) for c in table.checks if c.expect]
+    for c in table.checks:
+        named = [quoted(name) for name in columns_named(c.rule)]
+        texts = (*sql_named(c.rule), *named, *([c.where] if c.where else []))
+        written += [(text, f"check {c.name}", c.declared_at) for text in texts]
     if isinstance(table.load, Merge | Scd2) and table.load.delete is not None:
         written.append((table.load.delete, "the condition of delete", _load_place(table)))
     if not written:

@@ -1,0 +1,247 @@
+"""Checks and contracts as they were written become what they mean."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from lakesmith.declare.checks import (
+    Anomaly,
+    BatchSql,
+    Bounds,
+    Check,
+    CheckRule,
+    Distinct,
+    Drift,
+    Freshness,
+    In,
+    Length,
+    NullRate,
+    Pattern,
+    Predicate,
+    Range,
+    Reconcile,
+    References,
+    Required,
+    RowCount,
+    RowRule,
+    RowSql,
+    SchemaIs,
+    Severity,
+    Unique,
+)
+from lakesmith.declare.contract import (
+    DRIFTS,
+    Contract,
+    Drifts,
+    Previous,
+    QuarantinePolicy,
+    Registered,
+    Terms,
+)
+from lakesmith.declare.names import TableName
+from lakesmith.errors import DeclarationError, LakesmithError
+from lakesmith.load.check_models import (
+    RULES,
+    AnomalyBlock,
+    CheckBlock,
+    ContractBlock,
+    DistinctBlock,
+    DriftBlock,
+    LengthBlock,
+    QuantileBlock,
+    QuarantineBlock,
+    RangeBlock,
+    RowCountBlock,
+    SumBlock,
+)
+from lakesmith.load.kinds import Block
+
+
+def read_check(name: str, block: CheckBlock, problems: list[LakesmithError]) -> Check | None:
+    """The check; None when it is none, and then the reason is among the problems."""
+    written = [key for key in RULES if key.removesuffix("_") in block.places]
+    if len(written) > 1 or not (written or block.where):
+        keys = ", ".join(key.removesuffix("_") for key in written) or "none"
+        problems.append(
+            DeclarationError(
+                "one-of",
+                f"the check '{name}' needs exactly one rule, found {keys}",
+                at=block.at,
+                hint="write one of where, " + ", ".join(key.removesuffix("_") for key in RULES),
+            )
+        )
+        return None
+    found = len(problems)
+    value = getattr(block, written[0]) if written else block.where
+    if value is None:
+        return None  # it could not be read, which is told already
+    if isinstance(value, _BOUNDED):
+        _check_bounds(name, value, problems)
+    rule = _rule(written[0] if written else "sql", value)
+    on_rows = isinstance(rule, RowRule)
+    if not on_rows and block.on_fail == "quarantine":
+        problems.append(
+            DeclarationError(
+                "bad-severity",
+                f"the check '{name}' is on the whole batch, which has no row to put in quarantine",
+                at=block.places["on_fail"],
+                hint="on_fail: fail refuses the batch, on_fail: warn reports it",
+            )
+        )
+    if not on_rows and block.fail_above:
+        problems.append(
+            DeclarationError(
+                "bad-severity",
+                f"the check '{name}' is on the whole batch, of which no rows are counted",
+                at=block.places["fail_above"],
+                hint="fail_above is for rules on rows; this one has its own bounds",
+            )
+        )
+    if isinstance(rule, SchemaIs | Reconcile) and block.where:
+        problems.append(
+            DeclarationError(
+                "bad-severity",
+                f"the check '{name}' looks at all rows, and `where` would leave some out",
+                at=block.places["where"],
+                hint="leave `where` out",
+            )
+        )
+    if len(problems) > found:
+        return None
+    return Check(
+        name=name,
+        rule=rule,
+        on_fail=block.on_fail or _severity(rule),
+        where=block.where if written else None,
+        fail_above=block.fail_above,
+        owner=block.owner,
+        description=block.description,
+        declared_at=block.at,
+    )
+
+
+_BOUNDED = (RangeBlock, LengthBlock, DistinctBlock, SumBlock, QuantileBlock, RowCountBlock)
+
+
+def _check_bounds(name: str, block: Any, problems: list[LakesmithError]) -> None:
+    change = isinstance(block, RowCountBlock) and block.change is not None
+    if block.min is None and block.max is None and not change:
+        problems.append(
+            DeclarationError(
+                "missing-key", f"the check '{name}' has no bound", at=block.at, hint="give min, max or both"
+            )
+        )
+    elif block.min is not None and block.max is not None and type(block.min) is type(block.max):
+        if block.min > block.max:
+            what = f"the check '{name}' can never be met: {block.min} is more than {block.max}"
+            problems.append(DeclarationError("bad-bounds", what, at=block.at, hint="turn min and max round"))
+
+
+def _severity(rule: CheckRule) -> Severity:
+    if isinstance(rule, Drift | Anomaly):
+        return "warn"
+    return "quarantine" if isinstance(rule, RowRule) else "fail"
+
+
+def _rule(key: str, block: Any) -> CheckRule:
+    match key:
+        case "sql":
+            return RowSql(condition=block)
+        case "expect":
+            return BatchSql(condition=block)
+        case "required":
+            return Required(columns=block)
+        case "unique":
+            return Unique(columns=block.columns, within=block.within or "batch")
+        case "in_":
+            return In(column=block.column, values=block.values)
+        case "range":
+            return Range(column=block.column, min=block.min, max=block.max)
+        case "pattern":
+            return Pattern(column=block.column, matches=block.matches)
+        case "length":
+            return Length(column=block.column, min=block.min, max=block.max)
+        case "references":
+            return References(columns=block.columns, table=block.table, key=block.key or block.columns)
+        case "python":
+            return Predicate(function=block)
+        case "freshness":
+            return Freshness(column=block.column, within=block.within)
+        case "row_count":
+            return RowCount(**_given(block, "min", "max", "change", "last"))
+        case "null_rate":
+            return NullRate(column=block.column, max=block.max)
+        case "distinct":
+            return Distinct(column=block.column, min=block.min, max=block.max, exact=block.exact)
+        case "sum" | "mean":
+            return Bounds(of="sum" if key == "sum" else "mean", column=block.column, min=block.min, max=block.max)
+        case "quantile":
+            at = Decimal(str(block.at))
+            return Bounds(of="quantile", column=block.column, at=at, min=block.min, max=block.max)
+        case "reconcile":
+            theirs = block.theirs or block.own
+            return Reconcile(table=block.table, own=block.own, theirs=theirs, tolerance=block.tolerance)
+        case "drift":
+            assert isinstance(block, DriftBlock)
+            return Drift(column=block.column, **_given(block, "method", "max", "last"))
+        case "anomaly":
+            assert isinstance(block, AnomalyBlock)
+            return Anomaly(**_given(block, "of", "season", "deviations", "last"))
+        case _:
+            types = tuple(block.types.items())
+            return SchemaIs(columns=block.columns, types=types, exact=block.exact)
+
+
+def _given(block: Block, *keys: str) -> dict[str, Any]:
+    """The values that were written, by the names that the rule has for them too."""
+    return {key: getattr(block, key) for key in keys if getattr(block, key) is not None}
+
+
+def read_terms(name: TableName, mode: Contract, block: ContractBlock | None, problems: list[LakesmithError]) -> Terms:
+    """The parts of the contract beside its columns."""
+    drift = DRIFTS[mode]
+    if block is None:
+        return Terms(drift=drift)
+    if block.drift is not None:
+        told = _given(block.drift, "new_column", "missing_column", "type", "nullability")
+        drift = Drifts(**{key: told.get(key, getattr(drift, key)) for key in Drifts.__dataclass_fields__})
+    previous = []
+    for major, kept in block.previous.items():
+        if not major.isdigit() or major == "0":
+            problems.append(
+                DeclarationError(
+                    "bad-version",
+                    f"'{major[:40]}' is not a major version",
+                    at=kept.at,
+                    table=str(name),
+                    hint="write the first number of the version alone, such as 1",
+                )
+            )
+            continue
+        previous.append(Previous(major=int(major), until=kept.until, columns=dict(kept.columns), declared_at=kept.at))
+    registry = block.registry and Registered(
+        connection=block.registry.connection,
+        subject=block.registry.subject or f"{name}-value",
+        truth=block.registry.truth or "here",
+    )
+    return Terms(
+        version=block.version,
+        compatibility=block.compatibility or "forward",
+        drift=drift,
+        previous=tuple(previous),
+        registry=registry or None,
+    )
+
+
+def read_policy(block: QuarantineBlock | None, otherwise: QuarantinePolicy | None = None) -> QuarantinePolicy:
+    """What holds for the quarantine: what is written, and where nothing is, what holds otherwise."""
+    keys = ("alert_after", "alert_rows", "discard_after")
+    defaults = {key: getattr(otherwise, key) for key in keys} if otherwise else {}
+    return QuarantinePolicy(**{**defaults, **(_given(block, *keys) if block else {})})
+
+
+def contract_word(written: Contract | ContractBlock | None, default: Contract | None) -> Contract:
+    """What may change, in a word."""
+    word = written.mode if isinstance(written, ContractBlock) else written
+    return word or default or "additive"
