@@ -40,6 +40,7 @@ from lakesmith.plan.select import named
 from lakesmith.plan.select import select as choose
 from lakesmith.plan.steps import Backfill, LakeFacts, Plan, Progress, Span
 from lakesmith.ports import Answer, Storage, TableFacts
+from lakesmith.quality import Past
 from lakesmith.records import Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
     Adopted,
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     import pyarrow.dataset
     from pyspark.sql import SparkSession
 
+_REMEMBERED = 400
+"""So many batches of a table are looked back at."""
 _BRIEF = 32 * 1024 * 1024
 """A run that reads fewer bytes is over before the optimisers of Spark and the JVM would pay."""
 
@@ -123,7 +126,8 @@ class Lake:
             tables=len(self.tables),
             by_layer={layer: layers.count(layer) for layer in dict.fromkeys(layers)},
             checks=sum(
-                len(t.checks) + sum(bool(c.check) + c.required for c in t.columns) for t in self.tables.values()
+                len(t.checks) + sum(bool(c.check) + c.required + c.unique for c in t.columns)
+                for t in self.tables.values()
             ),
         )
 
@@ -214,6 +218,7 @@ class Lake:
             self._format,
             run_id=_new_run_id(started),
             on_event=on_event or _silent,
+            past=self._past,
             session=session,
             brief=plan.bytes(facts) < _BRIEF,
         )
@@ -541,6 +546,13 @@ class Lake:
                 hint="use a warehouse on a local disk that this user may write to and that has hard links",
             )
 
+    def _past(self, table: TableName, checks: Sequence[str]) -> dict[str, list[Past]]:
+        found = self._ledger.past(str(table), checks, _REMEMBERED)
+        return {
+            check: [Past(at=each.checked_at, value=each.value, sketch=each.sketch) for each in records]
+            for check, records in found.items()
+        }
+
     def _run_record(
         self,
         plan: Plan,
@@ -563,6 +575,7 @@ class Lake:
             rows_written=sum(step.rows_written for step in steps),
             rows_quarantined=sum(step.rows_quarantined for step in steps),
             rows_deduplicated=sum(step.rows_deduplicated for step in steps),
+            rows_discarded=sum(step.rows_discarded for step in steps),
             started_at=started,
             seconds=seconds,
             lakesmith_version=__version__,

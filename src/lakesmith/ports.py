@@ -155,6 +155,8 @@ class DataFile:
     rows: int
     bounds: Mapping[str, tuple[datetime, datetime]] = field(default_factory=dict)
     """By column, the least and the greatest value, where they are known."""
+    stats: str | None = None
+    """Where the file itself was asked, all that the log is to tell of it."""
 
 
 class TableFormat(Protocol):
@@ -222,6 +224,13 @@ class TableFormat(Protocol):
     ) -> Written:
         """Add the rows of Parquet files that lie in the table's folder, without a JVM. With an id, the table has it;
         without one there is none yet, and it is made. `columns` is Spark's JSON of them: the table has them all."""
+
+    def takes_rows(self, rows: DataFrame, location: str) -> bool:
+        """Whether Parquet files of such rows can be committed to the table as it is, or to one that is made there."""
+
+    def take_folder(self, folder: str, rows: DataFrame, location: str, write: Write, *, whole: bool) -> Written:
+        """Make the Parquet files of a folder, which hold columns like those of `rows` and perhaps hidden ones, part of
+        the table; with `whole`, in the place of all its rows. The files are moved."""
 
 
 class FileFact(NamedTuple):

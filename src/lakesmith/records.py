@@ -11,14 +11,14 @@ Outcome = Literal["ok", "failed", "skipped", "interrupted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """One step of a run: `rows_in = rows_written + rows_quarantined + rows_deduplicated`, counted."""
+    """One step of a run: `rows_in = rows_written + rows_quarantined + rows_deduplicated + rows_discarded`, counted."""
 
     run_id: str
     table: str
     step: str
-    """`ingest`, `widen`, `build` or `finish`."""
+    """`ingest`, `widen`, `build`, `refill`, `finish`, `publish` or `mend`."""
     mode: str
-    """`files`, `columns`, `changes`, `partitions` or `whole`."""
+    """`files`, `columns`, `changes`, `partitions`, `whole`, …"""
     reason: str
     outcome: Outcome
     sequence: int
@@ -26,6 +26,8 @@ class StepRecord:
     rows_written: int = 0
     rows_quarantined: int = 0
     rows_deduplicated: int = 0
+    rows_discarded: int = 0
+    """Rows that were given up, by the contract or at somebody's word."""
     rows_rescued: int = 0
     """Rows that were written, of which a field did not fit and is in `_rescued`."""
     columns_added: str | None = None
@@ -72,7 +74,14 @@ class CheckRecord:
     """Rows that broke a row rule; 0 for a batch rule."""
     passed: bool
     observed: str | None = None
-    """For a batch rule, the values that its aggregates had."""
+    """For a batch rule, what was found."""
+    value: float | None = None
+    """Likewise, as a number that later batches are compared with."""
+    sketch: str | None = None
+    """For `drift`, how the values were spread, as JSON."""
+    committed: bool = True
+    """The batch passed its gates: only such batches tell later ones what is usual."""
+    owner: str | None = None
     checked_at: datetime
 
 
@@ -90,6 +99,7 @@ class RunRecord:
     rows_written: int
     rows_quarantined: int
     rows_deduplicated: int
+    rows_discarded: int = 0
     started_at: datetime
     seconds: float
     lakesmith_version: str

@@ -188,7 +188,7 @@ YAML = {
     ),
     "a tag with a comma": (BRONZE + 'tags: ["a,b"]\n', "bad-identifier", 2, "tag"),
     "a check on nothing": (BRONZE + "checks:\n  a: {on_fail: warn}\n", "one-of", 3, "where"),
-    "a check on rows and batch": (BRONZE + "checks:\n  a: {where: a, expect: b}\n", "one-of", 3, "expect"),
+    "a check on rows and batch": (BRONZE + "checks:\n  a: {sql: a, expect: b}\n", "one-of", 3, "expect"),
     "a batch in quarantine": (
         BRONZE + "checks:\n  a:\n    expect: count(*) > 0\n    on_fail: quarantine\n",
         "bad-severity",

@@ -133,7 +133,7 @@ BAD = {
         "remove one",
     ),
     "its check is on rows and batch": (
-        TOP + BODY.replace("gold()", 'gold(checks=[\n  lake.check("a", where="b", expect="c")])'),
+        TOP + BODY.replace("gold()", 'gold(checks=[\n  lake.check("a", {"sql": "b"}, expect="c")])'),
         "one-of",
         3,
         "where",

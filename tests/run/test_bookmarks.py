@@ -18,7 +18,8 @@ from lakesmith.formats import Delta
 from lakesmith.formats.delta.rows import FENCE
 from lakesmith.ledger.batches import Batch, Batches
 from lakesmith.ledger.lease import Lease
-from lakesmith.spark.write import Arrival, Writer
+from lakesmith.spark.arrival import Arrival
+from lakesmith.spark.write import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

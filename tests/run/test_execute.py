@@ -41,6 +41,7 @@ def executed(lake: Lake, tmp_path: Path, jobs: int) -> Executor:
         Delta(),
         run_id="run",
         on_event=lambda _: None,
+        past=lambda _, __: {},
     )
     executor.execute(lake.plan(), jobs)
     return executor

@@ -88,6 +88,10 @@ class Predicate:
 
     function: str
     """`module.function`, the module being one of the lake's folder."""
+    folder: str = field(default="", compare=False)
+    """The lake's folder, absolute."""
+    text: str = ""
+    """A hash of the module: a change of it is a change of the check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,13 +28,16 @@ class Drifts:
     """A required column without a value."""
 
 
-DRIFTS: Mapping[Contract, Drifts] = {
-    "additive": Drifts(new_column="evolve", missing_column="evolve", type="evolve", nullability="quarantine"),
-    "strict": Drifts(new_column="freeze", missing_column="evolve", type="freeze", nullability="quarantine"),
-    "open": Drifts(new_column="evolve", missing_column="evolve", type="evolve", nullability="quarantine"),
-}
-"""What each word stands for where a table does not say more. In silver and gold a value that does not fit its declared
-type has nowhere to go: `evolve` is `quarantine` there."""
+def drifts(contract: Contract, *, bronze: bool) -> Drifts:
+    """What a word stands for where a table does not say more. Bronze keeps beside a row what does not fit; elsewhere
+    there is no such place, and a query that does not give a declared column is wrong."""
+    strict = contract == "strict"
+    return Drifts(
+        new_column="freeze" if strict else "evolve",
+        missing_column="evolve" if bronze else "freeze",
+        type=("freeze" if strict else "evolve") if bronze else "quarantine",
+        nullability="quarantine",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,8 @@ class Terms:
     """As it was written, `2` or `2.1.0`; else it is counted from the changes."""
     compatibility: Compatibility = "forward"
     """Which changes of the columns may pass without a new major version."""
-    drift: Drifts = DRIFTS["additive"]
+    drift: Drifts | None = None
+    """Where it was written; else what the word of the contract stands for."""
     previous: tuple[Previous, ...] = ()
     registry: Registered | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakesmith.declare.checks import Check
-from lakesmith.declare.contract import Contract, QuarantinePolicy, Terms
+from lakesmith.declare.contract import Contract, Drifts, QuarantinePolicy, Terms, drifts
 from lakesmith.declare.loads import Load
 from lakesmith.declare.names import TableName
 from lakesmith.declare.sources import OtherTable, Source
@@ -76,8 +76,8 @@ class Table:
     origin: Source | Query
     load: Load
     contract: Contract = "additive"
-    terms: Terms = Terms()
-    quarantine: QuarantinePolicy = QuarantinePolicy()
+    terms: Terms = field(default_factory=Terms)
+    quarantine: QuarantinePolicy = field(default_factory=QuarantinePolicy)
     columns: tuple[Column, ...] = ()
     checks: tuple[Check, ...] = ()
     owner: str | None = None
@@ -89,6 +89,11 @@ class Table:
     declared_at: Place = field(compare=False)
     load_at: Place | None = field(default=None, compare=False)
     """Where the load is written, if it is."""
+
+    @property
+    def drift(self) -> Drifts:
+        """What is done with data that is not as the contract says."""
+        return self.terms.drift or drifts(self.contract, bronze=self.name.layer == "bronze")
 
     @property
     def adopted(self) -> str | None:

@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
-from lakesmith.plan.steps import Backfill, Position, Progress, Seen, Span
+from lakesmith.plan.steps import Approval, Backfill, Position, Progress, Replay, Seen, Span
 from lakesmith.ports import CommitFact, FileFact, Slice, Storage, TableFacts
 
 
@@ -55,6 +55,14 @@ class Batch:
     """For a part of a backfill, the days that are computed again."""
     backfill: Backfill | None = None
     """A backfill that is still open with this batch."""
+    lookups: Mapping[str, Position] = field(default_factory=dict)
+    """Tables that checks refer to, each at the version that is asked."""
+    contract: str | None = None
+    """The version of the table's contract."""
+    approval: Approval | None = None
+    """Who let it pass a gate that had refused it."""
+    replay: Replay | None = None
+    """For a batch of rows out of the quarantine, which they are."""
 
     @property
     def note(self) -> str:
@@ -74,6 +82,7 @@ class Done:
     rows_written: int
     rows_quarantined: int
     rows_deduplicated: int
+    rows_discarded: int = 0
 
 
 Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
@@ -144,6 +153,10 @@ class Batches:
         """Note that every part of the batch is where it belongs."""
         self._storage.put_if_absent(self._key(done.sequence, "done"), _encode(done))
 
+    def pinned(self, sequence: int, attempt: int) -> Batch:
+        """An attempt as it was written down."""
+        return self._attempt(sequence, attempt)
+
     def done(self, sequence: int) -> Done | None:
         key = self._key(sequence, "done")
         data = self._storage.read(key)
@@ -180,17 +193,20 @@ class Batches:
             head = self._sequence_at(facts.version, facts.sequence, commits())
         if head == 0:
             return Progress()
-        batch = self.committed(head, commits)
+        newest = batch = self.committed(head, commits)
+        while batch.mode == "replay" and batch.parent:
+            # Rows out of the quarantine read nothing on: where the table stands is told by the batch before.
+            batch = self.committed(batch.parent, commits)
         return Progress(
             head=head,
-            definition=batch.definition,
+            definition=newest.definition,
             positions=batch.inputs,
             taken=self._taken(batch, commits),
             seen=batch.seen,
             reached=batch.slice.until if batch.slice else {},
             backfill=batch.backfill,
             unfinished=facts.sequence if done is None else None,
-            rewritten=done.version if done and head == done.sequence and batch.mode == "whole" else None,
+            rewritten=done.version if done and head == done.sequence and newest.mode == "whole" else None,
         )
 
     def _sequence_at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> int:
@@ -229,7 +245,7 @@ class Batches:
         """The files in the table, from its batches back to the last one with which they were summed up."""
         taken: dict[str, FileFact] = {}
         batch = head
-        while batch.files:
+        while batch.files or batch.mode == "replay":
             summary = self._summary(self._taken_key(batch.sequence, batch.attempt))
             if summary is not None:
                 return summary | taken if taken else summary
@@ -320,6 +336,9 @@ def _decode(data: bytes) -> Batch:
     values["files"] = tuple(FileFact(*file) for file in values["files"])
     values["slice"] = Slice(**values["slice"]) if values.get("slice") else None
     values["seen"] = Seen(**values["seen"]) if values.get("seen") else None
+    values["lookups"] = {table: Position(**position) for table, position in values.get("lookups", {}).items()}
+    values["approval"] = Approval(**values["approval"]) if values.get("approval") else None
+    values["replay"] = Replay.read(values["replay"]) if values.get("replay") else None
     values["days"] = _span(values["days"]) if values.get("days") else None
     if values.get("backfill"):
         kept = values["backfill"]

@@ -49,6 +49,17 @@ class Ledger:
         wanted = {name: value for name, value in {"run_id": run_id, "table": table}.items() if value}
         return self._read("steps", StepRecord, "started_at, sequence", where=wanted)
 
+    def past(self, table: str, checks: Sequence[str], limit: int) -> dict[str, list[CheckRecord]]:
+        """By name of a check, what it found in the newest batches that were committed and that it thought good."""
+        if not checks:
+            return {}
+        found: dict[str, list[CheckRecord]] = {check: [] for check in checks}
+        for record in self._read("checks", CheckRecord, "checked_at DESC", where={"table": table}):
+            kept = found.get(record.check)
+            if kept is not None and len(kept) < limit and record.passed and record.committed:
+                kept.append(record)
+        return found
+
     def _append(self, name: str, records: Sequence[RunRecord | StepRecord | CheckRecord | FileRecord]) -> None:
         if not records:
             return

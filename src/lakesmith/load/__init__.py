@@ -1,7 +1,7 @@
 """YAML, SQL and Python files become declarations; what is wrong with them is found here."""
 
 from lakesmith.load.lake import load_lake
-from lakesmith.load.python import call_function, import_function
+from lakesmith.load.python import call_function, call_predicate, import_function
 from lakesmith.load.schema import json_schema
 
-__all__ = ["call_function", "import_function", "json_schema", "load_lake"]
+__all__ = ["call_function", "call_predicate", "import_function", "json_schema", "load_lake"]

@@ -31,13 +31,13 @@ from lakesmith.declare.checks import (
     Unique,
 )
 from lakesmith.declare.contract import (
-    DRIFTS,
     Contract,
     Drifts,
     Previous,
     QuarantinePolicy,
     Registered,
     Terms,
+    drifts,
 )
 from lakesmith.declare.names import TableName
 from lakesmith.errors import DeclarationError, LakesmithError
@@ -56,10 +56,11 @@ from lakesmith.load.check_models import (
     SumBlock,
 )
 from lakesmith.load.kinds import Block
+from lakesmith.load.python import find_predicate
 
 
-def read_check(name: str, block: CheckBlock, problems: list[LakesmithError]) -> Check | None:
-    """The check; None when it is none, and then the reason is among the problems."""
+def read_check(name: str, block: CheckBlock, folder: str, problems: list[LakesmithError]) -> Check | None:
+    """The check; None when it is none, and then the reason is among the problems. `folder` is the lake's."""
     written = [key for key in RULES if key.removesuffix("_") in block.places]
     if len(written) > 1 or not (written or block.where):
         keys = ", ".join(key.removesuffix("_") for key in written) or "none"
@@ -79,6 +80,8 @@ def read_check(name: str, block: CheckBlock, problems: list[LakesmithError]) -> 
     if isinstance(value, _BOUNDED):
         _check_bounds(name, value, problems)
     rule = _rule(written[0] if written else "sql", value)
+    if isinstance(rule, Predicate):
+        rule = _predicate(name, rule.function, folder, block, problems)
     on_rows = isinstance(rule, RowRule)
     if not on_rows and block.on_fail == "quarantine":
         problems.append(
@@ -121,6 +124,20 @@ def read_check(name: str, block: CheckBlock, problems: list[LakesmithError]) -> 
     )
 
 
+def _predicate(name: str, function: str, folder: str, block: CheckBlock, problems: list[LakesmithError]) -> Predicate:
+    text = find_predicate(function, folder)
+    if text is None:
+        problems.append(
+            DeclarationError(
+                "unknown-function",
+                f"the check '{name}' names {function}, which is no function of a module in the lake's folder",
+                at=block.places["python"],
+                hint="write module.function for a def at the top of module.py beside lakesmith.yml",
+            )
+        )
+    return Predicate(function=function, folder=folder, text=text or "")
+
+
 _BOUNDED = (RangeBlock, LengthBlock, DistinctBlock, SumBlock, QuantileBlock, RowCountBlock)
 
 
@@ -132,10 +149,14 @@ def _check_bounds(name: str, block: Any, problems: list[LakesmithError]) -> None
                 "missing-key", f"the check '{name}' has no bound", at=block.at, hint="give min, max or both"
             )
         )
-    elif block.min is not None and block.max is not None and type(block.min) is type(block.max):
-        if block.min > block.max:
-            what = f"the check '{name}' can never be met: {block.min} is more than {block.max}"
-            problems.append(DeclarationError("bad-bounds", what, at=block.at, hint="turn min and max round"))
+    elif _is_reversed(block.min, block.max):
+        what = f"the check '{name}' can never be met: {block.min} is more than {block.max}"
+        problems.append(DeclarationError("bad-bounds", what, at=block.at, hint="turn min and max round"))
+
+
+def _is_reversed(least: Any, most: Any) -> bool:
+    numbers = all(isinstance(each, int | Decimal) for each in (least, most))
+    return bool(numbers and least > most)
 
 
 def _severity(rule: CheckRule) -> Severity:
@@ -177,7 +198,7 @@ def _rule(key: str, block: Any) -> CheckRule:
         case "sum" | "mean":
             return Bounds(of="sum" if key == "sum" else "mean", column=block.column, min=block.min, max=block.max)
         case "quantile":
-            at = Decimal(str(block.at))
+            at = Decimal(str(block.level))
             return Bounds(of="quantile", column=block.column, at=at, min=block.min, max=block.max)
         case "reconcile":
             theirs = block.theirs or block.own
@@ -200,12 +221,13 @@ def _given(block: Block, *keys: str) -> dict[str, Any]:
 
 def read_terms(name: TableName, mode: Contract, block: ContractBlock | None, problems: list[LakesmithError]) -> Terms:
     """The parts of the contract beside its columns."""
-    drift = DRIFTS[mode]
     if block is None:
-        return Terms(drift=drift)
+        return Terms()
+    drift = None
     if block.drift is not None:
+        usual = drifts(mode, bronze=name.layer == "bronze")
         told = _given(block.drift, "new_column", "missing_column", "type", "nullability")
-        drift = Drifts(**{key: told.get(key, getattr(drift, key)) for key in Drifts.__dataclass_fields__})
+        drift = Drifts(**{key: told.get(key, getattr(usual, key)) for key in Drifts.__dataclass_fields__})
     previous = []
     for major, kept in block.previous.items():
         if not major.isdigit() or major == "0":

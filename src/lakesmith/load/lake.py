@@ -53,7 +53,7 @@ class _Loading:
 
     def load(self, environment: str | None, variables: Mapping[str, str]) -> LakeDeclaration:
         chosen = LakeFile(folder=self._folder, problems=self._problems).choose(environment, variables)
-        maker = Maker(defaults=chosen.defaults, problems=self._problems)
+        maker = Maker(defaults=chosen.defaults, folder=self._folder, problems=self._problems)
         decoder = Decoder(variables=chosen.variables, problems=self._problems)
         for layer, file in self._files():
             try:

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import copy
 import hashlib
+import importlib
 import os
 import sys
 import threading
@@ -13,11 +14,16 @@ import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from lakesmith.declare import PythonQuery
+from lakesmith.declare.checks import Predicate
 from lakesmith.declare.python import WrittenTable, collecting
 from lakesmith.errors import DataError, DeclarationError, LakesmithError, Place
 from lakesmith.load.stand_ins import PACKAGES, standing_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 # `sys.modules` and `sys.path` are one for the whole process.
 _alone = threading.RLock()
@@ -153,6 +159,47 @@ def _compiled(path: str, text: str, folder: str) -> tuple[ast.Module, types.Code
             at=Place(_relative(path, folder), line),
             hint="mend the line; `python -m py_compile` shows the same",
         ) from None
+
+
+def find_predicate(function: str, folder: str) -> str | None:
+    """A hash of the text of the module that a check's function is in; None where there is no such function."""
+    module, _, name = function.rpartition(".")
+    path = os.path.join(folder, *module.split(".")) + ".py"
+    if not module or not all(part.isidentifier() for part in (*module.split("."), name)) or not os.path.isfile(path):
+        return None
+    with open(path, encoding="utf-8-sig") as file:
+        text = file.read()
+    tree = ast.parse(text, path)
+    if not any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body):
+        return None
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def call_predicate(predicate: Predicate, rows: DataFrame, table: str, at: Place) -> Column:
+    """The condition that a check's function makes of the rows; what it raises comes with its file and line."""
+    module, _, name = predicate.function.rpartition(".")
+    path = os.path.join(predicate.folder, *module.split(".")) + ".py"
+    try:
+        with _alone, _lake_modules(predicate.folder):
+            made = getattr(importlib.import_module(module), name)(rows)
+    except Exception as error:
+        said = str(error).strip().split("\n")[0][:200]
+        raise DataError(
+            "python-raised",
+            f"{predicate.function} raised {type(error).__name__}: {said}",
+            at=_place(error, path, predicate.folder),
+            table=table,
+            hint="it gets the rows, a DataFrame, and has to return a Column",
+        ) from error
+    if not hasattr(made, "isNotNull"):
+        raise DataError(
+            "not-a-column",
+            f"{predicate.function} returned {type(made).__name__}, not a Column",
+            at=at,
+            table=table,
+            hint="return a condition on the rows, such as rows.amount >= 0",
+        )
+    return cast("Column", made)
 
 
 def _executed(path: str, code: types.CodeType, folder: str) -> list[WrittenTable]:

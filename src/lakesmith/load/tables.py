@@ -29,6 +29,8 @@ class Maker:
     """Makes tables with the defaults of the lake, and takes note of what does not make sense."""
 
     defaults: Mapping[str, Defaults]
+    folder: str
+    """The lake's folder, absolute."""
     problems: list[LakesmithError]
 
     def table(self, name: TableName, block: TableBlock, query: Query | None) -> Table | None:
@@ -41,7 +43,7 @@ class Maker:
             self.problems.append(problem)
         load = self._load(name, block)
         columns = tuple(self._column(column, item) for column, item in block.columns.items())
-        made = [read_check(check, item, self.problems) for check, item in block.checks.items()]
+        made = [read_check(check, item, self.folder, self.problems) for check, item in block.checks.items()]
         checks = tuple(check for check in made if check is not None)
         defaults = self.defaults[name.layer]
         contract = contract_word(block.contract, defaults.contract)

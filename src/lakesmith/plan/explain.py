@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 from lakesmith.declare import LAYERS
 from lakesmith.errors import LakesmithError
 from lakesmith.plan.planner import size
-from lakesmith.plan.steps import Build, Finish, Ingest, Plan, Refill, Status, Step, TablePlan, Widen
+from lakesmith.plan.steps import Build, Finish, Ingest, Mend, Plan, Publish, Refill, Status, Step, TablePlan, Widen
 
 Symbol = Literal["+", "~", "=", "!"]
 _SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="}
@@ -18,7 +18,7 @@ _SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="
 class ExplainedStep:
     """One step in words."""
 
-    step: Literal["ingest", "widen", "build", "refill", "finish"]
+    step: Literal["ingest", "widen", "build", "refill", "finish", "publish", "mend"]
     what: str
     cost_reason: str | None = None
     """Why it is not done in a cheaper way."""
@@ -62,6 +62,11 @@ def in_words(step: Step) -> ExplainedStep:
             return ExplainedStep(step="build", what=_build_in_words(step), cost_reason=cost_reason)
         case Refill(chunk=chunk, column=column):
             return ExplainedStep(step="refill", what=f"compute again the rows with {column} from {chunk}")
+        case Publish(sequence=sequence, approval=approval):
+            return ExplainedStep(step="publish", what=f"commit batch {sequence} at the word of {approval.by}")
+        case Mend(replay=replay):
+            what = "discard rows of the quarantine" if replay.discard else "judge rows of the quarantine again"
+            return ExplainedStep(step="mend", what=what)
         case Finish(sequence=sequence):
             return ExplainedStep(step="finish", what=f"finish batch {sequence}, which was interrupted")
         case _:

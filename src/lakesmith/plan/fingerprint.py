@@ -138,7 +138,7 @@ def _checks(table: Table) -> object:
         for check in table.checks
         if check.row_rule and check.on_fail == "quarantine"
     )
-    return [table.contract, asdict(table.terms.drift), promises, rules]
+    return [table.contract, asdict(table.drift), promises, rules]
 
 
 def _told(rule: CheckRule) -> str:

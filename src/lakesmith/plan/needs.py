@@ -6,7 +6,7 @@ from typing import assert_never
 
 from lakesmith.declare import Append, Changes, Merge, Replace, ReplacePartitions, Scd2, Snapshot, Table
 from lakesmith.errors import DeclarationError, LakesmithError
-from lakesmith.plan.steps import Build, Finish, Ingest, Refill, Step, Widen
+from lakesmith.plan.steps import Build, Finish, Ingest, Mend, Publish, Refill, Step, Widen
 from lakesmith.ports import Capability
 
 
@@ -16,8 +16,10 @@ def needs(table: Table, step: Step) -> frozenset[Capability]:
     if table.contract != "strict":
         always.add(Capability.SCHEMA_EVOLUTION)
     match step:
-        case Ingest() | Finish():
+        case Ingest() | Finish() | Publish():
             return frozenset(always)
+        case Mend():
+            return frozenset({*always, Capability.MERGE, Capability.TIME_TRAVEL})
         case Widen():
             return frozenset({*always, Capability.TYPE_WIDENING})
         case Build(mode="whole"):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
@@ -147,7 +147,77 @@ class Finish:
     reason: str
 
 
-Step = Ingest | Widen | Build | Refill | Finish
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """Somebody's word that a batch which a gate has refused may pass."""
+
+    by: str
+    why: str
+    run_id: str
+    """The run whose batch it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """Commits a batch that a gate has refused, from the very inputs that were pinned for it. Never another one."""
+
+    table: TableName
+    sequence: int
+    attempt: int
+    approval: Approval
+    reason: str
+    mode: Literal["held"] = "held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which rows of a quarantine are meant: those for which all that is given holds."""
+
+    ids: tuple[str, ...] = ()
+    rule: str | None = None
+    reason: str | None = None
+    """A part of it."""
+    batch: int | None = None
+    older_than: float | None = None
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What is done with rows of a quarantine, and at whose word."""
+
+    chosen: Chosen
+    by: str
+    why: str = ""
+    discard: bool = False
+    """The rows are given up, and counted, in place of being judged again."""
+    set: Mapping[str, str] = field(default_factory=dict)
+    """By column, SQL that mends it."""
+    edits: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    """By a row's id and column, the value that it is given."""
+    version: int = 0
+    """The version of the quarantine in which they are looked for."""
+    moment: int = 0
+    """Milliseconds since 1970 from which ages are counted."""
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any]) -> Replay:
+        """As it was written down with a batch."""
+        chosen = {**kept["chosen"], "ids": tuple(kept["chosen"]["ids"])}
+        return cls(**{**kept, "chosen": Chosen(**chosen)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mend:
+    """Judges rows of a quarantine by today's rules; those that pass enter the table, through its own load, once."""
+
+    table: TableName
+    replay: Replay
+    reason: str
+    mode: Literal["replay"] = "replay"
+
+
+Step = Ingest | Widen | Build | Refill | Finish | Publish | Mend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

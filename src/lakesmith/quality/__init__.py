@@ -1,5 +1,19 @@
 """Checks become SQL expressions that are judged in the pass that moves the rows anyway."""
 
-from lakesmith.quality.rules import UNREADABLE, Expectation, RowRule, Rules, only_readability, rules_of
+from lakesmith.quality.judge import Found, Past, Verdict, judge
+from lakesmith.quality.measures import Measure
+from lakesmith.quality.rules import UNREADABLE, RowRule, Rules, looked_up, only_readability, rules_of
 
-__all__ = ["UNREADABLE", "Expectation", "RowRule", "Rules", "only_readability", "rules_of"]
+__all__ = [
+    "UNREADABLE",
+    "Found",
+    "Measure",
+    "Past",
+    "RowRule",
+    "Rules",
+    "Verdict",
+    "judge",
+    "looked_up",
+    "only_readability",
+    "rules_of",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -14,13 +14,14 @@ from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.ledger.lease import BACKFILL, TURN, Leases
 from lakesmith.plan.steps import Plan, Refill, Step, TablePlan
 from lakesmith.ports import Storage, TableFormat
+from lakesmith.quality import Past
 from lakesmith.records import CheckRecord, FileRecord, StepRecord
 from lakesmith.reports import Event, SparkStarting, StepStarted
 from lakesmith.run.failures import translate
 from lakesmith.run.step import Moved, Workplace
+from lakesmith.spark.gate import GateFailed
 from lakesmith.spark.needed import drivers_of, jars_of
 from lakesmith.spark.session import close_session, isolated, open_session, refuse_foreign
-from lakesmith.spark.write import GateFailed
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Executor:
         *,
         run_id: str,
         on_event: Callable[[Event], None],
+        past: Callable[[TableName, Sequence[str]], Mapping[str, Sequence[Past]]],
+        contracts: Mapping[TableName, str] | None = None,
         session: SparkSession | None = None,
         brief: bool = False,
     ) -> None:
@@ -61,6 +64,8 @@ class Executor:
             landings=landings,
             format=format,
             session=self._own_session,
+            past=past,
+            contracts=contracts or {},
         )
         self.steps: list[StepRecord] = []
         self.checks: list[CheckRecord] = []
@@ -204,6 +209,7 @@ class Executor:
             rows_written=done.rows_written,
             rows_quarantined=done.rows_quarantined,
             rows_deduplicated=done.rows_deduplicated,
+            rows_discarded=done.rows_discarded,
             rows_rescued=moved.settled.rescued,
             columns_added=", ".join(moved.settled.columns_added) or None,
             columns_widened="; ".join(moved.settled.columns_widened) or None,

@@ -12,7 +12,7 @@ from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import FileFact, Storage, TableFormat
 from lakesmith.records import FileRecord
-from lakesmith.spark.write import Settled
+from lakesmith.spark.arrival import Settled
 from lakesmith.storage import Warehouse, archived
 
 

@@ -16,17 +16,32 @@ from lakesmith.ledger.batches import Batch, Batches, Done, flow
 from lakesmith.plan.fingerprint import definition, rebuild_because
 from lakesmith.plan.listing import seen_with
 from lakesmith.plan.query import partition_source
-from lakesmith.plan.steps import Build, Finish, Ingest, Mode, Position, Progress, Refill, Step, Widen
+from lakesmith.plan.steps import (
+    Build,
+    Finish,
+    Ingest,
+    Mend,
+    Mode,
+    Position,
+    Progress,
+    Publish,
+    Refill,
+    Step,
+    Widen,
+)
 from lakesmith.plan.widening import retyped_told
 from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
-from lakesmith.quality import only_readability, rules_of
+from lakesmith.quality import Past, looked_up, only_readability, rules_of
 from lakesmith.records import CheckRecord, FileRecord
 from lakesmith.run.failures import is_foreign
 from lakesmith.run.files import archive_taken, file_records
+from lakesmith.spark.arrival import Arrival, Settled
 from lakesmith.spark.build import build_batch
+from lakesmith.spark.checked import field_paths
 from lakesmith.spark.ingest import Inlet, check_source, pin_slice, read_batch
 from lakesmith.spark.ingest.known import new_fields, wider_fields
-from lakesmith.spark.write import Arrival, Settled, Writer
+from lakesmith.spark.replay import Replaying
+from lakesmith.spark.write import Writer
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -78,6 +93,10 @@ class Workplace:
     format: TableFormat
     session: Callable[[], SparkSession] = field(repr=False)
     """A session for one step alone; starts Spark when it is the first to ask."""
+    past: Callable[[TableName, Sequence[str]], Mapping[str, Sequence[Past]]] = field(repr=False)
+    """By name of a table's checks, what they found in the good batches before, newest first."""
+    contracts: Mapping[TableName, str] = field(default_factory=dict)
+    """The versions of the tables' contracts, where they have one."""
 
     def take(self, table: Table, step: Step) -> Moved:
         """Carry the step out."""
@@ -102,6 +121,10 @@ class Workplace:
                 return self._widen(table, step, facts)
             case Finish():
                 return self._finish(table, step, facts, batches)
+            case Publish():
+                return self._publish(table, step, facts, batches, progress)
+            case Mend():
+                return self._mend(table, step, facts, batches, progress)
             case _:
                 assert_never(step)
 
@@ -244,6 +267,10 @@ class Workplace:
                 table=str(table.name),
                 hint="run once with the definition as it was, so that its refused rows are kept, then change it",
             )
+        if batch.replay is not None:
+            settled = self._replaying(table, batch, facts).finish()
+            batches.finish(settled.done)
+            return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
         try:
             arrival = self._arrival(table, batch, facts, survey=bool(batch.files))
             nothing = _nothing(batch, facts.version if facts else 0)
@@ -264,6 +291,59 @@ class Workplace:
             settled=settled,
             file_records=records,
             left_out=tuple(errors),
+        )
+
+    def _publish(
+        self, table: Table, step: Publish, facts: TableFacts | None, batches: Batches, progress: Progress
+    ) -> Moved:
+        """The same inputs again, and the gate's word does not count; that they gave the same is made sure of."""
+        held = batches.pinned(step.sequence, step.attempt)
+        current = held.definition == definition(table) and held.parent == progress.head
+        if not current or (facts is not None and facts.sequence >= step.sequence):
+            raise DataError(
+                "held-outdated",
+                f"the batch that run {step.approval.run_id} held back is not the next one of {table.name} any more",
+                at=table.declared_at,
+                table=str(table.name),
+                hint="the table or its declaration has changed since; run again, and approve that run's batch",
+            )
+        batch = batches.pin(replace(held, run_id=self.run_id, approval=step.approval))
+        moved = self._settle(table, batch, step.reason, facts, batches)
+        if moved.settled is not None and moved.taken:
+            batches.keep_taken(replace(batch, attempt=moved.settled.done.attempt, files=moved.taken), progress)
+            errors = self._archive(table, {file.path: file for file in moved.taken}, progress.taken)
+            return replace(moved, left_out=(*moved.left_out, *errors))
+        return moved
+
+    def _mend(self, table: Table, step: Mend, facts: TableFacts | None, batches: Batches, progress: Progress) -> Moved:
+        kept = self.format.facts(self.warehouse.quarantine(table.name), flow(table.name))
+        if kept is None or kept.rows == 0:
+            return Moved(mode=step.mode, reason="nothing is in quarantine", before=facts)
+        if progress.definition is not None and rebuild_because(progress.definition, table):
+            raise DataError(
+                "replay-outdated",
+                f"{table.name} is defined in another way than its rows were made",
+                at=table.declared_at,
+                table=str(table.name),
+                hint=f"bring it up to date first: lakesmith run {table.name}",
+            )
+        made = self._batch(table, facts, batches, progress, mode=step.mode, inputs=progress.positions)
+        replay = replace(step.replay, version=kept.version, moment=made.pinned_at)
+        batch = batches.pin(replace(made, replay=replay, backfill=None))
+        settled = self._replaying(table, batch, facts).settle()
+        if settled is None:
+            return Moved(mode=step.mode, reason="no row of the quarantine is meant", before=facts)
+        batches.finish(settled.done)
+        return Moved(mode=step.mode, reason=step.reason, before=facts, settled=settled)
+
+    def _replaying(self, table: Table, batch: Batch, facts: TableFacts | None) -> Replaying:
+        return Replaying(
+            spark=self.session(),
+            table=table,
+            batch=batch,
+            facts=facts,
+            format=self.format,
+            warehouse=self.warehouse,
         )
 
     def _settle(self, table: Table, batch: Batch, reason: str, facts: TableFacts | None, batches: Batches) -> Moved:
@@ -381,15 +461,18 @@ class Workplace:
         """The rows that a batch stands for; None when there are none by its nature."""
         if isinstance(table.origin, Source):
             rows = read_batch(self._inlet(table), table, batch, facts, survey=survey, into=into)
+            known = partial(rules_of, table, fields=field_paths(rows))
             return Arrival(
                 table=table,
                 batch=batch,
                 rows=rows,
-                rules=rules_of(table),
+                rules=known(),
                 facts=facts,
                 evolve=True,
                 columns_added=new_fields(rows, facts),
                 columns_widened=wider_fields(rows, facts),
+                past=partial(self.past, table.name),
+                again=None if table.drift.missing_column == "evolve" else lambda gone: known(missing=gone),
             )
         built = build_batch(self.session(), table, batch, self.format, self.warehouse)
         if built is None:
@@ -398,13 +481,15 @@ class Workplace:
             table=table if built.load is None else replace(table, load=built.load),
             batch=batch,
             rows=built.rows,
-            rules=rules_of(table, casts=dict(built.casts)),
+            rules=rules_of(table, casts=built.casts, missing=built.missing, undeclared=built.undeclared),
             facts=facts,
             evolve=batch.mode == "whole" or table.contract != "strict",
             part=built.part,
             refused_part=built.refused_part,
             whole=built.whole,
             keys=built.keys,
+            inputs=built.inputs,
+            past=partial(self.past, table.name),
         )
 
     def _writer(self) -> Writer:
@@ -436,8 +521,20 @@ class Workplace:
             slice=slice,
             inputs=inputs or {},
             since=since or {},
+            lookups=self._lookups(table),
+            contract=self.contracts.get(table.name),
             backfill=progress.backfill if mode != "whole" else None,
         )
+
+    def _lookups(self, table: Table) -> dict[str, Position]:
+        """The tables that checks refer to, as they are now."""
+        asked = {reference.table for reference in looked_up(rules_of(table))}
+        found = {name: self.format.facts(self.warehouse.table(name), flow(name)) for name in asked}
+        return {
+            str(name): Position(table_id=facts.table_id, version=facts.version)
+            for name, facts in found.items()
+            if facts is not None
+        }
 
 
 def _is_ahead(found: TableFacts, position: Position | None) -> bool:

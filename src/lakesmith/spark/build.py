@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
@@ -52,6 +52,12 @@ class Built:
     """The keys that changes touch, when these are computed from all their rows; all keys when it is None."""
     load: Load | None = None
     """The table's load, with the columns spelt as the query spells them."""
+    inputs: Mapping[str, DataFrame] = field(default_factory=dict)
+    """By input table, the rows that these were made from, where these are all of them."""
+    missing: tuple[str, ...] = ()
+    """Declared columns that the query does not give; they are there, without values."""
+    undeclared: tuple[str, ...] = ()
+    """Columns that the contract does not let in."""
 
 
 def build_batch(
@@ -69,8 +75,8 @@ def build_batch(
     if batch.mode == "days":
         return _refilled(spark, table, batch, frames, format, warehouse)
     if batch.mode != "partitions":
-        built = _typed(spark, table, _run_query(spark, table, frames))
-        return replace(built, load=respelt(table.load, built.rows.columns))
+        built = typed(spark, table, _run_query(spark, table, frames))
+        return replace(built, load=respelt(table.load, built.rows.columns), inputs=frames)
     trace = partition_source(table)
     assert isinstance(trace, PartitionTrace)
     assert isinstance(table.load, ReplacePartitions)
@@ -80,16 +86,27 @@ def build_batch(
         return None
     values, texts = zip(*touched, strict=True)
     frames[str(trace.table)] = frames[str(trace.table)].where(among(decides, values))
-    built = _typed(spark, table, _run_query(spark, table, frames))
+    built = typed(spark, table, _run_query(spark, table, frames))
     # What `same_as` names may be spelt in another way, and an empty text is then nothing that could be cast.
     same = built.rows.schema[table.load.by].dataType == kind
     held = values if same else tuple(value for value in values if value != "")
-    return Built(
-        rows=built.rows,
-        casts=built.casts,
+    return replace(
+        built,
+        inputs=frames,
         part=Part(among(quoted(table.load.by), held), texts if same else ()),
         refused_part=Part(among("partition", texts), texts),
     )
+
+
+def whole_query(
+    spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse
+) -> DataFrame:
+    """All rows that the query gives over the inputs that a batch has pinned, before values are cast."""
+    frames = {
+        name: format.read(spark, warehouse.table(_named(name)), position.version)
+        for name, position in batch.inputs.items()
+    }
+    return _run_query(spark, table, frames)
 
 
 def _decides(table: Table, trace: PartitionTrace) -> str:
@@ -118,7 +135,7 @@ def _refilled(
     trace = partition_source(table)
     if isinstance(trace, PartitionTrace):
         frames[str(trace.table)] = frames[str(trace.table)].where(within(_decides(table, trace), kind, days))
-    whole = _typed(spark, table, _run_query(spark, table, frames))
+    whole = typed(spark, table, _run_query(spark, table, frames))
     load = respelt(table.load, whole.rows.columns)
     built = replace(
         whole,
@@ -151,14 +168,14 @@ def _weighed(
     location, version = warehouse.table(source), batch.inputs[name].version
     feed = format.changes(spark, location, batch.since[name], version)
     arriving = feed.where("_change_type IN ('insert', 'update_postimage')").drop(*_FEED_COLUMNS)
-    built = _typed(spark, table, _run_query(spark, table, {name: arriving}))
+    built = typed(spark, table, _run_query(spark, table, {name: arriving}))
     all_rows = {name: format.read(spark, location, version)}
-    whole = _typed(spark, table, _run_query(spark, table, all_rows)).rows
+    whole = typed(spark, table, _run_query(spark, table, all_rows)).rows
     load = respelt(table.load, built.rows.columns)
     if batch.mode != "keys":
-        return replace(built, whole=whole, load=load)
+        return replace(built, whole=whole, load=load, inputs={name: arriving})
     # A row that changed or went away leaves its mark on the key that it had.
-    before_and_after = _typed(spark, table, _run_query(spark, table, {name: feed.drop(*_FEED_COLUMNS)}))
+    before_and_after = typed(spark, table, _run_query(spark, table, {name: feed.drop(*_FEED_COLUMNS)}))
     assert is_shaped(load)
     return replace(built, whole=whole, load=load, keys=touched_keys(load, before_and_after.rows))
 
@@ -175,7 +192,7 @@ def _grouped(spark: SparkSession, table: Table, batch: Batch, format: TableForma
             feed = format.changes(spark, location, batch.since[name], position.version)
             feeds[name] = feed.drop(*_FEED_COLUMNS)
     if batch.mode == "sums":
-        built = _typed(spark, table, _run_query(spark, table, {**now, **feeds}))
+        built = typed(spark, table, _run_query(spark, table, {**now, **feeds}))
         return replace(built, load=respelt(table.load, built.rows.columns))
     from pyspark.sql import DataFrame
 
@@ -186,7 +203,7 @@ def _grouped(spark: SparkSession, table: Table, batch: Batch, format: TableForma
         for name in feeds
         if _named(name) in finder.queries
     ]
-    built = _typed(spark, table, _run_query(spark, table, now))
+    built = typed(spark, table, _run_query(spark, table, now))
     load = respelt(table.load, built.rows.columns)
     assert isinstance(load, Merge)
     own = built.rows.select(*map(quoted, load.key))
@@ -250,13 +267,16 @@ def _named(name: str) -> TableName:
     return TableName.parse(name) or _unreachable(name)
 
 
-def _typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
+def typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
     """Cast to the declared types, keeping the values before, and hold the output to the contract."""
-    found = {field.name: field.dataType for field in rows.schema.fields}
-    missing = [column.name for column in table.columns if column.name not in found]
-    undeclared = [name for name in found if name not in {column.name for column in table.columns}]
-    if missing or (table.contract == "strict" and undeclared):
-        wrong = f"does not give {', '.join(missing)}" if missing else f"also gives {', '.join(undeclared)}"
+    found = {each.name: each.dataType for each in rows.schema.fields}
+    drift = table.drift
+    missing = tuple(column.name for column in table.columns if column.name not in found)
+    undeclared = tuple(name for name in found if name not in {column.name for column in table.columns})
+    undeclared = undeclared if drift.new_column != "evolve" else ()
+    stops = missing if drift.missing_column == "freeze" else ()
+    if stops or (undeclared and drift.new_column == "freeze"):
+        wrong = f"does not give {', '.join(stops)}" if stops else f"also gives {', '.join(undeclared)}"
         raise DataError(
             "contract-broken",
             f"the query {wrong}",
@@ -264,6 +284,13 @@ def _typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
             table=str(table.name),
             hint=f"the query gives {', '.join(found)}; declare the columns that it gives",
         )
+    if undeclared and drift.new_column == "discard":
+        rows = rows.drop(*undeclared)
+        found = {name: kind for name, kind in found.items() if name not in undeclared}
+    if missing:
+        types = {column.name: column.type or "string" for column in table.columns}
+        rows = rows.selectExpr("*", *(f"CAST(NULL AS {types[name]}) AS {quoted(name)}" for name in missing))
+        found = {each.name: each.dataType for each in rows.schema.fields}
     hidden = [name for name in found if name.startswith(HIDDEN)]
     if hidden:
         raise DataError(
@@ -276,7 +303,7 @@ def _typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
     declared = parse_columns(spark, {column.name: column.type for column in table.columns if column.type})
     casts = {field.name: field for field in declared.fields if field.dataType != found[field.name]}
     if not casts:
-        return Built(rows=rows, casts={})
+        return Built(rows=rows, casts={}, missing=missing, undeclared=undeclared)
     selected = [
         f"try_cast({quoted(name)} AS {casts[name].dataType.simpleString()}) AS {quoted(name)}"
         if name in casts
@@ -285,7 +312,8 @@ def _typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
     ]
     before = {name: BEFORE + name for name in casts}
     kept = [f"{quoted(name)} AS {quoted(hidden)}" for name, hidden in before.items()]
-    return Built(rows=rows.selectExpr(*selected, *kept), casts=before)
+    typed = rows.selectExpr(*selected, *kept)
+    return Built(rows=typed, casts=before, missing=missing, undeclared=undeclared)
 
 
 def _touched(

@@ -1,15 +1,16 @@
-"""Counts a batch: how many rows came, which rules they broke, and what the batch rules found."""
+"""Counts a batch: how many rows came, which rules they broke, and what is measured of the good ones."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import AGAIN, CORRUPT, END, FILE, RESCUED, WRITTEN
-from lakesmith.quality import Rules, only_readability
-from lakesmith.quality.rules import UNREADABLE
+from lakesmith.columns import AGAIN, END, FILE, GIVEN_UP, HIDDEN, RESCUED, WRITTEN
+from lakesmith.quality import UNREADABLE, Measure, Rules
+from lakesmith.spark.arrival import FileEnd
+from lakesmith.spark.checked import closes_file, counted_by_readers, good_rows, is_good
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -22,13 +23,16 @@ _ENDS = {"ends": f"collect_list(CASE WHEN {END} IS NOT NULL THEN struct({FILE} A
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many rows came, and how many broke which rule."""
+    """How many rows came, how many broke which rule, and what was measured."""
 
     came: int
     refused: int
     broken: Mapping[str, int]
-    expected: Mapping[str, bool]
-    observed: Mapping[str, str]
+    discarded: int = 0
+    measured: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """By batch rule and metric."""
+    filled: Mapping[str, int] = field(default_factory=dict)
+    """By declared column, how many rows have a value, where that matters."""
     again: int = 0
     """Rows that an earlier batch brought already."""
     rescued: int = 0
@@ -37,51 +41,63 @@ class Counts:
     """For files, what was read from each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileEnd:
-    """What was read from one file."""
-
-    number: int
-    """Its place in the batch."""
-    rows: int
-    refused: int
-    rescued: int
-    bytes: int
-    code: str | None
-    """Why the file as a whole could not be read."""
-
-
 class Watch:
     """Counts rows while they are written, so that counting costs no pass of its own."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, filled: Sequence[str] = ()) -> None:
         from pyspark.sql import Observation
 
         self._rules = rules
+        self._filled = filled
         self._by_readers = False
+        self._metrics: dict[str, str] = {}
         self._came: Observation = Observation(f"came-{uuid.uuid4().hex}")
-        self._good: Observation | None = Observation(f"good-{uuid.uuid4().hex}") if rules.batch else None
 
-    def good(self, checked: DataFrame) -> DataFrame:
-        self._by_readers = counted_by_readers(self._rules, checked.columns)
-        metrics = _ENDS if self._by_readers else _row_metrics(self._rules, checked.columns)
-        rows = good_rows(_observed(checked, self._came, metrics), self._rules)
-        return _observed(rows, self._good, _batch_metrics(self._rules)) if self._good else rows
+    def over(self, rows: DataFrame) -> DataFrame:
+        """The checked rows, counted as they pass."""
+        self._by_readers = counted_by_readers(self._rules, rows.columns)
+        self._metrics = _ENDS if self._by_readers else _row_metrics(self._rules, rows.columns, self._filled)
+        good = None if is_good(self._rules, rows.columns) == "true" else is_good(self._rules, rows.columns)
+        self._metrics = {**self._metrics, **_batch_metrics(self.in_pass, _types(rows), good)}
+        return _observed(rows, self._came, self._metrics)
 
-    def counts(self) -> Counts:
-        found = _counts(self._rules, self._came.get, self._good.get if self._good else {})
+    @property
+    def in_pass(self) -> tuple[Measure, ...]:
+        return tuple(measure for measure in self._rules.batch if not measure.afterwards)
+
+    def counts(self, good: DataFrame | None = None) -> Counts:
+        """What was counted. `good` are the good rows, for what cannot be measured while they are written."""
+        values = dict(self._came.get)
+        after = [measure for measure in self._rules.batch if measure.afterwards]
+        for measure in after:
+            assert good is not None
+            values |= _afterwards(measure, good)
+        found = _counts(self._rules, values, self._filled, self._rules.batch)
         return _from_readers(found) if self._by_readers else found
 
 
-def count(checked: DataFrame, rules: Rules) -> Counts:
+def count(rows: DataFrame, rules: Rules, filled: Sequence[str] = ()) -> Counts:
     """Count a batch that is held, in one job: row rules on all rows, batch rules on the good ones."""
     from pyspark.sql import Observation
 
     came = Observation(f"came-{uuid.uuid4().hex}")
-    rows = good_rows(_observed(checked, came, _row_metrics(rules, checked.columns)), rules)
-    metrics = {"good": "count(*)", **_batch_metrics(rules)}
-    found = rows.selectExpr(*(f"{sql} AS {quoted(name)}" for name, sql in metrics.items())).collect()[0]
-    return _counts(rules, came.get, found.asDict())
+    good = good_rows(_observed(rows, came, _row_metrics(rules, rows.columns, filled)), rules)
+    in_pass = [measure for measure in rules.batch if not measure.afterwards]
+    found = _collected(good, {"good": "count(*)", **_batch_metrics(in_pass, _types(rows), None)})
+    for measure in rules.batch:
+        if measure.afterwards:
+            found |= _afterwards(measure, good_rows(rows, rules))
+    return _counts(rules, {**came.get, **found}, filled, rules.batch)
+
+
+def _afterwards(measure: Measure, good: DataFrame) -> dict[str, object]:
+    rows = good.where(measure.where) if measure.where else good
+    return _collected(rows, _batch_metrics([measure], _types(good), None))
+
+
+def _collected(rows: DataFrame, metrics: Mapping[str, str]) -> dict[str, object]:
+    row = rows.selectExpr(*(f"{sql} AS {quoted(name)}" for name, sql in metrics.items())).collect()[0]
+    return dict(row.asDict())
 
 
 def _observed(rows: DataFrame, observation: Observation, metrics: Mapping[str, str]) -> DataFrame:
@@ -90,9 +106,21 @@ def _observed(rows: DataFrame, observation: Observation, metrics: Mapping[str, s
     return rows.observe(observation, *(F.expr(sql).alias(name) for name, sql in metrics.items()))
 
 
-def _row_metrics(rules: Rules, columns: Sequence[str]) -> dict[str, str]:
+def _types(rows: DataFrame) -> dict[str, str]:
+    return {
+        each.name.lower(): each.dataType.simpleString()
+        for each in rows.schema.fields
+        if not each.name.startswith(HIDDEN)
+    }
+
+
+def _row_metrics(rules: Rules, columns: Sequence[str], filled: Sequence[str]) -> dict[str, str]:
     metrics = {f"rule_{index}": rules.broken(rule) for index, rule in enumerate(rules.rows)}
     metrics |= {"came": f"count_if(NOT {closes_file(columns)})", "refused": f"count_if({rules.refused()})"}
+    if rules.discarded() != "false" or GIVEN_UP in columns:
+        given_up = f" OR {GIVEN_UP}" if GIVEN_UP in columns else ""
+        metrics["discarded"] = f"count_if(({rules.discarded()}{given_up}) AND NOT ({rules.refused()}))"
+    metrics |= {f"filled_{index}": f"count({quoted(name)})" for index, name in enumerate(filled)}
     if AGAIN in columns:
         metrics["again"] = f"count_if({AGAIN})"
     if RESCUED in columns:
@@ -102,20 +130,11 @@ def _row_metrics(rules: Rules, columns: Sequence[str]) -> dict[str, str]:
     return metrics
 
 
-def counted_by_readers(rules: Rules, columns: Sequence[str]) -> bool:
-    """Whether the readers of files have counted all there is to know: nothing is checked but that rows can be read.
-
-    Spark then need not count each row again, which costs as much as reading it. What the table and its quarantine
-    have gained is held against these counts, file by file.
-    """
-    return END in columns and AGAIN not in columns and only_readability(rules)
-
-
-def count_written(checked: DataFrame) -> tuple[Counts, list[Row]]:
+def count_written(rows: DataFrame) -> tuple[Counts, list[Row]]:
     """Count a batch whose readers write its good rows themselves; returns also the files that they made."""
-    told = checked.where(f"{END} IS NOT NULL OR {WRITTEN} IS NOT NULL").select(FILE, END, WRITTEN).collect()
+    told = rows.where(f"{END} IS NOT NULL OR {WRITTEN} IS NOT NULL").select(FILE, END, WRITTEN).collect()
     ends = tuple(FileEnd(number=row[FILE], **row[END].asDict()) for row in told if row[END] is not None)
-    nothing = Counts(came=0, refused=0, broken={}, expected={}, observed={}, ends=ends)
+    nothing = Counts(came=0, refused=0, broken={}, ends=ends)
     return _from_readers(nothing), [row[WRITTEN] for row in told if row[WRITTEN] is not None]
 
 
@@ -125,44 +144,36 @@ def _from_readers(found: Counts) -> Counts:
     return replace(found, came=came, refused=refused, rescued=rescued, broken={UNREADABLE: refused})
 
 
-def closes_file(columns: Sequence[str]) -> str:
-    """SQL: the row is no row of the table, but tells that a file has ended."""
-    return f"({END} IS NOT NULL AND {CORRUPT} IS NULL)" if END in columns else "(false)"
+def _batch_metrics(measures: Sequence[Measure], types: Mapping[str, str], good: str | None) -> dict[str, str]:
+    return {
+        _metric(measure, metric): sql for measure in measures for metric, sql in measure.metrics(types, good).items()
+    }
 
 
-def _batch_metrics(rules: Rules) -> dict[str, str]:
-    metrics = {}
-    for index, rule in enumerate(rules.batch):
-        metrics[f"expect_{index}"] = f"coalesce({rule.condition}, false)"
-        for number, sql in enumerate(rule.aggregates()):
-            metrics[f"value_{index}_{number}"] = f"CAST({sql} AS string)"
-    return metrics
+def _metric(measure: Measure, metric: str) -> str:
+    return f"batch {measure.name} {metric}"
 
 
-def _counts(rules: Rules, rows: Mapping[str, object], batch: Mapping[str, object]) -> Counts:
-    # Spark may leave out the metrics of a plan that it found to be empty.
-    ends = rows.get("ends") or []
-    numbers = {name: int(str(value)) for name, value in rows.items() if name != "ends"}
+def _counts(rules: Rules, values: Mapping[str, object], filled: Sequence[str], measures: Sequence[Measure]) -> Counts:
+    def number(name: str) -> int:
+        return int(str(values.get(name) or 0))
+
+    ends = values.get("ends") or []
     return Counts(
-        came=numbers.get("came", 0),
-        refused=numbers.get("refused", 0),
-        broken={rule.name: numbers.get(f"rule_{index}", 0) for index, rule in enumerate(rules.rows)},
-        expected={rule.name: bool(batch.get(f"expect_{index}")) for index, rule in enumerate(rules.batch)},
-        observed={
-            rule.name: ", ".join(
-                f"{sql} = {batch.get(f'value_{index}_{number}')}" for number, sql in enumerate(rule.aggregates())
-            )
-            for index, rule in enumerate(rules.batch)
+        came=number("came"),
+        refused=number("refused"),
+        discarded=number("discarded"),
+        broken={rule.name: number(f"rule_{index}") for index, rule in enumerate(rules.rows)},
+        measured={
+            measure.name: {
+                name.removeprefix(_metric(measure, "")): value
+                for name, value in values.items()
+                if name.startswith(_metric(measure, ""))
+            }
+            for measure in measures
         },
-        again=numbers.get("again", 0),
-        rescued=numbers.get("rescued", 0),
-        ends=tuple(FileEnd(**e.asDict()) for e in ends),  # type: ignore[attr-defined]
+        filled={name: number(f"filled_{index}") for index, name in enumerate(filled)},
+        again=number("again"),
+        rescued=number("rescued"),
+        ends=tuple(FileEnd(**end.asDict()) for end in ends),  # type: ignore[attr-defined]
     )
-
-
-def good_rows(checked: DataFrame, rules: Rules) -> DataFrame:
-    """The rows that no rule refuses."""
-    if counted_by_readers(rules, checked.columns):
-        return checked.where(f"{CORRUPT} IS NULL AND {END} IS NULL")
-    again = f" AND NOT {AGAIN}" if AGAIN in checked.columns else ""
-    return checked.where(f"NOT ({rules.refused()}) AND NOT {closes_file(checked.columns)}{again}")

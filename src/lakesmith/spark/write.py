@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import AGAIN, AUDIT, CODE, CORRUPT, END, FAILED, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW, WRITTEN
-from lakesmith.declare import Merge, ReplacePartitions, Snapshot, Source, SqlQuery, Table
-from lakesmith.errors import DataError, InfrastructureError, Place
-from lakesmith.ledger.batches import Batch, Done, flow
+from lakesmith.columns import END, WRITTEN
+from lakesmith.declare import Merge, ReplacePartitions, Snapshot, Source, SqlQuery
+from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.ledger.batches import Done, flow
 from lakesmith.plan.query import Sums, sums
-from lakesmith.ports import DataFile, Part, TableFacts, TableFormat, Upsert, Write, Written
-from lakesmith.quality import Rules
+from lakesmith.ports import CommitFact, DataFile, TableFacts, TableFormat, Upsert, Write, Written
 from lakesmith.records import CheckRecord
-from lakesmith.spark.build import BEFORE
-from lakesmith.spark.count import Counts, FileEnd, Watch, closes_file, count, count_written, good_rows
+from lakesmith.spark.arrival import Arrival, Settled
+from lakesmith.spark.checked import checked, counted_by_readers, good_rows, refused_rows
+from lakesmith.spark.count import Counts, Watch, count, count_written
+from lakesmith.spark.flags import flagged
+from lakesmith.spark.gate import GateFailed, judged
+from lakesmith.spark.held import hold, let_go
 from lakesmith.spark.loads import Shaped, is_shaped, shaped
 from lakesmith.spark.loads.ends import Ends
 from lakesmith.spark.loads.enter import Entering
 from lakesmith.spark.loads.extracts import refuse_shrunk, sizes
-from lakesmith.sql import literal, quoted
+from lakesmith.spark.recall import recalled
+from lakesmith.spark.stage import Stage
+from lakesmith.sql import quoted
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -34,64 +37,6 @@ _BRONZE = {
     # Bronze is read by what is new, not by what is in it: statistics of every column would cost a fifth of the write.
     "delta.dataSkippingStatsColumns": "_ingested_at",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """Rows on their way into a table."""
-
-    table: Table
-    batch: Batch
-    rows: DataFrame
-    rules: Rules
-    facts: TableFacts | None
-    """The table as it is before this batch."""
-    evolve: bool
-    """The table's columns follow the rows'."""
-    part: Part | None = None
-    """The rows that are replaced, when it is not the whole table."""
-    refused_part: Part | None = None
-    """Which rows of the quarantine are replaced with it, when it is not all of them and not none."""
-    columns_added: tuple[str, ...] = ()
-    """Fields that are new with these rows, at every depth, where that is known already."""
-    whole: DataFrame | None = None
-    """All rows that the query gives, where those of the batch may not suffice."""
-    keys: DataFrame | None = None
-    """The keys that are computed from all their rows, where some are; every key when it is None."""
-    columns_widened: tuple[str, ...] = ()
-    """Likewise, fields for which these rows have a wider type than the table: `name: int → bigint`."""
-
-    @property
-    def payload(self) -> list[str]:
-        """The columns that are stored."""
-        return [name for name in self.rows.columns if not name.startswith(HIDDEN)]
-
-    @property
-    def replaces(self) -> bool:
-        """The batch is the whole content of the table or of some part of it, not an addition to it."""
-        return self.batch.mode == "whole" or self.part is not None
-
-    @property
-    def recomputes(self) -> bool:
-        """Rows of some keys are computed anew, also of those of which nothing is left."""
-        return self.batch.mode == "keys" or (self.batch.mode == "days" and not self.replaces)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """What became of a batch."""
-
-    done: Done
-    bytes: int
-    checks: tuple[CheckRecord, ...]
-    columns_added: tuple[str, ...] = ()
-    columns_widened: tuple[str, ...] = ()
-    rescued: int = 0
-    """Rows with fields that did not fit their columns."""
-    ends: tuple[FileEnd, ...] = ()
-    """For files, what was read from each."""
-
-
 _VECTORS = 64 << 20
 """A merge into a table of more bytes marks the rows that it replaces, in place of writing their files anew: in a small
 table that would cost readers more than it saves the writer."""
@@ -106,54 +51,122 @@ class Writer:
 
     def settle(self, arrival: Arrival) -> Settled:
         """Commit the good rows to the table, then the refused ones to its quarantine."""
-        checked = _checked(arrival)
         if WRITTEN in arrival.rows.columns:
-            return self._settle_written(arrival, checked)
-        # A merge reads its rows more than once, and a gate has to be judged before the commit: both hold the batch.
-        if arrival.rules.gate or (is_shaped(arrival.table.load) and arrival.batch.mode != "whole"):
-            checked = checked.persist()
-            try:
-                counts = count(checked, arrival.rules)
-                if counts.came or arrival.batch.mode not in ("keys", "days"):  # what only went away is not judged
-                    _judge(arrival, counts)
-                written = self._commit(arrival, good_rows(checked, arrival.rules), counts)
-                refused = self._quarantine(arrival, checked, counts.refused)
-            finally:
-                checked.unpersist()
+            settled = self._settle_written(arrival, checked(arrival))
         else:
-            watch = Watch(arrival.rules)
-            written = self._commit(arrival, watch.good(checked), None)
-            counts = watch.counts()
-            refused = self._quarantine(arrival, checked, counts.refused)
-        return self._close(arrival, counts, written, refused)
+            arrival = flagged(arrival, self._format, self._warehouse)
+            rows = recalled(checked(arrival), arrival, self._format, self._warehouse)
+            settled = self._through_gate(arrival, rows)
+        let_go(self._warehouse, arrival.table)
+        return settled
 
-    def _settle_written(self, arrival: Arrival, checked: DataFrame) -> Settled:
+    def _through_gate(self, arrival: Arrival, rows: DataFrame) -> Settled:
+        # A merge reads its rows more than once.
+        if is_shaped(arrival.table.load) and arrival.batch.mode != "whole":
+            return self._settle_held(arrival, rows)
+        if self._is_staged(arrival):
+            return self._settle_staged(arrival, rows)
+        if arrival.rules.gate or _filled(arrival):
+            return self._settle_held(arrival, rows)
+        watch = Watch(arrival.rules)
+        written = self._commit(arrival, good_rows(watch.over(rows), arrival.rules), None)
+        counts = watch.counts(good_rows(rows, arrival.rules))
+        refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
+        return self._close(arrival, counts, written, refused, self._judged(arrival, counts, rows))
+
+    def _settle_held(self, arrival: Arrival, rows: DataFrame) -> Settled:
+        """Keep the rows until they are judged, and read them again to commit them."""
+        rows = rows.persist()
+        try:
+            counts = count(rows, arrival.rules, _filled(arrival))
+            if missing := _missing(arrival, counts):
+                assert arrival.again is not None
+                return self.settle(replace(arrival, rules=arrival.again(missing), again=None))
+            # What only went away is not judged.
+            judge = counts.came or arrival.batch.mode not in ("keys", "days")
+            checks = self._judged(arrival, counts, rows) if judge else ()
+            written = self._commit(arrival, good_rows(rows, arrival.rules), counts)
+            refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
+        finally:
+            rows.unpersist()
+        return self._close(arrival, counts, written, refused, checks)
+
+    def _is_staged(self, arrival: Arrival) -> bool:
+        """Whether the batch is worth being written before it is judged: then the files that hold it are committed."""
+        rules = arrival.rules
+        if not (rules.gate or rules.batch or rules.sets_aside) or counted_by_readers(rules, arrival.rows.columns):
+            return False
+        plain = arrival.part is None and not is_shaped(arrival.table.load)
+        if not plain or _write(arrival).partition_by or arrival.columns_widened:
+            return False
+        stored = arrival.rows.select(*map(quoted, arrival.payload))
+        return self._format.takes_rows(stored, self._location(arrival))
+
+    def _settle_staged(self, arrival: Arrival, rows: DataFrame) -> Settled:
+        """Write good rows and refused ones in one pass that counts them; what passes the gate is only committed."""
+        batch = arrival.batch
+        stage = Stage(
+            folder=f"{self._warehouse.staged(arrival.table.name)}/{batch.sequence:08}.{batch.attempt:02}",
+            arrival=arrival,
+        )
+        try:
+            watch = Watch(arrival.rules, _filled(arrival))
+            stage.write(watch.over(rows))
+            counts = watch.counts(stage.good())
+            if missing := _missing(arrival, counts):
+                assert arrival.again is not None
+                return self.settle(replace(arrival, rules=arrival.again(missing), again=None))
+            checks = self._judged(arrival, counts, stage.all())
+            if stage.has_good:
+                like, location = arrival.rows.select(*map(quoted, arrival.payload)), self._location(arrival)
+                whole = arrival.facts is not None and arrival.replaces
+                written = self._format.take_folder(stage.good_folder, like, location, _write(arrival), whole=whole)
+            else:
+                written = self._commit(arrival, stage.good(), counts)
+            refused = self._quarantine(arrival, stage.refused(), counts.refused)
+        finally:
+            stage.remove()
+        return self._close(arrival, counts, written, refused, checks)
+
+    def _judged(self, arrival: Arrival, counts: Counts, rows: DataFrame) -> tuple[CheckRecord, ...]:
+        """What the checks found; a batch that may not pass is kept to be looked at, and nothing is committed."""
+        checks, failures = judged(arrival, counts)
+        if failures and arrival.batch.approval is None:
+            raise hold(self._warehouse, arrival, rows, GateFailed(arrival, failures, checks, counts))
+        return tuple(replace(check, committed=True) for check in checks)
+
+    def _settle_written(self, arrival: Arrival, rows: DataFrame) -> Settled:
         """Commit the files that the readers of a batch have filled with its good rows."""
         # Held, because to evaluate it again would be to write the rows again.
-        checked = checked.persist()
+        rows = rows.persist()
         try:
-            counts, made = count_written(checked)
+            counts, made = count_written(rows)
             pinned = datetime.fromtimestamp(arrival.batch.pinned_at / 1000, UTC)
             files = tuple(DataFile(f.path, f.size, f.rows, {"_ingested_at": (pinned, pinned)}) for f in made)
             written = self._commit(arrival, files, counts)
-            refused = self._quarantine(arrival, checked, counts.refused)
+            refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
         finally:
-            checked.unpersist()
-        return self._close(arrival, counts, written, refused)
+            rows.unpersist()
+        return self._close(arrival, counts, written, refused, judged(arrival, counts)[0])
 
     def _location(self, arrival: Arrival) -> str:
         return self._warehouse.table(arrival.table.name)
 
     def finish(self, arrival: Arrival) -> Settled:
         """Complete a batch whose good rows are in the table already: only the refused rows may be missing."""
-        checked = _checked(arrival).persist()
+        arrival = flagged(arrival, self._format, self._warehouse)
+        rows = recalled(checked(arrival), arrival, self._format, self._warehouse).persist()
         try:
-            counts = count(checked, arrival.rules)
-            refused = self._quarantine(arrival, checked, counts.refused)
+            counts = count(rows, arrival.rules)
+            refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
         finally:
-            checked.unpersist()
-        location = self._location(arrival)
-        made = next((c for c in self._format.commits(location) if c.note == arrival.batch.note), None)
+            rows.unpersist()
+        written = self._format.written(self._found(arrival))
+        return self._close(arrival, counts, written, refused, judged(arrival, counts)[0])
+
+    def _found(self, arrival: Arrival) -> CommitFact:
+        """The commit of the batch."""
+        made = next((c for c in self._format.commits(self._location(arrival)) if c.note == arrival.batch.note), None)
         if made is None:
             raise DataError(
                 "batch-unknown",
@@ -161,8 +174,11 @@ class Writer:
                 table=str(arrival.table.name),
                 hint=f"its refused rows are kept; rebuild the table: lakesmith run {arrival.table.name} --full-refresh",
             )
-        written = self._format.written(made)
-        return self._close(arrival, counts, written, refused)
+        return made
+
+    def commit(self, arrival: Arrival, good: DataFrame) -> Written:
+        """Commit rows that are known to be good."""
+        return self._commit(arrival, good, None)
 
     def _commit(self, arrival: Arrival, good: DataFrame | tuple[DataFile, ...], counts: Counts | None) -> Written:
         """The one place where rows of a batch, or files that hold them, become part of the table."""
@@ -216,7 +232,10 @@ class Writer:
 
         def whole() -> DataFrame:
             assert arrival.whole is not None
-            return good_rows(_checked(replace(arrival, rows=arrival.whole)), arrival.rules).select(*order)
+            every = flagged(replace(arrival, rows=arrival.whole), self._format, self._warehouse, alone=True)
+            rows = recalled(checked(every), every, self._format, self._warehouse)
+            every_good = good_rows(rows, arrival.rules).select(*order)
+            return every_good if arrival.beside is None else every_good.unionByName(arrival.beside.select(*order))
 
         return Entering(
             load=load,
@@ -233,7 +252,7 @@ class Writer:
         location = self._warehouse.ends(arrival.table.name)
         return Ends(format=self._format, location=location, flow=flow(arrival.table.name))
 
-    def _quarantine(self, arrival: Arrival, checked: DataFrame, refused: int) -> int:
+    def _quarantine(self, arrival: Arrival, rows: DataFrame, refused: int) -> int:
         """Keep the refused rows; what a recomputed part of the table had refused before is replaced."""
         location = self._warehouse.quarantine(arrival.table.name)
         name = flow(arrival.table.name)
@@ -244,7 +263,6 @@ class Writer:
             return 0
         if facts is not None and facts.sequence >= arrival.batch.sequence:
             return refused  # an earlier attempt to finish this batch got this far
-        rows = _refused(checked, arrival)
         write = Write(
             flow=name,
             sequence=arrival.batch.sequence,
@@ -258,20 +276,24 @@ class Writer:
             return self._format.append(rows, location, write).inserted
         return self._format.overwrite(rows, location, write, arrival.refused_part).inserted
 
-    def _close(self, arrival: Arrival, counts: Counts, written: Written, refused: int) -> Settled:
+    def _close(
+        self, arrival: Arrival, counts: Counts, written: Written, refused: int, checks: tuple[CheckRecord, ...]
+    ) -> Settled:
         kept = written.inserted + written.updated
         deduplicated = counts.again
         if is_shaped(arrival.table.load):
             # Rows of a key are weighed against each other: those that change nothing in the table are duplicates.
-            good = counts.came - counts.refused
+            good = counts.came - counts.refused - counts.discarded
             kept = min(good, kept if arrival.replaces else kept + written.deleted)
             deduplicated = good - kept
         _check_files(arrival, counts)
-        if refused != counts.refused or counts.came != kept + refused + deduplicated or deduplicated < 0:
+        accounted = kept + refused + deduplicated + counts.discarded
+        if refused != counts.refused or counts.came != accounted or deduplicated < 0:
             raise InfrastructureError(
                 "books-open",
                 f"batch {arrival.batch.sequence} does not add up: {counts.came} rows came, {kept} were written, "
-                f"{refused} quarantined (of {counts.refused}), {deduplicated} deduplicated",
+                f"{refused} quarantined (of {counts.refused}), {deduplicated} deduplicated, "
+                f"{counts.discarded} discarded",
                 table=str(arrival.table.name),
                 hint="the query gives other rows each time it is evaluated; make it deterministic and run again "
                 "with --full-refresh",
@@ -285,11 +307,12 @@ class Writer:
             rows_written=kept,
             rows_quarantined=refused,
             rows_deduplicated=deduplicated,
+            rows_discarded=counts.discarded,
         )
         return Settled(
             done=done,
             bytes=written.bytes,
-            checks=_check_records(arrival, counts),
+            checks=checks,
             columns_added=arrival.columns_added or _columns_added(arrival),
             columns_widened=arrival.columns_widened,
             rescued=counts.rescued,
@@ -311,16 +334,6 @@ def _write(arrival: Arrival) -> Write:
     )
 
 
-def _checked(arrival: Arrival) -> DataFrame:
-    """The rows with the names of the rules that each has broken."""
-    failed, passed_over = arrival.rules.failed(), closes_file(arrival.rows.columns)
-    if AGAIN in arrival.rows.columns:
-        passed_over = f"({passed_over} OR {AGAIN})"
-    return arrival.rows.selectExpr(
-        "*", f"CASE WHEN {passed_over} THEN CAST(array() AS array<string>) ELSE {failed} END AS {FAILED}"
-    )
-
-
 def _check_files(arrival: Arrival, counts: Counts) -> None:
     """Every file was read to its end, and its reader counted the rows that came out of it."""
     files = arrival.batch.files
@@ -336,85 +349,6 @@ def _check_files(arrival: Arrival, counts: Counts) -> None:
             table=str(arrival.table.name),
             hint="files were changed while they were read; landing is append-only",
         )
-
-
-def _judge(arrival: Arrival, counts: Counts) -> None:
-    """Refuse the batch when a gate is not met: nothing has been committed yet."""
-    failures = [
-        (f"{rule.name}: {counts.broken[rule.name]:,} rows are {rule.reason}", rule.declared_at)
-        for rule in arrival.rules.rows
-        if rule.severity == "fail" and counts.broken[rule.name]
-    ]
-    failures += [
-        (f"{rule.name}: expected {rule.condition}, found {counts.observed[rule.name]}", rule.declared_at)
-        for rule in arrival.rules.batch
-        if rule.severity == "fail" and not counts.expected[rule.name]
-    ]
-    if failures:
-        what = "; ".join(told for told, _ in failures)
-        raise GateFailed(arrival, what, failures[0][1], _check_records(arrival, counts))
-
-
-class GateFailed(DataError):
-    """A batch that was refused before its commit, with what its checks found."""
-
-    def __init__(self, arrival: Arrival, what: str, at: Place, checks: tuple[CheckRecord, ...]) -> None:
-        version = "not been made" if arrival.facts is None else f"stayed at version {arrival.facts.version}"
-        super().__init__(
-            "gate-failed",
-            what,
-            at=at,
-            table=str(arrival.table.name),
-            hint=f"the table has {version}; mend the data or the check, then run again",
-        )
-        self.checks = checks
-
-
-def _refused(checked: DataFrame, arrival: Arrival) -> DataFrame:
-    """The rows of the quarantine: what came, what was wrong with it, and where it was found."""
-    batch = arrival.batch
-    names = [name for name in arrival.payload if name not in AUDIT]
-    before = {name: BEFORE + name if BEFORE + name in checked.columns else name for name in names}
-    if RESCUED in checked.columns:
-        before[RESCUED] = RESCUED
-    row = ", ".join(f"{quoted(held)} AS {quoted(name)}" for name, held in before.items())
-    text = f"to_json(struct({row}))"
-    raw = f"coalesce({CORRUPT}, {text})" if CORRUPT in checked.columns else text
-    load = arrival.table.load
-    return checked.where(arrival.rules.refused()).selectExpr(
-        f"{raw} AS raw",
-        f"{_coded(FAILED, 'element_at(told, 1)', checked)} AS rules",
-        f"{_coded(arrival.rules.reasons(), 'element_at(told, 2)', checked)} AS reasons",
-        f"{_position(checked.columns, batch)} AS position",
-        f"CAST({quoted(load.by)} AS string) AS partition"
-        if isinstance(load, ReplacePartitions)
-        else "CAST(NULL AS string) AS partition",
-        f"CAST({batch.sequence} AS bigint) AS batch",
-        f"'{batch.run_id}' AS run_id",
-        f"{ROW_HASH if ROW_HASH in checked.columns else 'CAST(NULL AS string)'} AS row_hash",
-        f"'{batch.definition}' AS definition",
-        f"timestamp_millis({batch.pinned_at}) AS quarantined_at",
-    )
-
-
-def _coded(names: str, part: str, checked: DataFrame) -> str:
-    """SQL: for what could not be read at all, the reader's own code or words."""
-    if CODE not in checked.columns:
-        return names
-    told = f"element_at(transform(array(split({CODE}, ': ', 2)), told -> {part}), 1)"
-    return f"CASE WHEN {CODE} IS NOT NULL THEN array({told}) ELSE {names} END"
-
-
-def _position(columns: Sequence[str], batch: Batch) -> str:
-    """SQL: where the row was found."""
-    if SOURCE_ROW in columns:
-        return f"concat(_source_file, ':', {SOURCE_ROW})"
-    if "_offset" in columns:
-        return "concat(_topic, '/', _partition, ':', _offset)"
-    found: dict[str, object] = {name: f"version {position.version}" for name, position in sorted(batch.inputs.items())}
-    if batch.slice is not None:
-        found = {"since": dict(batch.slice.since), "until": dict(batch.slice.until)}
-    return literal(json.dumps(found))
 
 
 def _columns_added(arrival: Arrival) -> tuple[str, ...]:
@@ -433,33 +367,17 @@ def _column_order(arrival: Arrival) -> list[str]:
     ]
 
 
-def _check_records(arrival: Arrival, counts: Counts) -> tuple[CheckRecord, ...]:
-    now = datetime.now(UTC)
-    shared = {
-        "run_id": arrival.batch.run_id,
-        "table": str(arrival.table.name),
-        "sequence": arrival.batch.sequence,
-        "checked_at": now,
-    }
-    rows = [
-        CheckRecord(
-            check=rule.name,
-            severity=rule.severity,
-            failed_rows=counts.broken[rule.name],
-            passed=counts.broken[rule.name] == 0,
-            **shared,  # type: ignore[arg-type]
-        )
-        for rule in arrival.rules.rows
-    ]
-    batch = [
-        CheckRecord(
-            check=rule.name,
-            severity=rule.severity,
-            failed_rows=0,
-            passed=counts.expected[rule.name],
-            observed=counts.observed[rule.name],
-            **shared,  # type: ignore[arg-type]
-        )
-        for rule in arrival.rules.batch
-    ]
-    return tuple(rows + batch)
+def _filled(arrival: Arrival) -> tuple[str, ...]:
+    """The declared columns of which a batch has to bring at least one value."""
+    if arrival.again is None:
+        return ()
+    there = {name.lower(): name for name in arrival.payload}
+    return tuple(there[c.name.lower()] for c in arrival.table.columns if c.name.lower() in there)
+
+
+def _missing(arrival: Arrival, counts: Counts) -> list[str]:
+    """The declared columns that the batch does not bring."""
+    if not counts.came or arrival.again is None:
+        return []
+    filled = {name.lower() for name, rows in counts.filled.items() if rows}
+    return [column.name for column in arrival.table.columns if column.name.lower() not in filled]

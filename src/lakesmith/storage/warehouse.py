@@ -45,6 +45,18 @@ class Warehouse:
     def quarantine(self, name: TableName) -> str:
         return f"{self.root}/quarantine/{name.layer}/{name.name}"
 
+    def settled(self, name: TableName) -> str:
+        """Where it is kept what became of rows that were in quarantine."""
+        return f"{self.root}/settled/{name.layer}/{name.name}"
+
+    def staged(self, name: TableName) -> str:
+        """Where batches lie that are written and not committed."""
+        return f"{self.root}/_lakesmith/staged/{name}"
+
+    def held(self, name: TableName) -> str:
+        """Where the batch lies that a gate has refused."""
+        return f"{self.root}/_lakesmith/held/{name}"
+
     def ends(self, name: TableName) -> str:
         """Where it is kept which keys of a table are gone."""
         return f"{self.root}/ends/{name.layer}/{name.name}"

@@ -62,6 +62,11 @@ def removals(location: str, version: int, column: str, values: Set[str | None]) 
     return map(_removal, adds.values())
 
 
+def everything(location: str, version: int) -> Iterator[dict[str, Any]]:
+    """The actions that take all files away."""
+    return map(_removal, _adds(location, version, lambda _: True).values())
+
+
 def _removal(add: dict[str, Any]) -> dict[str, Any]:
     kept = ("path", "partitionValues", "size", "stats", "deletionVector")
     removed = {name: add[name] for name in kept if add.get(name) is not None}

@@ -151,6 +151,8 @@ def _properties(files: Sequence[DataFile], write: Write) -> CommitProperties:
 
 
 def _stats(file: DataFile) -> str:
+    if file.stats is not None:
+        return file.stats
     return json.dumps(
         {
             "numRecords": file.rows,

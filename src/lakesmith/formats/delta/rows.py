@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import GONE, HIDDEN
+from lakesmith.formats.delta.files import sync_commit
 from lakesmith.formats.delta.log import DeltaLog, is_widened
 from lakesmith.formats.delta.parts import partition_escaped, replace_part, replaceable
 from lakesmith.formats.delta.placing import pinned, place, placeable, with_places
+from lakesmith.formats.delta.staged import take_folder, takes_rows
 from lakesmith.ports import MOST_HELD, Part, Upsert, Write, Written
 from lakesmith.sql import quoted
 
@@ -64,6 +66,17 @@ class DeltaRows(DeltaLog):
             if "DELTA_REPLACE_WHERE_MISMATCH" in str(error):
                 raise partition_escaped() from error
             raise
+
+    def takes_rows(self, rows: DataFrame, location: str) -> bool:
+        return takes_rows(rows, _found(location), location)
+
+    def take_folder(self, folder: str, rows: DataFrame, location: str, write: Write, *, whole: bool) -> Written:
+        table = _found(location)
+        if table is None or _is_next(table, write):
+            take_folder(folder, rows.schema.json(), table, location, write, whole=whole)
+        written = self.committed(location, write)
+        sync_commit(location, written.version)
+        return written
 
     def merge(self, upsert: Upsert, location: str, write: Write) -> Written:
         spark = upsert.rows.sparkSession
@@ -140,6 +153,15 @@ def _opened(location: str) -> DeltaTable:
     from deltalake import DeltaTable
 
     return DeltaTable(location)
+
+
+def _found(location: str) -> DeltaTable | None:
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return _opened(location)
+    except TableNotFoundError:
+        return None
 
 
 def _is_next(table: DeltaTable, write: Write) -> bool:

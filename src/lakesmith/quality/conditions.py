@@ -1,0 +1,105 @@
+"""A declared rule on rows as a condition in Spark SQL: a row breaks it where it is false, and NULL is not false."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import assert_never
+
+from lakesmith.declare.checks import (
+    In,
+    Length,
+    Pattern,
+    Predicate,
+    Range,
+    References,
+    Required,
+    RowRule,
+    RowSql,
+    Unique,
+    Value,
+)
+from lakesmith.sql import literal, quoted
+
+
+def condition_of(rule: RowRule, flag: str) -> str:
+    """SQL over the row. `flag` is the column that tells it of rules which one row alone cannot answer."""
+    match rule:
+        case RowSql():
+            return rule.condition
+        case Required():
+            return " AND ".join(f"{quoted(column)} IS NOT NULL" for column in rule.columns)
+        case In():
+            return f"{quoted(rule.column)} IN ({', '.join(map(sql_value, rule.values))})"
+        case Range():
+            least = [f"{quoted(rule.column)} >= {sql_value(rule.min)}"] if rule.min is not None else []
+            most = [f"{quoted(rule.column)} <= {sql_value(rule.max)}"] if rule.max is not None else []
+            return " AND ".join(least + most)
+        case Pattern():
+            return f"{quoted(rule.column)} RLIKE {literal(rule.matches)}"
+        case Length():
+            length = f"char_length({quoted(rule.column)})"
+            least = [f"{length} >= {rule.min}"] if rule.min is not None else []
+            most = [f"{length} <= {rule.max}"] if rule.max is not None else []
+            return " AND ".join(least + most)
+        case Unique() | References() | Predicate():
+            return quoted(flag)
+        case _:
+            assert_never(rule)
+
+
+def needs_flag(rule: RowRule) -> bool:
+    """Whether other rows, or Python, have to be asked."""
+    return isinstance(rule, Unique | References | Predicate)
+
+
+def reason_of(rule: RowRule) -> str:
+    """What is said of a row that breaks the rule, in words."""
+    match rule:
+        case RowSql():
+            return f"not {rule.condition}"
+        case Required():
+            return f"{' or '.join(rule.columns)} has no value"
+        case Unique(columns=columns, within=within):
+            return f"another row of the {within} has the same {', '.join(columns)}"
+        case In():
+            return f"{rule.column} is none of {', '.join(map(str, rule.values))}"
+        case Range():
+            return f"{rule.column} is not {_between(rule.min, rule.max)}"
+        case Pattern():
+            return f"{rule.column} does not match {rule.matches}"
+        case Length():
+            return f"{rule.column} has not {_between(rule.min, rule.max)} characters"
+        case References():
+            return f"{', '.join(rule.columns)} is not in {rule.table}"
+        case Predicate():
+            return f"not {rule.function}"
+        case _:
+            assert_never(rule)
+
+
+def _between(least: object, most: object) -> str:
+    if least is None:
+        return f"at most {most}"
+    return f"at least {least}" if most is None else f"between {least} and {most}"
+
+
+def sql_value(value: Value) -> str:
+    """A literal. Text that reads as a day or a time is compared as text or, by Spark, as the column's type."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case Decimal():
+            return f"{value:f}"
+        case str():
+            return literal(value)
+        case _:
+            assert_never(value)
+
+
+def sql_moment(milliseconds: int) -> str:
+    """A literal of a moment."""
+    told = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return f"TIMESTAMP'{told:%Y-%m-%d %H:%M:%S.%f}+00:00'"

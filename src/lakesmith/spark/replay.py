@@ -1,0 +1,330 @@
+"""Rows of a quarantine are judged by today's rules; those that pass enter the table through its own load, once.
+
+Three commits carry the same sequence number: the table's, that of what became of the rows, and that which takes them
+out of the quarantine. The batch is pinned before the first, so that a run which is cut short between them is seen
+through by the next one from the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lakesmith.columns import AUDIT, CODE, CORRUPT, GONE, HIDDEN, RESCUED
+from lakesmith.declare import Source, Table
+from lakesmith.errors import DataError
+from lakesmith.ledger.batches import Batch, Done, flow
+from lakesmith.plan.steps import Replay
+from lakesmith.ports import TableFacts, TableFormat, Upsert, Write, Written
+from lakesmith.quality import Rules, rules_of
+from lakesmith.spark.arrival import Arrival, Settled
+from lakesmith.spark.build import Built, typed, whole_query
+from lakesmith.spark.checked import checked, good_rows
+from lakesmith.spark.flags import flagged
+from lakesmith.spark.loads import is_shaped
+from lakesmith.spark.loads.keys import touched_keys
+from lakesmith.spark.types import EXACT_JSON, parse_columns, spelt
+from lakesmith.spark.write import Writer
+from lakesmith.sql import literal, quoted
+from lakesmith.storage import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_ID, _MENDED, _BAD, _ROW = (f"{HIDDEN}{name}" for name in ("id", "is_mended", "bad", "row"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replaying:
+    """One pinned batch of rows out of a table's quarantine."""
+
+    spark: SparkSession
+    table: Table
+    batch: Batch
+    facts: TableFacts | None
+    format: TableFormat
+    warehouse: Warehouse
+
+    @property
+    def _replay(self) -> Replay:
+        assert self.batch.replay is not None
+        return self.batch.replay
+
+    def settle(self) -> Settled | None:
+        """Commit what passes, and take it out of the quarantine; None where no row is meant."""
+        came = self._chosen().count()
+        if not came:
+            return None
+        if self._replay.discard:
+            return self._discard(came, committed=None)
+        judged = self._judged().persist()
+        try:
+            good = good_rows(judged, self._rules)
+            passed = good.count()
+            written = self._commit(judged, good, passed)
+            self._put_aside(good)
+        finally:
+            judged.unpersist()
+        return self._settled(came, passed, written)
+
+    def finish(self) -> Settled:
+        """See a batch through whose rows are in the table already."""
+        came = self._chosen().count()
+        note = self.batch.note
+        made = next((c for c in self.format.commits(self._location) if c.note == note), None)
+        if made is None:
+            raise DataError(
+                "batch-unknown",
+                f"the commit of batch {self.batch.sequence} is no longer in the table's log",
+                table=str(self.table.name),
+                hint="its rows are still in quarantine; look which of them the table has before you replay them again",
+            )
+        written = self.format.written(made)
+        if self._replay.discard:
+            return self._discard(came, committed=written)
+        judged = self._judged().persist()
+        try:
+            good = good_rows(judged, self._rules)
+            passed = good.count()
+            self._put_aside(good)
+        finally:
+            judged.unpersist()
+        return self._settled(came, passed, written)
+
+    def _discard(self, came: int, *, committed: Written | None) -> Settled:
+        if committed is None and self.facts is not None:
+            write = Write(flow=self._flow, sequence=self.batch.sequence, note=self.batch.note)
+            committed = self.format.advance(self._location, write, self.spark)
+        rows = self._chosen().selectExpr(f"id AS {_ID}", "CAST(NULL AS string) AS mended")
+        self._keep(rows, "discarded")
+        version = committed.version if committed else 0
+        return self._closed(version, 0, came=came, written=0, refused=0, deduplicated=0, discarded=came)
+
+    def _settled(self, came: int, passed: int, written: Written) -> Settled:
+        kept = written.inserted + written.updated + (written.deleted if is_shaped(self.table.load) else 0)
+        kept = min(passed, kept)
+        return self._closed(
+            written.version,
+            written.bytes,
+            came=came,
+            written=kept,
+            refused=came - passed,
+            deduplicated=passed - kept,
+            discarded=0,
+        )
+
+    def _closed(
+        self, version: int, bytes: int, *, came: int, written: int, refused: int, deduplicated: int, discarded: int
+    ) -> Settled:
+        done = Done(
+            sequence=self.batch.sequence,
+            attempt=self.batch.attempt,
+            version=version,
+            run_id=self.batch.run_id,
+            rows_in=came,
+            rows_written=written,
+            rows_quarantined=refused,
+            rows_deduplicated=deduplicated,
+            rows_discarded=discarded,
+        )
+        return Settled(done=done, bytes=bytes, checks=())
+
+    @property
+    def _location(self) -> str:
+        return self.warehouse.table(self.table.name)
+
+    @property
+    def _flow(self) -> str:
+        return flow(self.table.name)
+
+    def _chosen(self) -> DataFrame:
+        """The rows of the quarantine that are meant."""
+        chosen, conditions = self._replay.chosen, []
+        if chosen.ids:
+            conditions.append(f"id IN ({', '.join(map(literal, chosen.ids))})")
+        if chosen.rule is not None:
+            conditions.append(f"array_contains(rules, {literal(chosen.rule)})")
+        if chosen.reason is not None:
+            conditions.append(f"contains(array_join(reasons, '; '), {literal(chosen.reason)})")
+        if chosen.batch is not None:
+            conditions.append(f"batch = {chosen.batch}")
+        if chosen.older_than is not None:
+            before = self._replay.moment - int(chosen.older_than * 1000)
+            conditions.append(f"quarantined_at < timestamp_millis({before})")
+        location = self.warehouse.quarantine(self.table.name)
+        rows = self.format.read(self.spark, location, self._replay.version)
+        return rows.where(" AND ".join(f"({each})" for each in conditions)) if conditions else rows
+
+    @cached_property
+    def _rules(self) -> Rules:
+        """Today's rules on rows: one that would stop a batch keeps a row in quarantine."""
+        built = self._typed(self._rows(self._chosen().limit(0), mended=False))
+        rules = rules_of(self.table, casts=built.casts)
+        rows = tuple(
+            replace(rule, limit=None, severity="quarantine" if rule.severity == "fail" else rule.severity)
+            for rule in rules.rows
+        )
+        return Rules(rows=rows, batch=())
+
+    def _judged(self) -> DataFrame:
+        """The rows with the rules that they break: as they are, and where that is not good, as they are mended."""
+        plain = self._checked(self._chosen(), mended=False)
+        if not (self._replay.set or self._replay.edits):
+            return plain
+        fine = good_rows(plain, self._rules)
+        others = self._chosen().join(fine.select(_ID), fine[_ID] == self._chosen()["id"], "left_anti")
+        return fine.unionByName(self._checked(others, mended=True))
+
+    def _checked(self, kept: DataFrame, *, mended: bool) -> DataFrame:
+        rows = self._typed(self._rows(kept, mended=mended)).rows
+        arrival = flagged(self._arrival(rows), self.format, self.warehouse)
+        return checked(arrival)
+
+    def _arrival(self, rows: DataFrame, rules: Rules | None = None) -> Arrival:
+        return Arrival(
+            table=self.table,
+            batch=self.batch,
+            rows=rows,
+            rules=rules or self._rules,
+            facts=self.facts,
+            evolve=False,
+        )
+
+    def _typed(self, rows: DataFrame) -> Built:
+        if isinstance(self.table.origin, Source):
+            return Built(rows=rows, casts={})
+        return typed(self.spark, self.table, rows)
+
+    @cached_property
+    def _schema(self) -> StructType:
+        """The columns that the rows had before they were cast."""
+        if not isinstance(self.table.origin, Source):
+            return whole_query(self.spark, self.table, self.batch, self.format, self.warehouse).schema
+        if self.facts is not None:
+            known = {column.name: column.type for column in self.facts.columns}
+        else:
+            known = {column.name: column.type or "string" for column in self.table.columns}
+        return parse_columns(self.spark, {name: type for name, type in known.items() if name not in AUDIT})
+
+    def _rows(self, kept: DataFrame, *, mended: bool) -> DataFrame:
+        """Rows of the quarantine as rows of the table's query or source again."""
+        mends = dict(self._replay.set) if mended else {}
+        raw = mends.pop("raw", None)
+        schema, fields = self._schema, [*self._schema.fields]
+        from_source = isinstance(self.table.origin, Source)
+        told = [*(f"{quoted(f.name)} {spelt(f.dataType)}" for f in fields), f"{_BAD} string"]
+        told += [f"{RESCUED} string"] if from_source else []
+        options = EXACT_JSON.removesuffix(")") + f", 'columnNameOfCorruptRecord', '{_BAD}')"
+        text = f"({raw})" if raw else "raw"
+        rows = kept.selectExpr(
+            "*", f"from_json({text}, {literal(', '.join(told))}, {options}) AS {_ROW}", f"id AS {_ID}"
+        )
+        columns = [self._mended(f.name, spelt(f.dataType), mends, mended=mended) for f in schema.fields]
+        rows = rows.selectExpr(*columns, f"{_ROW}", _ID, f"{str(mended).lower()} AS {_MENDED}", "fields", "raw")
+        if not from_source:
+            return rows.drop(_ROW, "fields", "raw")
+        return self._as_arrived(rows, readable=bool(mends) or (mended and bool(self._replay.edits)))
+
+    def _mended(self, name: str, type: str, mends: dict[str, str], *, mended: bool) -> str:
+        """SQL: the column, with what mends it."""
+        value = f"{_ROW}.{quoted(name)}"
+        spelt_as = next((each for each in mends if each.lower() == name.lower()), None)
+        if spelt_as is not None:
+            value = f"try_cast(({self._over_row(mends[spelt_as])}) AS {type})"
+        if mended:
+            for row, edits in self._replay.edits.items():
+                for column, text in edits.items():
+                    if column.lower() == name.lower():
+                        given = "NULL" if text is None else literal(text)
+                        value = f"CASE WHEN id = {literal(row)} THEN try_cast({given} AS {type}) ELSE {value} END"
+        return f"{value} AS {quoted(name)}"
+
+    def _over_row(self, expression: str) -> str:
+        """SQL: an expression whose columns are those of the row."""
+        import sqlglot
+        from sqlglot import exp
+
+        names = {field.name.lower() for field in self._schema.fields}
+        read = sqlglot.parse_one(expression, dialect="spark")
+        for column in list(read.find_all(exp.Column)):
+            if len(column.parts) == 1 and column.name.lower() in names:
+                own = exp.to_identifier(column.name, quoted=True)
+                column.replace(exp.Dot(this=exp.to_identifier(_ROW), expression=own))
+        return read.sql(dialect="spark")
+
+    def _as_arrived(self, rows: DataFrame, *, readable: bool) -> DataFrame:
+        """With the columns that tell where a bronze row came from, and whether it can be read by now."""
+        known = [c for c in self.facts.columns if c.name in AUDIT] if self.facts else []
+        own = {
+            "_ingested_at": f"timestamp_millis({self.batch.pinned_at})",
+            "_run_id": literal(self.batch.run_id),
+            RESCUED: f"{_ROW}.{RESCUED}",
+        }
+        types = ", ".join(f"{quoted(c.name)} {c.type}" for c in known if c.name not in own)
+        audit = f"from_json(fields, {literal(types)}, {EXACT_JSON})" if types else "NULL"
+        shown = [quoted(f.name) for f in self._schema.fields]
+        shown += [f"{own.get(c.name, f'audit.{quoted(c.name)}')} AS {quoted(c.name)}" for c in known]
+        bad = "CAST(NULL AS string)" if readable else f"CASE WHEN {_ROW}.{_BAD} IS NOT NULL THEN raw END"
+        beside = [] if any(c.name == RESCUED for c in known) else [f"{_ROW}.{RESCUED} AS {RESCUED}"]
+        return rows.selectExpr("*", f"{audit} AS audit").selectExpr(
+            *shown, *beside, f"{bad} AS {CORRUPT}", f"CAST(NULL AS string) AS {CODE}", _ID, _MENDED
+        )
+
+    def _commit(self, judged: DataFrame, good: DataFrame, passed: int) -> Written:
+        arrival = self._arrival(judged)
+        if not passed:
+            return self._nothing(arrival)
+        if is_shaped(self.table.load) and self.facts is not None:
+            raw = whole_query(self.spark, self.table, self.batch, self.format, self.warehouse)
+            arrival = replace(
+                arrival,
+                whole=self._typed(raw).rows,
+                beside=good.where(_MENDED),
+                keys=touched_keys(self.table.load, good),
+            )
+        return Writer(self.format, self.warehouse).commit(arrival, good)
+
+    def _nothing(self, arrival: Arrival) -> Written:
+        if arrival.facts is None:
+            return Written(version=0)
+        write = Write(flow=self._flow, sequence=self.batch.sequence, note=self.batch.note)
+        return self.format.advance(self._location, write, self.spark)
+
+    def _put_aside(self, good: DataFrame) -> None:
+        payload = [name for name in self._arrival(good).payload if name not in AUDIT]
+        mended = f"to_json(struct({', '.join(map(quoted, payload))}), {EXACT_JSON})"
+        rows = good.selectExpr(_ID, f"CASE WHEN {_MENDED} THEN {mended} END AS mended")
+        self._keep(rows, "replayed")
+
+    def _keep(self, settled: DataFrame, how: str) -> None:
+        """Write down what became of rows, then take them out of the quarantine; each is done once."""
+        replay, batch = self._replay, self.batch
+        location = self.warehouse.settled(self.table.name)
+        rows = self._chosen().join(settled, self._chosen()["id"] == settled[_ID]).drop(_ID)
+        told = rows.selectExpr(
+            "*",
+            f"{literal(how)} AS how",
+            f"{literal(replay.by)} AS settled_by",
+            f"{literal(replay.why)} AS settled_why",
+            f"timestamp_millis({batch.pinned_at}) AS settled_at",
+            f"{literal(batch.run_id)} AS settled_run",
+            f"CAST({batch.sequence} AS bigint) AS settled_batch",
+        )
+        write = Write(flow=self._flow, sequence=batch.sequence, note=batch.note, evolve=True)
+        facts = self.format.facts(location, self._flow)
+        if facts is None or facts.sequence < batch.sequence:
+            self.format.append(told, location, write)
+        quarantine = self.warehouse.quarantine(self.table.name)
+        kept = self.format.facts(quarantine, self._flow)
+        if kept is not None and kept.sequence < batch.sequence:
+            gone = settled.selectExpr(f"{_ID} AS id", f"true AS {GONE}")
+            upsert = Upsert(rows=_shaped_like(self._chosen(), gone), key=("id",), newer="true")
+            self.format.merge(upsert, quarantine, replace(write, evolve=False))
+
+
+def _shaped_like(columns: DataFrame, gone: DataFrame) -> DataFrame:
+    """Rows that stand for those to be taken away, with all columns of the table."""
+    others = [f for f in columns.schema.fields if f.name != "id"]
+    return gone.selectExpr("id", *(f"CAST(NULL AS {spelt(f.dataType)}) AS {quoted(f.name)}" for f in others), GONE)
