@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import threading
 import uuid
@@ -13,7 +14,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from lakesmith import plan as plan_room
+from lakesmith import quarantine as quarantine_room
 from lakesmith.declare import LAYERS, Files, Jdbc, Kafka, LakeDeclaration, Source, SqlQuery, Table, TableName
+from lakesmith.declare.contract import QuarantinePolicy
 from lakesmith.errors import (
     DataError,
     DeclarationError,
@@ -26,6 +29,7 @@ from lakesmith.errors import (
 from lakesmith.formats import Delta, FactsMemory
 from lakesmith.kept import keep, read_kept
 from lakesmith.ledger.batches import Batches, flow
+from lakesmith.ledger.held import HeldBatch, HeldBatches
 from lakesmith.ledger.tables import SYSTEM_TABLES, Ledger
 from lakesmith.load import load_lake
 from lakesmith.monitor import table_status
@@ -38,16 +42,32 @@ from lakesmith.plan.planner import make_plan
 from lakesmith.plan.readings import readings
 from lakesmith.plan.select import named
 from lakesmith.plan.select import select as choose
-from lakesmith.plan.steps import Backfill, LakeFacts, Plan, Progress, Span
+from lakesmith.plan.steps import (
+    Approval,
+    Backfill,
+    Chosen,
+    LakeFacts,
+    Mend,
+    Plan,
+    Progress,
+    Publish,
+    Replay,
+    Span,
+    Step,
+    TablePlan,
+)
 from lakesmith.ports import Answer, Storage, TableFacts
 from lakesmith.quality import Past
-from lakesmith.records import Outcome, RunRecord, StepRecord
+from lakesmith.records import AuditRecord, CheckRecord, Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
     Adopted,
     Event,
+    Facet,
+    FacetCount,
     Finding,
     Lineage,
     QuarantineCount,
+    QuarantinedRow,
     RunReport,
     TableStatus,
     Validation,
@@ -63,6 +83,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset
     from pyspark.sql import SparkSession
 
+_ALL = Chosen()
 _REMEMBERED = 400
 """So many batches of a table are looked back at."""
 _BRIEF = 32 * 1024 * 1024
@@ -206,6 +227,19 @@ class Lake:
         if not any(plan.steps):
             unmade = [f"{t.table}: {t.reason}" for t in plan.tables if t.table not in facts.tables]
             return RunReport(run=None, steps=(), checks=(), errors=plan.problems, unmade=tuple(unmade))
+        return self._execute(plan, facts, jobs=jobs, on_event=on_event, session=session)
+
+    def _execute(
+        self,
+        plan: Plan,
+        facts: LakeFacts,
+        *,
+        jobs: int | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        session: SparkSession | None = None,
+        decision: Callable[[str, Sequence[StepRecord]], Sequence[AuditRecord]] | None = None,
+    ) -> RunReport:
+        """Take the steps of a plan, and write down what they did."""
         # The rooms below import PySpark's neighbours; a run with nothing to do must not pay for that.
         from lakesmith.run import Executor
 
@@ -230,7 +264,9 @@ class Lake:
             executor.close()
             self._memory.save()
             record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
-            self._ledger.record(record, executor.steps, executor.checks, executor.files)
+            executor.checks.extend(self._aging(executor.run_id, [table.table for table in plan.tables]))
+            audit = decision(executor.run_id, executor.steps) if decision else ()
+            self._ledger.record(record, executor.steps, executor.checks, executor.files, audit)
         return RunReport(
             run=record,
             steps=tuple(executor.steps),
@@ -238,6 +274,160 @@ class Lake:
             files=tuple(executor.files),
             errors=(*plan.problems, *executor.errors),
         )
+
+    def approve(
+        self,
+        run_id: str,
+        *,
+        reason: str,
+        by: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        session: SparkSession | None = None,
+    ) -> RunReport:
+        """Publish the batches that the gates of a run have held back."""
+        held = [batch for batch in self.held() if batch.run_id == run_id]
+        if not held:
+            known = [batch.run_id for batch in self.held()]
+            raise UsageError(
+                "unknown-run",
+                f"no batch of run {run_id!r} is held back",
+                hint=did_you_mean(run_id, known, label="runs whose batches are held")
+                if known
+                else "none is: a batch is kept until its table goes on",
+            )
+        approval = Approval(by=by or _user(), why=reason, run_id=run_id)
+        steps: dict[TableName, Step] = {
+            self._name(batch.table): Publish(
+                table=self._name(batch.table),
+                sequence=batch.sequence,
+                attempt=batch.attempt,
+                approval=approval,
+                reason=f"approved by {approval.by}: {reason}",
+            )
+            for batch in held
+        }
+        told = {batch.table: f"batch {batch.sequence} of run {run_id}" for batch in held}
+        decision = partial(_audited, "approve", approval.by, reason, told)
+        return self._execute(self._only(steps), LakeFacts(), on_event=on_event, session=session, decision=decision)
+
+    def held(self) -> tuple[HeldBatch, ...]:
+        """The batches that gates have refused and that are kept."""
+        kept = HeldBatches(self._warehouse.storage)
+        found = (kept.of(str(name)) for name in sorted(self.tables))
+        return tuple(batch for batch in found if batch is not None)
+
+    def replay(
+        self,
+        table: str,
+        chosen: Chosen,
+        *,
+        set: Mapping[str, str] | None = None,
+        edits: Mapping[str, Mapping[str, str | None]] | None = None,
+        why: str = "",
+        by: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        session: SparkSession | None = None,
+    ) -> RunReport:
+        """Judge rows of a table's quarantine by today's rules; those that pass enter the table, once.
+
+        `set` gives SQL by column that mends rows which do not pass as they are, `edits` values by a row's id.
+        """
+        replay = Replay(chosen=chosen, by=by or _user(), why=why, set=set or {}, edits=edits or {})
+        return self._mend(table, replay, on_event=on_event, session=session)
+
+    def discard(
+        self,
+        table: str,
+        chosen: Chosen,
+        *,
+        why: str,
+        by: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        session: SparkSession | None = None,
+    ) -> RunReport:
+        """Give rows of a table's quarantine up; they are counted, and kept apart with the reason."""
+        replay = Replay(chosen=chosen, by=by or _user(), why=why, discard=True)
+        return self._mend(table, replay, on_event=on_event, session=session)
+
+    def _mend(
+        self,
+        table: str,
+        replay: Replay,
+        *,
+        on_event: Callable[[Event], None] | None,
+        session: SparkSession | None,
+    ) -> RunReport:
+        name = self._name(table)
+        if not self._quarantined(name):
+            return RunReport(run=None, steps=(), checks=())
+        if not quarantine_room.count(self.query, name, replay.chosen):
+            return RunReport(run=None, steps=(), checks=())
+        unknown = [each for each in replay.set if each.lower() not in self._mendable(name)]
+        if unknown:
+            raise UsageError(
+                "unknown-column",
+                f"{unknown[0]!r} is not a column of {name}",
+                table=table,
+                hint=did_you_mean(unknown[0], self._mendable(name), label="columns"),
+            )
+        action = "discard" if replay.discard else "replay"
+        step = Mend(table=name, replay=replay, reason=f"{action} asked for by {replay.by}")
+        decision = partial(_audited, action, replay.by, replay.why, {table: str(replay.chosen)})
+        return self._execute(
+            self._only({name: step}), LakeFacts(), on_event=on_event, session=session, decision=decision
+        )
+
+    def _mendable(self, name: TableName) -> list[str]:
+        facts = self._table_facts(name)
+        stored = [column.name for column in facts.columns] if facts else []
+        declared = [column.name for column in self.tables[name].columns]
+        return list(dict.fromkeys(each.lower() for each in (*stored, *declared, "raw")))
+
+    def _only(self, steps: Mapping[TableName, Step]) -> Plan:
+        tables = [
+            TablePlan(table=name, status="changed", reason=step.reason, steps=(step,)) for name, step in steps.items()
+        ]
+        return Plan(lake=self.name, environment=self.environment, tables=tuple(tables))
+
+    def _quarantined(self, name: TableName) -> int:
+        facts = self._format.facts(self._warehouse.quarantine(name), flow(name))
+        return facts.rows if facts else 0
+
+    def _aging(self, run_id: str, names: Sequence[TableName]) -> list[CheckRecord]:
+        """What the policies of quarantines say at the end of a run."""
+        found = [
+            quarantine_room.aging(self.query, self.tables[name], run_id)
+            for name in names
+            if self.tables[name].quarantine != QuarantinePolicy() and self._quarantined(name)
+        ]
+        return [record for record in found if record is not None]
+
+    def quarantine_rows(
+        self, tables: Sequence[str] = (), chosen: Chosen = _ALL, *, limit: int = 50
+    ) -> tuple[QuarantinedRow, ...]:
+        """Rows that were refused, the oldest first."""
+        return quarantine_room.rows(self.query, self._with_quarantine(tables), chosen, limit=limit)
+
+    def quarantine_row(self, table: str, row_id: str) -> QuarantinedRow:
+        """One row, by its id or the beginning of it."""
+        (found,) = self.quarantine_ids(table, (row_id,))
+        (row,) = self.quarantine_rows((table,), Chosen(ids=(found,)))
+        return row
+
+    def quarantine_ids(self, table: str, beginnings: Sequence[str]) -> tuple[str, ...]:
+        """The whole ids of rows, of which the beginnings are given."""
+        name = self._name(table)
+        return tuple(quarantine_room.whole_id(self.query, name, each, self._quarantined(name)) for each in beginnings)
+
+    def quarantine_stats(
+        self, tables: Sequence[str] = (), *, by: Facet = "rule", chosen: Chosen = _ALL
+    ) -> tuple[FacetCount, ...]:
+        """How many rows were refused, by table, rule, reason, batch or age."""
+        return quarantine_room.facets(self.query, self._with_quarantine(tables), by, chosen)
+
+    def _with_quarantine(self, tables: Sequence[str]) -> list[TableName]:
+        names = [self._name(table) for table in tables] or sorted(self.tables)
+        return [name for name in names if self._quarantined(name)]
 
     def run_continuously(
         self,
@@ -611,6 +801,34 @@ def _backfill(days: tuple[date, date] | None, chunk: int) -> Backfill | None:
             "bad-days", f"the backfill begins on {start} and ends before it, on {end}", hint="turn them round"
         )
     return Backfill(span=Span(start=start, end=end), days=chunk)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _audited(
+    action: str, by: str, why: str, subjects: Mapping[str, str], run_id: str, steps: Sequence[StepRecord]
+) -> list[AuditRecord]:
+    """A decision that was carried out, or was to be."""
+    now = datetime.now(UTC)
+    return [
+        AuditRecord(
+            run_id=run_id,
+            table=step.table,
+            action=action,
+            by=by,
+            why=why,
+            subject=subjects.get(step.table, ""),
+            rows=step.rows_in,
+            outcome=step.outcome,
+            decided_at=now,
+        )
+        for step in steps
+    ]
 
 
 def _silent(event: Event) -> None:

@@ -86,6 +86,24 @@ class CheckRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """Somebody's decision about rows that a rule had refused."""
+
+    run_id: str
+    """The run that carried it out."""
+    table: str
+    action: str
+    """`approve`, `replay` or `discard`."""
+    by: str
+    why: str
+    subject: str
+    """Which batch, or which rows, in words."""
+    rows: int
+    outcome: Outcome
+    decided_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One execution of a plan."""
 

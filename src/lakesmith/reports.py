@@ -66,6 +66,44 @@ class QuarantineCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedRow:
+    """`quarantine list|show`: one row that was refused."""
+
+    table: str
+    id: str
+    raw: str
+    """The payload as it came."""
+    fields: str | None
+    """What was read from it, as JSON."""
+    rules: list[str]
+    reasons: list[str]
+    rule_versions: list[str] | None
+    contract: str | None
+    """The version of the table's contract at that time."""
+    position: str | None
+    batch: int
+    run_id: str
+    quarantined_at: datetime
+
+
+Facet = Literal["table", "rule", "reason", "batch", "age"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FacetCount:
+    """`quarantine stats`: how many rows a quarantine has of one kind."""
+
+    table: str
+    facet: Facet
+    value: str
+    rows: int
+    oldest: datetime
+    newest: datetime
+    rank: str = ""
+    """Where kinds have an order, the place in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
     """`history TABLE`: one version of one table, with the run that made it where Lakesmith did."""
 

@@ -17,6 +17,8 @@ VERBS = {
     "plan": "Show what a run would do, and why. Needs no Java.",
     "run": "Bring the tables up to date.",
     "adopt": "Make a folder of Parquet files a table, where it lies.",
+    "approve": "Publish a batch that a gate has held back.",
+    "quarantine": "Look at refused rows, take them back or give them up.",
     "land": "Put files where a bronze table takes them in.",
     "status": "Show the tables as they are now.",
     "history": "List the runs, or the versions of one table.",

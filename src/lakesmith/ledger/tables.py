@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
-from lakesmith.records import CheckRecord, FileRecord, RunRecord, StepRecord
+from lakesmith.records import AuditRecord, CheckRecord, FileRecord, RunRecord, StepRecord
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -18,8 +18,10 @@ SYSTEM_TABLES: Mapping[str, type] = {
     "steps": StepRecord,
     "checks": CheckRecord,
     "files": FileRecord,
+    "audit": AuditRecord,
 }
 
+Recorded = RunRecord | StepRecord | CheckRecord | FileRecord | AuditRecord
 Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord)
 
 
@@ -35,11 +37,13 @@ class Ledger:
         steps: Sequence[StepRecord],
         checks: Sequence[CheckRecord],
         files: Sequence[FileRecord] = (),
+        audit: Sequence[AuditRecord] = (),
     ) -> None:
         """The parts first: a run that is in the ledger is there with all of them."""
         self._append("steps", steps)
         self._append("checks", checks)
         self._append("files", files)
+        self._append("audit", audit)
         self._append("runs", [run])
 
     def runs(self, limit: int) -> tuple[RunRecord, ...]:
@@ -60,7 +64,9 @@ class Ledger:
                 kept.append(record)
         return found
 
-    def _append(self, name: str, records: Sequence[RunRecord | StepRecord | CheckRecord | FileRecord]) -> None:
+    def _append(
+        self, name: str, records: Sequence[RunRecord | StepRecord | CheckRecord | FileRecord | AuditRecord]
+    ) -> None:
         if not records:
             return
         import pyarrow as pa

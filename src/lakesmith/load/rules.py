@@ -68,7 +68,7 @@ def _reference(text: str) -> str:
     return text
 
 
-def _seconds(text: str) -> float:
+def duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None or match[2] not in _SECONDS or float(match[1]) == 0:
         raise Unfit(
@@ -142,7 +142,7 @@ TableReference = Annotated[TableName, Rule(_table_reference, {"pattern": r"^(bro
 VersionText = Annotated[str, Rule(_version, {"pattern": r"^[1-9][0-9]*(\.[0-9]+){0,2}$"})]
 Day = Annotated[date, Rule(_day, {"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
 Type = Annotated[str, Rule(spark_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
-Duration = Annotated[float, Rule(_seconds, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
+Duration = Annotated[float, Rule(duration, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
 Delimiter = Annotated[str, Rule(_delimiter, {"minLength": 1, "maxLength": 1})]
 Share = Annotated[float, SHARE]
 Setting = Annotated[str | Secret, SETTING]

@@ -36,6 +36,8 @@ class ExplainedTable:
     reason: str
     steps: tuple[ExplainedStep, ...]
     after: tuple[str, ...]
+    shuffles: tuple[str, ...] = ()
+    """Checks for which rows have to be brought together."""
     problem: LakesmithError | None = None
 
 
@@ -82,6 +84,7 @@ def _explained(table: TablePlan, problem: LakesmithError | None) -> ExplainedTab
         reason=table.reason,
         steps=tuple(in_words(step) for step in table.steps),
         after=tuple(str(name) for name in table.after),
+        shuffles=table.shuffles,
         problem=problem,
     )
 

@@ -17,6 +17,7 @@ from lakesmith.declare import (
     TableName,
 )
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, did_you_mean, raise_all
+from lakesmith.plan.checks import check_errors, looked_up
 from lakesmith.plan.query import inputs, read_query
 
 
@@ -46,7 +47,10 @@ class Graph:
             errors.extend(_unknown_inputs(table, read, tables))
             upstream[name] = tuple(each for each in read if each in tables)
             errors.extend(_load_errors(table, upstream[name], tables))
+            errors.extend(check_errors(table, upstream[name], tables))
         order = _ordered(upstream)
+        if len(order) == len(upstream):
+            order = _with_lookups(order, upstream, tables)
         errors.extend(_cycles(upstream, set(upstream) - set(order), tables))
         raise_all(errors)
         return Graph(order=order, _upstream=upstream, _downstream=_turned(upstream))
@@ -158,6 +162,17 @@ def _ordered(upstream: Mapping[TableName, tuple[TableName, ...]]) -> tuple[Table
             if waiting[reader] == 0:
                 heapq.heappush(ready, (_rank(reader), reader))
     return tuple(order)
+
+
+def _with_lookups(
+    order: tuple[TableName, ...],
+    upstream: Mapping[TableName, tuple[TableName, ...]],
+    tables: Mapping[TableName, Table],
+) -> tuple[TableName, ...]:
+    """Each table also after those that its checks refer to; where these are made from it, as they were before."""
+    waits = {name: (*read, *(t for t in looked_up(tables[name]) if t in tables)) for name, read in upstream.items()}
+    found = _ordered(waits)
+    return found if len(found) == len(order) else order
 
 
 def _cycles(

@@ -22,6 +22,7 @@ from lakesmith.declare import (
 )
 from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, UsageError
 from lakesmith.plan.backfill import day_column, open_told, refills
+from lakesmith.plan.checks import looked_up, shuffling
 from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because
 from lakesmith.plan.graph import Graph, place_of_input
 from lakesmith.plan.modes import Modes
@@ -115,6 +116,9 @@ class _Planning:
             self.problems.extend(found)
             self.blocked.add(table.name)
             planned = TablePlan(table=table.name, status="unchanged", reason=found[0].what)
+        if planned.steps:
+            asked = [name for name in looked_up(table) if self._has_steps(name) and name not in planned.after]
+            planned = replace(planned, after=(*planned.after, *asked), shuffles=shuffling(table))
         self.planned[table.name] = planned
 
     def _progress(self, table: Table) -> Progress:

@@ -230,6 +230,8 @@ class TablePlan:
     steps: tuple[Step, ...] = ()
     after: tuple[TableName, ...] = ()
     """Tables of this plan that have to be ready before."""
+    shuffles: tuple[str, ...] = ()
+    """Checks for which Spark has to bring rows together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,11 @@ class Rules:
         number, bit = divmod(self.rows.index(rule), _BITS)
         return f"({FAILED}_{number} & {1 << bit}L) <> 0"
 
+    def has_bit(self, numbers: Sequence[int], index: int) -> bool:
+        """Whether such numbers say that the row broke the rule."""
+        number, bit = divmod(index, _BITS)
+        return bool(numbers[number] >> bit & 1)
+
     def refused(self) -> str:
         """SQL over these numbers: the row goes to quarantine."""
         return self._any("quarantine")

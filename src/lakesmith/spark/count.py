@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -44,11 +44,13 @@ class Counts:
 class Watch:
     """Counts rows while they are written, so that counting costs no pass of its own."""
 
-    def __init__(self, rules: Rules, filled: Sequence[str] = ()) -> None:
+    def __init__(self, rules: Rules, filled: Sequence[str] = (), *, briefly: bool = False) -> None:
+        """With `briefly` it is only counted how many rows broke any rule: `counts` is told which."""
         from pyspark.sql import Observation
 
         self._rules = rules
         self._filled = filled
+        self._briefly = briefly
         self._by_readers = False
         self._metrics: dict[str, str] = {}
         self._came: Observation = Observation(f"came-{uuid.uuid4().hex}")
@@ -56,24 +58,46 @@ class Watch:
     def over(self, rows: DataFrame) -> DataFrame:
         """The checked rows, counted as they pass."""
         self._by_readers = counted_by_readers(self._rules, rows.columns)
-        self._metrics = _ENDS if self._by_readers else _row_metrics(self._rules, rows.columns, self._filled)
+        self._metrics = _ENDS if self._by_readers else self._row_metrics(rows.columns)
         good = None if is_good(self._rules, rows.columns) == "true" else is_good(self._rules, rows.columns)
         self._metrics = {**self._metrics, **_batch_metrics(self.in_pass, _types(rows), good)}
         return _observed(rows, self._came, self._metrics)
+
+    def _row_metrics(self, columns: Sequence[str]) -> dict[str, str]:
+        metrics = _row_metrics(self._rules, columns, self._filled)
+        if not self._briefly:
+            return metrics
+        # Each aggregate of rows that pass by costs as much as a rule.
+        told = {name: sql for name, sql in metrics.items() if not name.startswith("rule_")}
+        numbers = self._rules.failed()
+        return {**told, "broken": f"count_if({' OR '.join(f'{name} <> 0' for name in numbers) or 'false'})"}
 
     @property
     def in_pass(self) -> tuple[Measure, ...]:
         return tuple(measure for measure in self._rules.batch if not measure.afterwards)
 
-    def counts(self, good: DataFrame | None = None) -> Counts:
-        """What was counted. `good` are the good rows, for what cannot be measured while they are written."""
+    def counts(
+        self, good: DataFrame | None = None, broken: Callable[[], Mapping[tuple[int, ...], int]] | None = None
+    ) -> Counts:
+        """What was counted. `good` are the good rows, for what cannot be measured while they are written; `broken`
+        gives, for all numbers that rows have whose bits are broken rules, how many have them."""
         values = dict(self._came.get)
+        if self._briefly and values["broken"]:
+            assert broken is not None
+            values |= _by_rule(self._rules, broken())
         after = [measure for measure in self._rules.batch if measure.afterwards]
         for measure in after:
             assert good is not None
             values |= _afterwards(measure, good)
         found = _counts(self._rules, values, self._filled, self._rules.batch)
         return _from_readers(found) if self._by_readers else found
+
+
+def _by_rule(rules: Rules, broken: Mapping[tuple[int, ...], int]) -> dict[str, object]:
+    return {
+        f"rule_{index}": sum(rows for numbers, rows in broken.items() if rules.has_bit(numbers, index))
+        for index in range(len(rules.rows))
+    }
 
 
 def count(rows: DataFrame, rules: Rules, filled: Sequence[str] = ()) -> Counts:

@@ -39,7 +39,8 @@ class Stage:
             *map(quoted, self.arrival.payload),
             *failed,
             f"CASE WHEN {rules.refused()} THEN struct({kept}) END AS {_REFUSED}",
-            f"CASE WHEN {rules.refused()} THEN 'refused' WHEN {is_good(rules, columns)} THEN 'good' END AS {_KIND}",
+            f"CASE WHEN {rules.refused()} THEN 'refused' WHEN {is_good(rules, columns)} THEN 'good' "
+            f"WHEN {rules.discarded()} THEN 'discarded' END AS {_KIND}",
         ).where(f"{_KIND} IS NOT NULL")
         with _without_sorting(rows.sparkSession):
             staged.write.partitionBy(_KIND).parquet(self.folder)
@@ -54,7 +55,15 @@ class Stage:
 
     def all(self) -> DataFrame:
         """All rows, with the rules that they broke."""
-        return self._read("good").unionByName(self._read("refused"))
+        return self._read("good").unionByName(self._read("refused")).unionByName(self._read("discarded"))
+
+    def broken(self) -> dict[tuple[int, ...], int]:
+        """How many rows have which numbers, whose bits are broken rules. They are zeros nearly everywhere, so that
+        reading them is next to nothing."""
+        numbers = list(self.arrival.rules.failed())
+        some = " OR ".join(f"{name} <> 0" for name in numbers)
+        counted = self.all().where(some).groupBy(*numbers).count().collect()
+        return {tuple(row[name] for name in numbers): row["count"] for row in counted}
 
     @property
     def good_folder(self) -> str:

@@ -110,9 +110,9 @@ class Writer:
             arrival=arrival,
         )
         try:
-            watch = Watch(arrival.rules, _filled(arrival))
+            watch = Watch(arrival.rules, _filled(arrival), briefly=True)
             stage.write(watch.over(rows))
-            counts = watch.counts(stage.good())
+            counts = watch.counts(stage.good(), stage.broken)
             if missing := _missing(arrival, counts):
                 assert arrival.again is not None
                 return self.settle(replace(arrival, rules=arrival.again(missing), again=None))

@@ -69,6 +69,7 @@ def _table_values(table: TablePlan) -> dict[str, object]:
         "status": table.status,
         "reason": table.reason,
         "after": table.after,
+        "shuffles": table.shuffles,
         "steps": [_step_values(step) for step in table.steps],
     }
 
@@ -101,4 +102,8 @@ def _table(table: ExplainedTable) -> Tree:
     for step in table.steps:
         why = (Tree(label=(Styled(f"because {step.cost_reason}", "quiet"),)),) if step.cost_reason else ()
         steps.append(Tree(label=(step.what,), branches=why))
+    if table.shuffles:
+        noun = "the check" if len(table.shuffles) == 1 else "the checks"
+        told = f"{noun} {', '.join(table.shuffles)} need rows to be brought together (a shuffle)"
+        steps.append(Tree(label=(Styled(told, "quiet"),)))
     return Tree(label=(named, Styled(f"  {table.reason}", "quiet")), branches=tuple(steps))

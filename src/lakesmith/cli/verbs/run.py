@@ -70,6 +70,12 @@ def verb(
     return _exit_code(report, terminated=termination.came)
 
 
+def show_report(report: RunReport, *, as_json: bool) -> int:
+    """Show what a run did; the exit code is that of the gravest error."""
+    _tell(report, as_json=as_json)
+    return _exit_code(report, terminated=False)
+
+
 def _tell(report: RunReport, *, as_json: bool) -> None:
     if as_json:
         print_json(
@@ -141,12 +147,13 @@ def _summary(run: RunRecord) -> str:
         f"run {run.run_id} {run.outcome}: {plural(run.tables, 'table')} in {duration(run.seconds)}, "
         f"{plural(run.rows_in, 'row')} in = {count(run.rows_written)} written + "
         f"{count(run.rows_quarantined)} quarantined + {count(run.rows_deduplicated)} deduplicated"
+        + (f" + {count(run.rows_discarded)} discarded" if run.rows_discarded else "")
     )
 
 
 def _advice(report: RunReport) -> list[str]:
     advice = [
-        f'lakesmith query "FROM quarantine.{table.replace(".", "_")}"'
+        f"lakesmith quarantine list {table}"
         for table in dict.fromkeys(step.table for step in report.steps if step.rows_quarantined)
     ]
     if report.outcome == "failed" and report.run:

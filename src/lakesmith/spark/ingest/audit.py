@@ -77,10 +77,11 @@ def check_columns(table: Table, extract: Extract, facts: TableFacts | None) -> N
             table=str(table.name),
             hint="names that differ only in upper and lower case are one column here: rename one in the source",
         )
-    if table.contract == "strict" and (changes := _differences(table, extract, facts)):
+    frozen = "freeze" in (table.drift.new_column, table.drift.type)
+    if frozen and (changes := _differences(table, extract, facts)):
         raise DataError(
             "contract-broken",
-            f"the contract is strict, and {extract.told} has other columns: {'; '.join(changes)}",
+            f"the contract does not let in what {extract.told} has: {'; '.join(changes)}",
             table=str(table.name),
             hint=f"change the columns in {table.declared_at.file}, or say `contract: additive` to take new ones in",
         )
@@ -97,7 +98,7 @@ def audited(table: Table, batch: Batch, extract: Extract, facts: TableFacts | No
         some = " OR ".join(f"({fit.unfit}) IS NOT NULL" for fit in unfit)
         rescued = f"IF({some}, to_json(struct({fields}), {EXACT_JSON}), NULL)"
     return extract.rows.selectExpr(
-        *(f"{fit.value} AS {quoted(fit.name)}" for fit in fits),
+        *(f"{fit.value} AS {quoted(fit.name)}" for fit in fits if fit.value),
         *(name for name in CHANGE_AUDIT if name in extract.added),
         f"timestamp_millis({batch.pinned_at}) AS _ingested_at",
         f"'{batch.run_id}' AS _run_id",
@@ -114,8 +115,8 @@ class _Fit:
     """How one column of the table is filled."""
 
     name: str
-    value: str
-    """SQL."""
+    value: str | None
+    """SQL; None where the table does not take the column in."""
     unfit: str | None = None
     """SQL: what cannot be in the column, NULL when all can."""
 
@@ -123,7 +124,11 @@ class _Fit:
 def _fits(table: Table, extract: Extract, facts: TableFacts | None) -> Iterator[_Fit]:
     known = _known(table, extract, facts)
     found = {each.name.lower(): each for each in extract.payload}
-    target = merged(known, extract.payload)
+    let_in = table.drift.new_column == "evolve" or not len(known.fields)
+    target = merged(known, extract.payload) if let_in else known
+    for extra in () if let_in else found.values():
+        if extra.name.lower() not in {column.name.lower() for column in known.fields}:
+            yield _Fit(extra.name, None, _text(quoted(extra.name), extra.dataType))
     for column in target.fields:
         name, wanted = column.name, column.dataType
         if name.lower() not in found:

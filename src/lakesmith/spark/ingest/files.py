@@ -77,7 +77,7 @@ def read_files(
     ]
     # A job that ends because a column is new costs more than a look through a little data on this machine.
     little = isinstance(inlet.landing, LocalStorage) and sum(task.size for task in tasks) < _HERE
-    surveyed = survey or little or table.contract == "strict" or not len(known)
+    surveyed = survey or little or table.drift.new_column != "evolve" or not len(known)
     if surveyed:
         look = _survey(inlet, source, opened, known.names, tasks)
         tasks = [Task(task.number, task.path, task.size, look.refused.get(task.path)) for task in tasks]

@@ -65,7 +65,7 @@ def read_topic(
     schemas = _Schemas.of(table, source, settings)
     records = _records(inlet, source, settings, pinned_offsets(table, source, settings, batch.slice))
     known = known_columns(table, facts)
-    surveyed = survey or table.contract == "strict" or (not len(known) and source.values == "json")
+    surveyed = survey or table.drift.new_column != "evolve" or (not len(known) and source.values == "json")
     shape = pa.struct([("value", STRING)]) if source.values == "text" else pa.struct([])
     found = [(id, FIRST) for id in schemas.versions]
     if surveyed and source.values != "text":

@@ -42,15 +42,17 @@ def known_columns(table: Table, facts: TableFacts | None) -> pa.Schema:
 def grown_columns(table: Table, known: pa.Schema, found: pa.DataType) -> pa.Schema:
     """The table's columns with those that have come, as far as the contract lets them in."""
     new = pa.struct([(field.name, STRING) for field in found]) if table.contract == "open" else settled(found)
-    columns = pa.schema(list(grown(pa.struct(list(widened_columns(table, known, found))), new)))
-    if table.contract == "strict":
+    wide = widened_columns(table, known, found)
+    if table.drift.new_column == "freeze" or table.drift.type == "freeze":
         _refuse_diff(table, known, found)
-    return columns
+    if table.drift.new_column != "evolve" and len(known):
+        return wide  # what is new is put beside the row, where rules meet it
+    return pa.schema(list(grown(pa.struct(list(wide)), new)))
 
 
 def may_widen(table: Table, known: pa.Schema) -> frozenset[str]:
     """The columns whose types follow what comes: nobody has declared them, and the contract lets them change."""
-    if table.contract != "additive":
+    if table.contract != "additive" or table.drift.type != "evolve":
         return frozenset()
     declared = {column.name.lower() for column in table.columns if column.type is not None}
     return frozenset(name for name in known.names if name.lower() not in declared)
@@ -67,13 +69,16 @@ def _refuse_diff(table: Table, known: pa.Schema, found: pa.DataType) -> None:
 
     def fits(old: pa.DataType, new: pa.DataType) -> bool:
         # Text may still be a value of the declared type: each row is held to it.
-        return bool(pa.types.is_string(new) or wider(old, new) == old)
+        return bool(table.drift.type != "freeze" or pa.types.is_string(new) or wider(old, new) == old)
 
-    lines = differences(flat(known), flat(settled(found)), spelt=spelt, fits=fits, gone=False)
+    come = settled(found)
+    if table.drift.new_column != "freeze":
+        come = pa.struct([field for field in come if field.name.lower() in {name.lower() for name in known.names}])
+    lines = differences(flat(known), flat(come), spelt=spelt, fits=fits, gone=False)
     if lines:
         raise DataError(
             "contract-broken",
-            f"the contract is strict, and what came differs: {'; '.join(lines)}",
+            f"the contract does not let in what came: {'; '.join(lines)}",
             table=str(table.name),
             hint=f"declare it in {table.declared_at.file}, or say `contract: additive` to take new columns in",
         )

@@ -1,0 +1,185 @@
+"""Rows come out of the quarantine once: through the table's own load, mended or as they are, also after a crash."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.run.lakes import Cut, Written
+
+from lakesmith.plan.steps import Chosen
+from lakesmith.records import StepRecord
+from lakesmith.reports import RunReport
+from lakesmith.spark.replay import Replaying
+
+pytestmark = pytest.mark.spark
+
+BRONZE = "source: {files: landing/orders/*.json}\ncolumns: {id: bigint, amount: int, at: int}\n"
+
+
+def silver(load: str, *, rule: str = "amount >= 0", columns: str = "") -> str:
+    return (
+        f"/* lakesmith\nload: {load}\n{columns}checks:\n  sane: {{sql: {rule}}}\n*/\n"
+        "SELECT id, amount, at FROM bronze.orders\n"
+    )
+
+
+EVERY = Chosen()
+LOADS = {
+    "append": "append",
+    "replace": "replace",
+    "merge": "{merge: {key: id, order_by: at}}",
+    "scd2": "{scd2: {key: id, order_by: at}}",
+    "parts": "{replace_partitions: {by: at, same_as: bronze.orders.at}}",
+}
+
+
+def replay(lake: Written, table: str, chosen: Chosen = EVERY, **how: object) -> StepRecord:
+    report = lake.lake().replay(table, chosen, session=lake.spark, by="ann", **how)  # type: ignore[arg-type]
+    return only_step(lake, report)
+
+
+def only_step(lake: Written, report: RunReport) -> StepRecord:
+    lake.reports.append(report)
+    assert not report.errors, report.errors
+    (step,) = report.steps
+    return step
+
+
+def books(lake: Written, table: str) -> None:
+    """What came is written, refused and still there, a duplicate, or given up."""
+    ((came, written, twice, given_up),) = lake.rows(
+        "SELECT sum(rows_in) FILTER (mode <> 'replay'), sum(rows_written), sum(rows_deduplicated), sum(rows_discarded) "
+        f"FROM system.steps WHERE \"table\" = '{table}' AND outcome = 'ok'"
+    )
+    ((kept,),) = lake.rows(f"SELECT count(*) FROM quarantine.{table.replace('.', '_')}")
+    assert int(str(came)) == sum(int(str(each)) for each in (written, twice, given_up, kept))
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same(written: Written, load: str) -> None:
+    written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver(LOADS[load])})
+    written.land(
+        "orders/1.json",
+        {"id": 1, "amount": 1, "at": 1},
+        {"id": 2, "amount": -2, "at": 2},
+        {"id": 3, "amount": -300, "at": 2},
+        {"id": 1, "amount": -9, "at": 0},
+    )
+    written.run()
+    step = replay(written, "silver.orders")
+    assert (step.rows_in, step.rows_written, step.rows_quarantined) == (3, 0, 3)
+
+    # Today's rule lets one of them pass as it is; another is mended; the third is still wrong.
+    written.declare({"silver/orders.sql": silver(LOADS[load], rule="amount >= -5")})
+    step = replay(written, "silver.orders", Chosen(rule="sane"), set={"amount": "IF(id = 1, abs(amount), amount)"})
+    assert (step.rows_in, step.rows_written + step.rows_deduplicated, step.rows_quarantined) == (3, 2, 1)
+    columns = "id, amount, at" + (", valid_to, is_current" if load == "scd2" else "")
+    shown = f"SELECT {columns} FROM silver.orders ORDER BY 1, 3"
+    now = written.rows(shown)
+    assert (2, -2, 2) in [row[:3] for row in now]
+    assert (load == "merge") == ((1, 9, 0) not in [row[:3] for row in now])
+    assert [row[0] for row in written.rows("SELECT raw FROM quarantine.silver_orders")] == [
+        '{"id":3,"amount":-300,"at":2}'
+    ]
+    (mended,) = written.rows("SELECT how, settled_by, mended FROM settled.silver_orders WHERE mended IS NOT NULL")
+    assert mended[:2] == ("replayed", "ann")
+    assert json.loads(str(mended[2])) == {"id": 1, "amount": 9, "at": 0}
+    books(written, "silver.orders")
+
+    # The next batch goes on where the table was, and the whole table computed anew is the same.
+    written.land("orders/2.json", {"id": 7, "amount": 7, "at": 7})
+    written.run()
+    grown = written.rows(shown)
+    assert len(grown) == len(now) + 1
+    written.run("silver.orders", full_refresh=True)
+    assert written.rows(shown) == grown
+    assert written.rows("SELECT count(*) FROM quarantine.silver_orders") == [(1,)]
+
+
+def test_what_was_discarded_stays_so_when_the_table_is_computed_anew_and_is_counted(written: Written) -> None:
+    written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver("append")})
+    written.land("orders/1.json", {"id": 1, "amount": 1, "at": 1}, {"id": 2, "amount": -2, "at": 2})
+    written.run()
+    report = written.lake().discard("silver.orders", Chosen(), why="a test order", by="ann", session=written.spark)
+    step = only_step(written, report)
+    assert (step.rows_in, step.rows_discarded) == (1, 1)
+    books(written, "silver.orders")
+    assert written.rows('SELECT action, "by", why, rows FROM system.audit') == [("discard", "ann", "a test order", 1)]
+    step = written.run("silver.orders", full_refresh=True)["silver.orders"]
+    assert (step.rows_in, step.rows_written, step.rows_discarded, step.rows_quarantined) == (2, 1, 1, 0)
+    assert written.rows("SELECT count(*) FROM quarantine.silver_orders") == [(0,)]
+
+
+def test_a_bronze_record_that_could_not_be_read_enters_once_it_is_mended(written: Written) -> None:
+    written.declare({"bronze/orders.yml": BRONZE + "checks: {sane: {sql: amount < 100}}\n"})
+    written.land("orders/1.json", {"id": 1, "amount": 1}, '{"id": 2, "amount": 2', {"id": 3, "amount": 300})
+    step = written.run()["bronze.orders"]
+    assert (step.rows_written, step.rows_quarantined) == (1, 2)
+    step = replay(written, "bronze.orders", Chosen(), set={"raw": "concat(raw, '}')"})
+    assert (step.rows_in, step.rows_written, step.rows_quarantined) == (2, 1, 1)
+    ((kept,),) = written.rows("SELECT id FROM quarantine.bronze_orders")
+    step = replay(written, "bronze.orders", Chosen(ids=(str(kept),)), edits={str(kept): {"amount": "30"}})
+    assert step.rows_written == 1
+    assert written.rows("SELECT id, amount, _source_row FROM bronze.orders ORDER BY id") == [
+        (1, 1, 1),
+        (2, 2, 2),
+        (3, 30, 3),
+    ]
+    books(written, "bronze.orders")
+    # What was taken in before is still known: nothing comes twice.
+    assert written.run() == {}
+    written.land("orders/2.json", {"id": 4, "amount": 4})
+    assert written.run()["bronze.orders"].rows_in == 1
+
+
+CUTS = {
+    "before the commit": ("_commit", "before"),
+    "after the commit": ("_commit", "after"),
+    "before the rows are taken out": ("_keep", "before"),
+    "before the end": ("_settled", "before"),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_replay_that_is_cut_short_is_seen_through_and_no_row_enters_twice(
+    written: Written, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver("append")})
+    written.land("orders/1.json", {"id": 1, "amount": 1, "at": 1}, {"id": 2, "amount": -2, "at": 2})
+    written.run()
+    name, when = CUTS[cut]
+    real = getattr(Replaying, name)
+
+    def killed(*arguments: object, **named: object) -> object:
+        if when == "after":
+            real(*arguments, **named)
+        raise Cut
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Replaying, name, killed)
+        with pytest.raises(Cut):
+            written.lake().replay("silver.orders", Chosen(), set={"amount": "2"}, by="ann", session=written.spark)
+    if cut == "before the commit":
+        replay(written, "silver.orders", Chosen(), set={"amount": "2"})
+    else:
+        written.run()
+    assert written.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 1), (2, 2)]
+    assert written.rows("SELECT count(*) FROM quarantine.silver_orders") == [(0,)]
+    assert written.rows("SELECT how, settled_by FROM settled.silver_orders") == [("replayed", "ann")]
+
+
+def test_rows_that_lie_there_for_too_long_are_told_of(written: Written) -> None:
+    policy = "quarantine: {alert_after: 1s, alert_rows: 5}\n"
+    written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver("append", columns=policy)})
+    written.land("orders/1.json", {"id": 1, "amount": 1, "at": 1}, {"id": 2, "amount": -2, "at": 2})
+    written.run()
+    import time
+
+    time.sleep(1.2)
+    written.land("orders/2.json", {"id": 3, "amount": 1, "at": 1})
+    written.run()
+    (aged,) = [check for check in written.reports[-1].checks if check.check == "quarantine.age"]
+    assert (aged.passed, aged.failed_rows, aged.severity) == (False, 1, "warn")
+    stats = written.lake().quarantine_stats(by="age")
+    assert [(each.table, each.value, each.rows) for each in stats] == [("silver.orders", "under a day", 1)]
