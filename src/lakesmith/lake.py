@@ -408,11 +408,15 @@ class Lake:
         """Rows that were refused, the oldest first."""
         return quarantine_room.rows(self.query, self._with_quarantine(tables), chosen, limit=limit)
 
-    def quarantine_row(self, table: str, row_id: str) -> QuarantinedRow:
-        """One row, by its id or the beginning of it."""
-        (found,) = self.quarantine_ids(table, (row_id,))
-        (row,) = self.quarantine_rows((table,), Chosen(ids=(found,)))
-        return row
+    def quarantine_row(self, table: str, row_id: str | None = None) -> QuarantinedRow:
+        """One row, by its id or the beginning of it; the oldest where none is given."""
+        chosen = Chosen(ids=self.quarantine_ids(table, (row_id,))) if row_id else _ALL
+        rows = self.quarantine_rows((table,), chosen, limit=1)
+        if not rows:
+            raise UsageError(
+                "unknown-row", f"nothing is in the quarantine of {table}", hint="lakesmith quarantine stats"
+            )
+        return rows[0]
 
     def quarantine_ids(self, table: str, beginnings: Sequence[str]) -> tuple[str, ...]:
         """The whole ids of rows, of which the beginnings are given."""
@@ -546,6 +550,8 @@ class Lake:
     def _rows_at(
         self, name: str, location: str, moment: int | datetime | None
     ) -> pa.dataset.Dataset | pa.RecordBatchReader:
+        if name.startswith("held."):
+            return self._held_rows(name, location)
         facts = self._format.facts(location, "")
         if facts is None:
             raise UsageError(
@@ -556,6 +562,16 @@ class Lake:
         if isinstance(moment, datetime):
             moment = self._format.version_at(location, moment)
         return self._format.arrow(location, facts.version if moment is None else moment)
+
+    def _held_rows(self, name: str, location: str) -> pa.dataset.Dataset:
+        import pyarrow.dataset as ds
+
+        files = sorted(map(str, Path(location, "rows").glob("*.parquet")))
+        if not files:
+            raise UsageError(
+                "not-held", f"no batch is held back as {name}", hint="lakesmith approve lists those that are"
+            )
+        return ds.dataset(files)
 
     def lineage(self, table: str | None = None) -> Lineage:
         """Where a table's rows come from and where they go."""
@@ -645,7 +661,13 @@ class Lake:
             slices=slices,
             problems=problems,
             retyped=self._retyped(tables, progress),
+            aged=self._aged(),
         )
+
+    def _aged(self) -> dict[TableName, int]:
+        limits = {name: table.quarantine.discard_after for name, table in self.tables.items()}
+        kept = {name: limit for name, limit in limits.items() if limit is not None and self._quarantined(name)}
+        return {name: quarantine_room.count(self.query, name, Chosen(older_than=limit)) for name, limit in kept.items()}
 
     def _retyped(
         self, tables: Mapping[TableName, TableFacts], progress: Mapping[TableName, Progress]
@@ -723,6 +745,8 @@ class Lake:
         """Every name that a query may use, and where the table lies."""
         tables = {str(name): self._warehouse.table(name) for name in self.tables}
         kept = {f"quarantine.{n.layer}_{n.name}": self._warehouse.quarantine(n) for n in self.tables}
+        kept |= {f"settled.{n.layer}_{n.name}": self._warehouse.settled(n) for n in self.tables}
+        kept |= {f"held.{n.layer}_{n.name}": self._warehouse.held(n) for n in self.tables}
         system = {f"system.{name}": self._warehouse.system(name) for name in SYSTEM_TABLES}
         return {**tables, **kept, **system}
 

@@ -45,7 +45,7 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRecord:
-    """One file that was taken in: `rows_in = rows_written + rows_quarantined`, counted in the tables."""
+    """One file that was taken in: `rows_in = rows_written + rows_quarantined + rows_discarded`, as the tables tell."""
 
     run_id: str
     table: str
@@ -56,6 +56,8 @@ class FileRecord:
     """As many as its reader counted."""
     rows_written: int
     rows_quarantined: int
+    rows_discarded: int = 0
+    """Rows that the contract says to drop."""
     code: str | None = None
     """Why the file could not be read; then it is in quarantine as a whole, as one row."""
     taken_at: datetime

@@ -88,7 +88,7 @@ def test_run_tells_events_and_the_balance_of_rows(invoke: Invoke, lake: FakeLake
     assert "1,003 rows in, 1,000 written, 1 quarantined, 2 deduplicated" in result.stdout
     assert "1,003 rows in = 1,000 written + 1 quarantined + 2 deduplicated" in result.stdout
     assert "warning: silver.orders: known_currency: 3 rows" in result.stdout
-    assert 'next: lakesmith query "FROM quarantine.silver_orders"' in result.stdout
+    assert 'next: lakesmith quarantine list silver.orders' in result.stdout
 
 
 def test_run_with_nothing_to_do_says_so(invoke: Invoke, lake: FakeLake) -> None:

@@ -14,6 +14,7 @@ _LINK = re.compile(r"(?<!!)\[[^\]]+\]\((?P<target>[^)\s]+)\)")
 _FILE = re.compile(r"^(?:#|--) (?P<path>(?:lakesmith\.yml|(?:bronze|silver|gold)/\w+\.(?:yml|sql|py)))$")
 _VARYING = (
     (re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}"), "RUN"),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "MOMENT"),
     (re.compile(r"just now|\d+(\.\d+)? (s|min|h|days)( ago)?(?=\s|,|:|$)"), "TIME"),
     (re.compile(r"\d+(\.\d+)? (B|kB|MB)\b"), "SIZE"),

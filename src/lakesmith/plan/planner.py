@@ -29,12 +29,15 @@ from lakesmith.plan.modes import Modes
 from lakesmith.plan.steps import (
     Backfill,
     Build,
+    Chosen,
     Finish,
     Ingest,
     Input,
     LakeFacts,
+    Mend,
     Plan,
     Progress,
+    Replay,
     Status,
     Step,
     TablePlan,
@@ -116,10 +119,27 @@ class _Planning:
             self.problems.extend(found)
             self.blocked.add(table.name)
             planned = TablePlan(table=table.name, status="unchanged", reason=found[0].what)
+        planned = self._without_aged(table, planned)
         if planned.steps:
             asked = [name for name in looked_up(table) if self._has_steps(name) and name not in planned.after]
             planned = replace(planned, after=(*planned.after, *asked), shuffles=shuffling(table))
         self.planned[table.name] = planned
+
+    def _without_aged(self, table: Table, planned: TablePlan) -> TablePlan:
+        """Rows that lie in quarantine for too long are given up, after what else happens to the table."""
+        limit, rows = table.quarantine.discard_after, self.facts.aged.get(table.name, 0)
+        if (
+            limit is None
+            or not rows
+            or table.name in self.blocked
+            or self._rebuild_because(table, self._progress(table))
+        ):
+            return planned
+        told = f"{rows} rows lie in quarantine for longer than {limit / 86400:g} days"
+        replay = Replay(chosen=Chosen(older_than=limit), by="policy", why=told, discard=True)
+        step = Mend(table=table.name, replay=replay, reason=told)
+        reason = f"{planned.reason}; {told}" if planned.steps else told
+        return replace(planned, status="changed", reason=reason, steps=(*planned.steps, step))
 
     def _progress(self, table: Table) -> Progress:
         return self.facts.progress.get(table.name, Progress())

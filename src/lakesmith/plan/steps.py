@@ -313,3 +313,5 @@ class LakeFacts:
     """Tables whose progress cannot be told."""
     retyped: Mapping[tuple[TableName, int], Sequence[str]] = field(default_factory=dict)
     """By a table and a version that another has read it up to, its columns that have wider types since."""
+    aged: Mapping[TableName, int] = field(default_factory=dict)
+    """How many rows lie in quarantine for longer than the table's policy lets them."""

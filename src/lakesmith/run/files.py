@@ -46,10 +46,12 @@ def file_records(
             rows_in=end.rows,
             rows_written=written.get(place, 0),
             rows_quarantined=refused[place],
+            rows_discarded=end.rows - written.get(place, 0) - refused[place] if settled.done.rows_discarded else 0,
             code=end.code,
             taken_at=now,
         )
-        if record.rows_in != record.rows_written + record.rows_quarantined:
+        accounted = record.rows_written + record.rows_quarantined + record.rows_discarded
+        if record.rows_in != accounted or record.rows_discarded < 0:
             raise InfrastructureError(
                 "books-open",
                 f"{file.path} does not add up: {record.rows_in} rows were read, {record.rows_written} are in the "
@@ -58,6 +60,15 @@ def file_records(
                 hint="compare the file with the rows of the table that have it as _source_file",
             )
         records.append(record)
+    given_up = sum(record.rows_discarded for record in records)
+    if given_up != settled.done.rows_discarded:
+        raise InfrastructureError(
+            "books-open",
+            f"the files of batch {batch.sequence} do not add up: {settled.done.rows_discarded} rows were discarded, "
+            f"and {given_up} of theirs are neither in the table nor in quarantine",
+            table=str(table.name),
+            hint="compare the files with the rows of the table that have them as _source_file",
+        )
     return tuple(records)
 
 

@@ -24,7 +24,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 @click.group("quarantine")
 def verb() -> None:
-    """Look into the quarantine, take rows back, or give them up.
+    """Look at refused rows, take them back or give them up.
 
     A row that breaks a rule is kept with its payload and every reason. Once the rule or the row is mended it can enter
     its table: through the table's own load, once.
@@ -81,20 +81,20 @@ def list_rows(
         out.line("nothing is in quarantine")
         return
     rows: list[tuple[Cell, ...]] = [
-        (row.table, row.id[:8], ", ".join(row.rules), count(row.batch), age(_age(row.quarantined_at)), row.raw[:60])
+        (row.table, row.id[:8], "; ".join(row.reasons), count(row.batch), age(_age(row.quarantined_at)))
         for row in found
     ]
-    out.grid(Grid(titles=("table", "id", "rules", "batch", "age", "raw"), rows=tuple(rows), right=frozenset({"batch"})))
+    out.grid(Grid(titles=("table", "id", "reasons", "batch", "since"), rows=tuple(rows), right=frozenset({"batch"})))
     out.line("all of a row: ", Styled(f"lakesmith quarantine show {found[0].table} {found[0].id[:8]}", "strong"))
 
 
 @verb.command("show", cls=Verb)
 @_table
-@click.argument("row_id", metavar="ID")
+@click.argument("row_id", metavar="[ID]", required=False)
 @json_option
 @click.pass_obj
-def show(call: Call, table: str, row_id: str, as_json: bool) -> None:
-    """Show one row with its payload, fields, rules, versions and position. The beginning of its ID is enough."""
+def show(call: Call, table: str, row_id: str | None, as_json: bool) -> None:
+    """Show one row with its payload, fields, rules and position: by the beginning of its ID, or the oldest."""
     row = call.open().quarantine_row(table, row_id)
     if as_json:
         print_json(row)
