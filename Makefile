@@ -50,8 +50,13 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup
+bench: $(VENV)/.bench
 	$(BIN)/python -m bench
+
+# What the measurements compare with is installed beside, and taken away again by the next set-up that installs.
+$(VENV)/.bench: setup requirements-bench.lock
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
+	@touch $@
 
 wheel: setup
 	$(UV) build --quiet --python $(BIN)/python --no-build-isolation --wheel --out-dir dist
@@ -63,6 +68,9 @@ log-store: setup
 relock: $(UV)
 	$(UV) pip compile pyproject.toml --extra spark --extra java --extra sources --group dev --upgrade --quiet \
 		--universal --generate-hashes --no-header --no-annotate --output-file requirements.lock
+	$(UV) pip compile pyproject.toml --extra spark --extra java --extra sources --group dev --group bench --quiet \
+		--constraint requirements.lock --universal --generate-hashes --no-header --no-annotate \
+		--output-file requirements-bench.lock
 
 # The hashes of the jars named in jars.lock, taken anew.
 jars-lock: setup

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import demo, ingest, kafka, loads, many_files, nothing_new, verbs
+from bench import checks, demo, ingest, kafka, loads, many_files, nothing_new, verbs
 
 if __name__ == "__main__":
     verbs.main([])
@@ -12,3 +12,4 @@ if __name__ == "__main__":
     many_files.main([])
     kafka.main([])
     loads.main([])
+    checks.main([])

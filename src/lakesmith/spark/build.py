@@ -267,9 +267,10 @@ def _named(name: str) -> TableName:
     return TableName.parse(name) or _unreachable(name)
 
 
-def typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
-    """Cast to the declared types, keeping the values before, and hold the output to the contract."""
-    found = {each.name: each.dataType for each in rows.schema.fields}
+def typed(spark: SparkSession, table: Table, rows: DataFrame, beside: Sequence[str] = ()) -> Built:
+    """Cast to the declared types, keeping the values before, and hold the output to the contract. Columns in `beside`
+    are none of the query's, and come along."""
+    found = {each.name: each.dataType for each in rows.schema.fields if each.name not in beside}
     drift = table.drift
     missing = tuple(column.name for column in table.columns if column.name not in found)
     undeclared = tuple(name for name in found if name not in {column.name for column in table.columns})
@@ -290,7 +291,7 @@ def typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
     if missing:
         types = {column.name: column.type or "string" for column in table.columns}
         rows = rows.selectExpr("*", *(f"CAST(NULL AS {types[name]}) AS {quoted(name)}" for name in missing))
-        found = {each.name: each.dataType for each in rows.schema.fields}
+        found = {each.name: each.dataType for each in rows.schema.fields if each.name not in beside}
     hidden = [name for name in found if name.startswith(HIDDEN)]
     if hidden:
         raise DataError(
@@ -312,8 +313,8 @@ def typed(spark: SparkSession, table: Table, rows: DataFrame) -> Built:
     ]
     before = {name: BEFORE + name for name in casts}
     kept = [f"{quoted(name)} AS {quoted(hidden)}" for name, hidden in before.items()]
-    typed = rows.selectExpr(*selected, *kept)
-    return Built(rows=typed, casts=before, missing=missing, undeclared=undeclared)
+    cast = rows.selectExpr(*selected, *kept, *beside)
+    return Built(rows=cast, casts=before, missing=missing, undeclared=undeclared)
 
 
 def _touched(

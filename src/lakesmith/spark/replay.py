@@ -195,7 +195,7 @@ class Replaying:
     def _typed(self, rows: DataFrame) -> Built:
         if isinstance(self.table.origin, Source):
             return Built(rows=rows, casts={})
-        return typed(self.spark, self.table, rows)
+        return typed(self.spark, self.table, rows, [name for name in (_ID, _MENDED) if name in rows.columns])
 
     @cached_property
     def _schema(self) -> StructType:
