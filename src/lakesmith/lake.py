@@ -13,6 +13,18 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from lakesmith import plan as plan_room
+from lakesmith.contracts import (
+    Published,
+    Readers,
+    Verdict,
+    agreement,
+    contract_errors,
+    find_views,
+    judge_all,
+    new_records,
+    told,
+    with_contract,
+)
 from lakesmith.declare import LAYERS, Files, Jdbc, Kafka, LakeDeclaration, Source, SqlQuery, Table, TableName
 from lakesmith.errors import (
     DataError,
@@ -26,6 +38,7 @@ from lakesmith.errors import (
 from lakesmith.formats import Delta, FactsMemory
 from lakesmith.kept import keep, read_kept
 from lakesmith.ledger.batches import Batches, flow
+from lakesmith.ledger.contracts import RecordedContracts
 from lakesmith.ledger.tables import SYSTEM_TABLES, Ledger
 from lakesmith.load import load_lake
 from lakesmith.monitor import table_status
@@ -40,9 +53,11 @@ from lakesmith.plan.select import named
 from lakesmith.plan.select import select as choose
 from lakesmith.plan.steps import Backfill, LakeFacts, Plan, Progress, Span
 from lakesmith.ports import Answer, Storage, TableFacts
-from lakesmith.records import Outcome, RunRecord, StepRecord
+from lakesmith.records import ContractRecord, Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
     Adopted,
+    ContractCheck,
+    ContractDiff,
     Event,
     Finding,
     Lineage,
@@ -80,6 +95,7 @@ class Lake:
         self._memory = FactsMemory(kept.with_suffix(".facts.json"))
         self._format = Delta(self._memory)
         self._ledger = Ledger(self._warehouse)
+        self._recorded = RecordedContracts(self._ledger, kept.with_suffix(".contracts.json"))
 
     @classmethod
     def open(
@@ -225,7 +241,8 @@ class Lake:
             executor.close()
             self._memory.save()
             record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
-            self._ledger.record(record, executor.steps, executor.checks, executor.files)
+            contracts = self._new_contracts(executor.run_id, executor.steps)
+            self._ledger.record(record, executor.steps, executor.checks, executor.files, contracts)
         return RunReport(
             run=record,
             steps=tuple(executor.steps),
@@ -344,9 +361,13 @@ class Lake:
 
         engine, moments = DuckDB(), parse_at(at)
         locations = self._queryable()
-        names = match_tables(engine.referenced(sql), locations).values()
+        written = engine.referenced(sql)
+        views = find_views(written, self.tables, self._published, _today())
+        asked = {*(written - views.keys()), *(view.table for view in views.values())}
+        names = set(match_tables(asked, locations).values())
         moments.check(names)
-        return engine.query(sql, {name: self._rows_at(name, locations[name], moments.of(name)) for name in names})
+        tables = {name: self._rows_at(name, locations[name], moments.of(name)) for name in names}
+        return engine.query(sql, tables, {name.lower(): view for name, view in views.items()})
 
     def _rows_at(
         self, name: str, location: str, moment: int | datetime | None
@@ -366,6 +387,37 @@ class Lake:
         """Where a table's rows come from and where they go."""
         name = self._name(table) if table else None
         return lineage(self.graph, self.tables, name, self._schemas(self._facts(afar=False)))
+
+    def contract_diff(self, tables: Sequence[str] = ()) -> tuple[ContractDiff, ...]:
+        """What has changed in contracts since they were recorded, and whom it hits."""
+        readers = Readers(self.graph, self.tables, self._schemas(self._facts(afar=False)))
+        verdicts = self._verdicts()
+        return tuple(told(verdicts[name], readers) for name in self._with_contract(tables))
+
+    def contract_check(self, tables: Sequence[str] = ()) -> tuple[ContractCheck, ...]:
+        """Whether stored tables have the columns that their contracts promise."""
+        return tuple(agreement(self.tables[name], self._table_facts(name)) for name in self._with_contract(tables))
+
+    def _with_contract(self, tables: Sequence[str]) -> list[TableName]:
+        chosen = [self._name(name) for name in tables] or sorted(self.tables, key=_layer_order)
+        return with_contract(self.tables, chosen, named=bool(tables))
+
+    def _verdicts(self) -> dict[TableName, Verdict]:
+        return judge_all(self.tables, self._published)
+
+    @property
+    def _published(self) -> Mapping[str, Sequence[Published]]:
+        """The recorded versions of contracts, by table."""
+        if not any(table.columns for table in self.tables.values()):
+            return {}
+        facts = self._format.facts(self._warehouse.system("contracts"), "")
+        self._memory.save()
+        return self._recorded.read(facts)
+
+    def _new_contracts(self, run_id: str, steps: Sequence[StepRecord]) -> list[ContractRecord]:
+        bad = {step.table for step in steps if step.outcome != "ok"}
+        well = [step.table for step in steps if step.table not in bad]
+        return new_records(self._verdicts().values(), well, run_id, datetime.now(UTC))
 
     def land(
         self,
@@ -432,7 +484,7 @@ class Lake:
                         continue
                     taken, seen = progress[name].taken, progress[name].seen
                     if table.origin.listing == "ordered":
-                        look = looks[name] = next_look(seen, storage.location(glob), _today())
+                        look = looks[name] = next_look(seen, storage.location(glob), _today().isoformat())
                         landing[name] = found_in_order(storage, glob, taken, look.after, settled(seen, look.pattern))
                     else:
                         landing[name] = tuple(storage.list(glob, taken))
@@ -483,7 +535,7 @@ class Lake:
             if isinstance(table.origin, SqlQuery):
                 errors += check_columns(table.origin, schemas)
             errors += check_conditions(table, given_columns(table, schemas))
-        raise_all(errors)
+        raise_all([*errors, *contract_errors(self.tables, self._published, self.graph, schemas, _today())])
 
     def _schemas(self, facts: LakeFacts) -> dict[TableName, tuple[str, ...]]:
         """The columns of each table, where they are known: from its query, else from its log."""
@@ -573,9 +625,9 @@ def _layer_order(name: TableName) -> tuple[int, str]:
     return [*LAYERS].index(name.layer), name.name  # type: ignore[arg-type]
 
 
-def _today() -> str:
+def _today() -> date:
     """The day in UTC."""
-    return datetime.now(UTC).date().isoformat()
+    return datetime.now(UTC).date()
 
 
 def _new_run_id(started: datetime) -> str:

@@ -22,6 +22,7 @@ VERBS = {
     "history": "List the runs, or the versions of one table.",
     "query": "Answer a SELECT over the lake's tables. Needs no Java.",
     "lineage": "Show where tables come from and where they go.",
+    "contract": "Compare contracts with what was recorded and stored.",
     "doctor": "Check Java, jars, Spark, storage and versions.",
     "completion": "Print the completion script for a shell.",
 }

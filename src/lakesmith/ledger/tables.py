@@ -1,4 +1,4 @@
-"""The system tables: runs, steps, checks and files as Delta tables in the lake, written without Spark."""
+"""The system tables: runs, steps, checks, files and contracts as Delta tables in the lake, written without Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
-from lakesmith.records import CheckRecord, FileRecord, RunRecord, StepRecord
+from lakesmith.records import CheckRecord, ContractRecord, FileRecord, RunRecord, StepRecord
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ SYSTEM_TABLES: Mapping[str, type] = {
     "steps": StepRecord,
     "checks": CheckRecord,
     "files": FileRecord,
+    "contracts": ContractRecord,
 }
 
-Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord)
+Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord, ContractRecord)
 
 
 class Ledger:
@@ -35,11 +36,13 @@ class Ledger:
         steps: Sequence[StepRecord],
         checks: Sequence[CheckRecord],
         files: Sequence[FileRecord] = (),
+        contracts: Sequence[ContractRecord] = (),
     ) -> None:
         """The parts first: a run that is in the ledger is there with all of them."""
         self._append("steps", steps)
         self._append("checks", checks)
         self._append("files", files)
+        self._append("contracts", contracts)
         self._append("runs", [run])
 
     def runs(self, limit: int) -> tuple[RunRecord, ...]:
@@ -49,7 +52,12 @@ class Ledger:
         wanted = {name: value for name, value in {"run_id": run_id, "table": table}.items() if value}
         return self._read("steps", StepRecord, "started_at, sequence", where=wanted)
 
-    def _append(self, name: str, records: Sequence[RunRecord | StepRecord | CheckRecord | FileRecord]) -> None:
+    def contracts(self) -> tuple[ContractRecord, ...]:
+        return self._read("contracts", ContractRecord, "recorded_at")
+
+    def _append(
+        self, name: str, records: Sequence[RunRecord | StepRecord | CheckRecord | FileRecord | ContractRecord]
+    ) -> None:
         if not records:
             return
         import pyarrow as pa
