@@ -390,17 +390,16 @@ class Lake:
 
     def contract_diff(self, tables: Sequence[str] = ()) -> tuple[ContractDiff, ...]:
         """What has changed in contracts since they were recorded, and whom it hits."""
-        readers = Readers(self.graph, self.tables, self._schemas(self._facts(afar=False)))
         verdicts = self._verdicts()
-        return tuple(told(verdicts[name], readers) for name in self._with_contract(tables))
+        chosen = with_contract(self.tables, verdicts, [self._name(name) for name in tables])
+        readers = Readers(self.graph, self.tables, self._schemas(self._facts(afar=False)))
+        return tuple(told(verdicts[name], readers) for name in chosen)
 
     def contract_check(self, tables: Sequence[str] = ()) -> tuple[ContractCheck, ...]:
         """Whether stored tables have the columns that their contracts promise."""
-        return tuple(agreement(self.tables[name], self._table_facts(name)) for name in self._with_contract(tables))
-
-    def _with_contract(self, tables: Sequence[str]) -> list[TableName]:
-        chosen = [self._name(name) for name in tables] or sorted(self.tables, key=_layer_order)
-        return with_contract(self.tables, chosen, named=bool(tables))
+        declared = [name for name, table in self.tables.items() if table.columns]
+        chosen = with_contract(self.tables, declared, [self._name(name) for name in tables])
+        return tuple(agreement(self.tables[name], self._table_facts(name)) for name in chosen)
 
     def _verdicts(self) -> dict[TableName, Verdict]:
         return judge_all(self.tables, self._published)
@@ -408,8 +407,6 @@ class Lake:
     @property
     def _published(self) -> Mapping[str, Sequence[Published]]:
         """The recorded versions of contracts, by table."""
-        if not any(table.columns for table in self.tables.values()):
-            return {}
         facts = self._format.facts(self._warehouse.system("contracts"), "")
         self._memory.save()
         return self._recorded.read(facts)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from tests.contracts.contracts import column, contract
 from lakesmith.contracts import Definition, differences
 from lakesmith.contracts.differences import Difference, type_differences
 from lakesmith.contracts.published import PromisedColumn
+from lakesmith.declare.contract import Compatibility
 
 BOTH, BACKWARD, FORWARD, NEITHER = (True, True), (True, False), (False, True), (False, False)
 
@@ -171,8 +174,7 @@ def test_what_breaks_depends_on_the_compatibility_that_is_promised(
     backward: bool, forward: bool, breaks: set[str]
 ) -> None:
     found = Difference(kind="type", path="a", what="", backward=backward, forward=forward)
-    compatibilities = ("backward", "forward", "full", "none")
-    assert {word for word in compatibilities if found.breaks(word)} == breaks
+    assert {word for word in get_args(Compatibility) if found.breaks(word)} == breaks
 
 
 LEAVES = st.sampled_from(

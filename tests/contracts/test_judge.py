@@ -91,6 +91,12 @@ def test_each_breaking_change_is_an_error_of_its_own() -> None:
     assert [error.what.split(",")[0] for error in found] == ["a is string", "b is gone"]
 
 
+def test_to_declare_no_column_any_more_takes_every_promise_back() -> None:
+    found = wrong(declared(), published("1.0.0", A, B))
+    assert [error.what.split(",")[0] for error in found] == ["a is gone", "b is gone"]
+    assert wrong(declared(terms=terms("2")), published("1.0.0", A, B)) == []
+
+
 @pytest.mark.parametrize("written", ["2", "2.0", "2.0.0", "3"])
 def test_a_greater_major_version_acknowledges(written: str) -> None:
     table = declared(A, terms=terms(written))

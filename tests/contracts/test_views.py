@@ -90,7 +90,7 @@ def test_a_column_that_means_something_else_needs_sql_too() -> None:
     ],
 )
 def test_sql_that_cannot_work_is_found_before_anybody_asks(columns: dict[str, str], what: str) -> None:
-    (error,) = wrong(kept(1, **columns))
+    (error,) = wrong(replace(kept(1), columns=columns))
     assert error.code == "previous-unreadable"
     assert what in error.what
 

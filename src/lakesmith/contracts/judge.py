@@ -67,17 +67,13 @@ class Verdict:
 def judge_all(
     tables: Mapping[TableName, Table], published: Mapping[str, Sequence[Published]]
 ) -> dict[TableName, Verdict]:
-    """A verdict for every table whose columns are declared."""
-    verdicts = {}
-    for name, table in tables.items():
-        declared = definition_of(table)
-        if declared is not None:
-            verdicts[name] = _judge(table, declared, next(iter(published.get(str(name), ())), None))
-    return verdicts
+    """A verdict for every table that has a contract: its columns are declared, or were."""
+    newest = {name: next(iter(published.get(str(name), ())), None) for name in tables}
+    return {name: _judge(table, newest[name]) for name, table in tables.items() if table.columns or newest[name]}
 
 
-def _judge(table: Table, declared: Definition, recorded: Published | None) -> Verdict:
-    written = table.terms.version
+def _judge(table: Table, recorded: Published | None) -> Verdict:
+    declared, written = definition_of(table), table.terms.version
     if recorded is None:
         return Verdict(
             table=table,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 
 from lakesmith.contracts.consumers import Readers
 from lakesmith.contracts.judge import judge_all, problems
 from lakesmith.contracts.published import Published
 from lakesmith.contracts.views import view_clashes, view_problems
-from lakesmith.declare import Table, TableName
+from lakesmith.declare import LAYERS, Table, TableName
 from lakesmith.errors import LakesmithError, UsageError
 from lakesmith.plan.graph import Graph
 
@@ -30,17 +30,16 @@ def contract_errors(
     return errors
 
 
-def with_contract(tables: Mapping[TableName, Table], chosen: Iterable[TableName], *, named: bool) -> list[TableName]:
-    """Those of the tables that declare columns; one that does not and was `named` is an error."""
-    found: list[TableName] = []
+def with_contract(
+    tables: Mapping[TableName, Table], contracts: Collection[TableName], chosen: Sequence[TableName]
+) -> list[TableName]:
+    """The chosen tables, each of which has to have a contract; without a choice, all that have one, by layer."""
     for name in chosen:
-        if tables[name].columns:
-            found.append(name)
-        elif named:
+        if name not in contracts:
             raise UsageError(
                 "no-contract",
                 f"{name} declares no columns, and so promises none",
                 table=str(name),
                 hint=f"write them below `columns` in {tables[name].declared_at.file}",
             )
-    return found
+    return [*chosen] or [name for layer in LAYERS for name in sorted(contracts) if name.layer == layer]

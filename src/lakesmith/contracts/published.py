@@ -79,10 +79,8 @@ class Published:
     recorded_at: datetime
 
 
-def definition_of(table: Table) -> Definition | None:
-    """The contract as it is declared; None where no column is."""
-    if not table.columns:
-        return None
+def definition_of(table: Table) -> Definition:
+    """The contract as it is declared; where no column is, it promises none."""
     names = [field.name for field in dataclasses.fields(PromisedColumn)]
     drift = dataclasses.asdict(table.terms.drift)
     return Definition(

@@ -54,8 +54,7 @@ def view_problems(
 def _problems(table: Table, kept: Previous, old: Definition, known: Sequence[str]) -> Iterator[DeclarationError]:
     promised = {column.name for column in old.columns}
     low = {name.lower() for name in known}
-    now = definition_of(table)
-    meant = {each.path for each in differences(old, now) if each.kind == "meaning"} if now else set()
+    meant = {each.path for each in differences(old, definition_of(table)) if each.kind == "meaning"}
     for name in promised - kept.columns.keys():
         gone = name.lower() not in low
         if gone or name in meant:
