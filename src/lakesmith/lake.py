@@ -20,6 +20,7 @@ from lakesmith.contracts import (
     agreement,
     contract_errors,
     find_views,
+    given_up,
     judge_all,
     new_records,
     told,
@@ -141,6 +142,7 @@ class Lake:
             checks=sum(
                 len(t.checks) + sum(bool(c.check) + c.required for c in t.columns) for t in self.tables.values()
             ),
+            warnings=given_up(self._verdicts().values(), _today()),
         )
 
     def plan(
@@ -402,9 +404,8 @@ class Lake:
         return tuple(agreement(self.tables[name], self._table_facts(name)) for name in chosen)
 
     def _verdicts(self) -> dict[TableName, Verdict]:
-        return judge_all(self.tables, self._published)
+        return judge_all(self.tables, self._published())
 
-    @property
     def _published(self) -> Mapping[str, Sequence[Published]]:
         """The recorded versions of contracts, by table."""
         facts = self._format.facts(self._warehouse.system("contracts"), "")
@@ -532,7 +533,7 @@ class Lake:
             if isinstance(table.origin, SqlQuery):
                 errors += check_columns(table.origin, schemas)
             errors += check_conditions(table, given_columns(table, schemas))
-        raise_all([*errors, *contract_errors(self.tables, self._published, self.graph, schemas, _today())])
+        raise_all([*errors, *contract_errors(self.tables, self._published(), self.graph, schemas, _today())])
 
     def _schemas(self, facts: LakeFacts) -> dict[TableName, tuple[str, ...]]:
         """The columns of each table, where they are known: from its query, else from its log."""

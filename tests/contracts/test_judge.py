@@ -34,7 +34,7 @@ def wrong(table: Table, *recorded: Published, readers: tuple[str, ...] = ()) -> 
     return problems(verdict(table, *recorded), Known(*readers), TODAY)
 
 
-@pytest.mark.parametrize(("written", "version"), [(None, "1.0.0"), ("2", "2.0.0"), ("0.3.1", "0.3.1")])
+@pytest.mark.parametrize(("written", "version"), [(None, "1.0.0"), ("2", "2.0.0"), ("4.3.1", "4.3.1")])
 def test_the_first_version_is_1_unless_another_is_written(written: str | None, version: str) -> None:
     assert str(verdict(declared(A, terms=terms(written))).version) == version
 

@@ -73,7 +73,7 @@ class Shop:
     def record(self, run_id: str = "r1") -> None:
         """Record the contract as if a run had gone well."""
         lake = self.lake()
-        verdicts = judge_all(lake.tables, lake._published)
+        verdicts = judge_all(lake.tables, lake._published())
         records = new_records(verdicts.values(), ["silver.orders"], run_id, datetime.now(UTC))
         Ledger(self.warehouse).record(replace(RUN, run_id=run_id), (), (), (), records)
 
@@ -130,6 +130,8 @@ def test_an_acknowledged_change_passes_and_is_recorded_as_a_new_major_version(sh
     shop.record()
     shop.declare(COLUMNS.replace("EUR", "USD"), 'contract: {version: "2"}')
     shop.lake().plan()
+    (warning,) = shop.lake().validate().warnings
+    assert warning.startswith("version 1 of silver.orders will be gone; previous: {")
     (found,) = shop.lake().contract_diff(["silver.orders"])
     assert (found.recorded, found.version, found.acknowledged) == ("1.0.0", "2.0.0", True)
     shop.record("r2")

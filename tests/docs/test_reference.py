@@ -22,7 +22,7 @@ from lakesmith.ledger.tables import SYSTEM_TABLES
 REFERENCE = DOCS / "reference"
 
 
-ERRORS = (REFERENCE / "errors.md", REFERENCE / "source-errors.md")
+ERRORS = tuple(REFERENCE / f"{name}.md" for name in ("errors", "source-errors", "contract-errors"))
 
 
 def explained() -> list[str]:

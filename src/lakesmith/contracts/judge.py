@@ -123,6 +123,16 @@ def problems(verdict: Verdict, readers: Reading, today: date) -> list[Declaratio
     return []
 
 
+def given_up(verdicts: Iterable[Verdict], today: date) -> tuple[str, ...]:
+    """Versions whose readers will find nothing in their place: that is allowed, but may not have been thought of."""
+    return tuple(
+        f"version {verdict.recorded.version.major} of {verdict.table.name} will be gone; "
+        f'previous: {{"{verdict.recorded.version.major}": {_kept(None, today)}}} in its contract keeps it as a view'
+        for verdict in verdicts
+        if verdict.recorded and verdict.acknowledged and not verdict.table.terms.previous
+    )
+
+
 def _breaking(
     verdict: Verdict, recorded: Version, change: Difference, readers: Reading, today: date
 ) -> DeclarationError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
 from lakesmith.contracts.differences import differences
@@ -100,16 +100,19 @@ def _unreadable(table: Table, kept: Previous, what: str, hint: str) -> Declarati
 def find_views(
     written: Iterable[str],
     tables: Mapping[TableName, Table],
-    published: Mapping[str, Sequence[Published]],
+    published: Callable[[], Mapping[str, Sequence[Published]]],
     today: date,
 ) -> dict[str, View]:
-    """By name as written, the earlier versions of contracts among the tables that a query names."""
+    """By name as written, the earlier versions of contracts among the tables that a query names.
+
+    What was `published` is asked for only when there is one.
+    """
     found: dict[str, View] = {}
     for name in written:
         if match := _VIEW.fullmatch(name.lower()):
             table = TableName.parse(match["table"])
             if table is not None and table in tables and TableName.parse(name.lower()) not in tables:
-                versions = published.get(str(table), ())
+                versions = published().get(str(table), ())
                 found[name] = _view(name, tables[table], int(match["major"]), versions, today)
     return found
 
