@@ -366,7 +366,7 @@ class Lake:
         written = engine.referenced(sql)
         views = find_views(written, self.tables, self._published, _today())
         asked = {*(written - views.keys()), *(view.table for view in views.values())}
-        names = set(match_tables(asked, locations).values())
+        names = tuple(dict.fromkeys(match_tables(asked, locations).values()))
         moments.check(names)
         tables = {name: self._rows_at(name, locations[name], moments.of(name)) for name in names}
         return engine.query(sql, tables, {name.lower(): view for name, view in views.items()})

@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.contracts import NOON, ORDERS, TODAY, column, declared, kept, published, terms
 
 from lakesmith.contracts import Published, Verdict, judge_all, new_records, told
-from lakesmith.contracts.judge import problems
+from lakesmith.contracts.problems import problems
 from lakesmith.contracts.published import PromisedColumn
 from lakesmith.declare import Table, TableName
 from lakesmith.errors import DeclarationError, Place

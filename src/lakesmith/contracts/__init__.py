@@ -3,8 +3,9 @@
 from lakesmith.contracts.agreement import agreement
 from lakesmith.contracts.consumers import Readers
 from lakesmith.contracts.differences import Difference, differences
-from lakesmith.contracts.judge import Verdict, given_up, judge_all, new_records, told
+from lakesmith.contracts.judge import Verdict, judge_all, new_records
 from lakesmith.contracts.lake import contract_errors, with_contract
+from lakesmith.contracts.problems import given_up, told
 from lakesmith.contracts.published import Definition, Published, definition_of, published_from
 from lakesmith.contracts.versions import Version
 from lakesmith.contracts.views import find_views

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 
 from lakesmith.contracts.consumers import Readers
-from lakesmith.contracts.judge import judge_all, problems
+from lakesmith.contracts.judge import judge_all
+from lakesmith.contracts.problems import problems
 from lakesmith.contracts.published import Published
 from lakesmith.contracts.views import view_clashes, view_problems
 from lakesmith.declare import LAYERS, Table, TableName
