@@ -76,7 +76,7 @@ BATCH_RULES = """\
   b04: {sum: {column: amount, min: 0}}
   b05: {mean: {column: amount, min: 400, max: 600}}
   b06: {mean: {column: score, min: 0.4, max: 0.6}}
-  b07: {quantile: {column: amount, level: 0.5, min: 400, max: 600}}
+  b07: {quantile: {column: amount, at: 0.5, min: 400, max: 600}}
   b08: {distinct: {column: country, min: 4, max: 6}}
   b09: {expect: "max(quantity) < 50"}
   b10: {expect: "min(at) > timestamp'2000-01-01'"}

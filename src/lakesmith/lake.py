@@ -15,6 +15,19 @@ from typing import TYPE_CHECKING
 
 from lakesmith import plan as plan_room
 from lakesmith import quarantine as quarantine_room
+from lakesmith.contracts import (
+    Published,
+    Readers,
+    Verdict,
+    agreement,
+    contract_errors,
+    find_views,
+    given_up,
+    judge_all,
+    new_records,
+    told,
+    with_contract,
+)
 from lakesmith.declare import LAYERS, Files, Jdbc, Kafka, LakeDeclaration, Source, SqlQuery, Table, TableName
 from lakesmith.declare.contract import QuarantinePolicy
 from lakesmith.errors import (
@@ -29,6 +42,7 @@ from lakesmith.errors import (
 from lakesmith.formats import Delta, FactsMemory
 from lakesmith.kept import keep, read_kept
 from lakesmith.ledger.batches import Batches, flow
+from lakesmith.ledger.contracts import RecordedContracts
 from lakesmith.ledger.held import HeldBatch, HeldBatches
 from lakesmith.ledger.tables import SYSTEM_TABLES, Ledger
 from lakesmith.load import load_lake
@@ -58,9 +72,11 @@ from lakesmith.plan.steps import (
 )
 from lakesmith.ports import Answer, Storage, TableFacts
 from lakesmith.quality import Past
-from lakesmith.records import AuditRecord, CheckRecord, Outcome, RunRecord, StepRecord
+from lakesmith.records import AuditRecord, CheckRecord, ContractRecord, Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
     Adopted,
+    ContractCheck,
+    ContractDiff,
     Event,
     Facet,
     FacetCount,
@@ -104,6 +120,7 @@ class Lake:
         self._memory = FactsMemory(kept.with_suffix(".facts.json"))
         self._format = Delta(self._memory)
         self._ledger = Ledger(self._warehouse)
+        self._recorded = RecordedContracts(self._ledger, kept.with_suffix(".contracts.json"))
 
     @classmethod
     def open(
@@ -150,6 +167,7 @@ class Lake:
                 len(t.checks) + sum(bool(c.check) + c.required + c.unique for c in t.columns)
                 for t in self.tables.values()
             ),
+            warnings=given_up(self._verdicts().values(), _today()),
         )
 
     def plan(
@@ -266,7 +284,8 @@ class Lake:
             record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
             executor.checks.extend(self._aging(executor.run_id, [table.table for table in plan.tables]))
             audit = decision(executor.run_id, executor.steps) if decision else ()
-            self._ledger.record(record, executor.steps, executor.checks, executor.files, audit)
+            contracts = self._new_contracts(executor.run_id, executor.steps)
+            self._ledger.record(record, executor.steps, executor.checks, executor.files, contracts, audit)
         return RunReport(
             run=record,
             steps=tuple(executor.steps),
@@ -543,9 +562,13 @@ class Lake:
 
         engine, moments = DuckDB(), parse_at(at)
         locations = self._queryable()
-        names = match_tables(engine.referenced(sql), locations).values()
+        written = engine.referenced(sql)
+        views = find_views(written, self.tables, self._published, _today())
+        asked = {*(written - views.keys()), *(view.table for view in views.values())}
+        names = tuple(dict.fromkeys(match_tables(asked, locations).values()))
         moments.check(names)
-        return engine.query(sql, {name: self._rows_at(name, locations[name], moments.of(name)) for name in names})
+        tables = {name: self._rows_at(name, locations[name], moments.of(name)) for name in names}
+        return engine.query(sql, tables, {name.lower(): view for name, view in views.items()})
 
     def _rows_at(
         self, name: str, location: str, moment: int | datetime | None
@@ -577,6 +600,33 @@ class Lake:
         """Where a table's rows come from and where they go."""
         name = self._name(table) if table else None
         return lineage(self.graph, self.tables, name, self._schemas(self._facts(afar=False)))
+
+    def contract_diff(self, tables: Sequence[str] = ()) -> tuple[ContractDiff, ...]:
+        """What has changed in contracts since they were recorded, and whom it hits."""
+        verdicts = self._verdicts()
+        chosen = with_contract(self.tables, verdicts, [self._name(name) for name in tables])
+        readers = Readers(self.graph, self.tables, self._schemas(self._facts(afar=False)))
+        return tuple(told(verdicts[name], readers) for name in chosen)
+
+    def contract_check(self, tables: Sequence[str] = ()) -> tuple[ContractCheck, ...]:
+        """Whether stored tables have the columns that their contracts promise."""
+        declared = [name for name, table in self.tables.items() if table.columns]
+        chosen = with_contract(self.tables, declared, [self._name(name) for name in tables])
+        return tuple(agreement(self.tables[name], self._table_facts(name)) for name in chosen)
+
+    def _verdicts(self) -> dict[TableName, Verdict]:
+        return judge_all(self.tables, self._published())
+
+    def _published(self) -> Mapping[str, Sequence[Published]]:
+        """The recorded versions of contracts, by table."""
+        facts = self._format.facts(self._warehouse.system("contracts"), "")
+        self._memory.save()
+        return self._recorded.read(facts)
+
+    def _new_contracts(self, run_id: str, steps: Sequence[StepRecord]) -> list[ContractRecord]:
+        bad = {step.table for step in steps if step.outcome != "ok"}
+        well = [step.table for step in steps if step.table not in bad]
+        return new_records(self._verdicts().values(), well, run_id, datetime.now(UTC))
 
     def land(
         self,
@@ -643,7 +693,7 @@ class Lake:
                         continue
                     taken, seen = progress[name].taken, progress[name].seen
                     if table.origin.listing == "ordered":
-                        look = looks[name] = next_look(seen, storage.location(glob), _today())
+                        look = looks[name] = next_look(seen, storage.location(glob), _today().isoformat())
                         landing[name] = found_in_order(storage, glob, taken, look.after, settled(seen, look.pattern))
                     else:
                         landing[name] = tuple(storage.list(glob, taken))
@@ -700,7 +750,7 @@ class Lake:
             if isinstance(table.origin, SqlQuery):
                 errors += check_columns(table.origin, schemas)
             errors += check_conditions(table, given_columns(table, schemas))
-        raise_all(errors)
+        raise_all([*errors, *contract_errors(self.tables, self._published(), self.graph, schemas, _today())])
 
     def _schemas(self, facts: LakeFacts) -> dict[TableName, tuple[str, ...]]:
         """The columns of each table, where they are known: from its query, else from its log."""
@@ -800,9 +850,9 @@ def _layer_order(name: TableName) -> tuple[int, str]:
     return [*LAYERS].index(name.layer), name.name  # type: ignore[arg-type]
 
 
-def _today() -> str:
+def _today() -> date:
     """The day in UTC."""
-    return datetime.now(UTC).date().isoformat()
+    return datetime.now(UTC).date()
 
 
 def _new_run_id(started: datetime) -> str:

@@ -312,6 +312,25 @@ class Answer:
     rows: tuple[tuple[object, ...], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewColumn:
+    """A column of a view."""
+
+    name: str
+    sql: str | None = None
+    """Spark SQL over the columns of the table; without it, the column of the same name."""
+    type: str | None = None
+    """The Spark SQL type that it is cast to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A table in another shape."""
+
+    table: str
+    columns: tuple[ViewColumn, ...]
+
+
 class QueryEngine(Protocol):
     """Answers SQL over tables of the lake."""
 
@@ -320,5 +339,10 @@ class QueryEngine(Protocol):
     def referenced(self, sql: str) -> frozenset[str]:
         """The table names, as written, that a statement reads; an error when it is not a single SELECT."""
 
-    def query(self, sql: str, tables: Mapping[str, pa.dataset.Dataset | pa.RecordBatchReader]) -> Answer:
-        """Run the statement over these tables and nothing else."""
+    def query(
+        self,
+        sql: str,
+        tables: Mapping[str, pa.dataset.Dataset | pa.RecordBatchReader],
+        views: Mapping[str, View] | None = None,
+    ) -> Answer:
+        """Run the statement over these tables, these views of them, and nothing else."""

@@ -105,6 +105,27 @@ class AuditRecord:
     decided_at: datetime
 
 
+class ContractRecord:
+    """One version of a table's contract."""
+
+    table: str
+    version: str
+    """`major.minor.patch`."""
+    hash: str
+    """The same for the same definition."""
+    definition: str
+    """The promised columns and terms, as JSON."""
+    compatibility: str
+    change: str
+    """What is new in it, in words."""
+    acknowledged: bool
+    """It breaks readers, and the declaration said that it may."""
+    until: str | None = None
+    """For a new major version, the last day on which the one before can be read."""
+    run_id: str
+    recorded_at: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One execution of a plan."""

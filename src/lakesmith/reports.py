@@ -144,6 +144,59 @@ class Lineage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContractChange:
+    """`contract diff`: one change of a contract."""
+
+    kind: str
+    path: str
+    what: str
+    backward: bool
+    """The new contract can read old data."""
+    forward: bool
+    """The old contract can read new data."""
+    breaking: bool
+    """By the compatibility that the table promises."""
+    version: str
+    """The version that this change alone would lead to."""
+    consumers: tuple[str, ...]
+    """Columns that are made from the changed one, and tables that read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractDiff:
+    """`contract diff`: a contract as it is declared, against the newest that is recorded."""
+
+    table: str
+    recorded: str | None
+    """None when no run has recorded one."""
+    version: str
+    compatibility: str
+    acknowledged: bool
+    changes: tuple[ContractChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """`contract check`: a column that is not stored as it is declared."""
+
+    column: str
+    declared: str | None
+    stored: str | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractCheck:
+    """`contract check`: a stored table against its declared contract."""
+
+    table: str
+    state: Literal["agrees", "differs", "not built"]
+    columns: int
+    """How many are declared."""
+    disagreements: tuple[Disagreement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """`doctor`: one thing that was looked at."""
 

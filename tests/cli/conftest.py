@@ -18,6 +18,10 @@ from lakesmith.ports import Answer, FileFact
 from lakesmith.records import CheckRecord, Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
     ColumnEdge,
+    ContractChange,
+    ContractCheck,
+    ContractDiff,
+    Disagreement,
     Edge,
     Event,
     Finding,
@@ -168,9 +172,50 @@ class FakeLake:
             sources={"bronze.orders": "landing/orders/*.json"},
         )
 
+    def contract_diff(self, tables: Sequence[str] = ()) -> tuple[ContractDiff, ...]:
+        self._ask("contract_diff", tables=tables)
+        return (
+            contract_diff("bronze.orders", recorded=None),
+            contract_diff("silver.orders", contract_change(breaking=True), contract_change(breaking=False)),
+            contract_diff("gold.sales", version="1.0.0"),
+        )
+
+    def contract_check(self, tables: Sequence[str] = ()) -> tuple[ContractCheck, ...]:
+        self._ask("contract_check", tables=tables)
+        agrees = ContractCheck(table="bronze.orders", state="agrees", columns=2, disagreements=())
+        wrong = Disagreement(column="amount", declared="int", stored="bigint", what="has another type")
+        differs = ContractCheck(table="silver.orders", state="differs", columns=1, disagreements=(wrong,))
+        return (agrees,) if "bronze.orders" in tables else (agrees, differs)
+
     def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
         self._ask("doctor", fix=fix, deep=deep)
         return self.findings
+
+
+def contract_change(*, breaking: bool) -> ContractChange:
+    return ContractChange(
+        kind="removed" if breaking else "added",
+        path="amount",
+        what="amount is gone" if breaking else "note is new",
+        backward=True,
+        forward=not breaking,
+        breaking=breaking,
+        version="2.0.0" if breaking else "1.1.0",
+        consumers=("gold.sales.total", "gold.model") if breaking else (),
+    )
+
+
+def contract_diff(
+    table: str, *changes: ContractChange, recorded: str | None = "1.0.0", version: str = "2.0.0"
+) -> ContractDiff:
+    return ContractDiff(
+        table=table,
+        recorded=recorded,
+        version=version,
+        compatibility="forward",
+        acknowledged=False,
+        changes=changes,
+    )
 
 
 def table_status(table: str, state: Any, rows: int | None = None, age: float | None = None) -> TableStatus:

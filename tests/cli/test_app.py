@@ -22,8 +22,8 @@ from lakesmith.errors import (
 if TYPE_CHECKING:
     from tests.cli.conftest import FakeLake, Invoke, Parsed
 
-READ_VERBS = ("validate", "plan", "status", "history", "query", "lineage", "doctor")
-ARGUMENTS = {"query": ("SELECT 1",), "completion": ("bash",)}
+READ_VERBS = ("validate", "plan", "status", "history", "query", "lineage", "contract", "doctor")
+ARGUMENTS = {"query": ("SELECT 1",), "contract": ("diff",), "completion": ("bash",)}
 
 
 def test_help_lists_every_verb_and_the_exit_codes(invoke: Invoke) -> None:
@@ -79,6 +79,16 @@ def test_the_lake_s_options_work_before_and_after_the_verb(order: str, invoke: I
     }
     assert invoke(*arguments[order]).exit_code == 0
     assert lake.call == expected[order]
+
+
+def test_the_lake_s_options_work_wherever_a_verb_of_a_verb_is_named(invoke: Invoke, lake: FakeLake) -> None:
+    for arguments in (
+        ("-C", "a", "contract", "diff"),
+        ("contract", "-C", "a", "diff"),
+        ("contract", "diff", "-C", "a"),
+    ):
+        assert invoke(*arguments).exit_code == 0
+        assert lake.call == Call(folder="a")
 
 
 def test_a_variable_without_a_value_is_a_usage_error(invoke: Invoke, lake: FakeLake) -> None:

@@ -88,7 +88,7 @@ def test_run_tells_events_and_the_balance_of_rows(invoke: Invoke, lake: FakeLake
     assert "1,003 rows in, 1,000 written, 1 quarantined, 2 deduplicated" in result.stdout
     assert "1,003 rows in = 1,000 written + 1 quarantined + 2 deduplicated" in result.stdout
     assert "warning: silver.orders: known_currency: 3 rows" in result.stdout
-    assert 'next: lakesmith quarantine list silver.orders' in result.stdout
+    assert "next: lakesmith quarantine list silver.orders" in result.stdout
 
 
 def test_run_with_nothing_to_do_says_so(invoke: Invoke, lake: FakeLake) -> None:
@@ -333,3 +333,43 @@ def test_a_lake_that_cannot_be_read_completes_nothing(lake: FakeLake, monkeypatc
 
     monkeypatch.setattr("lakesmith.cli.call.Call.open", broken)
     assert completions(["history"], "silver") == []
+
+
+def test_contract_diff_tells_each_change_by_direction_version_and_readers(invoke: Invoke, lake: FakeLake) -> None:
+    result = invoke("contract", "diff", "silver.orders")
+    assert (result.exit_code, lake.asked) == (0, {"verb": "contract_diff", "tables": ("silver.orders",)})
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert lines == [
+        "table what backward forward version consumers hit",
+        "silver.orders amount is gone yes no 2.0.0 gold.sales.total, gold.model",
+        "silver.orders note is new yes yes 1.1.0 –",
+        "bronze.orders: no version is recorded; the next run records 2.0.0",
+        "silver.orders: 1.0.0 → 2.0.0 (forward), breaking: `lakesmith validate` says what to do",
+        "gold.sales: 1.0.0, unchanged",
+    ]
+
+
+def test_contract_diff_as_json_has_the_changes_of_every_table(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+    tables = parsed(invoke("contract", "diff", "--json"))["tables"]
+    assert [len(table["changes"]) for table in tables] == [0, 2, 0]
+    assert tables[1]["changes"][0]["consumers"] == ["gold.sales.total", "gold.model"]
+
+
+def test_contract_check_ends_with_1_when_a_table_is_not_as_promised(
+    invoke: Invoke, lake: FakeLake, parsed: Parsed
+) -> None:
+    result = invoke("contract", "check")
+    assert result.exit_code == 1
+    assert "silver.orders: differs, 1 declared column" in result.stdout
+    assert " ".join(result.stdout.splitlines()[-1].split()) == "silver.orders amount int bigint has another type"
+    assert invoke("contract", "check", "bronze.orders").exit_code == 0
+    as_json = invoke("contract", "check", "--json")
+    assert as_json.exit_code == 1
+    assert parsed(as_json)["tables"][1]["disagreements"][0]["stored"] == "bigint"
+
+
+def test_contract_alone_lists_what_can_be_asked(invoke: Invoke) -> None:
+    result = invoke("contract", "--help")
+    assert result.exit_code == 0
+    for command in ("diff", "check"):
+        assert f"\n  {command} " in result.stdout

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from lakesmith.errors import UsageError
-from lakesmith.ports import QueryEngine
+from lakesmith.ports import QueryEngine, View, ViewColumn
 from lakesmith.query import DuckDB
 
 ENGINES: dict[str, Callable[[], QueryEngine]] = {"duckdb": DuckDB}
@@ -41,6 +41,37 @@ def test_a_query_is_answered_with_names_types_and_python_values(engine: QueryEng
 def test_tables_may_come_as_streams_and_be_joined(engine: QueryEngine) -> None:
     tables = {"silver.orders": ORDERS.to_reader(), "gold.days": ds.dataset(ORDERS.select(["day"]))}
     assert engine.query("SELECT count(*) FROM silver.orders JOIN gold.days USING (day)", tables).rows == ((2,),)
+
+
+def test_a_view_gives_a_table_other_columns_with_the_types_that_it_asks_for(engine: QueryEngine) -> None:
+    view = View(
+        table="silver.orders",
+        columns=(
+            ViewColumn(name="id", type="string"),
+            ViewColumn(name="cents", sql="nvl(amount, 0) * 100", type="bigint"),
+            ViewColumn(name="when", sql="date_format(day, 'yyyy-MM')"),
+            ViewColumn(name="tags", type="array<string>"),
+        ),
+    )
+    tables = {"silver.orders": ds.dataset(ORDERS)}
+    answer = engine.query("SELECT * FROM Silver.Orders_v1 ORDER BY id", tables, {"silver.orders_v1": view})
+    assert answer.columns == ("id", "cents", "when", "tags")
+    assert answer.rows == (("1", 150, "2026-01", ["a"]), ("2", 0, "2026-01", []))
+
+
+def test_a_view_and_its_table_can_be_read_together(engine: QueryEngine) -> None:
+    view = View(table="silver.orders", columns=(ViewColumn(name="key", sql="id"),))
+    sql = "SELECT count(*) FROM silver.orders JOIN silver.orders_v1 ON id = key"
+    for rows in (ds.dataset(ORDERS), ORDERS.to_reader()):
+        assert engine.query(sql, {"silver.orders": rows}, {"silver.orders_v1": view}).rows == ((2,),)
+
+
+def test_a_view_of_a_column_that_is_not_there_is_refused(engine: QueryEngine) -> None:
+    view = View(table="silver.orders", columns=(ViewColumn(name="gone"),))
+    with pytest.raises(UsageError) as refused:
+        engine.query("FROM silver.orders_v1", {"silver.orders": ds.dataset(ORDERS)}, {"silver.orders_v1": view})
+    assert refused.value.code == "query-failed"
+    assert "silver.orders_v1 cannot be made from silver.orders" in refused.value.what
 
 
 def test_the_tables_that_a_statement_reads_are_told(engine: QueryEngine) -> None:

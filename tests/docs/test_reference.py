@@ -22,7 +22,8 @@ from lakesmith.ledger.tables import SYSTEM_TABLES
 REFERENCE = DOCS / "reference"
 
 
-ERRORS = tuple(REFERENCE / f"{name}.md" for name in ("errors", "source-errors", "check-errors"))
+PAGES = ("errors", "source-errors", "check-errors", "contract-errors")
+ERRORS = tuple(REFERENCE / f"{name}.md" for name in PAGES)
 
 
 def explained() -> list[str]:

@@ -28,10 +28,24 @@ def page(verb: str) -> Path:
     return DOCS / "verbs" / f"{verb}.md"
 
 
-def options(verb: str) -> set[str]:
+def commands(verb: str) -> list[click.Command]:
+    """The verb itself, and the verbs that it has."""
     command = app.get_command(click.Context(app), verb)
     assert command is not None
+    return [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
+
+
+def options_of(command: click.Command) -> set[str]:
     return {word for option in command.params if isinstance(option, click.Option) for word in option.opts} - SHARED
+
+
+def options(verb: str) -> set[str]:
+    return set().union(*map(options_of, commands(verb)))
+
+
+def told_options(text: str) -> set[str]:
+    """The options in the tables of a page, or of a part of it."""
+    return set(re.findall(r"`(--?[a-zA-Z][a-z-]*)`", "\n".join(re.findall(r"^\| `.*", text, re.MULTILINE))))
 
 
 def examples(verb: str) -> Iterator[tuple[str, Block | None]]:
@@ -55,8 +69,21 @@ def test_the_index_leads_to_every_page() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_page_names_every_option_and_no_other(verb: str) -> None:
-    told = re.findall(r"`(--?[a-zA-Z][a-z-]*)`", "\n".join(re.findall(r"^\| `.*", prose(page(verb)), re.MULTILINE)))
-    assert set(told) == options(verb)
+    assert told_options(prose(page(verb))) == options(verb)
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if len(commands(verb)) > 1])
+def test_each_verb_of_a_verb_has_a_part_of_the_page_with_its_options_and_an_example(verb: str) -> None:
+    own, *below = commands(verb)
+    assert options_of(own) == set()
+    text = page(verb).read_text(encoding="utf-8")
+    for command in below:
+        part = re.search(rf"^## {command.name}\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+        assert part, command.name
+        assert told_options(part[1]) == options_of(command), command.name
+        typed = re.findall(rf"^lakesmith {verb} {command.name}\b.*", part[1], re.MULTILINE)
+        assert typed, command.name
+        assert any("--json" in each for each in typed) == ("--json" in options_of(command)), command.name
 
 
 @pytest.mark.parametrize("verb", VERBS)

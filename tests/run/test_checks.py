@@ -118,7 +118,7 @@ BATCH_RULES = """\
   kinds_exactly: {distinct: {column: currency, max: 2, exact: true}, on_fail: warn}
   total: {sum: {column: amount, min: 54.5, max: 55}, on_fail: warn}
   average: {mean: {column: amount, max: 10}, on_fail: warn}
-  middle: {quantile: {column: amount, level: 0.5, max: 5}, on_fail: warn}
+  middle: {quantile: {column: amount, at: 0.5, max: 5}, on_fail: warn}
   balanced: {reconcile: {table: bronze.orders, own: sum(amount)}, on_fail: warn}
   balanced_about: {reconcile: {table: bronze.orders, own: sum(amount), tolerance: 5%}, on_fail: warn}
   positive: {expect: "min(amount) > 0", where: "currency = 'EUR'", on_fail: warn}

@@ -152,7 +152,7 @@ def test_a_changed_query_rebuilds_the_table_and_what_is_made_from_it(orders: Wri
     orders.run()
     orders.declare(
         {
-            "silver/orders.sql": "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n*/\n"
+            "silver/orders.sql": '/* lakesmith\nload: {merge: {key: id, order_by: at}}\ncontract: {version: "2"}\n*/\n'
             "SELECT id, amount * 10 AS amount, day, at, 'x' AS extra FROM bronze.orders\n"
         }
     )
@@ -201,7 +201,7 @@ def test_a_load_that_became_replace_partitions_keeps_its_quarantine_right(orders
     orders.run()
     orders.declare(
         {
-            "silver/orders.sql": "/* lakesmith\nload: {replace_partitions: day}\n"
+            "silver/orders.sql": '/* lakesmith\nload: {replace_partitions: day}\ncontract: {version: "2"}\n'
             "columns: {amount: {check: amount >= 0}}\n*/\nSELECT id, amount, day, at FROM bronze.orders\n"
         }
     )

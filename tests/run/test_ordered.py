@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Sets the day."""
 
     def set_day(day: str) -> None:
-        monkeypatch.setattr(lake, "_today", lambda: day)
+        monkeypatch.setattr(lake, "_today", lambda: date.fromisoformat(day))
 
     set_day("2026-01-05")
     return set_day

@@ -158,7 +158,9 @@ def test_files_of_every_format_widen_and_a_strict_contract_does_not(
 
 
 def test_a_declaration_of_a_wider_type_is_followed_without_rows_and_any_other_is_refused(written: Written) -> None:
-    declared = "source: {{files: landing/o/*.json}}\ncolumns: {{id: int, amount: '{}'}}\n"
+    declared = (
+        "source: {{files: landing/o/*.json}}\ncontract: {{compatibility: none}}\ncolumns: {{id: int, amount: '{}'}}\n"
+    )
     written.declare(
         {
             "bronze/o.yml": declared.format("decimal(6,2)"),

@@ -24,6 +24,7 @@ VERBS = {
     "lineage": "Show where tables come from and where they go.",
     "approve": "List batches that gates hold back, or publish one.",
     "quarantine": "Look at refused rows, take them back or give them up.",
+    "contract": "Compare contracts with what was recorded and stored.",
     "doctor": "Check Java, jars, Spark, storage and versions.",
     "completion": "Print the completion script for a shell.",
 }

@@ -1,4 +1,4 @@
-"""The system tables: runs, steps, checks and files as Delta tables in the lake, written without Spark."""
+"""The system tables: runs, steps, checks, files and contracts as Delta tables in the lake, written without Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
-from lakesmith.records import AuditRecord, CheckRecord, FileRecord, RunRecord, StepRecord
+from lakesmith.records import AuditRecord, CheckRecord, ContractRecord, FileRecord, RunRecord, StepRecord
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -18,11 +18,12 @@ SYSTEM_TABLES: Mapping[str, type] = {
     "steps": StepRecord,
     "checks": CheckRecord,
     "files": FileRecord,
+    "contracts": ContractRecord,
     "audit": AuditRecord,
 }
 
-Recorded = RunRecord | StepRecord | CheckRecord | FileRecord | AuditRecord
-Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord)
+Recorded = RunRecord | StepRecord | CheckRecord | FileRecord | ContractRecord | AuditRecord
+Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord, ContractRecord)
 
 
 class Ledger:
@@ -37,12 +38,14 @@ class Ledger:
         steps: Sequence[StepRecord],
         checks: Sequence[CheckRecord],
         files: Sequence[FileRecord] = (),
+        contracts: Sequence[ContractRecord] = (),
         audit: Sequence[AuditRecord] = (),
     ) -> None:
         """The parts first: a run that is in the ledger is there with all of them."""
         self._append("steps", steps)
         self._append("checks", checks)
         self._append("files", files)
+        self._append("contracts", contracts)
         self._append("audit", audit)
         self._append("runs", [run])
 
@@ -64,9 +67,10 @@ class Ledger:
                 kept.append(record)
         return found
 
-    def _append(
-        self, name: str, records: Sequence[RunRecord | StepRecord | CheckRecord | FileRecord | AuditRecord]
-    ) -> None:
+    def contracts(self) -> tuple[ContractRecord, ...]:
+        return self._read("contracts", ContractRecord, "recorded_at")
+
+    def _append(self, name: str, records: Sequence[Recorded]) -> None:
         if not records:
             return
         import pyarrow as pa

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.errors import InfrastructureError, LakesmithError, Place, UsageError, did_you_mean
-from lakesmith.ports import Answer
+from lakesmith.ports import Answer, View
 from lakesmith.query.names import unknown_table
+from lakesmith.query.spark_sql import select_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,8 +45,13 @@ class DuckDB:
         with self._connect() as connection:
             return frozenset(_table_names(_parse(connection, sql)))
 
-    def query(self, sql: str, tables: Mapping[str, pyarrow.dataset.Dataset | pa.RecordBatchReader]) -> Answer:
-        """Run the statement over these tables and nothing else."""
+    def query(
+        self,
+        sql: str,
+        tables: Mapping[str, pyarrow.dataset.Dataset | pa.RecordBatchReader],
+        views: Mapping[str, View] | None = None,
+    ) -> Answer:
+        """Run the statement over these tables, these views of them, and nothing else."""
         import duckdb
 
         with self._connect() as connection:
@@ -53,6 +59,8 @@ class DuckDB:
             once = _reads_once(tree)
             for number, (name, rows) in enumerate(tables.items()):
                 _expose(connection, f"input_{number}", name, rows, once=once)
+            for name, view in (views or {}).items():
+                _make_view(connection, name, view)
             connection.execute("SET lock_configuration = true")
             try:
                 return _answer(connection, _runnable(connection, sql, tree))
@@ -176,10 +184,27 @@ def _expose(
 
     # A reader can be read only once; a query that may scan it twice needs its rows in memory.
     connection.register(input_name, rows.read_all() if isinstance(rows, pa.RecordBatchReader) and not once else rows)
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS memory.{_quoted(_schema(name.partition('.')[0]))}")
+    connection.execute(f"CREATE VIEW {_inner(name)} AS FROM memory.main.{input_name}")
+
+
+def _inner(name: str) -> str:
+    """A table's name as DuckDB is told it."""
     schema, _, table = name.partition(".")
-    schema = _quoted(_schema(schema))
-    connection.execute(f"CREATE SCHEMA IF NOT EXISTS memory.{schema}")
-    connection.execute(f"CREATE VIEW memory.{schema}.{_quoted(table)} AS FROM memory.main.{input_name}")
+    return f"memory.{_quoted(_schema(schema))}.{_quoted(table)}"
+
+
+def _make_view(connection: duckdb.DuckDBPyConnection, name: str, view: View) -> None:
+    import duckdb
+
+    try:
+        connection.execute(f"CREATE VIEW {_inner(name)} AS {select_of(view, _inner(view.table))}")
+    except duckdb.Error as error:
+        raise UsageError(
+            "query-failed",
+            f"{name} cannot be made from {view.table} as it is there: {_translate(error, {}).what}",
+            hint="`lakesmith validate` judges the SQL below `previous` in the contract",
+        ) from None
 
 
 def _schema(written: str) -> str:

@@ -1,0 +1,42 @@
+"""The recorded versions of contracts, read from their table only when it has grown: every plan asks for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from lakesmith.contracts import Published, published_from
+from lakesmith.kept import keep, read_kept
+from lakesmith.ledger.tables import Ledger
+from lakesmith.ports import TableFacts
+from lakesmith.records import ContractRecord
+
+
+class RecordedContracts:
+    """What was recorded, kept in one file beside what else is kept of the lake."""
+
+    def __init__(self, ledger: Ledger, file: Path) -> None:
+        self._ledger = ledger
+        self._file = file
+
+    def read(self, facts: TableFacts | None) -> Mapping[str, Sequence[Published]]:
+        """By table, the versions, the newest first; `facts` are those of the table that holds them."""
+        if facts is None:
+            return {}
+        state = [facts.table_id, facts.version]
+        kept = read_kept(self._file)
+        try:
+            if kept["state"] == state:
+                return published_from(_decoded(record) for record in kept["records"])
+        except (KeyError, TypeError, ValueError):  # written by another version of Lakesmith
+            pass
+        records = self._ledger.contracts()
+        told = [dataclasses.asdict(record) for record in records]
+        keep(self._file, {"state": state, "records": told}, default=datetime.isoformat)
+        return published_from(records)
+
+
+def _decoded(stored: dict[str, str]) -> ContractRecord:
+    return ContractRecord(**{**stored, "recorded_at": datetime.fromisoformat(stored["recorded_at"])})  # type: ignore[arg-type]

@@ -1,0 +1,28 @@
+"""Views that are written in Spark SQL, in DuckDB's words."""
+
+from __future__ import annotations
+
+from lakesmith.errors import UsageError
+from lakesmith.ports import View, ViewColumn
+
+
+def select_of(view: View, source: str) -> str:
+    """The SELECT that makes the view from `source`, which is DuckDB SQL already."""
+    # sqlglot takes a tenth of a second to import, and most queries name no view.
+    from sqlglot import parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        chosen = parse_one("SELECT " + ", ".join(_column(column) for column in view.columns), dialect="spark")
+        return f"{chosen.sql(dialect='duckdb')} FROM {source}"
+    except SqlglotError as error:
+        raise UsageError(
+            "query-failed",
+            f"an earlier version of {view.table} cannot be told to DuckDB: {str(error).splitlines()[0]}",
+            hint="write the SQL below `previous` in the contract in other words",
+        ) from None
+
+
+def _column(column: ViewColumn) -> str:
+    value = f"({column.sql})" if column.sql else f"`{column.name}`"
+    return f"{f'CAST({value} AS {column.type})' if column.type else value} AS `{column.name}`"

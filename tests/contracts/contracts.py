@@ -1,0 +1,64 @@
+"""Small contracts for the tests of this room."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+from lakesmith.contracts import Definition, Published, Version
+from lakesmith.contracts.published import PromisedColumn
+from lakesmith.declare import Column, Replace, SqlQuery, Table, TableName
+from lakesmith.declare.contract import Compatibility, Previous, Terms
+from lakesmith.errors import Place
+
+TODAY = date(2026, 11, 15)
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+ORDERS = TableName("silver", "orders")
+
+
+def column(name: str, type: str | None = "int", **promises: Any) -> PromisedColumn:
+    return PromisedColumn(name=name, type=type, **promises)
+
+
+def contract(*columns: PromisedColumn, **terms: str) -> Definition:
+    return Definition(columns=columns, terms=terms)
+
+
+def declared(*columns: PromisedColumn, terms: Terms | None = None, **more: Any) -> Table:
+    """A table whose columns are declared on the lines from 3 on."""
+    table = Table(
+        name=ORDERS,
+        origin=SqlQuery(text="SELECT * FROM bronze.orders", declared_at=Place("silver/orders.sql", 9)),
+        load=Replace(),
+        terms=terms or Terms(),
+        columns=tuple(
+            Column(
+                **{name: getattr(each, name) for name in PromisedColumn.__dataclass_fields__},
+                declared_at=Place("silver/orders.sql", line),
+            )
+            for line, each in enumerate(columns, start=3)
+        ),
+        declared_at=Place("silver/orders.sql"),
+    )
+    return replace(table, **more)
+
+
+def terms(
+    version: str | None = None, *, compatibility: Compatibility = "forward", previous: tuple[Previous, ...] = ()
+) -> Terms:
+    return Terms(version=version, compatibility=compatibility, previous=previous)
+
+
+def kept(major: int = 1, until: date = TODAY, **columns: str) -> Previous:
+    return Previous(major=major, until=until, columns=columns, declared_at=Place("silver/orders.sql", 2))
+
+
+def published(version: str, *columns: PromisedColumn) -> Published:
+    return Published(
+        table=str(ORDERS),
+        version=Version.parse(version),
+        definition=contract(*columns),
+        run_id="r1",
+        recorded_at=NOON,
+    )

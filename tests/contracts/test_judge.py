@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+import pytest
+from tests.contracts.contracts import NOON, ORDERS, TODAY, column, declared, kept, published, terms
+
+from lakesmith.contracts import Published, Verdict, judge_all, new_records, told
+from lakesmith.contracts.problems import problems
+from lakesmith.contracts.published import PromisedColumn
+from lakesmith.declare import Table, TableName
+from lakesmith.errors import DeclarationError, Place
+
+A = column("a")
+B = column("b", currency="EUR")
+
+
+class Known:
+    """Readers that are the same for every column."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def of(self, table: TableName, columns: Sequence[str], was: Sequence[str]) -> tuple[str, ...]:
+        return self.names
+
+
+def verdict(table: Table, *recorded: Published) -> Verdict:
+    return judge_all({table.name: table}, {str(ORDERS): recorded})[ORDERS]
+
+
+def wrong(table: Table, *recorded: Published, readers: tuple[str, ...] = ()) -> list[DeclarationError]:
+    return problems(verdict(table, *recorded), Known(*readers), TODAY)
+
+
+@pytest.mark.parametrize(("written", "version"), [(None, "1.0.0"), ("2", "2.0.0"), ("4.3.1", "4.3.1")])
+def test_the_first_version_is_1_unless_another_is_written(written: str | None, version: str) -> None:
+    assert str(verdict(declared(A, terms=terms(written))).version) == version
+
+
+@pytest.mark.parametrize(
+    ("columns", "version"),
+    [
+        ([A, B], "1.2.3"),
+        ([column("a", description="x"), B], "1.2.4"),
+        ([A, B, column("c")], "1.3.0"),
+        ([column("a", description="x"), B, column("c")], "1.3.0"),
+        ([A], "2.0.0"),
+    ],
+)
+def test_words_make_a_patch_what_is_compatible_a_minor_and_the_rest_a_major_version(
+    columns: list[PromisedColumn], version: str
+) -> None:
+    assert str(verdict(declared(*columns), published("1.2.3", A, B)).version) == version
+
+
+def test_the_compatibility_that_is_declared_decides_what_is_breaking() -> None:
+    wider = column("a", "bigint")
+    for word, version in (("forward", "2.0.0"), ("full", "2.0.0"), ("backward", "1.1.0"), ("none", "1.1.0")):
+        found = verdict(declared(wider, terms=terms(compatibility=word)), published("1.0.0", A))  # type: ignore[arg-type]
+        assert (word, str(found.version)) == (word, version)
+
+
+def test_a_breaking_change_names_column_direction_readers_and_what_to_write() -> None:
+    (error,) = wrong(
+        declared(A, column("b", "string", currency="EUR")), published("1.4.0", A, B), readers=("gold.x.b",)
+    )
+    assert (error.code, error.at, error.table) == ("breaking-change", Place("silver/orders.sql", 4), "silver.orders")
+    assert error.what == (
+        "b is string, was int, which breaks backward compatibility (new readers, old data) and forward compatibility "
+        "(old readers, new data) of silver.orders 1.4.0; it is read by gold.x.b"
+    )
+    assert error.hint == (
+        'undo it, or acknowledge it with contract: {version: "2", previous: {"1": {until: "2027-05-14"}}}, which keeps '
+        "version 1 as silver.orders_v1 until that day"
+    )
+
+
+def test_a_column_that_is_gone_is_told_where_the_table_is_declared_with_the_place_for_its_sql() -> None:
+    (error,) = wrong(declared(A, contract="strict"), published("1.0.0", A, B))
+    assert error.at == Place("silver/orders.sql", 1)
+    assert error.what.endswith("of silver.orders 1.0.0; no table of the lake reads it")
+    assert error.hint
+    written = 'contract: {mode: strict, version: "2", previous: {"1": {until: "2027-05-14", columns: {b: "SQL"}}}}'
+    assert written in error.hint
+
+
+def test_each_breaking_change_is_an_error_of_its_own() -> None:
+    found = wrong(declared(column("a", "string")), published("1.0.0", A, B))
+    assert [error.what.split(",")[0] for error in found] == ["a is string", "b is gone"]
+
+
+def test_to_declare_no_column_any_more_takes_every_promise_back() -> None:
+    found = wrong(declared(), published("1.0.0", A, B))
+    assert [error.what.split(",")[0] for error in found] == ["a is gone", "b is gone"]
+    assert wrong(declared(terms=terms("2")), published("1.0.0", A, B)) == []
+
+
+@pytest.mark.parametrize("written", ["2", "2.0", "2.0.0", "3"])
+def test_a_greater_major_version_acknowledges(written: str) -> None:
+    table = declared(A, terms=terms(written))
+    found = verdict(table, published("1.4.0", A, B))
+    assert found.acknowledged
+    assert str(found.version) == f"{written[0]}.0.0"
+    assert wrong(table, published("1.4.0", A, B)) == []
+
+
+@pytest.mark.parametrize("written", ["1", "1.5", "1.5.0"])
+def test_no_other_version_does(written: str) -> None:
+    (error,) = wrong(declared(A, terms=terms(written)), published("1.4.0", A, B))
+    assert error.code == "breaking-change"
+
+
+def test_once_recorded_the_acknowledged_version_is_counted_on() -> None:
+    table = declared(A, column("c"), terms=terms("2"))
+    found = verdict(table, published("2.0.0", A), published("1.4.0", A, B))
+    assert (str(found.version), found.acknowledged) == ("2.1.0", False)
+    assert wrong(table, published("2.0.0", A)) == []
+
+
+def test_a_version_may_be_raised_without_a_change() -> None:
+    found = verdict(declared(A, terms=terms("2")), published("1.0.0", A))
+    assert (str(found.version), found.is_new, found.change) == ("2.0.0", True, "the version alone")
+
+
+@pytest.mark.parametrize(
+    ("written", "recorded", "what"),
+    [
+        ("1", "2.0.0", "says version 1, and 2.0.0 is published already"),
+        ("2.1.0", "2.1.1", "says version 2.1.0, and 2.1.1 is published already"),
+        ("1.0.5", "1.0.4", "says version 1.0.5, but is 1.1.0 by what changed: b is new"),
+        ("1.0", "1.0.4", "says version 1.0, but is 1.1.0 by what changed: b is new"),
+    ],
+)
+def test_a_version_that_is_behind_is_an_error(written: str, recorded: str, what: str) -> None:
+    now = (A,) if "published" in what else (A, B)
+    (error,) = wrong(declared(*now, terms=terms(written)), published(recorded, A))
+    assert (error.code, error.what) == ("version-behind", f"the contract of silver.orders {what}")
+    assert error.hint
+    assert 'version: "' in error.hint
+
+
+def test_a_new_major_version_keeps_the_one_that_it_replaces_or_none() -> None:
+    old = published("2.0.0", A, B)
+    assert wrong(declared(A, terms=terms("3")), old) == []
+    assert wrong(declared(A, terms=terms("3", previous=(kept(1), kept(2)))), old) == []
+    (error,) = wrong(declared(A, terms=terms("3", previous=(kept(1),))), old)
+    assert (error.code, error.at) == ("version-unkept", Place("silver/orders.sql", 2))
+    assert error.hint == 'write previous: {"2": {until: "2027-05-14"}} too, or leave previous out altogether'
+
+
+def test_until_is_recorded_with_the_version_that_replaces() -> None:
+    day = date(2027, 6, 30)
+    found = verdict(declared(A, terms=terms("2", previous=(kept(1, day),))), published("1.0.0", A, B))
+    (record,) = new_records([found], [str(ORDERS)], "r2", NOON)
+    assert (record.until, record.acknowledged, record.change) == ("2027-06-30", True, "b is gone")
+
+
+def test_the_report_tells_each_change_with_the_version_that_it_alone_leads_to() -> None:
+    found = told(verdict(declared(column("a", "bigint", tags=("x",)), B), published("1.0.0", A, B)), Known("gold.x.a"))
+    assert (found.recorded, found.version, found.compatibility) == ("1.0.0", "2.0.0", "forward")
+    assert [(each.what, each.breaking, each.version, each.consumers) for each in found.changes] == [
+        ("a is bigint, was int", True, "2.0.0", ("gold.x.a",)),
+        ("tags of a changed", False, "1.0.1", ()),
+    ]
