@@ -8,7 +8,7 @@ from lakesmith.declare import Environment, Jdbc, Kafka, OtherTable, Settings, Ta
 from lakesmith.errors import DeclarationError, did_you_mean
 from lakesmith.ports import Slice
 
-__all__ = ["connection", "new_in"]
+__all__ = ["connection", "named_connection", "new_in"]
 
 
 def new_in(table: Table, environment: Environment, reached: Mapping[str, int | str]) -> Slice | None:
@@ -34,7 +34,11 @@ def new_in(table: Table, environment: Environment, reached: Mapping[str, int | s
 def connection(table: Table, environment: Environment) -> Settings:
     """The settings below `connections` that the table's source names."""
     assert isinstance(table.origin, Kafka | Jdbc)
-    name = table.origin.connection
+    return named_connection(table.origin.connection, table, environment)
+
+
+def named_connection(name: str, table: Table, environment: Environment) -> Settings:
+    """The settings below `connections` of this name, which the table gives."""
     if name not in environment.connections:
         raise DeclarationError(
             "unknown-connection",
