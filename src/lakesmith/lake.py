@@ -46,13 +46,14 @@ from lakesmith.reports import (
     Event,
     Finding,
     Lineage,
+    Publication,
     QuarantineCount,
     RunReport,
     TableStatus,
     Validation,
     Version,
 )
-from lakesmith.sources import connection, new_in
+from lakesmith.sources import connection, new_in, registry_of
 from lakesmith.spark.java import cache_folder
 from lakesmith.spark.needed import drivers_of, jars_of
 from lakesmith.storage import Landing, LocalStorage, Sending, Warehouse, found_in_order, land, landing_of
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset
     from pyspark.sql import SparkSession
+
+    from lakesmith.exchange import Format, Imported
 
 _BRIEF = 32 * 1024 * 1024
 """A run that reads fewer bytes is over before the optimisers of Spark and the JVM would pay."""
@@ -403,6 +406,31 @@ class Lake:
         made = self._table_facts(name)
         assert made is not None
         return Adopted(table=str(name), location=location, files=made.files, rows=made.rows, made=True)
+
+    def export_contract(self, table: str, format: Format = "odcs") -> str:
+        """The table's contract as a document: `odcs`, `avro` or `json-schema`."""
+        from lakesmith.exchange import export_contract
+
+        return export_contract(self.tables[self._name(table)], format, lake=self.name)
+
+    @staticmethod
+    def import_contract(
+        file: str | Path, *, layer: str | None = None, name: str | None = None, part: str | None = None
+    ) -> Imported:
+        """The declaration that a contract of others stands for. Writes nothing, and needs no lake."""
+        from lakesmith.exchange import Wanted, import_contract, read_document
+
+        return import_contract(read_document(file), Wanted(file=str(file), layer=layer, name=name, part=part))
+
+    def publish_contract(self, tables: Sequence[str] = ()) -> Publication:
+        """Bring schema registries up to the contracts of the tables, or compare where a registry is the truth.
+
+        Without tables, all that name a registry.
+        """
+        from lakesmith.exchange import publish_all
+
+        chosen = [self.tables[self._name(table)] for table in tables] or list(self.tables.values())
+        return publish_all(chosen, partial(registry_of, environment=self.declaration.environment), named=bool(tables))
 
     def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
         """Look at Java, jars, Spark, storage and versions, and say how to mend each."""

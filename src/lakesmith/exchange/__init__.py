@@ -7,13 +7,23 @@ from typing import Literal
 
 from lakesmith.declare.table import Table
 from lakesmith.exchange.avro import avro_text
-from lakesmith.exchange.imports import import_contract
+from lakesmith.exchange.imports import import_contract, read_document
 from lakesmith.exchange.json_schema import json_schema_text
 from lakesmith.exchange.odcs import odcs_text
-from lakesmith.exchange.publish import publish, registry_problems
+from lakesmith.exchange.publish import publish_all, registry_problems
 from lakesmith.exchange.wanted import Imported, Wanted
 
-__all__ = ["FORMATS", "Imported", "Wanted", "export_contract", "import_contract", "publish", "registry_problems"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "Imported",
+    "Wanted",
+    "export_contract",
+    "import_contract",
+    "publish_all",
+    "read_document",
+    "registry_problems",
+]
 
 Format = Literal["odcs", "avro", "json-schema"]
 FORMATS: Mapping[Format, Callable[[Table, str], str]] = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
-from lakesmith.errors import DeclarationError, Place
+from lakesmith.errors import DeclarationError, Place, UsageError
 from lakesmith.exchange.odcs_in import read_odcs
 from lakesmith.exchange.wanted import Imported, Wanted
 
@@ -34,6 +35,17 @@ READERS: Mapping[str, Reader] = {
 }
 
 
+def read_document(file: str | Path) -> str:
+    """The text of a document's file."""
+    try:
+        return Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise _unreadable("the document is not UTF-8", str(file)) from None
+    except OSError as error:
+        what = f"the document cannot be read: {error.strerror}"
+        raise UsageError("unreadable-file", what, at=Place(str(file)), hint="name a file that is there") from None
+
+
 def import_contract(text: str, wanted: Wanted) -> Imported:
     """The declaration that a document stands for, whichever kind it is of."""
     document = _document(text, wanted.file)
@@ -54,10 +66,10 @@ def _document(text: str, file: str) -> Mapping[str, Any]:
     class Loader(yaml.SafeLoader):
         """Keeps numbers exact, days as they are written, and the country code NO a text, as YAML 1.2 does."""
 
-        yaml_implicit_resolvers: ClassVar = {
-            first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":bool") or first in "tTfF"]
-            for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":bool") or first in "tTfF"]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Decimal | float:
         written = loader.construct_scalar(node).replace("_", "")

@@ -121,7 +121,7 @@ def _freshness(seconds: float | None) -> list[Any] | None:
 
 def _column(column: Column, checks: tuple[Check, ...], keys: list[str], quality: list[DataQuality]) -> SchemaProperty:
     # The schema of the standard does not take a property without a type, whatever its text says.
-    typed = _typed(tree(column.type)) if column.type else {"logicalType": "string"}
+    typed: dict[str, Any] = _typed(tree(column.type)) if column.type else {"logicalType": "string"}
     options = _options(column, checks, typed["logicalType"]) if column.type else {}
     if options:
         typed["logicalTypeOptions"] = {**typed.get("logicalTypeOptions", {}), **options}

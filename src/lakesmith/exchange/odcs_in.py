@@ -30,7 +30,7 @@ def read_odcs(document: Mapping[str, Any], wanted: Wanted) -> Imported:
     part = Part(values=document, where="", warnings=warnings)
     table = _chosen(part, wanted)
     name = table_name(wanted, table.text("physicalName"), table.text("name"), warnings=warnings)
-    keys = _head(part, table, name)
+    keys = _head(part, table, name, renamed=wanted.name is not None)
     rules = Rules()
     columns, described = _columns(table, rules)
     for rule in table.parts("quality"):
@@ -84,16 +84,16 @@ def _chosen(part: Part, wanted: Wanted) -> Part:
     return chosen
 
 
-def _head(part: Part, table: Part, name: TableName) -> Keys:
+def _head(part: Part, table: Part, name: TableName, *, renamed: bool) -> Keys:
     """All but columns and checks."""
     for key in ("apiVersion", "kind"):
         part.take(key)
     id, called, title = part.text("id"), part.text("name"), table.text("name")
-    if called not in (None, str(name), title):
+    if called not in (None, str(name), title) and not renamed:
         part.warn("name", f"'{called}' is not kept: a table is called by its object")
-    if not (id or "").endswith(str(name)):
+    if not (id or "").endswith(called or str(name)):
         part.warn("id", f"'{id}' is not kept: a table is known by its name")
-    if title not in (None, name.name, str(name)):
+    if title not in (None, name.name, str(name)) and not renamed:
         table.warn("name", f"'{title}' is not kept: the table is called {name}")
     if part.text("status") not in (None, "active"):
         part.warn("status")

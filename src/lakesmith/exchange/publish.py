@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from lakesmith.declare.contract import Registered
 from lakesmith.declare.table import Column, Table
-from lakesmith.errors import DeclarationError, LakesmithError, Place, raise_all
+from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, UsageError, raise_all
 from lakesmith.exchange.avro import avro_schema
 from lakesmith.exchange.avro_in import AvroField, avro_fields
 from lakesmith.exchange.types import ListOf, MapOf, Plain, Record, SparkType, spelt, tree
-from lakesmith.reports import Published
+from lakesmith.reports import Publication, Published
 
 State = Literal["registered", "unchanged", "agrees"]
 
@@ -46,6 +47,35 @@ class SchemaStore(Protocol):
     def level(self, subject: str) -> str | None: ...
 
     def set_level(self, subject: str, level: str) -> None: ...
+
+
+def publish_all(tables: Sequence[Table], store_of: Callable[[Table], SchemaStore], *, named: bool) -> Publication:
+    """Publish each contract that is to be in a registry; one that fails does not stop the others.
+
+    `named`: the tables were asked for by name, so that each of them has to have a registry.
+    """
+    done: list[Published] = []
+    errors: list[LakesmithError] = []
+    without = [table for table in tables if table.terms.registry is None]
+    if named:
+        raise_all([_no_registry(table) for table in without])
+    elif len(without) == len(tables):
+        what, hint = "no contract of the lake names a registry", "contract: {registry: {connection: NAME}}"
+        raise UsageError("no-registry", what, hint=hint)
+    for table in tables:
+        try:
+            if table.terms.registry is not None:
+                done.append(publish(table, table.terms.registry, store_of(table)))
+        except Problems as problems:
+            errors += problems.errors
+        except LakesmithError as error:
+            errors.append(error)
+    return Publication(contracts=tuple(done), errors=tuple(errors))
+
+
+def _no_registry(table: Table) -> DeclarationError:
+    what, hint = f"the contract of {table.name} names no registry", "contract: {registry: {connection: NAME}}"
+    return _problem("no-registry", what, table.declared_at, table, hint)
 
 
 def publish(table: Table, at: Registered, store: SchemaStore) -> Published:
