@@ -22,7 +22,7 @@ from lakesmith.ledger.tables import SYSTEM_TABLES
 REFERENCE = DOCS / "reference"
 
 
-ERRORS = (REFERENCE / "errors.md", REFERENCE / "source-errors.md")
+ERRORS = (REFERENCE / "errors.md", REFERENCE / "source-errors.md", REFERENCE / "contract-errors.md")
 
 
 def explained() -> list[str]:

@@ -31,7 +31,9 @@ def page(verb: str) -> Path:
 def options(verb: str) -> set[str]:
     command = app.get_command(click.Context(app), verb)
     assert command is not None
-    return {word for option in command.params if isinstance(option, click.Option) for word in option.opts} - SHARED
+    commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
+    found = [option for each in commands for option in each.params if isinstance(option, click.Option)]
+    return {word for option in found for word in option.opts} - SHARED
 
 
 def examples(verb: str) -> Iterator[tuple[str, Block | None]]:

@@ -50,6 +50,7 @@ def export_verb(call: Call, table: str, form: Format, output: str | None, force:
 @click.option("--write", is_flag=True, help="Write it where it belongs in the lake.")
 @click.option("--output", "-o", type=click.Path(dir_okay=False), metavar="FILE", help="Write it to this file.")
 @_force_option
+@json_option
 @click.pass_obj
 def import_verb(
     call: Call,
@@ -60,6 +61,7 @@ def import_verb(
     write: bool,
     output: str | None,
     force: bool,
+    as_json: bool,
 ) -> None:
     """Make a table's declaration of an Open Data Contract.
 
@@ -70,7 +72,11 @@ def import_verb(
 
     found = Lake.import_contract(file, layer=layer, name=name, part=part)
     target = output or (str(call.lake_folder() / found.file) if write else None)
-    _put(found.text, target, force=force)
+    if target is not None or not as_json:
+        _put(found.text, target, force=force, quiet=as_json)
+    if as_json:
+        print_json(found)
+        return
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)
 
@@ -98,7 +104,7 @@ def publish_verb(call: Call, tables: tuple[str, ...], as_json: bool) -> int:
     return max((error.exit_code for error in found.errors), default=0)
 
 
-def _put(text: str, target: str | None, *, force: bool) -> None:
+def _put(text: str, target: str | None, *, force: bool, quiet: bool = False) -> None:
     """Write the text to a file, or print it."""
     if target is None:
         sys.stdout.write(text)
@@ -114,4 +120,5 @@ def _put(text: str, target: str | None, *, force: bool) -> None:
     except OSError as error:
         what = f"{target} cannot be written: {error.strerror}"
         raise UsageError("not-writable", what, hint="name another file, or mend the permissions") from None
-    page().line(Styled("written", "good"), f"  {target}")
+    if not quiet:
+        page().line(Styled("written", "good"), f"  {target}")
