@@ -291,12 +291,29 @@ def test_a_rule_that_cannot_be_brought_over_is_told_and_the_rest_is_there(
 
 def test_what_does_not_fit_a_declaration_is_told_and_left_out(tmp_path: Path) -> None:
     document = of_property(tags=["a b", "fine"], partitioned=True, encryptedName="x")
-    document |= {"version": "0.1", "dataProduct": "shop", "customProperties": [{"property": "a", "value": 1}]}
+    document |= {
+        "version": "0.1",
+        "status": "draft",
+        "dataProduct": "shop",
+        "customProperties": [
+            {"property": "a", "value": 1},
+            {"property": "previous", "value": {"first": {"until": "2027-01-01"}}},
+        ],
+    }
     back = imported(document)
     (column,) = loaded(tmp_path, back.text, back.file).columns
     assert column.tags == ("fine",)
     told = "\n".join(back.warnings)
-    for word in ("tags", "partitioned", "encryptedName", "contract: version", "dataProduct", "customProperties[a]"):
+    for word in (
+        "tags",
+        "partitioned",
+        "encryptedName",
+        "contract: version",
+        "dataProduct",
+        "customProperties[a]",
+        "status",
+        "'first'",
+    ):
         assert word in told, word
 
 
@@ -334,7 +351,8 @@ def test_a_document_that_cannot_be_read_is_refused(document: object, wanted: dic
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table = loaded(tmp_path, FULL)
     monkeypatch.setitem(__import__("sys").modules, "open_data_contract_standard", None)
-    with pytest.raises(LakesmithError) as raised:
-        odcs_text(table, lake="shop")
-    assert (raised.value.code, raised.value.exit_code) == ("missing-library", 4)
-    assert "lakesmith[contracts]" in str(raised.value.hint)
+    for use in (lambda: odcs_text(table, lake="shop"), lambda: imported(foreign()).text):
+        with pytest.raises(LakesmithError) as raised:
+            use()
+        assert (raised.value.code, raised.value.exit_code) == ("missing-library", 4)
+        assert "lakesmith[contracts]" in str(raised.value.hint)

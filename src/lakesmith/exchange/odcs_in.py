@@ -54,10 +54,11 @@ def _check(document: Mapping[str, Any], wanted: Wanted) -> None:
     at, hint = Place(wanted.file), "the standard's documents of version 3 have apiVersion: v3.x"
     if not version.startswith("v3."):
         raise DeclarationError("bad-document", f"the document's apiVersion is {version}", at=at, hint=hint)
+    model = library().OpenDataContractStandard
     import pydantic
 
     try:
-        library().OpenDataContractStandard.model_validate(document)
+        model.model_validate(document)
     except pydantic.ValidationError as error:
         found = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3]]
         what = f"the document is not as the standard says: {'; '.join(found)}"

@@ -69,6 +69,7 @@ def publish_all(tables: Sequence[Table], store_of: Callable[[Table], SchemaStore
         except Problems as problems:
             errors += problems.errors
         except LakesmithError as error:
+            error.table = error.table or str(table.name)
             errors.append(error)
     return Publication(contracts=tuple(done), errors=tuple(errors))
 
@@ -87,13 +88,14 @@ def publish(table: Table, at: Registered, store: SchemaStore) -> Published:
         return _published(table, at, held.id, None, "agrees")
     text = json.dumps(avro_schema(table), ensure_ascii=False, separators=(",", ":"))
     level = table.terms.compatibility.upper()
-    # The level first: it is what the registry judges a new schema by.
-    if store.level(at.subject) != level:
-        store.set_level(at.subject, level)
-    found = store.registered(at.subject, text)
+    known = store.newest(at.subject) is not None
+    # The level first: it is what the registry judges a new schema by. Only what is there can have one.
+    if known:
+        _keep_level(store, at.subject, level)
+    found = store.registered(at.subject, text) if known else None
     if found is not None:
         return _published(table, at, *found, "unchanged")
-    if objections := store.objections(at.subject, text):
+    if known and (objections := store.objections(at.subject, text)):
         raise DeclarationError(
             "contract-incompatible",
             f"the registry does not take the new schema into {at.subject}, which is {level}: {'; '.join(objections)}",
@@ -102,8 +104,15 @@ def publish(table: Table, at: Registered, store: SchemaStore) -> Published:
             hint="take the change back, or publish it under another subject: contract: {registry: {subject: …}}",
         )
     id = store.register(at.subject, text)
+    if not known:
+        _keep_level(store, at.subject, level)
     found = store.registered(at.subject, text)
     return _published(table, at, id, found[1] if found else None, "registered")
+
+
+def _keep_level(store: SchemaStore, subject: str, level: str) -> None:
+    if store.level(subject) != level:
+        store.set_level(subject, level)
 
 
 def _published(table: Table, at: Registered, id: int, version: int | None, state: State) -> Published:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from lakesmith.declare.names import TableName, is_table_identifier
 from lakesmith.errors import DeclarationError, LakesmithError, Place, UsageError
 from lakesmith.exchange.spelling import Keys, yaml_text
-from lakesmith.load.checks import read_check
+from lakesmith.load.check_models import ContractBlock
+from lakesmith.load.checks import read_check, read_terms
 from lakesmith.load.decode import Decoder
 from lakesmith.load.models import TableBlock
 from lakesmith.load.variables import Variables
@@ -62,6 +63,8 @@ def problems_of(keys: Keys) -> list[LakesmithError]:
     if block is not None:
         for check, item in block.checks.items():
             read_check(check, item, problems)
+        if isinstance(block.contract, ContractBlock):
+            read_terms(TableName("bronze", "imported"), "additive", block.contract, problems)
     return problems
 
 

@@ -93,7 +93,9 @@ class Registry:
         found = self._call("POST", path, {"schema": text})
         if found is None or found["is_compatible"]:
             return ()
-        return tuple(map(str, found.get("messages") or ())) or ("it does not say why",)
+        # Registries differ in how they tell the reason.
+        told = found.get("messages") or [found.get("reason") or "it does not say why"]
+        return tuple(map(str, told))
 
     def register(self, subject: str, text: str) -> int:
         """Add an Avro schema to a subject, which may be a new one; one that is there keeps its id."""
