@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -351,7 +352,8 @@ def test_a_document_that_cannot_be_read_is_refused(document: object, wanted: dic
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table = loaded(tmp_path, FULL)
     monkeypatch.setitem(__import__("sys").modules, "open_data_contract_standard", None)
-    for use in (lambda: odcs_text(table, lake="shop"), lambda: imported(foreign()).text):
+    uses: list[Callable[[], object]] = [lambda: odcs_text(table, lake="shop"), lambda: imported(foreign())]
+    for use in uses:
         with pytest.raises(LakesmithError) as raised:
             use()
         assert (raised.value.code, raised.value.exit_code) == ("missing-library", 4)
