@@ -181,6 +181,14 @@ def test_a_connection_without_a_registry_is_told(shop: Shop) -> None:
         file.write_text(file.read_text().replace(f"connection: {name}", "connection: events"))
 
 
+def test_an_address_without_a_registry_is_told(shop: Shop) -> None:
+    shop.declare("id: bigint")
+    lake = shop.folder / "lakesmith.yml"
+    lake.write_text(lake.read_text().replace("/apis/ccompat/v7", "/nowhere"))
+    answer = shop.cli("publish")
+    assert (answer.exit_code, "registry-refused" in answer.stderr) == (4, True), answer.output
+
+
 def _decimal(precision: int) -> dict[str, object]:
     return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
 

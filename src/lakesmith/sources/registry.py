@@ -99,7 +99,7 @@ class Registry:
 
     def register(self, subject: str, text: str) -> int:
         """Add an Avro schema to a subject, which may be a new one; one that is there keeps its id."""
-        return int(self._call("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": text})["id"])
+        return int(self._have("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": text})["id"])
 
     def level(self, subject: str) -> str | None:
         """The subject's own level of compatibility, such as `BACKWARD`; None when it has none."""
@@ -108,7 +108,7 @@ class Registry:
 
     def set_level(self, subject: str, level: str) -> None:
         """Give a subject its level of compatibility."""
-        self._call("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": level})
+        self._have("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": level})
 
     def _schema(self, id: int, told: Mapping[str, Any]) -> Schema:
         # Avro is what a registry means when it does not say.
@@ -132,6 +132,15 @@ class Registry:
 
     def _get(self, path: str) -> Any:
         return self._call("GET", path)
+
+    def _have(self, method: str, path: str, body: Mapping[str, str]) -> Any:
+        """The answer, where there has to be one."""
+        found = self._call(method, path, body)
+        if found is None:
+            what = f"the schema registry at {self.url} does not know {path}"
+            hint = "is registry: the address of its interface?  that of Apicurio ends in /apis/ccompat/v7"
+            raise InfrastructureError("registry-refused", what, hint=hint)
+        return found
 
     def _call(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         """The answer; None for what is not there. To be asked twice does no harm to any of the calls."""
