@@ -88,9 +88,16 @@ def test_a_change_that_it_does_not_allow_is_refused_and_nothing_is_registered(sh
     (error,) = refused(shop.declare("id: {type: bigint, key: true}, note: {type: string, required: true}"))
     assert (error.code, error.exit_code) == ("contract-incompatible", 2)
     assert str(error.at) == "bronze/orders.yml:1"
-    assert "note" in error.what
+    assert "which is BACKWARD: 'note' is new and required" in error.what
     assert error.hint
     assert len(shop.registry.versions(shop.subject)) == 1
+
+
+def test_what_changed_is_told_field_by_field(shop: Shop) -> None:
+    states(shop.declare("a: {type: bigint, key: true}, b: string, c: int, d: {type: int, required: true}"))
+    (error,) = refused(shop.declare("a: {type: string, key: true}, b: {type: string, required: true}, d: int"))
+    for told in ("'c' is gone", "'a' was bigint and is string", "'b' is required now", "'d' may be null now"):
+        assert told in error.what
 
 
 def test_without_a_level_every_change_is_taken(shop: Shop) -> None:

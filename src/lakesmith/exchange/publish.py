@@ -40,7 +40,7 @@ class SchemaStore(Protocol):
 
     def registered(self, subject: str, text: str) -> tuple[int, int] | None: ...
 
-    def objections(self, subject: str, text: str) -> tuple[str, ...]: ...
+    def objections(self, subject: str, text: str) -> tuple[str, ...] | None: ...
 
     def register(self, subject: str, text: str) -> int: ...
 
@@ -88,26 +88,41 @@ def publish(table: Table, at: Registered, store: SchemaStore) -> Published:
         return _published(table, at, held.id, None, "agrees")
     text = json.dumps(avro_schema(table), ensure_ascii=False, separators=(",", ":"))
     level = table.terms.compatibility.upper()
-    known = store.newest(at.subject) is not None
+    newest = store.newest(at.subject)
     # The level first: it is what the registry judges a new schema by. Only what is there can have one.
-    if known:
+    if newest is not None:
         _keep_level(store, at.subject, level)
-    found = store.registered(at.subject, text) if known else None
-    if found is not None:
-        return _published(table, at, *found, "unchanged")
-    if known and (objections := store.objections(at.subject, text)):
-        raise DeclarationError(
-            "contract-incompatible",
-            f"the registry does not take the new schema into {at.subject}, which is {level}: {'; '.join(objections)}",
-            at=table.declared_at,
-            table=str(table.name),
-            hint="take the change back, or publish it under another subject: contract: {registry: {subject: …}}",
-        )
+        if (found := store.registered(at.subject, text)) is not None:
+            return _published(table, at, *found, "unchanged")
+        if (objections := store.objections(at.subject, text)) is not None:
+            reasons = "; ".join((*_changes(newest, text), *objections))
+            raise DeclarationError(
+                "contract-incompatible",
+                f"the registry does not take the new schema into {at.subject}, which is {level}: {reasons}",
+                at=table.declared_at,
+                table=str(table.name),
+                hint="take the change back, or publish it under another subject: contract: {registry: {subject: …}}",
+            )
     id = store.register(at.subject, text)
-    if not known:
+    if newest is None:
         _keep_level(store, at.subject, level)
     found = store.registered(at.subject, text)
     return _published(table, at, id, found[1] if found else None, "registered")
+
+
+def _changes(newest: Held, text: str) -> list[str]:
+    """What is other in a schema than in the newest one, where both are records."""
+    before, after = (avro_fields(newest.text) if newest.kind == "AVRO" else None) or {}, avro_fields(text) or {}
+    told = [f"'{name}' is gone" for name in before if name not in after]
+    for name, field in after.items():
+        old = before.get(name)
+        if old is None:
+            told.append(f"'{name}' is new" + ("" if field.nullable else " and required"))
+        elif old.type != field.type:
+            told.append(f"'{name}' was {spelt(old.type)} and is {spelt(field.type)}")
+        elif old.nullable != field.nullable:
+            told.append(f"'{name}' " + ("may be null now" if field.nullable else "is required now"))
+    return told
 
 
 def _keep_level(store: SchemaStore, subject: str, level: str) -> None:

@@ -87,15 +87,16 @@ class Registry:
         found = self._call("POST", f"/subjects/{quote(subject, safe='')}", {"schema": text})
         return (found["id"], found["version"]) if found else None
 
-    def objections(self, subject: str, text: str) -> tuple[str, ...]:
-        """Why the subject's level of compatibility does not let a new Avro schema in; nothing when it does."""
+    def objections(self, subject: str, text: str) -> tuple[str, ...] | None:
+        """Why the subject's level of compatibility does not let a new Avro schema in; None when it does.
+
+        Not every registry gives its reasons.
+        """
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
         found = self._call("POST", path, {"schema": text})
         if found is None or found["is_compatible"]:
-            return ()
-        # Registries differ in how they tell the reason.
-        told = found.get("messages") or [found.get("reason") or "it does not say why"]
-        return tuple(map(str, told))
+            return None
+        return tuple(map(str, found.get("messages") or ()))
 
     def register(self, subject: str, text: str) -> int:
         """Add an Avro schema to a subject, which may be a new one; one that is there keeps its id."""
