@@ -82,6 +82,7 @@ from lakesmith.reports import (
     FacetCount,
     Finding,
     Lineage,
+    Publication,
     QuarantineCount,
     QuarantinedRow,
     RunReport,
@@ -89,7 +90,7 @@ from lakesmith.reports import (
     Validation,
     Version,
 )
-from lakesmith.sources import connection, new_in
+from lakesmith.sources import connection, new_in, registry_of
 from lakesmith.spark.java import cache_folder
 from lakesmith.spark.needed import drivers_of, jars_of
 from lakesmith.storage import Landing, LocalStorage, Sending, Warehouse, found_in_order, land, landing_of
@@ -98,6 +99,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset
     from pyspark.sql import SparkSession
+
+    from lakesmith.exchange import Format, Imported
 
 _ALL = Chosen()
 _REMEMBERED = 400
@@ -612,7 +615,18 @@ class Lake:
         """Whether stored tables have the columns that their contracts promise."""
         declared = [name for name, table in self.tables.items() if table.columns]
         chosen = with_contract(self.tables, declared, [self._name(name) for name in tables])
+        self._check_registries([self.tables[name] for name in chosen])
         return tuple(agreement(self.tables[name], self._table_facts(name)) for name in chosen)
+
+    def _check_registries(self, tables: Sequence[Table]) -> None:
+        """Raise where a registry is the truth and a declaration is unlike it."""
+        ruled = [(table, at) for table in tables if (at := table.terms.registry) and at.truth == "registry"]
+        if not ruled:
+            return
+        from lakesmith.exchange import registry_problems
+
+        here = self.declaration.environment
+        raise_all([e for table, at in ruled for e in registry_problems(table, at, registry_of(table, here))])
 
     def _verdicts(self) -> dict[TableName, Verdict]:
         return judge_all(self.tables, self._published())
@@ -664,6 +678,31 @@ class Lake:
         made = self._table_facts(name)
         assert made is not None
         return Adopted(table=str(name), location=location, files=made.files, rows=made.rows, made=True)
+
+    def export_contract(self, table: str, format: Format = "odcs") -> str:
+        """The table's contract as a document: `odcs`, `avro` or `json-schema`."""
+        from lakesmith.exchange import export_contract
+
+        return export_contract(self.tables[self._name(table)], format, lake=self.name)
+
+    @staticmethod
+    def import_contract(
+        file: str | Path, *, layer: str | None = None, name: str | None = None, part: str | None = None
+    ) -> Imported:
+        """The declaration that a contract of others stands for. Writes nothing, and needs no lake."""
+        from lakesmith.exchange import Wanted, import_contract, read_document
+
+        return import_contract(read_document(file), Wanted(file=str(file), layer=layer, name=name, part=part))
+
+    def publish_contract(self, tables: Sequence[str] = ()) -> Publication:
+        """Bring schema registries up to the contracts of the tables, or compare where a registry is the truth.
+
+        Without tables, all that name a registry.
+        """
+        from lakesmith.exchange import publish_all
+
+        chosen = [self.tables[self._name(table)] for table in tables] or list(self.tables.values())
+        return publish_all(chosen, partial(registry_of, environment=self.declaration.environment), named=bool(tables))
 
     def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
         """Look at Java, jars, Spark, storage and versions, and say how to mend each."""

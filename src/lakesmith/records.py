@@ -105,6 +105,7 @@ class AuditRecord:
     decided_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContractRecord:
     """One version of a table's contract."""
 

@@ -35,6 +35,29 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """`contract publish`: one table's contract in a schema registry."""
+
+    table: str
+    subject: str
+    id: int
+    """The registry's number of the schema."""
+    version: int | None
+    """The version of the subject; not told where the registry is the source of truth."""
+    state: Literal["registered", "unchanged", "agrees"]
+    """`agrees`: the registry is the source of truth, and the declaration is as it says."""
+    compatibility: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """`contract publish`: what became of each table."""
+
+    contracts: tuple[Published, ...]
+    errors: tuple[LakesmithError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
     """`status`: one table as it is now."""
 

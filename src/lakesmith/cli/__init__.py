@@ -22,9 +22,9 @@ VERBS = {
     "history": "List the runs, or the versions of one table.",
     "query": "Answer a SELECT over the lake's tables. Needs no Java.",
     "lineage": "Show where tables come from and where they go.",
+    "contract": "Compare, export, import and publish contracts.",
     "approve": "List batches that gates hold back, or publish one.",
     "quarantine": "Look at refused rows, take them back or give them up.",
-    "contract": "Compare contracts with what was recorded and stored.",
     "doctor": "Check Java, jars, Spark, storage and versions.",
     "completion": "Print the completion script for a shell.",
 }

@@ -82,7 +82,7 @@ class Published:
 def definition_of(table: Table) -> Definition:
     """The contract as it is declared; where no column is, it promises none."""
     names = [field.name for field in dataclasses.fields(PromisedColumn)]
-    drift = dataclasses.asdict(table.terms.drift)
+    drift = dataclasses.asdict(table.drift)
     return Definition(
         columns=tuple(PromisedColumn(**{name: getattr(column, name) for name in names}) for column in table.columns),
         terms={

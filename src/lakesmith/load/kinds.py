@@ -168,7 +168,7 @@ def _read_keys(model: type[Block]) -> Mapping[str, Key]:
             continue
         required = item.default is MISSING and item.default_factory is MISSING
         about = next(note for note in hints[item.name].__metadata__ if isinstance(note, str))
-        # A key may be a word that Python keeps to itself.
+        # A key may be a word that Python or the block keeps to itself.
         found[item.name.removesuffix("_")] = Key(kind_of(hints[item.name]), required, about)
     return found
 

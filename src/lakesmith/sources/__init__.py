@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from lakesmith.declare import Environment, Jdbc, Kafka, OtherTable, Settings, Table
 from lakesmith.errors import DeclarationError, did_you_mean
 from lakesmith.ports import Slice
 
-__all__ = ["connection", "new_in"]
+if TYPE_CHECKING:
+    from lakesmith.sources.registry import Registry
+
+__all__ = ["connection", "named_connection", "new_in", "registry_of"]
 
 
 def new_in(table: Table, environment: Environment, reached: Mapping[str, int | str]) -> Slice | None:
@@ -31,10 +35,33 @@ def new_in(table: Table, environment: Environment, reached: Mapping[str, int | s
             return None
 
 
+def registry_of(table: Table, environment: Environment) -> Registry:
+    """The schema registry that the table's contract names."""
+    from lakesmith.sources.registry import Registry
+
+    registered = table.terms.registry
+    assert registered is not None
+    settings = named_connection(registered.connection, table, environment)
+    found = Registry.of(settings)
+    if found is None:
+        raise DeclarationError(
+            "missing-registry",
+            f"the contract is to be in a schema registry, and '{registered.connection}' has none",
+            at=table.declared_at,
+            table=str(table.name),
+            hint=f"add registry: http://… to the connection '{registered.connection}' in lakesmith.yml",
+        )
+    return found
+
+
 def connection(table: Table, environment: Environment) -> Settings:
     """The settings below `connections` that the table's source names."""
     assert isinstance(table.origin, Kafka | Jdbc)
-    name = table.origin.connection
+    return named_connection(table.origin.connection, table, environment)
+
+
+def named_connection(name: str, table: Table, environment: Environment) -> Settings:
+    """The settings below `connections` of this name, which the table gives."""
     if name not in environment.connections:
         raise DeclarationError(
             "unknown-connection",

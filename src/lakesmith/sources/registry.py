@@ -1,4 +1,7 @@
-"""Schemas of Kafka values, asked of a registry with Confluent's interface; without its answer nothing is read."""
+"""Schemas in a registry with Confluent's interface: asked for Kafka values, published for contracts.
+
+Without its answer nothing is read or published.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from lakesmith.errors import DeclarationError, InfrastructureError
 SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
 _TIMEOUT = 10
 _PAUSE = 0.5
+_MEDIA = "application/vnd.schemaregistry.v1+json"
 _log = logging.getLogger(__name__)
 
 
@@ -78,6 +82,35 @@ class Registry:
         found = self._get(f"/schemas/ids/{id}")
         return self._schema(id, found) if found else None
 
+    def registered(self, subject: str, text: str) -> tuple[int, int] | None:
+        """The id and the version of an Avro schema in a subject; None when it is not there."""
+        found = self._call("POST", f"/subjects/{quote(subject, safe='')}", {"schema": text})
+        return (found["id"], found["version"]) if found else None
+
+    def objections(self, subject: str, text: str) -> tuple[str, ...] | None:
+        """Why the subject's level of compatibility does not let a new Avro schema in; None when it does.
+
+        Not every registry gives its reasons.
+        """
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
+        found = self._call("POST", path, {"schema": text})
+        if found is None or found["is_compatible"]:
+            return None
+        return tuple(map(str, found.get("messages") or ()))
+
+    def register(self, subject: str, text: str) -> int:
+        """Add an Avro schema to a subject, which may be a new one; one that is there keeps its id."""
+        return int(self._have("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": text})["id"])
+
+    def level(self, subject: str) -> str | None:
+        """The subject's own level of compatibility, such as `BACKWARD`; None when it has none."""
+        found = self._get(f"/config/{quote(subject, safe='')}")
+        return str(found["compatibilityLevel"]) if found else None
+
+    def set_level(self, subject: str, level: str) -> None:
+        """Give a subject its level of compatibility."""
+        self._have("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": level})
+
     def _schema(self, id: int, told: Mapping[str, Any]) -> Schema:
         # Avro is what a registry means when it does not say.
         kind = cast(SchemaKind, told.get("schemaType") or "AVRO")
@@ -99,18 +132,31 @@ class Registry:
         return found
 
     def _get(self, path: str) -> Any:
+        return self._call("GET", path)
+
+    def _have(self, method: str, path: str, body: Mapping[str, str]) -> Any:
+        """The answer, where there has to be one."""
+        found = self._call(method, path, body)
+        if found is None:
+            what = f"the schema registry at {self.url} does not know {path}"
+            hint = "is registry: the address of its interface?  that of Apicurio ends in /apis/ccompat/v7"
+            raise InfrastructureError("registry-refused", what, hint=hint)
+        return found
+
+    def _call(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+        """The answer; None for what is not there. To be asked twice does no harm to any of the calls."""
         deadline = time.monotonic() + self.wait
         told = False
         while True:
             try:
-                return self._ask(path)
+                return self._ask(method, path, body)
             except _Unanswered as unanswered:
                 if time.monotonic() + _PAUSE > deadline:
                     waited = f" within {self.wait:g} s" if self.wait else ""
                     raise InfrastructureError(
                         "registry-unreachable",
                         f"the schema registry at {self.url} did not answer{waited}: {unanswered}",
-                        hint="nothing was read: start the registry, or let runs wait for it with registry.wait: 60",
+                        hint="nothing was done: start the registry, or let runs wait for it with registry.wait: 60",
                     ) from unanswered
                 if not told:
                     what = "the schema registry at %s does not answer (%s): waiting for up to %g s"
@@ -118,8 +164,10 @@ class Registry:
                 told = True
                 time.sleep(_PAUSE)
 
-    def _ask(self, path: str) -> Any:
-        request = urllib.request.Request(self.url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
+    def _ask(self, method: str, path: str, body: Mapping[str, str] | None) -> Any:
+        sent = None if body is None else json.dumps(body).encode()
+        headers = {"Accept": _MEDIA, **({} if body is None else {"Content-Type": _MEDIA})}
+        request = urllib.request.Request(self.url + path, sent, headers, method=method)
         if self.user is not None:
             token = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
             request.add_header("Authorization", f"Basic {token}")
@@ -132,11 +180,20 @@ class Registry:
                     return None
                 if error.code == 429 or error.code >= 500:
                     raise _Unanswered(f"{error.code} {error.reason}") from error
-                what = f"the schema registry at {self.url} refused {path}: {error.code} {error.reason}"
+                said = _said(error)
+                what = f"the schema registry at {self.url} refused {path}: {error.code} {said or error.reason}"
                 hint = "check registry, registry.user and registry.password of the connection"
                 raise InfrastructureError("registry-refused", what, hint=hint) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise _Unanswered(getattr(error, "reason", None) or error) from error
+
+
+def _said(error: urllib.error.HTTPError) -> str | None:
+    """What the registry says of the matter, beside the number."""
+    try:
+        return str(json.load(error)["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 class _Unanswered(Exception):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from lakesmith.cli.call import Call, Verb, complete_tables, json_option, lake_options
+from lakesmith.cli.contract_exchange import export_verb, import_verb, publish_verb
 from lakesmith.cli.output import Cell, Grid, Styled, page, print_json
 from lakesmith.cli.words import plural
 from lakesmith.reports import ContractCheck, ContractDiff
@@ -17,7 +18,7 @@ _tables = click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complet
 @click.group("contract", subcommand_metavar="VERB [ARGS]...")
 @lake_options
 def verb() -> None:
-    """Compare contracts with what was recorded and stored.
+    """Compare, export, import and publish contracts.
 
     A contract is the columns that a table declares, with its terms. A run records each new version in
     system.contracts.
@@ -110,6 +111,5 @@ def _show_checks(found: Sequence[ContractCheck]) -> None:
         )
 
 
-# Whatever else is done with contracts joins here, as a `Verb` from a module of its own.
-for _command in (diff, check):
+for _command in (diff, check, export_verb, import_verb, publish_verb):
     verb.add_command(_command)

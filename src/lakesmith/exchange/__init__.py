@@ -1,0 +1,38 @@
+"""Contracts go out and come in: what is promised here, in the words that others use for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from lakesmith.declare.table import Table
+from lakesmith.exchange.avro import avro_text
+from lakesmith.exchange.imports import import_contract, read_document
+from lakesmith.exchange.json_schema import json_schema_text
+from lakesmith.exchange.odcs import odcs_text
+from lakesmith.exchange.publish import publish_all, registry_problems
+from lakesmith.exchange.wanted import Imported, Wanted
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "Imported",
+    "Wanted",
+    "export_contract",
+    "import_contract",
+    "publish_all",
+    "read_document",
+    "registry_problems",
+]
+
+Format = Literal["odcs", "avro", "json-schema"]
+FORMATS: Mapping[Format, Callable[[Table, str], str]] = {
+    "odcs": lambda table, lake: odcs_text(table, lake=lake),
+    "avro": lambda table, _: avro_text(table),
+    "json-schema": lambda table, _: json_schema_text(table),
+}
+
+
+def export_contract(table: Table, format: Format, *, lake: str) -> str:
+    """The table's contract as a document of another language."""
+    return FORMATS[format](table, lake)

@@ -1,0 +1,111 @@
+"""Contracts that others wrote become declarations. Each kind of document has one reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from lakesmith.errors import DeclarationError, Place, UsageError
+from lakesmith.exchange.odcs_in import read_odcs
+from lakesmith.exchange.wanted import Imported, Wanted
+
+_MAX_BYTES = 4 << 20
+_MAX_VALUES = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """How documents of a kind are told from others, and read."""
+
+    kind: str
+    """What people call the kind."""
+    is_one: Callable[[Mapping[str, Any]], bool]
+    read: Callable[[Mapping[str, Any], Wanted], Imported]
+
+
+READERS: Mapping[str, Reader] = {
+    "odcs": Reader(
+        kind="Open Data Contract Standard 3",
+        is_one=lambda document: document.get("kind") == "DataContract",
+        read=read_odcs,
+    ),
+}
+
+
+def read_document(file: str | Path) -> str:
+    """The text of a document's file."""
+    try:
+        return Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise _unreadable("the document is not UTF-8", str(file)) from None
+    except OSError as error:
+        what = f"the document cannot be read: {error.strerror}"
+        raise UsageError("unreadable-file", what, at=Place(str(file)), hint="name a file that is there") from None
+
+
+def import_contract(text: str, wanted: Wanted) -> Imported:
+    """The declaration that a document stands for, whichever kind it is of."""
+    document = _document(text, wanted.file)
+    for reader in READERS.values():
+        if reader.is_one(document):
+            return reader.read(document, wanted)
+    raise DeclarationError(
+        "unknown-document",
+        "this is no document of a kind that can be imported",
+        at=Place(wanted.file),
+        hint="kinds: " + ", ".join(reader.kind for reader in READERS.values()),
+    )
+
+
+def _document(text: str, file: str) -> Mapping[str, Any]:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Keeps numbers exact, days as they are written, and the country code NO a text, as YAML 1.2 does."""
+
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":bool") or first in "tTfF"]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Decimal | float:
+        written = loader.construct_scalar(node).replace("_", "")
+        return float(loader.construct_yaml_float(node)) if written.strip("+-").startswith(".") else Decimal(written)
+
+    def day(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+        return str(loader.construct_scalar(node))
+
+    Loader.add_constructor("tag:yaml.org,2002:float", number)
+    Loader.add_constructor("tag:yaml.org,2002:timestamp", day)
+    if len(text.encode("utf-8", "surrogatepass")) > _MAX_BYTES:
+        raise _unreadable(f"the document is larger than {_MAX_BYTES >> 20} MB", file)
+    try:
+        found = yaml.load(text, Loader=Loader)
+    except (yaml.YAMLError, ArithmeticError, ValueError, RecursionError) as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", 0)
+        said = " ".join(str(error).split())
+        raise _unreadable(f"the document is neither YAML nor JSON: {said[:200]}", file, line + 1) from None
+    if not isinstance(found, Mapping) or _size(found) > _MAX_VALUES:
+        raise _unreadable("the document has to be keys with values, and not too many of them", file)
+    return found
+
+
+def _size(value: object) -> int:
+    """How many values there are; counting ends where there are too many, so that aliases cannot multiply them."""
+    waiting, count = [value], 0
+    while waiting and count <= _MAX_VALUES:
+        count += 1
+        match waiting.pop():
+            case Mapping() as each:
+                waiting.extend(each.values())
+            case list() as items:
+                waiting.extend(items)
+    return count
+
+
+def _unreadable(what: str, file: str, line: int = 1) -> DeclarationError:
+    hint = "give a contract as YAML or JSON, such as `lakesmith contract export` writes"
+    return DeclarationError("bad-document", what, at=Place(file, line), hint=hint)

@@ -1,0 +1,302 @@
+"""A table's contract as a document of the Open Data Contract Standard, version 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from lakesmith.declare.checks import (
+    BatchSql,
+    Check,
+    CheckRule,
+    In,
+    Length,
+    NullRate,
+    Pattern,
+    Range,
+    Required,
+    RowCount,
+    RowSql,
+    Unique,
+)
+from lakesmith.declare.table import Column, Table
+from lakesmith.errors import InfrastructureError
+from lakesmith.exchange.odcs_sql import VENDOR, batch_condition, batch_query, row_condition, row_query
+from lakesmith.exchange.spelling import (
+    contract_keys,
+    duration_text,
+    limit_text,
+    quarantine_keys,
+    rule_keys,
+    share_text,
+)
+from lakesmith.exchange.types import Exact, ListOf, MapOf, Plain, Record, SparkType, spelt, tree
+
+if TYPE_CHECKING:
+    from open_data_contract_standard.model import CustomProperty, DataQuality, SchemaProperty
+
+API_VERSION = "v3.2.0"
+_LOGICAL = {
+    "bigint": "integer",
+    "int": "integer",
+    "smallint": "integer",
+    "tinyint": "integer",
+    "string": "string",
+    "binary": "string",
+    "boolean": "boolean",
+    "double": "number",
+    "float": "number",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp",
+}
+_SEVERITIES = {"warn": "warning", "quarantine": "error", "fail": "error"}
+
+
+def library() -> Any:
+    """The models of the standard."""
+    try:
+        from open_data_contract_standard import model
+    except ModuleNotFoundError as error:
+        what = f"for documents of the Open Data Contract Standard, the library {error.name} is needed"
+        raise InfrastructureError("missing-library", what, hint="pip install 'lakesmith[contracts]'") from error
+    return model
+
+
+def odcs_text(table: Table, *, lake: str) -> str:
+    """The document, as YAML."""
+    standard = library()
+    inside: dict[str, list[DataQuality]] = {column.name: [] for column in table.columns}
+    across: list[DataQuality] = []
+    for column in table.columns:
+        if column.check is not None:
+            inside[column.name].append(_quality(**_row_sql(RowSql(condition=column.check), None)))
+    for check in table.checks:
+        column_name, rule = _rule(check, inside)
+        (inside[column_name] if column_name else across).append(rule)
+    keys = [column.name for column in table.columns if column.key]
+    properties = [_column(column, table.checks, keys, inside[column.name]) for column in table.columns]
+    terms = contract_keys(table.contract, table.terms)
+    version = terms.pop("version", None)
+    made = standard.OpenDataContractStandard(
+        apiVersion=API_VERSION,
+        kind="DataContract",
+        id=f"{lake}:{table.name}",
+        name=str(table.name),
+        version=version or "1",
+        status="active",
+        description=standard.Description(purpose=table.description) if table.description else None,
+        schema=[
+            standard.SchemaObject(
+                name=table.name.name,
+                physicalName=str(table.name),
+                physicalType="table",
+                logicalType="object",
+                description=table.description,
+                tags=list(table.tags) or None,
+                properties=properties or None,
+                quality=across or None,
+            )
+        ],
+        team=standard.Team(name=table.owner) if table.owner else None,
+        slaProperties=_freshness(table.freshness),
+        customProperties=_custom(
+            contract=terms.pop("mode"),
+            versionCounted=None if version else True,
+            quarantine=quarantine_keys(table.quarantine) or None,
+            **terms,
+        ),
+    )
+    return _dumped(made.model_dump(exclude_none=True, by_alias=True))
+
+
+def _freshness(seconds: float | None) -> list[Any] | None:
+    text = duration_text(seconds)
+    if text is None:
+        return None
+    value = Decimal(text[:-1])
+    return [library().ServiceLevelAgreementProperty(property="freshness", value=_number(value), unit=text[-1])]
+
+
+def _column(column: Column, checks: tuple[Check, ...], keys: list[str], quality: list[DataQuality]) -> SchemaProperty:
+    # The schema of the standard does not take a property without a type, whatever its text says.
+    typed: dict[str, Any] = _typed(tree(column.type)) if column.type else {"logicalType": "string"}
+    options = _options(column, checks, typed["logicalType"]) if column.type else {}
+    if options:
+        typed["logicalTypeOptions"] = {**typed.get("logicalTypeOptions", {}), **options}
+    return library().SchemaProperty(  # type: ignore[no-any-return]
+        name=column.name,
+        **typed,
+        required=column.required or None,
+        unique=column.unique or None,
+        primaryKey=column.key or None,
+        primaryKeyPosition=keys.index(column.name) + 1 if column.key else None,
+        tags=list(column.tags) or None,
+        description=column.description,
+        deprecated=True if column.deprecated else None,
+        customProperties=_custom(
+            untyped=None if column.type else True,
+            since=column.since,
+            deprecatedBecause=column.deprecated,
+            currency=column.currency,
+            timezone=column.timezone,
+        ),
+        quality=quality or None,
+    )
+
+
+def _typed(type: SparkType) -> dict[str, Any]:
+    """The fields of the standard that tell a type."""
+    model = library()
+    match type:
+        case Plain():
+            told: dict[str, Any] = {"logicalType": _LOGICAL[type.name]}
+            if type.name.startswith("timestamp"):
+                told["logicalTypeOptions"] = {"timezone": type.name == "timestamp"}
+        case Exact():
+            told = {"logicalType": "number"}
+        case ListOf():
+            told = {"logicalType": "array", "items": model.SchemaProperty(**_typed(type.item))}
+        case MapOf():
+            key, value = (model.SchemaProperty(**_typed(each)) for each in (type.key, type.value))
+            told = {"logicalType": "map", "map": model.MapDefinition(key=key, value=value)}
+        case Record():
+            fields = [model.SchemaProperty(name=name, **_typed(each)) for name, each in type.fields]
+            told = {"logicalType": "object", "properties": fields}
+    return told | {"physicalType": spelt(type)}
+
+
+def _options(column: Column, checks: tuple[Check, ...], logical: str) -> dict[str, Any]:
+    """Bounds that the standard can tell of a type. The rule itself is among the quality rules too, with its name."""
+    found: dict[str, Any] = {}
+    for check in checks:
+        rule = check.rule
+        if not isinstance(rule, Range | Length) or rule.column != column.name or check.where:
+            continue
+        if check.on_fail == "warn" or check.fail_above:
+            continue
+        least, most = ("minimum", "maximum") if isinstance(rule, Range) else ("minLength", "maxLength")
+        wanted = (str,) if logical in ("date", "timestamp") else (int, Decimal)
+        bounds = [value for value in (rule.min, rule.max) if value is not None]
+        fits = all(isinstance(value, wanted) and not isinstance(value, bool) for value in bounds)
+        about = ("date", "timestamp", "number", "integer") if isinstance(rule, Range) else ("string",)
+        if fits and logical in about and least not in found and most not in found:
+            found |= {key: value for key, value in ((least, rule.min), (most, rule.max)) if value is not None}
+    return found
+
+
+def _rule(check: Check, columns: Mapping[str, object]) -> tuple[str | None, DataQuality]:
+    """The column that the check belongs to, if to one, and the check as a rule of the standard."""
+    rule = check.rule
+    custom: dict[str, Any] = {"where": check.where}
+    column: str | None = None
+    match rule:
+        # The metrics of the standard look at all rows.
+        case _ if check.where and not isinstance(rule, RowSql | BatchSql):
+            told = _own(rule)
+        case Required(columns=(only,)) if only in columns:
+            column, told = only, _library("nullValues", mustBe=0)
+        case NullRate() if rule.column in columns:
+            most = share_text(rule.max) or ""
+            share = Decimal(most[:-1]) if most.endswith("%") else Decimal(most) * 100
+            column, told = rule.column, _library("nullValues", unit="percent", mustBeLessOrEqualTo=_number(share))
+        case In() if rule.column in columns:
+            column, told = rule.column, _library("invalidValues", {"validValues": list(rule.values)}, mustBe=0)
+        case Pattern() if rule.column in columns:
+            column, told = rule.column, _library("invalidValues", {"pattern": rule.matches}, mustBe=0)
+        case Unique():
+            custom["within"] = rule.within if rule.within != "batch" else None
+            if len(rule.columns) == 1 and rule.columns[0] in columns:
+                column, told = rule.columns[0], _library("duplicateValues", mustBe=0)
+            else:
+                told = _library("duplicateValues", {"properties": list(rule.columns)}, mustBe=0)
+        case RowCount() if rule.change is None:
+            told = _library("rowCount", **_bounds(rule))
+        case RowSql():
+            told = _row_sql(rule, check.where)
+        case BatchSql():
+            told = _batch_sql(rule, check.where)
+        case _:
+            told = _own(rule)
+    custom |= {"onFail": check.on_fail, "failAbove": limit_text(check.fail_above), "owner": check.owner}
+    severity = _SEVERITIES[check.on_fail]
+    made = _quality(name=check.name, description=check.description, severity=severity, **told)
+    made.customProperties = _custom(**custom)
+    return column, made
+
+
+def _row_sql(rule: RowSql, where: str | None) -> dict[str, Any]:
+    query = row_query(rule.condition, where)
+    if row_condition(query, where) != rule.condition:
+        return _own(rule)
+    return {"type": "sql", "query": query, "mustBe": 0}
+
+
+def _batch_sql(rule: BatchSql, where: str | None) -> dict[str, Any]:
+    query = batch_query(rule.condition, where)
+    if batch_condition(query, ("=", True)) != (rule.condition, where):
+        return _own(rule)
+    return {"type": "sql", "query": query, "mustBe": True}
+
+
+def _own(rule: CheckRule) -> dict[str, Any]:
+    key, value = rule_keys(rule)
+    return {"type": "custom", "engine": VENDOR, "implementation": {key: value}}
+
+
+def _library(metric: str, arguments: dict[str, Any] | None = None, **told: Any) -> dict[str, Any]:
+    return {"type": "library", "metric": metric, "arguments": arguments, **told}
+
+
+def _bounds(rule: RowCount) -> dict[str, Any]:
+    match rule.min, rule.max:
+        case least, most if least == most:
+            return {"mustBe": least}
+        case None, most:
+            return {"mustBeLessOrEqualTo": most}
+        case least, None:
+            return {"mustBeGreaterOrEqualTo": least}
+        case least, most:
+            return {"mustBeBetween": [least, most]}
+
+
+def _quality(**told: Any) -> DataQuality:
+    return library().DataQuality(**told)  # type: ignore[no-any-return]
+
+
+def _custom(**values: Any) -> list[CustomProperty] | None:
+    made = [
+        library().CustomProperty(property=key, value=value, vendor=VENDOR)
+        for key, value in values.items()
+        if value is not None
+    ]
+    return made or None
+
+
+def _number(value: Decimal) -> int | float:
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _dumped(document: Mapping[str, Any]) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Writes exact numbers as they are, and repeats what is there twice."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def exact(dumper: yaml.SafeDumper, value: Decimal) -> yaml.Node:
+        text = format(value, "f")
+        return dumper.represent_scalar(f"tag:yaml.org,2002:{'float' if '.' in text else 'int'}", text)
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+        # Only in double quotes are all characters what they are.
+        style = None if value.isprintable() else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(Decimal, exact)
+    Dumper.add_representer(str, text)
+    dumped: str = yaml.dump(dict(document), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return dumped

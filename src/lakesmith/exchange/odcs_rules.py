@@ -1,0 +1,211 @@
+"""Quality rules of the Open Data Contract Standard become checks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from lakesmith.exchange.odcs_sql import PROPERTY, VENDOR, batch_condition, row_condition, value_text
+from lakesmith.exchange.parts import Part
+from lakesmith.exchange.spelling import Keys, share_text
+from lakesmith.exchange.wanted import problems_of
+from lakesmith.sql import quoted
+
+_OPERATORS = {
+    "mustBe": "=",
+    "mustNotBe": "<>",
+    "mustBeGreaterThan": ">",
+    "mustBeGreaterOrEqualTo": ">=",
+    "mustBeLessThan": "<",
+    "mustBeLessOrEqualTo": "<=",
+    "mustBeBetween": "between",
+    "mustNotBeBetween": "not between",
+}
+_OLD_NAMES = {
+    "nullCheck": "nullValues",
+    "nullCount": "nullValues",
+    "missingCount": "missingValues",
+    "invalidCount": "invalidValues",
+    "validValues": "invalidValues",
+    "duplicateCount": "duplicateValues",
+}
+_MILD = ("info", "warning", "warn", "low", "minor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The checks that were found so far, and the conditions that belong to a column."""
+
+    checks: dict[str, Keys] = field(default_factory=dict)
+    conditions: dict[str, str] = field(default_factory=dict)
+
+    def add(self, part: Part, column: str | None) -> None:
+        """Bring a rule over, or tell why not."""
+        custom = part.custom("onFail", "where", "failAbove", "owner", "within")
+        rule = _rule(part, column, custom)
+        if isinstance(rule, str):
+            part.drop(rule)
+            return
+        named, told = part.text("name"), part.text("description")
+        condition = rule.get("sql")
+        severity = part.text("severity")
+        if column and not (named or told or custom or severity) and condition and column not in self.conditions:
+            self.conditions[column] = condition
+            return
+        mild = "warn" if severity and severity.lower() in _MILD else None
+        keys = rule | {
+            key: value
+            for key, value in {
+                "where": custom.get("where"),
+                "on_fail": custom.get("onFail") or rule.get("on_fail") or mild,
+                "fail_above": custom.get("failAbove") or rule.get("fail_above"),
+                "owner": custom.get("owner"),
+                "description": told,
+            }.items()
+            if value is not None
+        }
+        self.put(part, named or f"{column or 'table'}_{next(iter(rule))}", keys)
+
+    def put(self, part: Part, name: str, keys: Keys) -> None:
+        """Take a check in under a name of its own, if the loader takes it."""
+        made = re.sub(r"\W+", "_", name).strip("_") or "check"
+        made = f"_{made}" if made[0].isdigit() else made
+        taken = {known.lower() for known in self.checks}
+        numbered = next(
+            each for each in (made, *(f"{made}_{n}" for n in range(2, len(taken) + 3))) if each.lower() not in taken
+        )
+        problems = problems_of({"checks": {numbered: keys}})
+        if problems:
+            part.drop("; ".join(problem.what for problem in problems))
+        else:
+            self.checks[numbered] = keys
+
+    def put_new(self, part: Part, name: str, keys: Keys) -> None:
+        """Take a check in unless its rule is there already."""
+        rule = next(iter(keys.items()))
+        if not any(rule in check.items() for check in self.checks.values()):
+            self.put(part, name, keys)
+
+
+def _rule(part: Part, column: str | None, custom: Keys) -> Keys | str:
+    """The keys of the check, or why there is none."""
+    kind = part.text("type") or "library"
+    match kind:
+        case "library":
+            return _library(part, column, custom)
+        case "sql":
+            return _sql(part, column, custom)
+        case "custom":
+            return _custom(part)
+        case _:
+            return "a rule in words cannot be judged"
+
+
+def _custom(part: Part) -> Keys | str:
+    engine, found = part.text("engine"), part.take("implementation")
+    if engine != VENDOR:
+        return f"rules of {engine} are not understood here"
+    return dict(found) if isinstance(found, dict) and len(found) == 1 else "the implementation is not one rule"
+
+
+def _library(part: Part, column: str | None, custom: Keys) -> Keys | str:
+    metric, old = part.text("metric"), part.text("rule")
+    metric = metric or (_OLD_NAMES.get(old, old) if old else None)
+    arguments = part.take("arguments") or {}
+    # Documents of 3.0 have them beside the rule.
+    valid = arguments.get("validValues") or part.take("validValues")
+    comparison = _comparison(part)
+    percent = part.text("unit") == "percent"
+    if metric == "rowCount":
+        return _row_count(comparison)
+    columns = list(arguments.get("properties") or ([column] if column else []))
+    if not columns:
+        return "it names no property"
+    only = columns[0]
+    limit = _limit(comparison, percent)
+    if limit is None:
+        return "such a bound on it cannot be told"
+    rule: Keys
+    match metric:
+        case "nullValues" if percent and limit and len(columns) == 1:
+            return {"null_rate": {"column": only, "max": limit["fail_above"]}}
+        case "nullValues":
+            rule = {"required": columns}
+        case "missingValues":
+            missing = list(arguments.get("missingValues") or [None])
+            told = [value_text(value) for value in missing if value is not None]
+            present = [f"{quoted(only)} IS NOT NULL"] if None in missing else []
+            listed = [f"{quoted(only)} NOT IN ({', '.join(told)})"] if told else []
+            rule = {"sql": " AND ".join(present + listed)} if told else {"required": columns}
+        case "invalidValues" if valid:
+            rule = {"in": {"column": only, "values": list(valid)}}
+        case "invalidValues" if arguments.get("pattern"):
+            rule = {"pattern": {"column": only, "matches": arguments["pattern"]}}
+        case "duplicateValues":
+            within = {"within": custom["within"]} if custom.get("within") else {}
+            rule = {"unique": {"columns": columns, **within}}
+        case _:
+            return f"the metric {metric} is not understood here"
+    return rule | limit
+
+
+def _comparison(part: Part) -> tuple[str, Any] | None:
+    """The operator, and what is compared with; None when there is none, or several."""
+    found = [(sign, part.take(key)) for key, sign in _OPERATORS.items()]
+    told = [(sign, value) for sign, value in found if value is not None]
+    return told[0] if len(told) == 1 else None
+
+
+def _limit(comparison: tuple[str, Any] | None, percent: bool) -> Keys | None:
+    """What is tolerated: nothing, or so many rows, which are then let in. None when it is no such bound."""
+    match comparison:
+        case None:
+            return {}
+        case ("=" | "<=", value) if value == 0:
+            return {}
+        case ("<" | "<=" as sign, int() | float() | Decimal() as value):
+            if percent:
+                share = float(Decimal(str(value)) / 100)
+                return {"fail_above": share_text(share), "on_fail": "warn"} if 0 < share < 1 else None
+            most = int(value) if sign == "<=" or value != int(value) else int(value) - 1
+            return {"fail_above": most, "on_fail": "warn"} if most > 0 else {}
+        case _:
+            return None
+
+
+def _row_count(comparison: tuple[str, Any] | None) -> Keys | str:
+    match comparison:
+        case (">=", value):
+            return {"row_count": {"min": value}}
+        case (">", value):
+            return {"row_count": {"min": value + 1}}
+        case ("<=", value):
+            return {"row_count": {"max": value}}
+        case ("<", value):
+            return {"row_count": {"max": value - 1}}
+        case ("=", value):
+            return {"row_count": {"min": value, "max": value}}
+        case ("between", [least, most]):
+            return {"row_count": {"min": least, "max": most}}
+        case _:
+            return "such a bound on the number of rows cannot be told"
+
+
+def _sql(part: Part, column: str | None, custom: Keys) -> Keys | str:
+    query, comparison = part.text("query") or "", _comparison(part)
+    where = custom.get("where")
+    if column:
+        query = PROPERTY.sub(lambda _: column, query)
+    if comparison is not None and comparison[1] is not False and comparison == ("=", 0):
+        condition = row_condition(query, where)
+        if condition is not None:
+            return {"sql": condition}
+    found = batch_condition(query, comparison) if comparison else None
+    if found is None:
+        return "the query is more than a condition on the table's rows or an aggregate of them"
+    condition, only = found
+    if where and only != where:
+        return "its query and its `where` do not go together"
+    return {"expect": condition} | ({"where": only} if only else {})

@@ -1,0 +1,120 @@
+"""Types of the Open Data Contract Standard become Spark's."""
+
+from __future__ import annotations
+
+import re
+
+from lakesmith.exchange.parts import Part
+from lakesmith.load.spark_types import spark_type
+from lakesmith.load.unfit import Unfit
+
+_LOGICAL = {
+    "string": "string",
+    "date": "date",
+    "timestamp": "timestamp",
+    "time": "string",
+    "number": "double",
+    "integer": "bigint",
+    "boolean": "boolean",
+    "vector": "array<float>",
+}
+_SIZES = {
+    "i8": "tinyint",
+    "i16": "smallint",
+    "i32": "int",
+    "i64": "bigint",
+    "u8": "smallint",
+    "u16": "int",
+    "u32": "bigint",
+    "f32": "float",
+    "f64": "double",
+}
+_ELSEWHERE = {
+    "string": "varchar, nvarchar, varchar2, nvarchar2, char, nchar, character, character varying, text, ntext, clob, "
+    "uuid, json, jsonb, variant",
+    "boolean": "bool, bit",
+    "smallint": "int16, int2, smallserial",
+    "int": "int32, int4, serial, mediumint",
+    "bigint": "int64, int8, bigserial",
+    "float": "float4, float32",
+    "double": "float8, float64, double precision",
+    "binary": "bytes, bytea, blob, varbinary",
+    "timestamp": "timestamptz, timestamp_tz, timestamp_ltz, datetimeoffset, timestamp with time zone",
+    "timestamp_ntz": "datetime, datetime2, smalldatetime, timestamp without time zone",
+}
+_NAMED = {name: type for type, names in _ELSEWHERE.items() for name in names.split(", ")}
+_SIZED = re.compile(r"(\w+(?: \w+)*?) ?(\([^()]*\))?( (?:with|without) time zone)?", re.IGNORECASE)
+
+
+def column_type(part: Part, options: Part | None) -> str | None:
+    """The Spark SQL type of a property; None when it tells none, or one that Spark does not have."""
+    logical, physical = part.text("logicalType"), part.text("physicalType")
+    zoned = options.take("timezone") if options else None
+    sized = _SIZES.get(str(options.values.get("format"))) if options else None
+    if options and sized:
+        options.take("format")
+    nested = _nested(part, logical)
+    stored = _stored(physical) if physical else None
+    found = nested or stored
+    if found in (None, "timestamp") and logical == "timestamp":
+        return "timestamp_ntz" if zoned is False else "timestamp"
+    if found is not None:
+        return _spelt(part, found)
+    if physical:
+        part.warn("physicalType", f"'{physical}' is no type of Spark's, the logical one is taken")
+    if logical is None:
+        return None
+    if sized is None and logical in ("time", "number"):
+        part.warn("logicalType", f"a {logical} becomes {_LOGICAL[logical]}, and a physicalType would tell more")
+    if logical not in _LOGICAL:
+        part.warn("logicalType", f"the {logical} does not tell what is in it, and the column gets no type")
+        return None
+    return sized or _LOGICAL[logical]
+
+
+def _nested(part: Part, logical: str | None) -> str | None:
+    """The type as it is told by what is below; a physical type beside it says the same."""
+    match logical:
+        case "object":
+            inside = [(each.text("name"), _below(each)) for each in part.parts("properties")]
+            fields = [f"{name}:{type}" for name, type in inside]
+            return f"struct<{','.join(fields)}>" if fields else None
+        case "array":
+            items = part.part("items")
+            return f"array<{_below(items)}>" if items else None
+        case "map":
+            pair = part.part("map")
+            key, value = (pair.part("key"), pair.part("value")) if pair else (None, None)
+            return f"map<{_below(key)},{_below(value)}>" if key and value else None
+        case _:
+            return None
+
+
+def _below(part: Part) -> str:
+    return column_type(part, part.part("logicalTypeOptions")) or "string"
+
+
+def _stored(physical: str) -> str | None:
+    """The type that a database's own word means."""
+    try:
+        return spark_type(physical)
+    except Unfit:
+        pass
+    match = _SIZED.fullmatch(" ".join(physical.split()))
+    if match is None:
+        return None
+    word, size = match[1].lower() + (match[3] or "").lower(), match[2]
+    if word in ("number", "numeric", "decimal", "bignumeric") and size:
+        try:
+            return spark_type(f"decimal{size}")
+        except Unfit:
+            return None
+    return _NAMED.get(word)
+
+
+def _spelt(part: Part, type: str) -> str | None:
+    try:
+        return spark_type(type)
+    except Unfit as unfit:
+        part.warn("logicalType", f"{unfit.what}, and the column gets no type")
+        return None

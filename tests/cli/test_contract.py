@@ -1,0 +1,70 @@
+"""`lakesmith contract`: what is printed, what is written, and what is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lakesmith.cli import app
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    assert call("init", str(tmp_path / "shop")).exit_code == 0
+    return tmp_path / "shop"
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_a_contract_is_printed_or_written(shop: Path, tmp_path: Path) -> None:
+    printed = call("contract", "export", "silver.orders", "--lake", str(shop))
+    written = call("contract", "export", "silver.orders", "--lake", str(shop), "-o", str(tmp_path / "a/o.yml"))
+    assert (printed.exit_code, written.exit_code) == (0, 0)
+    assert (tmp_path / "a/o.yml").read_text() == printed.stdout
+    assert "kind: DataContract" in printed.stdout
+
+
+@pytest.mark.parametrize(("form", "key"), [("avro", "namespace"), ("json-schema", "$schema")])
+def test_the_other_formats_are_json(form: str, key: str, shop: Path) -> None:
+    assert key in json.loads(call("contract", "export", "silver.orders", "--format", form, "-C", str(shop)).stdout)
+
+
+def test_a_file_that_is_there_is_kept_unless_it_is_to_be_written_over(shop: Path, tmp_path: Path) -> None:
+    target = tmp_path / "o.yml"
+    target.write_text("mine")
+    export = ("contract", "export", "silver.orders", "--lake", str(shop), "--output", str(target))
+    refused = call(*export)
+    assert (refused.exit_code, target.read_text()) == (2, "mine")
+    assert "would-overwrite" in refused.stderr
+    assert call(*export, "--force").exit_code == 0
+    assert target.read_text() != "mine"
+
+
+def test_what_was_exported_is_imported_into_the_lake_as_a_table(shop: Path, tmp_path: Path) -> None:
+    document = str(tmp_path / "o.yml")
+    call("contract", "export", "silver.orders", "--lake", str(shop), "-o", document)
+    made = call("contract", "import", document, "--lake", str(shop), "--layer", "bronze", "--name", "sold", "--write")
+    assert made.exit_code == 0, made.output
+    assert made.stderr.startswith("warning: source: ")
+    assert "amount >= 0" in (shop / "bronze/sold.yml").read_text()
+    assert call("validate", "--lake", str(shop)).exit_code == 0
+    again = call("contract", "import", document, "--lake", str(shop), "--write")
+    assert (again.exit_code, "would-overwrite" in again.stderr) == (2, True)
+
+
+def test_a_document_is_imported_without_a_lake(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call("contract", "export", "silver.orders", "--lake", str(shop), "-o", str(tmp_path / "o.yml"))
+    monkeypatch.chdir(tmp_path)
+    told = json.loads(call("contract", "import", "o.yml", "--json").stdout)
+    assert told["file"] == "silver/orders.sql"
+    assert told["text"].startswith("/* lakesmith")
+
+
+def test_a_document_that_is_not_there_is_told(tmp_path: Path) -> None:
+    answer = call("contract", "import", str(tmp_path / "none.yml"))
+    assert (answer.exit_code, "unreadable-file" in answer.stderr) == (2, True)

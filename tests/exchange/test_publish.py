@@ -1,0 +1,204 @@
+"""Contracts in a real schema registry: published once, judged by its rules, or taken as the truth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.servers.registry import Apicurio
+
+from lakesmith.cli import app
+from lakesmith.errors import LakesmithError
+from lakesmith.lake import Lake
+from lakesmith.sources.registry import Registry
+
+pytestmark = pytest.mark.servers
+
+
+class Shop:
+    """A lake whose one table is to be in a registry."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.registry = folder, Registry(url=url)
+        self.subject = f"s{uuid4().hex[:12]}-value"
+        lake = (
+            f"name: shop\nenvironments: {{dev: {{connections: {{events: {{registry: '{url}'}}, bare: {{x: y}}}}}}}}\n"
+        )
+        (folder / "lakesmith.yml").write_text(lake)
+        (folder / "bronze").mkdir()
+
+    def declare(self, columns: str, *, truth: str = "here", compatibility: str = "backward", more: str = "") -> Lake:
+        registry = f"{{connection: events, subject: {self.subject}, truth: {truth}}}"
+        (self.folder / "bronze/orders.yml").write_text(
+            "source: {files: landing/orders/*.json}\n"
+            f"contract: {{compatibility: {compatibility}, registry: {registry}}}\n"
+            f"columns: {{{columns}}}\n{more}"
+        )
+        return Lake.open(self.folder)
+
+    def cli(self, *arguments: str) -> Result:
+        return CliRunner().invoke(app, ["contract", *arguments, "--lake", str(self.folder)])
+
+
+@pytest.fixture
+def shop(tmp_path: Path, registry: Apicurio) -> Shop:
+    return Shop(tmp_path, registry.url)
+
+
+def states(lake: Lake) -> list[tuple[str, int | None]]:
+    found = lake.publish_contract(["bronze.orders"])
+    assert found.errors == ()
+    return [(each.state, each.version) for each in found.contracts]
+
+
+def refused(lake: Lake) -> Sequence[LakesmithError]:
+    found = lake.publish_contract(["bronze.orders"])
+    assert found.contracts == ()
+    return found.errors
+
+
+def test_a_contract_is_registered_once_with_its_level_of_compatibility(shop: Shop) -> None:
+    lake = shop.declare("id: {type: bigint, key: true}, place: 'struct<city:string>'", compatibility="full")
+    assert states(lake) == [("registered", 1)]
+    assert states(lake) == [("unchanged", 1)]
+    (held,) = shop.registry.versions(shop.subject)
+    assert held.kind == "AVRO"
+    assert [field["name"] for field in json.loads(held.text)["fields"]] == ["id", "place"]
+    assert shop.registry.level(shop.subject) == "FULL"
+
+
+@pytest.mark.parametrize("word", ["backward", "forward", "none"])
+def test_every_level_is_one_of_the_registry(word: str, shop: Shop) -> None:
+    states(shop.declare("id: bigint", compatibility=word))
+    assert shop.registry.level(shop.subject) == word.upper()
+
+
+def test_a_change_that_the_level_allows_is_the_next_version(shop: Shop) -> None:
+    states(shop.declare("id: {type: bigint, key: true}"))
+    assert states(shop.declare("id: {type: bigint, key: true}, note: string")) == [("registered", 2)]
+    assert states(shop.declare("id: {type: bigint, key: true}")) == [("unchanged", 1)]
+
+
+def test_a_change_that_it_does_not_allow_is_refused_and_nothing_is_registered(shop: Shop) -> None:
+    states(shop.declare("id: {type: bigint, key: true}"))
+    (error,) = refused(shop.declare("id: {type: bigint, key: true}, note: {type: string, required: true}"))
+    assert (error.code, error.exit_code) == ("contract-incompatible", 2)
+    assert str(error.at) == "bronze/orders.yml:1"
+    assert "which is BACKWARD: 'note' is new and required" in error.what
+    assert error.hint
+    assert len(shop.registry.versions(shop.subject)) == 1
+
+
+def test_what_changed_is_told_field_by_field(shop: Shop) -> None:
+    states(shop.declare("a: {type: bigint, key: true}, b: string, c: int, d: {type: int, required: true}"))
+    (error,) = refused(shop.declare("a: {type: string, key: true}, b: {type: string, required: true}, d: int"))
+    for told in ("'c' is gone", "'a' was bigint and is string", "'b' is required now", "'d' may be null now"):
+        assert told in error.what
+
+
+def test_without_a_level_every_change_is_taken(shop: Shop) -> None:
+    states(shop.declare("id: bigint", compatibility="none"))
+    assert states(shop.declare("other: {type: string, required: true}", compatibility="none")) == [("registered", 2)]
+
+
+def test_a_declaration_that_is_as_the_registry_says_agrees_and_nothing_is_written(shop: Shop) -> None:
+    columns = "id: {type: bigint, key: true}, amount: 'decimal(12,2)', lines: 'array<struct<a:smallint>>', any: {}"
+    shop.registry.register(
+        shop.subject,
+        json.dumps(
+            {
+                "type": "record",
+                "name": "com.shop.Order",
+                "fields": [
+                    {"name": "id", "type": "long"},
+                    {"name": "amount", "type": ["null", _decimal(12)]},
+                    {"name": "lines", "type": ["null", {"type": "array", "items": _line()}]},
+                    {"name": "any", "type": ["null", "string"]},
+                ],
+            }
+        ),
+    )
+    assert states(shop.declare(columns, truth="registry")) == [("agrees", None)]
+    assert len(shop.registry.versions(shop.subject)) == 1
+
+
+def test_each_difference_from_the_registry_is_an_error_with_its_place(shop: Shop) -> None:
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "amount", "type": ["null", _decimal(9)]},
+        {"name": "free", "type": ["null", "string"]},
+        {"name": "sure", "type": "string"},
+        {"name": "more", "type": "int"},
+    ]
+    shop.registry.register(shop.subject, json.dumps({"type": "record", "name": "A", "fields": fields}))
+    columns = "\n  id: {type: bigint, key: true},\n  amount: 'decimal(12,2)',\n  free: {type: string, required: true},"
+    found = refused(shop.declare(f"{columns}\n  sure: string,\n  extra: int", truth="registry"))
+    assert {error.code for error in found} == {"contract-unlike-registry"}
+    assert all(error.hint and error.table == "bronze.orders" for error in found)
+    assert [(str(error.at), error.what) for error in found] == [
+        ("bronze/orders.yml:1", "the registry's schema has the field 'more', and it is not declared"),
+        ("bronze/orders.yml:5", "'amount' is decimal(12,2) here, and decimal(9,2) in the registry"),
+        ("bronze/orders.yml:6", "'free' is required here, and may be null in the registry"),
+        ("bronze/orders.yml:7", "'sure' may be without a value here, and not in the registry"),
+        ("bronze/orders.yml:8", "the registry's schema has no field 'extra'"),
+    ]
+
+
+def test_a_registry_that_does_not_have_the_contract_cannot_be_the_truth(shop: Shop) -> None:
+    (error,) = refused(shop.declare("id: bigint", truth="registry"))
+    assert error.code == "contract-not-registered"
+    assert shop.registry.newest(shop.subject) is None
+
+
+def test_a_schema_that_is_no_record_cannot_be_compared(shop: Shop) -> None:
+    shop.registry.register(shop.subject, '"string"')
+    (error,) = refused(shop.declare("id: bigint", truth="registry"))
+    assert error.code == "contract-unlike-registry"
+
+
+def test_the_command_publishes_all_that_name_a_registry(shop: Shop) -> None:
+    shop.declare("id: bigint")
+    (shop.folder / "bronze/other.yml").write_text("source: {files: landing/other/*.json}\n")
+    answer = shop.cli("publish")
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.startswith(f"registered  bronze.orders: {shop.subject} version 1, id ")
+    told = json.loads(shop.cli("publish", "--json").stdout)
+    assert (told["contracts"][0]["state"], told["errors"]) == ("unchanged", [])
+
+
+def test_a_table_without_a_registry_cannot_be_published(shop: Shop) -> None:
+    lake = shop.declare("id: bigint")
+    (shop.folder / "bronze/other.yml").write_text("source: {files: landing/other/*.json}\n")
+    assert "no-registry" in shop.cli("publish", "bronze.other").stderr
+    assert "unknown-table" in shop.cli("publish", "bronze.nothing").stderr
+    assert states(lake)
+
+
+def test_a_connection_without_a_registry_is_told(shop: Shop) -> None:
+    shop.declare("id: bigint")
+    file = shop.folder / "bronze/orders.yml"
+    for name, code in (("bare", "missing-registry"), ("unheard", "unknown-connection")):
+        file.write_text(file.read_text().replace("connection: events", f"connection: {name}"))
+        answer = shop.cli("publish")
+        assert (answer.exit_code, code in answer.stderr) == (2, True)
+        file.write_text(file.read_text().replace(f"connection: {name}", "connection: events"))
+
+
+def test_an_address_without_a_registry_is_told(shop: Shop) -> None:
+    shop.declare("id: bigint")
+    lake = shop.folder / "lakesmith.yml"
+    lake.write_text(lake.read_text().replace("/apis/ccompat/v7", "/nowhere"))
+    answer = shop.cli("publish")
+    assert (answer.exit_code, "registry-refused" in answer.stderr) == (4, True), answer.output
+
+
+def _decimal(precision: int) -> dict[str, object]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
+
+
+def _line() -> dict[str, object]:
+    return {"type": "record", "name": "Line", "fields": [{"name": "a", "type": "int"}]}
