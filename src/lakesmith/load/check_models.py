@@ -136,7 +136,7 @@ class QuantileBlock(Block):
     """A quantile of the batch lies between two numbers."""
 
     column: Annotated[ColumnName, _COLUMN]
-    at: Annotated[Share, "Which quantile: `0.5` is the median."]
+    at_: Annotated[Share, "Which quantile: `0.5` is the median."]
     min: Annotated[_Amount | None, _LEAST] = None
     max: Annotated[_Amount | None, _MOST] = None
 

@@ -177,7 +177,7 @@ def _rule(key: str, block: Any) -> CheckRule:
         case "sum" | "mean":
             return Bounds(of="sum" if key == "sum" else "mean", column=block.column, min=block.min, max=block.max)
         case "quantile":
-            at = Decimal(str(block.at))
+            at = Decimal(str(block.at_))
             return Bounds(of="quantile", column=block.column, at=at, min=block.min, max=block.max)
         case "reconcile":
             theirs = block.theirs or block.own

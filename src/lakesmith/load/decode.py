@@ -119,7 +119,8 @@ class Decoder:
             self._problem(node.at, "one-of", f"{label} needs exactly one key", f"write one of {_listed(keys)}")
         if any(key.required and name not in values for name, key in keys.items()):
             return UNREAD
-        fitted = {name if name in model.__dataclass_fields__ else f"{name}_": value for name, value in values.items()}
+        fields = model.__dataclass_fields__
+        fitted = {f"{name}_" if f"{name}_" in fields else name: value for name, value in values.items()}
         return model(at=node.at, places=places, **fitted)
 
     def _named(self, kind: kinds.Named, node: Node, label: str) -> object:
