@@ -53,9 +53,9 @@ def broken(checks: tuple[Check, ...], columns: tuple[Column, ...], rows: pa.Tabl
                 case Length(column=name):
                     return not count(f"length({_name(name)}) NOT BETWEEN ? AND ?", rule.min or 0, rule.max or 10**9)
                 case NullRate(column=name, max=most):
-                    return count(f"{_name(name)} IS NULL") <= most * rows.num_rows
+                    return bool(count(f"{_name(name)} IS NULL") <= most * rows.num_rows)
                 case RowCount(min=least):
-                    return rows.num_rows >= (least or 0)
+                    return bool(rows.num_rows >= (least or 0))
                 case Bounds(of="mean", column=name):
                     return _between(told(f"avg(CAST({_name(name)} AS DOUBLE))"), rule)
                 case Bounds(of="quantile", column=name, at=at):

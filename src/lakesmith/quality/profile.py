@@ -201,7 +201,8 @@ def _text(column: ColumnProfile, present: int) -> Iterator[_Found]:
         if shortest:
             body["min"] = 1
         body["max"] = _roomy(longest)
-        told = f"the values of {name} have {shortest} to {longest} characters"
+        span = str(longest) if shortest == longest else f"{shortest} to {longest}"
+        told = f"the values of {name} have {span} characters"
     yield _Found(key="length", column=name, body=body, reason=told)
 
 

@@ -282,13 +282,13 @@ def _frequent(
     values: list[dict[str, Any]] | None, examples: list[object] | None, *, unique: bool
 ) -> tuple[Frequent, ...]:
     """All values where they are few, with the rows that have them; else some that come often."""
+    if unique:
+        return ()
     if values is not None:
         listed = [Frequent(value=each["key"], rows=each["value"]) for each in values]
         listed.sort(key=lambda each: (-(each.rows or 0), str(each.value)))
         return tuple(listed) if len(listed) <= FEW_VALUES else tuple(listed[:_SHOWN])
-    if unique or not examples:
-        return ()
-    return tuple(Frequent(value=value, rows=None) for value in examples if value is not None)
+    return tuple(Frequent(value=value, rows=None) for value in examples or () if value is not None)
 
 
 def _references(
