@@ -22,8 +22,8 @@ from lakesmith.errors import (
 if TYPE_CHECKING:
     from tests.cli.conftest import FakeLake, Invoke, Parsed
 
-READ_VERBS = ("validate", "plan", "status", "history", "query", "lineage", "doctor")
-ARGUMENTS = {"query": ("SELECT 1",), "completion": ("bash",)}
+READ_VERBS = ("validate", "plan", "status", "history", "query", "profile", "lineage", "doctor")
+ARGUMENTS = {"query": ("SELECT 1",), "profile": ("silver.orders",), "completion": ("bash",)}
 
 
 def test_help_lists_every_verb_and_the_exit_codes(invoke: Invoke) -> None:

@@ -21,7 +21,7 @@ VERBS = {
     "status": "Show the tables as they are now.",
     "history": "List the runs, or the versions of one table.",
     "query": "Answer a SELECT over the lake's tables. Needs no Java.",
-    "profile": "Look at a table's values, and propose checks for them. Needs no Java.",
+    "profile": "Propose checks from a table's values. Needs no Java.",
     "lineage": "Show where tables come from and where they go.",
     "doctor": "Check Java, jars, Spark, storage and versions.",
     "completion": "Print the completion script for a shell.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from lakesmith.declare import TableName, is_identifier
@@ -33,6 +33,11 @@ _WITHOUT = {
     "expect_query_results_to_match_comparison": "a check `reconcile` compares a total with an input's",
 }
 """Expectations that have no counterpart, each with the reason, or with what to write instead."""
+_MOST = 10**15
+_LONG = 240
+_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
+"""Names that the change feed keeps to itself."""
+_NEARLY_ALL = Decimal("99.999999")
 _SEVERITIES = {"critical": "fail", "warning": "warn", "info": "warn"}
 
 
@@ -65,7 +70,7 @@ class _Asked:
 
     def column(self, key: str = "column") -> str:
         name = self.kwargs.get(key)
-        if not isinstance(name, str) or not is_identifier(name):
+        if not isinstance(name, str) or not is_identifier(name) or name.lower() in _FEED:
             raise Untold(f"{name!r} is not a column's name here: letters, digits and underscores")
         return name
 
@@ -202,8 +207,13 @@ class _Suite:
         keys = {"expect_column_values_to_not_be_null": "required", "expect_column_values_to_be_unique": "unique"}
         if asked.type not in keys or where or severity or mostly is not None:
             return False
-        self.columns.setdefault(asked.column(), {})[keys[asked.type]] = True
+        self._column(asked.column())[keys[asked.type]] = True
         return True
+
+    def _column(self, name: str) -> dict[str, object]:
+        """What a column promises. Letter case makes no other column."""
+        spelt = next((known for known in self.columns if known.lower() == name.lower()), name)
+        return self.columns.setdefault(spelt, {})
 
     def _type(self, asked: _Asked) -> None:
         if asked.kwargs.get("row_condition"):
@@ -212,7 +222,8 @@ class _Suite:
         told = spark_type_of(given)
         if told is None:
             raise Untold(f"there is no one Spark SQL type for {', '.join(given)}")
-        self.columns.setdefault(asked.column(), {})["type"] = told
+        if self._column(asked.column()).setdefault("type", told) != told:
+            raise Untold(f"the column has another type already, and cannot be {told} too")
 
     def _add(self, name: str, rule: dict[str, object], kind: str) -> None:
         """Each check once, under a name of its own; that columns exist is one check."""
@@ -224,6 +235,7 @@ class _Suite:
                     columns = [*before["schema"]["columns"], *rule["schema"]["columns"]]  # type: ignore[index]
                     before["schema"] = {"columns": list(dict.fromkeys(columns))}
                     return
+        name = name[:_LONG]
         free, number, taken = name, 2, {check.lower() for check in self.checks}
         while free.lower() in taken:
             free, number = f"{name}_{number}", number + 1
@@ -283,8 +295,8 @@ def _reaction(asked: _Asked, severity: str | None, *, on_rows: bool) -> dict[str
 
 
 def _per_cent(share: Decimal) -> str:
-    told = (share * 100).quantize(Decimal("0.000001"), ROUND_CEILING).normalize()
-    return f"{told:f}%"
+    told = (share * 100).quantize(Decimal("0.000001"), ROUND_CEILING)
+    return f"{min(told, _NEARLY_ALL).normalize():f}%"
 
 
 def _description(expectation: Mapping[str, Any]) -> str | None:
@@ -314,34 +326,34 @@ def _inclusive(bounds: Sequence[tuple[str, object]]) -> dict[str, object] | None
     return {keys[sign]: value for sign, value in bounds} if all(sign in keys for sign, _ in bounds) else None
 
 
-def _whole(bounds: Iterable[tuple[str, object]]) -> dict[str, object]:
+def _whole(bounds: Iterable[tuple[str, object]]) -> dict[str, int]:
     """The bounds of a count as whole numbers that belong to it. That it is not negative goes without saying."""
-    told: dict[str, object] = {}
+    told: dict[str, int] = {}
     for sign, value in bounds:
-        if isinstance(value, str | bool) or not isinstance(value, int | Decimal):
-            raise Untold(f"{value!r} is no number")
+        number = Decimal(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
+        if number is None or abs(number) >= _MOST:
+            raise Untold(f"{value} is no number of rows, values or letters")
         low = sign.startswith(">")
-        whole = -(-value // 1) if low else value // 1
-        if not sign.endswith("=") and whole == value:
+        whole = int(number.to_integral_value(ROUND_CEILING if low else ROUND_FLOOR))
+        if not sign.endswith("=") and whole == number:
             whole += 1 if low else -1
         if low and whole > 0:
-            told["min"] = int(whole)
+            told["min"] = whole
         elif not low:
-            told["max"] = int(whole)
+            told["max"] = whole
     if not told:
-        raise Untold("its bounds are met by any number of them")
+        raise Untold("its bounds are met by any number")
+    if told.get("min", 0) > told.get("max", _MOST):
+        raise Untold("it can never be met")
     return told
 
 
-def _counted(name: str, key: str, body: Mapping[str, object], bounds: Mapping[str, object], sql: str) -> _Check:
-    """A rule with bounds of a count; one that has to be nothing is written as SQL, because bounds begin with 1."""
-    if bounds.get("max", 1) in (0, -1) or int(str(bounds.get("max", 1))) < 1:
-        return _Check(
-            name=name,
-            rule={"expect" if key != "length" else "sql": f"{sql} <= {bounds['max']}"},
-            on_rows=key == "length",
-        )
-    return _Check(name=name, rule={key: {**body, **bounds}}, on_rows=key == "length")
+def _counted(name: str, key: str, body: Mapping[str, object], bounds: Mapping[str, int], sql: str) -> _Check:
+    """A rule with bounds of a count. In a declaration they begin with 1: that there is none is written as SQL."""
+    on_rows = key == "length"
+    if bounds.get("max", 1) < 1:
+        return _Check(name=name, rule={"sql" if on_rows else "expect": f"{sql} <= {bounds['max']}"}, on_rows=on_rows)
+    return _Check(name=name, rule={key: {**body, **bounds}}, on_rows=on_rows)
 
 
 def _required(asked: _Asked) -> Converted:
@@ -490,7 +502,10 @@ def _quantiles(asked: _Asked) -> Converted:
         raise Untold("its quantile_ranges have no quantiles and value_ranges")
     if asked.kwargs.get("allow_relative_error"):
         asked.notes.append("allow_relative_error was left out")
-    for at, (low, high) in zip(quantiles, ranges, strict=True):
+    for at, bound in zip(quantiles, ranges, strict=True):
+        if not isinstance(bound, Sequence) or len(bound) != 2:
+            raise Untold(f"{bound} is not a range of values")
+        low, high = bound
         if low is None and high is None:
             continue
         bounds = _Asked(type=asked.type, kwargs={"min_value": low, "max_value": high}).bounds()
@@ -498,7 +513,7 @@ def _quantiles(asked: _Asked) -> Converted:
         if at in (0, 1):
             told = _compared(f"{'max' if at else 'min'}({asked.sql()})", bounds)
             yield _Check(name=name, rule={"expect": told}, on_rows=False)
-        elif isinstance(at, Decimal) and 0 < at < 1:
+        elif isinstance(at, Decimal) and Decimal("0.000001") <= at < 1 and at == round(at, 6):
             yield _within(asked, name, "quantile", {"at": at}, f"percentile({{}}, {at})", bounds)
         else:
             raise Untold(f"{at} is not a quantile")

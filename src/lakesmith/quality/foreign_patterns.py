@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 _GROUP = re.compile(r"\(\?P<([A-Za-z][A-Za-z0-9]*)>")
 _AGAIN = re.compile(r"\(\?P=([A-Za-z][A-Za-z0-9]*)\)")
@@ -30,7 +31,10 @@ _FORMATS = {
 def java_regex(pattern: str) -> str | None:
     """The expression of Python's `re` as Java reads it."""
     try:
-        re.compile(pattern)
+        with warnings.catch_warnings():
+            # What Python may read in another way one day is judged below.
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
         return None
     named = _AGAIN.sub(r"\\k<\1>", _GROUP.sub(r"(?<\1>", pattern))

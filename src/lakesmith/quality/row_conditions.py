@@ -7,6 +7,7 @@ import ast
 import io
 import re
 import tokenize
+import warnings
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
@@ -31,6 +32,8 @@ _OPERATORS: Mapping[type[ast.cmpop], str] = {
 _SUMS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 _EMPTY = {"isnull": "IS NULL", "isna": "IS NULL", "notnull": "IS NOT NULL", "notna": "IS NOT NULL"}
 _DEEP = 50
+_DIGITS = 30
+"""A declaration takes numbers with so many digits before the point, and as many after it."""
 
 
 class Untold(Exception):
@@ -42,14 +45,19 @@ def sql_value(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"
-        case int():
+        case int() if abs(value) < 10**_DIGITS:
             return str(value)
-        case Decimal() if value.is_finite():
+        case Decimal() if value.is_finite() and _is_short(value):
             return format(value, "f")
         case str():
             return literal(value)
         case _:
-            raise Untold(f"{value!r} is no plain value")
+            raise Untold(f"{str(value)[:40]} is no plain value")
+
+
+def _is_short(number: Decimal) -> bool:
+    exponent = number.as_tuple().exponent
+    return isinstance(exponent, int) and exponent >= -_DIGITS and number.adjusted() < _DIGITS
 
 
 def condition(written: object, parser: object) -> str:
@@ -140,7 +148,9 @@ def _pandas(written: str) -> str:
 
     try:
         text = _words(re.sub(r"`([^`]+)`", named, " ".join(written.split("\n")).strip()))
-        tree = ast.parse(text, mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text, mode="eval").body
         return _Python(names).told(tree, negated=False)
     except (SyntaxError, tokenize.TokenError, RecursionError, ValueError, MemoryError):
         raise Untold(f"its row_condition cannot be read: {written}") from None

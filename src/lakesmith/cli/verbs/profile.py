@@ -30,7 +30,7 @@ _MASKED = Styled("masked", "quiet")
 @json_option
 @click.pass_obj
 def verb(call: Call, table: str, rows: int, as_yaml: bool, as_json: bool) -> None:
-    """Look at a table's values, and propose checks for them. Needs no Java.
+    """Propose checks from a table's values. Needs no Java.
 
     Each proposal holds for the rows that were looked at, and tells why it was made. Of columns that are tagged
     pii no value is shown.
