@@ -86,6 +86,7 @@ from lakesmith.reports import (
     QuarantineCount,
     QuarantinedRow,
     RunReport,
+    TableProfile,
     TableStatus,
     Validation,
     Version,
@@ -580,11 +581,7 @@ class Lake:
             return self._held_rows(name, location)
         facts = self._format.facts(location, "")
         if facts is None:
-            raise UsageError(
-                "not-built",
-                f"{name} is declared, but holds nothing yet",
-                hint=f"`lakesmith run +{name}` builds it",
-            )
+            raise _not_built(name)
         if isinstance(moment, datetime):
             moment = self._format.version_at(location, moment)
         return self._format.arrow(location, facts.version if moment is None else moment)
@@ -598,6 +595,21 @@ class Lake:
                 "not-held", f"no batch is held back as {name}", hint="lakesmith approve lists those that are"
             )
         return ds.dataset(files)
+
+    def profile(self, table: str, *, rows: int = 1_000_000) -> TableProfile:
+        """What the rows of a table are like, and what could be promised of them. Of more rows than `rows`, a sample."""
+        from lakesmith.query import Input, profile
+
+        name = self._name(table)
+        beyond = self.graph.descendants(name)
+        inputs: dict[TableName, Input] = {}
+        for each, declared in self.tables.items():
+            if each not in beyond and (facts := self._table_facts(each)):
+                opened = partial(self._format.arrow, facts.location, facts.version)
+                inputs[each] = Input(table=declared, version=facts.version, rows=facts.rows, open=opened)
+        if name not in inputs:
+            raise _not_built(str(name))
+        return profile(inputs.pop(name), inputs, limit=rows, now=datetime.now(UTC))
 
     def lineage(self, table: str | None = None) -> Lineage:
         """Where a table's rows come from and where they go."""
@@ -883,6 +895,12 @@ class Lake:
             seconds=seconds,
             lakesmith_version=__version__,
         )
+
+
+def _not_built(name: str) -> UsageError:
+    return UsageError(
+        "not-built", f"{name} is declared, but holds nothing yet", hint=f"`lakesmith run +{name}` builds it"
+    )
 
 
 def _layer_order(name: TableName) -> tuple[int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -217,6 +217,72 @@ class ContractCheck:
     columns: int
     """How many are declared."""
     disagreements: tuple[Disagreement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frequent:
+    """`profile`: a value that comes often."""
+
+    value: object
+    rows: int | None
+    """How many rows have it; None where it was not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnProfile:
+    """`profile`: what the values of one column are like. Of a masked column no value is told."""
+
+    column: str
+    type: str
+    """A Spark SQL type where the column has a simple one."""
+    nulls: int
+    null_rate: float
+    distinct: int | None
+    counted: bool
+    """Whether `distinct` was counted one by one; else it is near the truth."""
+    unique: bool
+    min: object = None
+    max: object = None
+    mean: float | None = None
+    deviation: float | None = None
+    quantiles: dict[str, float] = field(default_factory=dict)
+    not_finite: int = 0
+    """How many values are NaN or infinite."""
+    shortest: int | None = None
+    longest: int | None = None
+    frequent: tuple[Frequent, ...] = ()
+    form: str | None = None
+    """What every value looks like: `email`, `uuid`, …"""
+    masked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """`profile`: a promise that the data keep."""
+
+    name: str
+    """Of the check; of the column where it is a promise about a column."""
+    kind: Literal["column", "check"]
+    rule: dict[str, object]
+    """The keys below the name, as they are written in YAML."""
+    reason: str
+    """What was seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProfile:
+    """`profile`: what the rows of a table are like, and what could be promised of them."""
+
+    table: str
+    version: int
+    rows: int
+    """How many the table has."""
+    looked_at: int
+    """Fewer than `rows` when only a sample was read."""
+    columns: tuple[ColumnProfile, ...]
+    proposals: tuple[Proposal, ...]
+    yaml: str
+    """The proposals as a declaration has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from lakesmith.ports import Answer, FileFact
 from lakesmith.records import CheckRecord, Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
     ColumnEdge,
+    ColumnProfile,
     ContractChange,
     ContractCheck,
     ContractDiff,
@@ -25,11 +26,14 @@ from lakesmith.reports import (
     Edge,
     Event,
     Finding,
+    Frequent,
     Lineage,
+    Proposal,
     QuarantineCount,
     RunReport,
     SparkStarting,
     StepStarted,
+    TableProfile,
     TableStatus,
     Validation,
     Version,
@@ -56,6 +60,8 @@ class FakeLake:
             types=("BIGINT", "DECIMAL(12,2)", "VARCHAR"),
             rows=((1, Decimal("19.90"), "a|b"), (1234567, Decimal("-5.00"), None)),
         )
+
+        self.profiled = _profile()
 
     def will_end(self, outcome: Outcome, *errors: LakesmithError) -> None:
         self.report = _report(outcome, *errors)
@@ -158,6 +164,10 @@ class FakeLake:
     def query(self, sql: str, *, at: Sequence[str] = ()) -> Answer:
         self._ask("query", sql=sql, at=at)
         return self.answer
+
+    def profile(self, table: str, *, rows: int) -> TableProfile:
+        self._ask("profile", table=table, rows=rows)
+        return self.profiled
 
     def lineage(self, table: str | None = None) -> Lineage:
         self._ask("lineage", table=table)
@@ -286,6 +296,46 @@ def _report(outcome: Outcome, *errors: LakesmithError) -> RunReport:
         checked_at=NOON,
     )
     return RunReport(run=run_record(outcome), steps=(step,), checks=(check,), errors=errors)
+
+
+def _profile() -> TableProfile:
+    amount = ColumnProfile(
+        column="amount",
+        type="decimal(12,2)",
+        nulls=1,
+        null_rate=0.1,
+        distinct=1234,
+        counted=False,
+        unique=False,
+        min=Decimal("0.99"),
+        max=Decimal("250.00"),
+        mean=12.5,
+        quantiles={"0.05": 1.0, "0.25": 5.0, "0.5": 10.0, "0.75": 20.0, "0.95": 100.0},
+        frequent=(Frequent(value=Decimal("5.00"), rows=1200), Frequent(value=Decimal("7.00"), rows=None)),
+    )
+    email = ColumnProfile(
+        column="email",
+        type="string",
+        nulls=0,
+        null_rate=0.0,
+        distinct=10,
+        counted=True,
+        unique=True,
+        shortest=9,
+        longest=12,
+        form="email",
+        masked=True,
+    )
+    rule: dict[str, object] = {"range": {"column": "amount", "min": 0}, "on_fail": "warn"}
+    return TableProfile(
+        table="silver.orders",
+        version=4,
+        rows=5000,
+        looked_at=10,
+        columns=(amount, email),
+        proposals=(Proposal(name="amount_range", kind="check", rule=rule, reason="it was so"),),
+        yaml="checks:\n  # it was so\n  amount_range: {range: {column: amount, min: 0}, on_fail: warn}\n",
+    )
 
 
 class Invoke(Protocol):

@@ -22,8 +22,13 @@ from lakesmith.errors import (
 if TYPE_CHECKING:
     from tests.cli.conftest import FakeLake, Invoke, Parsed
 
-READ_VERBS = ("validate", "plan", "status", "history", "query", "lineage", "contract", "doctor")
-ARGUMENTS = {"query": ("SELECT 1",), "contract": ("diff",), "completion": ("bash",)}
+READ_VERBS = ("validate", "plan", "status", "history", "query", "profile", "lineage", "contract", "doctor")
+ARGUMENTS = {
+    "query": ("SELECT 1",),
+    "profile": ("silver.orders",),
+    "contract": ("diff",),
+    "completion": ("bash",),
+}
 
 
 def test_help_lists_every_verb_and_the_exit_codes(invoke: Invoke) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -258,6 +259,51 @@ def test_a_long_answer_is_cut_for_people_and_says_so(invoke: Invoke, lake: FakeL
 def test_data_cannot_drive_the_terminal(invoke: Invoke, lake: FakeLake) -> None:
     lake.answer = Answer(columns=("t",), types=("VARCHAR",), rows=(("\x1b[31mred\a\nnext",),))
     assert invoke("query", "x").stdout.splitlines()[1] == "\\x1b[31mred\\x07\\nnext"
+
+
+def test_profile_shows_columns_values_and_the_yaml_to_paste(invoke: Invoke, lake: FakeLake) -> None:
+    result = invoke("profile", "silver.orders", "--rows", "10")
+    assert lake.asked == {"verb": "profile", "table": "silver.orders", "rows": 10}
+    assert result.stdout == (
+        "silver.orders (version 4), 5,000 rows\n"
+        "looked at 10 rows of them, chosen by chance\n"
+        "\n"
+        "column  type           empty  distinct  unique  length   form   frequent\n"
+        "amount  decimal(12,2)  10.0%    ~1,234  no      –        –      5.00 (1,200), 7.00\n"
+        "email   string          0.0%        10  yes     9 to 12  email  masked\n"
+        "\n"
+        "column   min  5%  25%  median  75%  95%     max  mean\n"
+        "amount  0.99   1    5      10   20  100  250.00  12.5\n"
+        "\n"
+        "Proposed; look through it, then paste it into the declaration\n"
+        "\n"
+        "checks:\n"
+        "  # it was so\n"
+        "  amount_range: {range: {column: amount, min: 0}, on_fail: warn}\n"
+    )
+
+
+def test_profile_as_yaml_is_the_proposals_alone(invoke: Invoke, lake: FakeLake) -> None:
+    assert invoke("profile", "silver.orders", "--yaml").stdout == lake.profiled.yaml
+    assert lake.asked["rows"] == 1_000_000
+
+
+def test_profile_as_json_has_everything(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+    told = parsed(invoke("profile", "silver.orders", "--json"))
+    assert (told["rows"], told["looked_at"], told["yaml"]) == (5000, 10, lake.profiled.yaml)
+    assert told["columns"][0]["min"] == "0.99"
+    assert told["proposals"][0]["rule"] == {"range": {"column": "amount", "min": 0}, "on_fail": "warn"}
+
+
+def test_profile_is_yaml_or_json(invoke: Invoke, lake: FakeLake) -> None:
+    result = invoke("profile", "silver.orders", "--yaml", "--json")
+    assert result.exit_code == 2
+    assert "one-of" in result.stdout
+
+
+def test_profile_says_when_there_is_nothing_to_propose(invoke: Invoke, lake: FakeLake) -> None:
+    lake.profiled = replace(lake.profiled, proposals=(), yaml="", columns=())
+    assert "nothing to propose" in invoke("profile", "silver.orders").stdout
 
 
 def test_lineage_of_the_lake_is_a_tree_from_its_sources(invoke: Invoke, lake: FakeLake) -> None:

@@ -21,6 +21,7 @@ VERBS = {
     "status": "Show the tables as they are now.",
     "history": "List the runs, or the versions of one table.",
     "query": "Answer a SELECT over the lake's tables. Needs no Java.",
+    "profile": "Propose checks from a table's values. Needs no Java.",
     "lineage": "Show where tables come from and where they go.",
     "contract": "Compare, export, import and publish contracts.",
     "approve": "List batches that gates hold back, or publish one.",

@@ -3,5 +3,6 @@
 from lakesmith.query.at import At, parse_at
 from lakesmith.query.duckdb import DuckDB
 from lakesmith.query.names import match_tables
+from lakesmith.query.profile import Input, profile
 
-__all__ = ["At", "DuckDB", "match_tables", "parse_at"]
+__all__ = ["At", "DuckDB", "Input", "match_tables", "parse_at", "profile"]

@@ -69,6 +69,24 @@ class DuckDB:
             except duckdb.Error as error:
                 raise _translate(error, tables) from None
 
+    def sample(
+        self, rows: pyarrow.dataset.Dataset | pa.RecordBatchReader, columns: Sequence[str], count: int
+    ) -> pa.Table:
+        """So many of the rows, each as likely as any other."""
+        import duckdb
+
+        with self._connect() as connection:
+            connection.register("rows", rows)
+            chosen = ", ".join(map(_quoted, columns)) or "NULL"
+            try:
+                return connection.sql(
+                    f"SELECT {chosen} FROM rows USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)"
+                ).to_arrow_table()
+            except duckdb.InterruptException:
+                raise KeyboardInterrupt from None
+            except duckdb.Error as error:
+                raise _translate(error, {}) from None
+
     def _connect(self) -> duckdb.DuckDBPyConnection:
         # duckdb takes 0.2 s to import: only a query pays for it.
         import duckdb
