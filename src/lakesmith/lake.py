@@ -27,7 +27,7 @@ from lakesmith.formats import Delta, FactsMemory
 from lakesmith.kept import keep, read_kept
 from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ledger.tables import SYSTEM_TABLES, Ledger
-from lakesmith.load import load_lake
+from lakesmith.load import load_lake, load_tests
 from lakesmith.monitor import table_status
 from lakesmith.plan.fingerprint import rebuild_because
 from lakesmith.plan.graph import Graph
@@ -39,16 +39,20 @@ from lakesmith.plan.readings import readings
 from lakesmith.plan.select import named
 from lakesmith.plan.select import select as choose
 from lakesmith.plan.steps import Backfill, LakeFacts, Plan, Progress, Span
+from lakesmith.plan.tests import check_tests, chosen_tests, untested
 from lakesmith.ports import Answer, Storage, TableFacts
 from lakesmith.records import Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
     Adopted,
+    EmptyReport,
     Event,
     Finding,
     Lineage,
     QuarantineCount,
     RunReport,
     TableStatus,
+    TrialReport,
+    TrialResult,
     Validation,
     Version,
 )
@@ -273,6 +277,54 @@ class Lake:
         return open_session(
             self.name, self.declaration.environment.spark, jars_of(self.declaration), drivers_of(self.declaration)
         )
+
+    def test(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        name: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        on_result: Callable[[TrialResult], None] | None = None,
+        session: SparkSession | None = None,
+    ) -> TrialReport:
+        """Carry out the tests of the selected tables, on a local Spark and in temporary warehouses.
+
+        `name` is a part of the names of the tests that are meant. Tests that do not make sense are raised before any
+        is carried out.
+        """
+        clock = monotonic()
+        selected = choose(self.graph, self.tables, select, exclude)
+        every = load_tests(self.declaration.path, self.tables)
+        facts = self._facts(afar=False)
+        raise_all(check_tests(every, self.tables, self.graph, self._schemas(facts)))
+        self._check(facts)
+        tests = chosen_tests(every, selected, name)
+        from lakesmith.run.trial import try_tests
+
+        tell, told = on_event or _silent, on_result or _silent
+        results = try_tests(
+            self.declaration, self.graph, facts.tables, tests, on_event=tell, on_result=told, session=session
+        )
+        without = untested(every, selected, self.tables)
+        return TrialReport(results=results, untested=without, seconds=monotonic() - clock)
+
+    def test_empty(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        on_event: Callable[[Event], None] | None = None,
+        session: SparkSession | None = None,
+    ) -> EmptyReport:
+        """Let Spark analyse every query and every condition on tables without rows. Writes nothing."""
+        selected = choose(self.graph, self.tables, select, exclude)
+        facts = self._facts(afar=False)
+        self._check(facts)
+        from lakesmith.run.trial import try_empty
+
+        tell = on_event or _silent
+        return try_empty(self.declaration, self.graph, facts.tables, selected, on_event=tell, session=session)
 
     def status(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:
         """Each table as it is now, by layer."""
@@ -600,5 +652,5 @@ def _backfill(days: tuple[date, date] | None, chunk: int) -> Backfill | None:
     return Backfill(span=Span(start=start, end=end), days=chunk)
 
 
-def _silent(event: Event) -> None:
+def _silent(event: Event | TrialResult) -> None:
     """Nobody is listening."""
