@@ -61,5 +61,5 @@ class TableTest:
     quarantine: tuple[Refused, ...] | None = None
     """All rows that have to be refused; None when that does not matter."""
     fails: str | None = None
-    """The code of the error that the last run has to end with."""
+    """The code of the error that a run has to end with; no batch is given after it."""
     declared_at: Place = field(compare=False)

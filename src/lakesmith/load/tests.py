@@ -45,7 +45,7 @@ class TestBlock(Block):
     expect: Annotated[str | None, "The rows that the table holds then, or a CSV file.", LATER] = None
     exactly: Annotated[bool, "Columns that are not named have to be NULL; else they are not compared."] = False
     quarantine: Annotated[str | None, "All rows that are refused, with their `rules`.", LATER] = None
-    fails: Annotated[Text | None, "The code of the error that the run ends with, such as `gate-failed`."] = None
+    fails: Annotated[Text | None, "The code of the error that a run ends with, such as `gate-failed`."] = None
 
 
 def is_test_file(name: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lakesmith.cli.call import Call, Verb, json_option, selection
-from lakesmith.cli.failures import show_errors
+from lakesmith.cli.failures import Termination, show_errors
 from lakesmith.cli.junit import write_junit
 from lakesmith.cli.output import Cell, Page, Style, Styled, page, print_json
 from lakesmith.cli.words import duration, plural
@@ -44,16 +44,17 @@ def verb(
     if empty and (name or junit):
         raise UsageError("one-of", "--empty does not go with -k or --junit", hint="it is about tables, not about tests")
     if empty:
-        found = lake.test_empty(select, exclude, on_event=_progress)
+        with Termination():
+            found = lake.test_empty(select, exclude, on_event=_progress)
         return _show_empty(found, as_json=as_json)
     out = page()
-    report = lake.test(
-        select,
-        exclude,
-        name=name,
-        on_event=_progress,
-        on_result=(lambda _: None) if as_json else (lambda result: _show_result(out, result)),
-    )
+
+    def told(result: TrialResult) -> None:
+        if not as_json:
+            _show_result(out, result)
+
+    with Termination():
+        report = lake.test(select, exclude, name=name, on_event=_progress, on_result=told)
     if junit is not None:
         write_junit(report, junit)
     if as_json:
@@ -126,7 +127,7 @@ def _show_summary(out: Page, report: TrialReport) -> None:
             parts.append(f"{report.count(outcome)} {outcome}")
     if wrong := report.count("error"):
         parts.append(f"{wrong} with an error")
-    summary = f"{', '.join(parts)} in {duration(report.seconds)}"
+    summary = f"in {duration(report.seconds)}: {', '.join(parts)}"
     without = len(report.untested)
     if without:
         summary += (
