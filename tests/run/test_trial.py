@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakesmith.errors import DeclarationError, Problems
+from lakesmith.errors import DeclarationError
 from lakesmith.reports import TrialReport, TrialResult
 
 if TYPE_CHECKING:
@@ -219,26 +219,6 @@ def test_an_error_of_the_run_fails_the_test_that_did_not_ask_for_it(results: dic
 def test_the_lake_s_own_warehouse_is_not_touched(results: dict[str, TrialResult], module_lake: Written) -> None:
     assert results
     assert not (module_lake.folder / ".lakesmith").exists()
-
-
-def test_columns_and_tables_that_are_not_there_are_told_before_anything_runs(written: Written) -> None:
-    written.declare(TABLES)
-    written.declare(
-        {
-            "gold/sizes.test.yml": (
-                "a:\n  given:\n    bronze.codes:\n      - {cod: x}\n    bronze.orders: [{id: 1}]\n"
-                "  expect:\n    - {prat: 1}\n"
-            )
-        }
-    )
-    with pytest.raises(Problems) as caught:
-        written.lake().test()
-    told = [(error.code, str(error.at)) for error in caught.value.errors]
-    assert told == [
-        ("unknown-column", "gold/sizes.test.yml:4"),
-        ("not-testable", "gold/sizes.test.yml:5"),
-        ("unknown-column", "gold/sizes.test.yml:7"),
-    ]
 
 
 def test_empty_tells_every_query_and_condition_that_spark_does_not_take(written: Written) -> None:
