@@ -49,7 +49,7 @@ def test_a_file_beside_the_declaration_is_about_its_table(tmp_path: Path) -> Non
             )
         },
     )
-    assert (test.name, test.table, str(test.declared_at)) == ("one", SILVER, "silver/orders.test.yml:2")
+    assert (test.name, test.table, str(test.declared_at)) == ("one", SILVER, "silver/orders.test.yml:1")
     assert texts(test, BRONZE) == [{"order_id": "1", "note": None}]
     assert test.expect == ()
     assert test.quarantine is None
@@ -108,7 +108,7 @@ def test_nested_values_later_batches_and_rules_are_read(tmp_path: Path) -> None:
     [
         ("a:\n  gven: {}\n  expect: []\n", "silver/orders.test.yml:2: unknown-key"),
         ("a: {expect: []}\na: {expect: []}\n", "silver/orders.test.yml:2: duplicate-key"),
-        ("a:\n  given: {}\n", "silver/orders.test.yml:2: missing-key"),
+        ("a:\n  given: {}\n", "silver/orders.test.yml:1: missing-key"),
         ("a:\n  given:\n    bronze.ordres: []\n  expect: []\n", "silver/orders.test.yml:3: unknown-table"),
         ("a:\n  table: gold.slaes\n  expect: []\n", "silver/orders.test.yml:2: unknown-table"),
         ("a:\n  table: bronze.orders\n  expect: []\n", "silver/orders.test.yml:2: not-testable"),

@@ -52,7 +52,7 @@ def test_columns_and_tables_that_are_not_there_are_told_with_their_place(tmp_pat
 
 def test_rows_of_the_table_itself_cannot_come_later(tmp_path: Path) -> None:
     text = "a:\n  table: silver.orders\n  then:\n    - silver.orders: [{id: 1}]\n    - bronze.codes: []\n  expect: []\n"
-    assert refused(tmp_path, text) == [("not-testable", "tests/a.yml:4"), ("not-testable", "tests/a.yml:2")]
+    assert refused(tmp_path, text) == [("not-testable", "tests/a.yml:4"), ("not-testable", "tests/a.yml:1")]
 
 
 def test_tests_are_chosen_by_table_and_by_a_part_of_their_name(tmp_path: Path) -> None:

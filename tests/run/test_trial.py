@@ -221,7 +221,9 @@ def test_the_lake_s_own_warehouse_is_not_touched(results: dict[str, TrialResult]
     assert not (module_lake.folder / ".lakesmith").exists()
 
 
-def test_empty_tells_every_query_and_condition_that_spark_does_not_take(written: Written) -> None:
+def test_empty_tells_every_query_and_condition_that_spark_does_not_take(
+    written: Written, capfd: pytest.CaptureFixture[str]
+) -> None:
     written.declare(TABLES)
     written.declare(
         {
@@ -242,6 +244,7 @@ def test_empty_tells_every_query_and_condition_that_spark_does_not_take(written:
         ("silver.unfit", "silver/unfit.sql:4", "query-refused"),
     ]
     assert all(isinstance(error, DeclarationError) for error in report.errors)
+    assert "AnalysisException" not in capfd.readouterr().err
     assert set(report.skipped) == {"bronze.unknown", "silver.waits", "gold.after"}
     assert report.assumed == {"bronze.orders": ("amount", "currency")}
     assert {"silver.orders", "silver.states", "gold.sales", "gold.shapes"} < set(report.checked)

@@ -102,16 +102,17 @@ class _TestFile:
         decoder = Decoder(variables=Variables(folder="", strict=False), problems=self.problems)
         named = kinds.Named(kinds.Texts(), kinds.Blocks(TestBlock))
         blocks = decoder.value(named, node, FOLDER)
-        if not isinstance(blocks, dict):
+        if not isinstance(node, Entries) or not isinstance(blocks, dict):
             return
+        places = {key.text: key.at for key, _ in node.entries}
         for name, block in cast(dict[str, TestBlock], blocks).items():
             before = len(self.problems)
-            test = self._test(name, block)
+            test = self._test(name, block, places[name])
             if test is not None and len(self.problems) == before:
                 yield test
 
-    def _test(self, name: str, block: TestBlock) -> TableTest | None:
-        table = self._table(name, block)
+    def _test(self, name: str, block: TestBlock, at: Place) -> TableTest | None:
+        table = self._table(name, block, block.places.get("table", at))
         if table is None:
             return None
         given = self._batch(cast(Mapping[TableName, Node], block.given))
@@ -120,7 +121,7 @@ class _TestFile:
         refused = self._refused(cast(Node, block.quarantine)) if "quarantine" in block.places else None
         if expect is None and refused is None and block.fails is None:
             self._problem(
-                block.at,
+                at,
                 "missing-key",
                 f"{FOLDER}.{name} expects nothing",
                 "write expect, quarantine or fails; expect: [] is a table without rows",
@@ -135,11 +136,11 @@ class _TestFile:
             exactly=block.exactly,
             quarantine=refused,
             fails=block.fails,
-            declared_at=block.at,
+            declared_at=at,
         )
 
-    def _table(self, name: str, block: TestBlock) -> TableName | None:
-        table, at = block.table, block.places.get("table", block.at)
+    def _table(self, name: str, block: TestBlock, at: Place) -> TableName | None:
+        table = block.table
         if table is None and "table" in block.places:
             return None
         if table is None:
