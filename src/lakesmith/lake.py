@@ -45,7 +45,7 @@ from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ledger.contracts import RecordedContracts
 from lakesmith.ledger.held import HeldBatch, HeldBatches
 from lakesmith.ledger.tables import SYSTEM_TABLES, Ledger
-from lakesmith.load import load_lake
+from lakesmith.load import load_lake, load_tests
 from lakesmith.monitor import table_status
 from lakesmith.plan.fingerprint import rebuild_because
 from lakesmith.plan.graph import Graph
@@ -70,6 +70,7 @@ from lakesmith.plan.steps import (
     Step,
     TablePlan,
 )
+from lakesmith.plan.tests import check_tests, chosen_tests, untested
 from lakesmith.ports import Answer, Storage, TableFacts
 from lakesmith.quality import Past
 from lakesmith.records import AuditRecord, CheckRecord, ContractRecord, Outcome, RunRecord, StepRecord
@@ -77,6 +78,7 @@ from lakesmith.reports import (
     Adopted,
     ContractCheck,
     ContractDiff,
+    EmptyReport,
     Event,
     Facet,
     FacetCount,
@@ -88,6 +90,8 @@ from lakesmith.reports import (
     RunReport,
     TableProfile,
     TableStatus,
+    TrialReport,
+    TrialResult,
     Validation,
     Version,
 )
@@ -496,6 +500,54 @@ class Lake:
             self.name, self.declaration.environment.spark, jars_of(self.declaration), drivers_of(self.declaration)
         )
 
+    def test(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        name: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        on_result: Callable[[TrialResult], None] | None = None,
+        session: SparkSession | None = None,
+    ) -> TrialReport:
+        """Carry out the tests of the selected tables, on a local Spark and in temporary warehouses.
+
+        `name` is a part of the names of the tests that are meant. Tests that do not make sense are raised before any
+        is carried out.
+        """
+        clock = monotonic()
+        selected = choose(self.graph, self.tables, select, exclude)
+        every = load_tests(self.declaration.path, self.tables)
+        facts = self._facts(afar=False)
+        raise_all(check_tests(every, self.tables, self.graph, self._schemas(facts)))
+        self._check(facts)
+        tests = chosen_tests(every, selected, name)
+        from lakesmith.run.trial import try_tests
+
+        tell, told = on_event or _silent, on_result or _silent
+        results = try_tests(
+            self.declaration, self.graph, facts.tables, tests, on_event=tell, on_result=told, session=session
+        )
+        without = untested(every, selected, self.tables)
+        return TrialReport(results=results, untested=without, seconds=monotonic() - clock)
+
+    def test_empty(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        on_event: Callable[[Event], None] | None = None,
+        session: SparkSession | None = None,
+    ) -> EmptyReport:
+        """Let Spark analyse every query and every condition on tables without rows. Writes nothing."""
+        selected = choose(self.graph, self.tables, select, exclude)
+        facts = self._facts(afar=False)
+        self._check(facts)
+        from lakesmith.run.trial import try_empty
+
+        tell = on_event or _silent
+        return try_empty(self.declaration, self.graph, facts.tables, selected, on_event=tell, session=session)
+
     def status(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:
         """Each table as it is now, by layer."""
         names = choose(self.graph, self.tables, select, exclude) if select or exclude else frozenset(self.tables)
@@ -701,10 +753,13 @@ class Lake:
     def import_contract(
         file: str | Path, *, layer: str | None = None, name: str | None = None, part: str | None = None
     ) -> Imported:
-        """The declaration that a contract of others stands for. Writes nothing, and needs no lake."""
-        from lakesmith.exchange import Wanted, import_contract, read_document
+        """The declaration that a contract of others stands for, or a suite of Great Expectations. Writes nothing, and
+        needs no lake."""
+        from lakesmith.exchange import Wanted, import_contract, import_suite, read_document
+        from lakesmith.quality.expectations import is_suite, read_suite
 
-        return import_contract(read_document(file), Wanted(file=str(file), layer=layer, name=name, part=part))
+        text, wanted = read_document(file), Wanted(file=str(file), layer=layer, name=name, part=part)
+        return import_suite(text, wanted, is_suite, read_suite) or import_contract(text, wanted)
 
     def publish_contract(self, tables: Sequence[str] = ()) -> Publication:
         """Bring schema registries up to the contracts of the tables, or compare where a registry is the truth.
@@ -962,5 +1017,5 @@ def _audited(
     ]
 
 
-def _silent(event: Event) -> None:
+def _silent(event: Event | TrialResult) -> None:
     """Nobody is listening."""

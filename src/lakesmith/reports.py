@@ -317,6 +317,60 @@ class RunReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowDifference:
+    """`test`: a row that is not as it was expected; values are texts, None is NULL."""
+
+    of: Literal["table", "quarantine"]
+    expected: dict[str, str | None] | None
+    """None for a row that was not expected."""
+    found: dict[str, str | None] | None
+    """None for a row that is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialResult:
+    """`test`: how one test ended."""
+
+    table: str
+    name: str
+    file: str
+    line: int
+    description: str | None
+    outcome: Literal["passed", "failed", "error"]
+    """`error` when the test itself does not make sense, or could not be carried out."""
+    seconds: float
+    differences: tuple[RowDifference, ...] = ()
+    error: LakesmithError | None = None
+    """What the run or the test ended with, where that was not expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialReport:
+    """`test`: how the tests ended."""
+
+    results: tuple[TrialResult, ...]
+    untested: tuple[str, ...]
+    """Selected tables that have a query and no test."""
+    seconds: float
+
+    def count(self, outcome: str) -> int:
+        return sum(result.outcome == outcome for result in self.results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyReport:
+    """`test --empty`: which queries Spark takes, on tables without rows."""
+
+    checked: tuple[str, ...]
+    skipped: dict[str, str]
+    """By table, why nothing can be said of it."""
+    assumed: dict[str, tuple[str, ...]]
+    """By table, columns that are read and that neither the declaration nor the table knows: taken to fit."""
+    errors: tuple[LakesmithError, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted:
     """Told while a run goes on: a table's step has begun."""
 

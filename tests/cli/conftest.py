@@ -24,6 +24,7 @@ from lakesmith.reports import (
     ContractDiff,
     Disagreement,
     Edge,
+    EmptyReport,
     Event,
     Finding,
     Frequent,
@@ -35,6 +36,8 @@ from lakesmith.reports import (
     StepStarted,
     TableProfile,
     TableStatus,
+    TrialReport,
+    TrialResult,
     Validation,
     Version,
 )
@@ -55,6 +58,8 @@ class FakeLake:
         self.raises: BaseException | None = None
         self.report = _report("ok")
         self.findings: tuple[Finding, ...] = (Finding(subject="java", ok=True, found="Java 17"),)
+        self.trials = TrialReport(results=(), untested=(), seconds=1.0)
+        self.empty = EmptyReport(checked=("silver.orders",), skipped={}, assumed={}, errors=(), seconds=1.0)
         self.answer = Answer(
             columns=("order_id", "amount", "note"),
             types=("BIGINT", "DECIMAL(12,2)", "VARCHAR"),
@@ -129,6 +134,33 @@ class FakeLake:
             on_event(step)
         self._ask("run", select=select, exclude=exclude, full_refresh=full_refresh, days=days, chunk=chunk, jobs=jobs)
         return self.report
+
+    def test(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        name: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        on_result: Callable[[TrialResult], None] | None = None,
+    ) -> TrialReport:
+        self._ask("test", select=select, exclude=exclude, name=name)
+        assert on_event is not None
+        assert on_result is not None
+        on_event(SparkStarting())
+        for result in self.trials.results:
+            on_result(result)
+        return self.trials
+
+    def test_empty(
+        self,
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        *,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> EmptyReport:
+        self._ask("test_empty", select=select, exclude=exclude)
+        return self.empty
 
     def status(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:
         self._ask("status", select=select, exclude=exclude)

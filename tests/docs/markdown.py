@@ -11,7 +11,7 @@ DOCS = ROOT / "docs"
 
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\((?P<target>[^)\s]+)\)")
-_FILE = re.compile(r"^(?:#|--) (?P<path>(?:lakesmith\.yml|(?:bronze|silver|gold)/\w+\.(?:yml|sql|py)))$")
+_FILE = re.compile(r"^(?:#|--) (?P<path>(?:lakesmith\.yml|(?:bronze|silver|gold)/\w+(?:\.test)?\.(?:yml|sql|py)))$")
 _VARYING = (
     (re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}"), "RUN"),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "ID"),

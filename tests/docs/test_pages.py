@@ -12,6 +12,8 @@ import pytest
 from tests.docs.markdown import ROOT, Block, blocks, links, name, pages, prose
 
 from lakesmith.lake import Lake
+from lakesmith.load import load_tests
+from lakesmith.plan.tests import check_tests
 
 PAGES = [pytest.param(page, id=name(page)) for page in pages()]
 SPELLINGS = {"yaml": "", "sql": "/* lakesmith", "python": "import lakesmith as lake"}
@@ -73,8 +75,10 @@ def test_the_snippets_of_a_page_make_a_valid_lake(
     for file, text in {"lakesmith.yml": "name: shop\n", **files}.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text, encoding="utf-8")
-    found = Lake.open(tmp_path).validate()
-    assert found.tables == len(files.keys() - {"lakesmith.yml"})
+    lake = Lake.open(tmp_path)
+    tests = {file for file in files if file.endswith(".test.yml")}
+    assert lake.validate().tables == len(files.keys() - tests - {"lakesmith.yml"})
+    assert check_tests(load_tests(lake.declaration.path, lake.tables), lake.tables, lake.graph, {}) == []
 
 
 def test_python_that_is_no_declaration_runs_in_a_folder_with_a_lake(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.run.lakes import ORDERS, Written
 
+from lakesmith.spark.session import isolated
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -25,3 +27,11 @@ def orders(written: Written) -> Written:
     """Bronze from files, silver by merge, gold by partitions."""
     written.declare(ORDERS)
     return written
+
+
+@pytest.fixture(scope="module")
+def module_lake(tmp_path_factory: pytest.TempPathFactory, shared_spark: SparkSession) -> Written:
+    """A lake that all tests of a module ask."""
+    lake = Written(tmp_path_factory.mktemp("shared") / "shop", isolated(shared_spark))
+    lake.declare({"lakesmith.yml": "name: shop\n"})
+    return lake

@@ -15,6 +15,7 @@ VERBS = {
     "init": "Make a small working lake to start from.",
     "validate": "Read all declarations and say what is wrong with them.",
     "plan": "Show what a run would do, and why. Needs no Java.",
+    "test": "Try the tables out on rows that are given, or on none.",
     "run": "Bring the tables up to date.",
     "adopt": "Make a folder of Parquet files a table, where it lies.",
     "land": "Put files where a bronze table takes them in.",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from lakesmith.declare import TableName
 from lakesmith.errors import DeclarationError, Place, UsageError
 from lakesmith.exchange.odcs_in import read_odcs
-from lakesmith.exchange.wanted import Imported, Wanted
+from lakesmith.exchange.wanted import Imported, Wanted, table_name
 
 _MAX_BYTES = 4 << 20
 _MAX_VALUES = 200_000
@@ -44,6 +46,31 @@ def read_document(file: str | Path) -> str:
     except OSError as error:
         what = f"the document cannot be read: {error.strerror}"
         raise UsageError("unreadable-file", what, at=Place(str(file)), hint="name a file that is there") from None
+
+
+class Suite(Protocol):
+    """A suite of another library, read as columns and checks."""
+
+    text: str
+    warnings: tuple[str, ...]
+
+
+def import_suite(
+    text: str, wanted: Wanted, is_one: Callable[[object], bool], read: Callable[[str, TableName], Suite]
+) -> Imported | None:
+    """The declaration that a suite stands for; None where the text is none. A suite tells no source and no query: what
+    it gives is to be pasted into a table."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not is_one(document):
+        return None
+    warnings: list[str] = []
+    told = document.get("name") or document.get("expectation_suite_name")
+    name = table_name(wanted, told, warnings=warnings)
+    suite = read(text, name)
+    return Imported(text=suite.text, warnings=(*warnings, *suite.warnings), file=f"{name.layer}/{name.name}.yml")
 
 
 def import_contract(text: str, wanted: Wanted) -> Imported:

@@ -6,7 +6,7 @@ import difflib
 import inspect
 import os
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from lakesmith.load.paths import is_url
 from lakesmith.load.python import PythonFile, read_python
 from lakesmith.load.sql_text import read_sql
 from lakesmith.load.tables import Maker
+from lakesmith.load.tests import is_test_file
 from lakesmith.load.yaml_text import read_yaml
 
 _ENDINGS = (".yml", ".yaml", ".sql", ".py")
@@ -85,8 +86,9 @@ class _Loading:
             folder = os.path.join(self._folder, layer)
             if not os.path.isdir(folder):
                 continue
-            for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-                if entry.name.startswith((".", "_")):
+            found = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            for entry in found:
+                if entry.name.startswith((".", "_")) or is_test_file(entry.name) or _is_of_test(entry, found):
                     continue
                 file = f"{layer}/{entry.name}"
                 if entry.is_dir():
@@ -272,6 +274,14 @@ class _Loading:
             )
         elif table is not None:
             self._tables[name] = table
+
+
+def _is_of_test(entry: os.DirEntry[str], beside: Sequence[os.DirEntry[str]]) -> bool:
+    """Whether it holds rows of a test: a test file beside it names it."""
+    if not entry.name.endswith(".csv"):
+        return False
+    tests = [other.path for other in beside if is_test_file(other.name)]
+    return any(entry.name.encode() in Path(test).read_bytes() for test in tests)
 
 
 def _is_near(name: str, layer: str) -> bool:

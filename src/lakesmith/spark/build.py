@@ -19,7 +19,7 @@ from lakesmith.plan.backfill import day_column
 from lakesmith.plan.query import KeyFinder, PartitionTrace, bind, by_finder, key_finder, partition_source
 from lakesmith.ports import Part, TableFormat
 from lakesmith.spark.days import refused_within, within
-from lakesmith.spark.loads import is_shaped
+from lakesmith.spark.loads import is_shaped, shaped
 from lakesmith.spark.loads.keys import touched_keys
 from lakesmith.spark.loads.order import have_values
 from lakesmith.spark.types import parse_columns, spelt
@@ -107,6 +107,15 @@ def whole_query(
         for name, position in batch.inputs.items()
     }
     return _run_query(spark, table, frames)
+
+
+def analysed(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
+    """The rows that the query gives when its inputs are these frames, with the declared types; and the rows that the
+    table then holds."""
+    built = typed(spark, table, _run_query(spark, table, frames))
+    rows = built.rows.drop(*built.casts.values())
+    load = respelt(table.load, rows.columns)
+    return rows, shaped(load, rows) if is_shaped(load) else rows
 
 
 def _decides(table: Table, trace: PartitionTrace) -> str:

@@ -174,7 +174,7 @@ class Replaying:
         if not (self._replay.set or self._replay.edits):
             return plain
         fine = good_rows(plain, self._rules)
-        others = self._chosen().join(fine.select(_ID), fine[_ID] == self._chosen()["id"], "left_anti")
+        others = self._chosen().join(fine.selectExpr(f"{_ID} AS id"), "id", "left_anti")
         return fine.unionByName(self._checked(others, mended=True))
 
     def _checked(self, kept: DataFrame, *, mended: bool) -> DataFrame:
@@ -302,7 +302,7 @@ class Replaying:
         """Write down what became of rows, then take them out of the quarantine; each is done once."""
         replay, batch = self._replay, self.batch
         location = self.warehouse.settled(self.table.name)
-        rows = self._chosen().join(settled, self._chosen()["id"] == settled[_ID]).drop(_ID)
+        rows = self._chosen().join(settled.withColumnRenamed(_ID, "id"), "id")
         told = rows.selectExpr(
             "*",
             f"{literal(how)} AS how",

@@ -68,6 +68,7 @@ def open_session(
     # Imported here: PySpark costs half a second and most verbs never need it.
     from pyspark.sql import SparkSession
 
+    _hush()
     if remote := settings.get("spark.remote"):
         others = {key: value for key, value in settings.items() if key != "spark.remote"}
         with _told_as("spark-start", f"Spark Connect at {remote} did not answer", "check spark.remote"):
@@ -176,6 +177,14 @@ def java_options(java: JavaHome, jars: tuple[Path, ...], *, brief: bool = False)
         # A stale archive is no error: the JVM notices, says so in a log that is off, and starts without it.
         options += [f"-XX:SharedArchiveFile={os.pathsep.join(map(str, archive))}", "-Xshare:auto", "-Xlog:disable"]
     return tuple(f'"{option}"' if " " in option else option for option in options)
+
+
+def _hush() -> None:
+    """PySpark prints every error of a query, with the stack of the JVM, before it raises it: it is ours to tell."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _knock(remote: str) -> None:

@@ -54,7 +54,7 @@ def verb(path: Path, name: str | None) -> None:
     out.line("next:")
     if path.resolve() != Path.cwd():
         out.line(Styled(f"  cd {shlex.quote(str(path))}", "strong"))
-    for command in ("validate", "run", "status", 'query "FROM gold.daily_sales"'):
+    for command in ("validate", "test", "run", "status", 'query "FROM gold.daily_sales"'):
         out.line(Styled(f"  lakesmith {command}", "strong"))
 
 

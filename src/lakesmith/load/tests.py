@@ -1,0 +1,259 @@
+"""Test files become tests: rows in YAML or CSV, with the place of every value."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, cast
+
+from lakesmith.declare import LAYERS, Source, Table, TableName
+from lakesmith.declare.names import is_identifier
+from lakesmith.declare.tests import Batch, Refused, Row, Rows, TableTest, Value, Word
+from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, did_you_mean, raise_all
+from lakesmith.load import kinds
+from lakesmith.load.decode import Decoder
+from lakesmith.load.files import empty_file, read_text
+from lakesmith.load.kinds import Block
+from lakesmith.load.nodes import Entries, Items, Node, Scalar
+from lakesmith.load.rules import LATER, TableReference, Text
+from lakesmith.load.variables import Variables
+from lakesmith.load.yaml_text import read_yaml
+
+ENDINGS = (".test.yml", ".test.yaml")
+FOLDER = "tests"
+_RULES = "rules"
+
+LaterRows = Annotated[str, LATER]
+"""Rows, or the CSV file that holds them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestBlock(Block):
+    """Rows that go into a table, and rows that are expected to come out."""
+
+    table: Annotated[TableReference | None, "The table; in a file beside a declaration, that one."] = None
+    description: Annotated[Text | None, "What is promised, for people."] = None
+    given: Annotated[
+        Mapping[TableReference, LaterRows], "By input, its rows or a CSV file; by the table, the rows that it holds."
+    ] = field(default_factory=dict)
+    then: Annotated[
+        tuple[Mapping[TableReference, LaterRows], ...], "Rows that come later, each batch followed by a run."
+    ] = ()
+    expect: Annotated[str | None, "The rows that the table holds then, or a CSV file.", LATER] = None
+    exactly: Annotated[bool, "Columns that are not named have to be NULL; else they are not compared."] = False
+    quarantine: Annotated[str | None, "All rows that are refused, with their `rules`.", LATER] = None
+    fails: Annotated[Text | None, "The code of the error that a run ends with, such as `gate-failed`."] = None
+
+
+def is_test_file(name: str) -> bool:
+    """Whether a file beside declarations holds tests."""
+    return name.endswith(ENDINGS)
+
+
+def load_tests(folder: str, tables: Mapping[TableName, Table]) -> tuple[TableTest, ...]:
+    """Every test below a lake's folder, in the order of files. Raises all that is wrong with them at once."""
+    problems: list[LakesmithError] = []
+    found: list[TableTest] = []
+    for file in _files(folder):
+        try:
+            found += _TestFile(folder=folder, file=file, tables=tables, problems=problems).read()
+        except Problems as several:
+            problems.extend(several.errors)
+        except LakesmithError as problem:
+            problems.append(problem)
+    raise_all(problems)
+    return tuple(found)
+
+
+def _files(folder: str) -> Iterator[str]:
+    """Paths of test files, relative to the lake's folder."""
+    for layer in LAYERS:
+        if os.path.isdir(os.path.join(folder, layer)):
+            yield from (f"{layer}/{name}" for name in sorted(os.listdir(os.path.join(folder, layer))) if _counts(name))
+    for parent, folders, names in os.walk(os.path.join(folder, FOLDER)):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        where = os.path.relpath(parent, folder).replace(os.sep, "/")
+        for name in sorted(names):
+            if name.endswith((".yml", ".yaml")) and not name.startswith((".", "_")):
+                yield f"{where}/{name}"
+
+
+def _counts(name: str) -> bool:
+    return is_test_file(name) and not name.startswith((".", "_"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TestFile:
+    """One reading of one test file."""
+
+    folder: str
+    file: str
+    tables: Mapping[TableName, Table]
+    problems: list[LakesmithError]
+
+    def read(self) -> Iterator[TableTest]:
+        node = read_yaml(read_text(os.path.join(self.folder, self.file), self.file), self.file)
+        if node is None:
+            raise empty_file(self.file, "latest_wins: {given: {bronze.orders: [...]}, expect: [...]}")
+        # Values are data: `${name}` in them means nothing.
+        decoder = Decoder(variables=Variables(folder="", strict=False), problems=self.problems)
+        named = kinds.Named(kinds.Texts(), kinds.Blocks(TestBlock))
+        blocks = decoder.value(named, node, FOLDER)
+        if not isinstance(node, Entries) or not isinstance(blocks, dict):
+            return
+        places = {key.text: key.at for key, _ in node.entries}
+        for name, block in cast(dict[str, TestBlock], blocks).items():
+            before = len(self.problems)
+            test = self._test(name, block, places[name])
+            if test is not None and len(self.problems) == before:
+                yield test
+
+    def _test(self, name: str, block: TestBlock, at: Place) -> TableTest | None:
+        table = self._table(name, block, block.places.get("table", at))
+        if table is None:
+            return None
+        given = self._batch(cast(Mapping[TableName, Node], block.given))
+        then = tuple(self._batch(cast(Mapping[TableName, Node], batch)) for batch in block.then)
+        expect = self._rows(cast(Node, block.expect), "expect") if "expect" in block.places else None
+        refused = self._refused(cast(Node, block.quarantine)) if "quarantine" in block.places else None
+        if expect is None and refused is None and block.fails is None:
+            self._problem(
+                at,
+                "missing-key",
+                f"{FOLDER}.{name} expects nothing",
+                "write expect, quarantine or fails; expect: [] is a table without rows",
+            )
+        return TableTest(
+            name=name,
+            table=table,
+            description=block.description,
+            given=given,
+            then=then,
+            expect=expect,
+            exactly=block.exactly,
+            quarantine=refused,
+            fails=block.fails,
+            declared_at=at,
+        )
+
+    def _table(self, name: str, block: TestBlock, at: Place) -> TableName | None:
+        table = block.table
+        if table is None and "table" in block.places:
+            return None
+        if table is None:
+            layer, _, file = self.file.partition("/")
+            stem = next((file.removesuffix(ending) for ending in ENDINGS if file.endswith(ending)), "")
+            table = TableName(layer, stem)
+            if layer not in LAYERS or table not in self.tables:
+                known = [str(each) for each in self.tables]
+                hint = f"write table: …;  {did_you_mean(str(table), known, label='tables')}"
+                self._problem(at, "missing-key", f"nothing says which table {FOLDER}.{name} is about", hint)
+                return None
+        if not self._known(table, at):
+            return None
+        if isinstance(self.tables[table].origin, Source):
+            hint = f"test a table that is made from {table}, with its rows below `given`"
+            self._problem(at, "not-testable", f"{table} has no query: its rows come from a source", hint)
+            return None
+        return table
+
+    def _known(self, table: TableName, at: Place) -> bool:
+        if table not in self.tables:
+            hint = did_you_mean(str(table), map(str, self.tables), label="tables")
+            self._problem(at, "unknown-table", f"there is no table {table}", hint)
+        return table in self.tables
+
+    def _batch(self, written: Mapping[TableName, Node]) -> Batch:
+        return {name: self._rows(node, str(name)) for name, node in written.items() if self._known(name, node.at)}
+
+    def _refused(self, node: Node) -> tuple[Refused, ...]:
+        found = []
+        for row in self._rows(node, "quarantine"):
+            told = row.values.get(_RULES)
+            rules = (told,) if isinstance(told, Word) else told
+            if rules is not None and not (isinstance(rules, tuple) and all(isinstance(rule, Word) for rule in rules)):
+                self._problem(row.at, "wrong-type", "rules has to be a list of names", "rules: [amount.check]")
+                continue
+            names = tuple(word.text for word in cast(tuple[Word, ...], rules)) if rules is not None else None
+            values = {name: value for name, value in row.values.items() if name != _RULES}
+            found.append(Refused(row=Row(values=values, at=row.at), rules=names))
+        return tuple(found)
+
+    def _rows(self, node: Node, label: str) -> Rows:
+        match node:
+            case Items(items=items):
+                return tuple(row for item in items if (row := self._row(item, label)) is not None)
+            case Scalar(sort="text", text=text) if text.endswith(".csv"):
+                return self._csv(text, node.at)
+            case _:
+                hint = f"{label}: [{{column: value}}], or a CSV file beside this one; [] is no rows"
+                self._problem(node.at, "wrong-type", f"{label} has to be a list of rows, or a CSV file", hint)
+                return ()
+
+    def _row(self, node: Node, label: str) -> Row | None:
+        if not isinstance(node, Entries):
+            hint = "- {column: value}"
+            self._problem(node.at, "wrong-type", f"a row of {label} has to be columns with values", hint)
+            return None
+        values: dict[str, Value] = {}
+        for key, item in node.entries:
+            if self._column(key.text, key.at, values):
+                values[key.text] = _value(item)
+        return Row(values=values, at=node.at)
+
+    def _column(self, name: str, at: Place, before: Mapping[str, Value]) -> bool:
+        if not is_identifier(name):
+            self._problem(at, "bad-identifier", f"{name!r} is not a column", "letters, digits and underscores only")
+        elif name.lower() in (each.lower() for each in before):
+            self._problem(at, "duplicate-key", f"the row has '{name}' twice", "remove one of the two")
+        else:
+            return True
+        return False
+
+    def _csv(self, path: str, at: Place) -> Rows:
+        """The rows of a CSV file: the header names the columns, and nothing between two commas is NULL."""
+        beside = os.path.join(self.folder, os.path.dirname(self.file))
+        whole = os.path.normpath(os.path.join(beside, path))
+        file = os.path.relpath(whole, self.folder).replace(os.sep, "/")
+        if not os.path.isfile(whole):
+            near = [name for name in os.listdir(beside) if name.endswith(".csv")]
+            self._problem(at, "bad-csv", f"there is no file {file}", did_you_mean(path, near, label="CSV files"))
+            return ()
+        rows: list[Row] = []
+        try:
+            lines = csv.reader(io.StringIO(read_text(whole, file), newline=""), strict=True)
+            header = next(lines, [])
+            columns: dict[str, Value] = {}
+            for name in header:
+                if self._column(name, Place(file), columns):
+                    columns[name] = None
+            for cells in lines:
+                here = Place(file, lines.line_num)
+                if cells and len(cells) != len(header):
+                    what = f"the line has {len(cells)} values, and the header {len(header)}"
+                    self._problem(here, "bad-csv", what, "a value with a comma in it goes in double quotes")
+                elif cells:
+                    words = [Word(cell, True, here) if cell else None for cell in cells]
+                    rows.append(Row(values=dict(zip(header, words, strict=True)), at=here))
+        except csv.Error as error:
+            self._problem(Place(file, lines.line_num), "bad-csv", f"this is not CSV: {error}", "look for an open quote")
+        return tuple(rows)
+
+    def _problem(self, at: Place, code: str, what: str, hint: str) -> None:
+        self.problems.append(DeclarationError(code, what, at=at, hint=hint))
+
+
+def _value(node: Node) -> Value:
+    match node:
+        case Scalar(sort="null"):
+            return None
+        case Scalar(text=text, sort=sort, at=at):
+            # Dates and words that only some readers take for something else are told from texts by their looks.
+            return Word(text, sort in ("number", "boolean", "date"), at)
+        case Items(items=items):
+            return tuple(map(_value, items))
+        case Entries(entries=entries):
+            return {key.text: _value(item) for key, item in entries}

@@ -1,0 +1,99 @@
+"""Which rows are missing, which were not expected, and which of them are the same row with other values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from lakesmith.reports import RowDifference
+
+Cells = Mapping[str, str | None]
+
+
+def differences(
+    expected: Sequence[Cells],
+    found: Sequence[Cells],
+    key: Sequence[str] = (),
+    of: Literal["table", "quarantine"] = "table",
+) -> tuple[RowDifference, ...]:
+    """How the rows differ; their order does not matter. Of an expected row only the columns that it has are compared.
+
+    `key` are the columns that tell which rows are the same thing.
+    """
+    matched = _matched(expected, found)
+    missing = [number for number in range(len(expected)) if number not in matched]
+    taken = set(matched.values())
+    more = [number for number in range(len(found)) if number not in taken]
+    pairs = _pairs(expected, found, missing, more, key)
+    shown = list(dict.fromkeys(name for row in expected for name in row)) or None
+    told = [
+        RowDifference(of=of, expected=dict(expected[number]), found=_only(found[pairs[number]], expected[number]))
+        if number in pairs
+        else RowDifference(of=of, expected=dict(expected[number]), found=None)
+        for number in missing
+    ]
+    paired = set(pairs.values())
+    told += [
+        RowDifference(of=of, expected=None, found=_only(found[number], shown))
+        for number in more
+        if number not in paired
+    ]
+    return tuple(told)
+
+
+def _matched(expected: Sequence[Cells], found: Sequence[Cells]) -> dict[int, int]:
+    """By expected row, a found one that fits it, for as many rows as can have one."""
+    fitting: dict[tuple[str, ...], dict[tuple[str | None, ...], list[int]]] = {}
+    for row in expected:
+        names = tuple(row)
+        if names not in fitting:
+            index = fitting[names] = {}
+            for number, other in enumerate(found):
+                if all(name in other for name in names):
+                    index.setdefault(tuple(other[name] for name in names), []).append(number)
+    owner: dict[int, int] = {}
+
+    def place(number: int, seen: set[int]) -> bool:
+        """Give the row one that is free, or one whose owner can have another."""
+        row = expected[number]
+        candidates = fitting[tuple(row)].get(tuple(row.values()), ())
+        for candidate in candidates:
+            if candidate not in owner:
+                owner[candidate] = number
+                return True
+        for candidate in candidates:
+            if candidate not in seen:
+                seen.add(candidate)
+                if place(owner[candidate], seen):
+                    owner[candidate] = number
+                    return True
+        return False
+
+    # Rows that say more have fewer to choose from: with them first, hardly any has to give way.
+    for number in sorted(range(len(expected)), key=lambda number: -len(expected[number])):
+        place(number, set())
+    return {number: candidate for candidate, number in owner.items()}
+
+
+def _pairs(
+    expected: Sequence[Cells], found: Sequence[Cells], missing: Sequence[int], more: Sequence[int], key: Sequence[str]
+) -> dict[int, int]:
+    """Missing rows and unexpected ones that mean the same thing: the key is equal, or most values are."""
+    scores = []
+    for number in missing:
+        row = expected[number]
+        for other in more:
+            same = sum(name in found[other] and found[other][name] == value for name, value in row.items())
+            told = bool(key) and all(name in row for name in key)
+            keyed = told and all(row[name] == found[other].get(name) for name in key)
+            if keyed or (not told and 2 * same >= len(row) and same):
+                scores.append((not keyed, -same, number, other))
+    pairs: dict[int, int] = {}
+    for _, _, number, other in sorted(scores):
+        if number not in pairs and other not in pairs.values():
+            pairs[number] = other
+    return pairs
+
+
+def _only(row: Cells, names: Sequence[str] | Cells | None) -> dict[str, str | None]:
+    return dict(row) if names is None else {name: row[name] for name in names if name in row}

@@ -1,0 +1,166 @@
+"""Rows that are written in a test become rows of Spark, and rows of Spark become texts that can be compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lakesmith.declare.tests import Row, Value, Word
+from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean, raise_all
+from lakesmith.spark.types import EXACT_JSON, spelt
+from lakesmith.sql import literal, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+Cells = dict[str, str | None]
+"""A row as texts."""
+
+
+def frame(spark: SparkSession, rows: Sequence[Row], columns: StructType) -> DataFrame:
+    """The rows with these columns, each value cast as Spark casts a text; an error with the place of one that cannot
+    be."""
+    from pyspark.errors import PySparkException
+
+    names = {field.name.lower(): field for field in columns.fields}
+    if not rows:
+        return spark.createDataFrame([], columns)
+    casting = _Casting()
+    lines = []
+    for row in rows:
+        values = {name.lower(): value for name, value in row.values.items()}
+        cells = (casting.sql(values.get(name), field.dataType, field.name, row.at) for name, field in names.items())
+        lines.append(f"({', '.join(cells)})")
+    raise_all(casting.problems)
+    header = ", ".join(quoted(field.name) for field in columns.fields)
+    # Where casts that fail give NULL, a misspelt value would be one.
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    try:
+        return spark.sql(f"SELECT * FROM VALUES {', '.join(lines)} AS given({header})")
+    except PySparkException:
+        raise_all(casting.misfits(spark))
+        raise
+
+
+def texts(rows: DataFrame, columns: Sequence[str]) -> list[Cells]:
+    """The rows with every value as text: the same value always in the same letters."""
+    from pyspark.sql.types import ArrayType, BinaryType, DoubleType, FloatType, MapType, StructType
+
+    kinds: list[DataType] = [rows.schema[name].dataType for name in columns]
+    told = []
+    for name, kind in zip(columns, kinds, strict=True):
+        nested = isinstance(kind, StructType | ArrayType | MapType)
+        sql = f"to_json({quoted(name)}, {EXACT_JSON})" if nested else f"CAST({quoted(name)} AS string)"
+        told.append(f"hex({quoted(name)})" if isinstance(kind, BinaryType) else sql)
+    read: list[Any] = [
+        json_text
+        if isinstance(kind, StructType | ArrayType | MapType)
+        else _number
+        if isinstance(kind, DoubleType | FloatType)
+        else str
+        for kind in kinds
+    ]
+    return [
+        {name: None if cell is None else clear(cell) for name, clear, cell in zip(columns, read, found, strict=True)}
+        for found in rows.selectExpr(*told).collect()
+    ]
+
+
+def _number(text: str) -> str:
+    """Numbers that differ in the last bits only, by the order in which they were added up, are the same."""
+    return format(float(text), ".12g")
+
+
+def json_text(text: str) -> str:
+    return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
+
+
+class _Casting:
+    """Values as SQL; remembers each that is cast, to tell which one could not be."""
+
+    def __init__(self) -> None:
+        self.problems: list[LakesmithError] = []
+        self._cast: list[tuple[str, Word, str]] = []
+
+    def sql(self, value: Value, kind: DataType, column: str, at: Place) -> str:
+        from pyspark.sql.types import ArrayType, MapType, StructType
+
+        if isinstance(value, Word) and isinstance(kind, StructType | ArrayType | MapType):
+            value = self._nested(value)
+        spelling = spelt(kind)
+        match value, kind:
+            case None, _:
+                return f"CAST(NULL AS {spelling})"
+            case Word(), _:
+                self._cast.append((column, value, spelling))
+                return f"CAST({literal(value.text)} AS {spelling})"
+            case tuple(), ArrayType():
+                items = (self.sql(item, kind.elementType, column, at) for item in value)
+                return f"CAST(array({', '.join(items)}) AS {spelling})"
+            case Mapping(), MapType():
+                pairs = [
+                    f"{self.sql(Word(key, False, at), kind.keyType, column, at)}, "
+                    f"{self.sql(item, kind.valueType, column, at)}"
+                    for key, item in value.items()
+                ]
+                return f"CAST(map({', '.join(pairs)}) AS {spelling})"
+            case Mapping(), StructType():
+                known = {field.name.lower(): field for field in kind.fields}
+                given = {name.lower(): item for name, item in value.items()}
+                for name in value:
+                    if name.lower() not in known:
+                        self._wrong(at, f"{column} has no field '{name}'", _fields_hint(name, kind))
+                fields = (
+                    f"{literal(field.name)}, {self.sql(given.get(name), field.dataType, column, at)}"
+                    for name, field in known.items()
+                )
+                return f"CAST(named_struct({', '.join(fields)}) AS {spelling})"
+            case _:
+                found = "a list" if isinstance(value, tuple) else "keys with values"
+                self._wrong(at, f"{column} is a {spelling}, and {found} is given", "give it one value")
+                return f"CAST(NULL AS {spelling})"
+
+    def misfits(self, spark: SparkSession) -> list[LakesmithError]:
+        """The values that cannot be cast."""
+        tried = ", ".join(f"try_cast({literal(word.text)} AS {kind}) IS NULL" for _, word, kind in self._cast)
+        (failed,) = spark.sql(f"SELECT array({tried})").collect()[0] if tried else ([],)
+        return [
+            _misfit(word.at, f"{column}: '{word.text}' is not a {kind}", "correct the value, or the column's type")
+            for (column, word, kind), wrong in zip(self._cast, failed, strict=True)
+            if wrong
+        ]
+
+    def _nested(self, word: Word) -> Value:
+        """What a text of JSON stands for, as a CSV file has it."""
+        try:
+            return _from_json(json.loads(word.text), word.at)
+        except ValueError:
+            self._wrong(word.at, f"'{word.text[:60]}' is not JSON", "write lists and structs as JSON")
+            return None
+
+    def _wrong(self, at: Place, what: str, hint: str) -> None:
+        self.problems.append(_misfit(at, what, hint))
+
+
+def _misfit(at: Place, what: str, hint: str) -> DeclarationError:
+    return DeclarationError("bad-value", what, at=at, hint=hint)
+
+
+def _fields_hint(name: str, kind: StructType) -> str:
+    return did_you_mean(name, [field.name for field in kind.fields], label="fields")
+
+
+def _from_json(value: object, at: Place) -> Value:
+    match value:
+        case None:
+            return None
+        case list():
+            return tuple(_from_json(item, at) for item in value)
+        case dict():
+            return {str(name): _from_json(item, at) for name, item in value.items()}
+        case str():
+            return Word(value, False, at)
+        case _:
+            return Word(json.dumps(value), True, at)

@@ -1,0 +1,38 @@
+"""One local Spark for all that is tried out, whatever the lake runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lakesmith.declare import LakeDeclaration
+from lakesmith.reports import Event, SparkStarting
+from lakesmith.spark.session import close_session, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ELSEWHERE = ("spark.remote", "spark.master")
+_SMALL = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.snapshotPartitions": "1"}
+"""A handful of rows is sorted and a log of two commits read faster in one piece."""
+
+
+@contextmanager
+def local_session(
+    lake: LakeDeclaration, given: SparkSession | None, tell: Callable[[Event], None]
+) -> Iterator[SparkSession]:
+    """The session that was given, or one that lasts as long as this."""
+    if given is not None:
+        yield given
+        return
+    tell(SparkStarting())
+    session = open_session(f"{lake.name} tests", _settings(lake.environment.spark), brief=True)
+    try:
+        yield session
+    finally:
+        close_session(session)
+
+
+def _settings(own: Mapping[str, str]) -> dict[str, str]:
+    return {**_SMALL, **{name: value for name, value in own.items() if name not in _ELSEWHERE}}

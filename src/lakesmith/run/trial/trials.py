@@ -1,0 +1,212 @@
+"""Tests are carried out one after the other on one Spark, each in a warehouse of its own."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from lakesmith.declare import LakeDeclaration, TableName
+from lakesmith.declare.loads import key_columns
+from lakesmith.declare.tests import Row, Rows, TableTest, Value, Word
+from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, did_you_mean
+from lakesmith.plan.graph import Graph
+from lakesmith.ports import TableFacts
+from lakesmith.reports import Event, RowDifference, TrialResult
+from lakesmith.run.failures import translate
+from lakesmith.run.trial.bench import Bench
+from lakesmith.run.trial.differences import differences
+from lakesmith.run.trial.frames import Cells, frame, texts
+from lakesmith.run.trial.session import local_session
+from lakesmith.spark.session import isolated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def try_tests(
+    lake: LakeDeclaration,
+    graph: Graph,
+    stored: Mapping[TableName, TableFacts],
+    tests: Sequence[TableTest],
+    *,
+    on_event: Callable[[Event], None],
+    on_result: Callable[[TrialResult], None],
+    session: SparkSession | None = None,
+) -> tuple[TrialResult, ...]:
+    """Carry the tests out. Writes nothing but temporary folders, which are gone afterwards."""
+    if not tests:
+        return ()
+    results = []
+    with local_session(lake, session, on_event) as spark:
+        trials = _Trials(lake=lake, graph=graph, stored=stored, session=spark, own=isolated(spark))
+        for test in tests:
+            result = trials.carry_out(test)
+            results.append(result)
+            on_result(result)
+    return tuple(results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trials:
+    """What all tests share."""
+
+    lake: LakeDeclaration
+    graph: Graph
+    stored: Mapping[TableName, TableFacts]
+    session: SparkSession
+    own: SparkSession
+
+    def carry_out(self, test: TableTest) -> TrialResult:
+        clock = monotonic()
+        error: LakesmithError | None = None
+        found: tuple[RowDifference, ...] = ()
+        sensible = True
+        with tempfile.TemporaryDirectory(prefix="lakesmith-test-") as folder:
+            here = replace(self.lake.environment, warehouse=folder, spark={})
+            bench = Bench(
+                lake=replace(self.lake, environment=here),
+                graph=self.graph,
+                stored=self.stored,
+                test=test,
+                session=self.session,
+                own=self.own,
+            )
+            try:
+                error = bench.run_all()
+                if error is None or error.code == test.fails:
+                    error = _not_failed(test) if test.fails and error is None else None
+                    found = (*_table_differences(bench), *_quarantine_differences(bench))
+            except Exception as raised:  # noqa: BLE001 (`translate` raises what is a bug of ours)
+                error = translate(raised, bench.table)
+                if isinstance(error, Problems):
+                    error = error.errors[0]
+                sensible = False
+        # What the data or the query does wrong is what a test is there to find.
+        failed = sensible and (error is None or error.exit_code in (DataError.exit_code, DeclarationError.exit_code))
+        outcome = "passed" if error is None and not found else "failed" if failed else "error"
+        return TrialResult(
+            table=str(test.table),
+            name=test.name,
+            file=test.declared_at.file,
+            line=test.declared_at.line,
+            description=test.description,
+            outcome=outcome,  # type: ignore[arg-type]
+            seconds=monotonic() - clock,
+            differences=found,
+            error=error,
+        )
+
+
+def _not_failed(test: TableTest) -> DataError:
+    return DataError(
+        "test-failed",
+        f"the run was to end with {test.fails}, and it ended well",
+        at=test.declared_at,
+        table=str(test.table),
+        hint="look at the check that should have failed, or take `fails` away",
+    )
+
+
+def _table_differences(bench: Bench) -> tuple[RowDifference, ...]:
+    test = bench.test
+    if test.expect is None:
+        return ()
+    rows = bench.rows(bench.warehouse.table(test.table))
+    if rows is None:
+        return differences([_written(row) for row in test.expect], [])
+    stored = {name.lower(): name for name in rows.columns}
+    for row in test.expect:
+        for name in row.values:
+            if name.lower() not in stored:
+                raise DeclarationError(
+                    "unknown-column",
+                    f"column '{name}' is not in {test.table}",
+                    at=row.at,
+                    table=str(test.table),
+                    hint=did_you_mean(name, rows.columns, label="columns"),
+                )
+    expected = _expected(bench, test.expect, rows, stored)
+    key = [stored[name.lower()] for name in key_columns(bench.table.load) if name.lower() in stored]
+    return differences(expected, texts(rows, rows.columns), key)
+
+
+def _expected(bench: Bench, written: Rows, rows: DataFrame, stored: Mapping[str, str]) -> list[Cells]:
+    """The expected rows as texts of the table's types, each with the columns that are to be compared."""
+    from pyspark.sql.types import StructType
+
+    named = [[stored[name.lower()] for name in row.values] for row in written]
+    used = set(rows.columns) if bench.test.exactly else {name for names in named for name in names}
+    kept = [name for name in rows.columns if name in used]
+    if not kept:
+        return [{} for _ in written]
+    given = frame(bench.own, written, StructType([rows.schema[name] for name in kept]))
+    told = texts(given, kept)
+    if bench.test.exactly:
+        return told
+    return [{name: cells[name] for name in names} for cells, names in zip(told, named, strict=True)]
+
+
+def _quarantine_differences(bench: Bench) -> tuple[RowDifference, ...]:
+    expected = bench.test.quarantine
+    if expected is None:
+        return ()
+    rows = bench.rows(bench.warehouse.quarantine(bench.test.table))
+    columns = dict.fromkeys(name for each in expected for name in each.row.values)
+    found: list[Cells] = []
+    for raw, rules in rows.select("raw", "rules").collect() if rows is not None else ():
+        fields = json.loads(raw, parse_float=str)
+        cells = {name: _comparable(fields.get(name)) for name in columns or fields}
+        found.append({**cells, "rules": ", ".join(sorted(rules))})
+    told = [
+        {
+            **_written(each.row),
+            **({} if each.rules is None else {"rules": ", ".join(sorted(each.rules))}),
+        }
+        for each in expected
+    ]
+    key = [name for name in key_columns(bench.table.load) if name in columns]
+    return differences(told, found, key, of="quarantine")
+
+
+def _written(row: Row) -> Cells:
+    return {name: _comparable(_plain(value)) for name, value in row.values.items()}
+
+
+def _plain(value: Value) -> object:
+    match value:
+        case Word():
+            return value.text
+        case tuple():
+            return [_plain(item) for item in value]
+        case Mapping():
+            return {name: _plain(item) for name, item in value.items()}
+        case _:
+            return None
+
+
+def _comparable(value: object) -> str | None:
+    """A refused row has no types to cast to: numbers and times that mean the same become the same text."""
+    if value is None:
+        return None
+    if isinstance(value, list | dict):
+        return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    try:
+        number = Decimal(text)
+        return f"{number.normalize():f}" if number.is_finite() else text
+    except InvalidOperation:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    utc = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    return utc.isoformat(" ")
