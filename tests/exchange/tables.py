@@ -13,6 +13,7 @@ HEAD = "source: {files: landing/orders/*.json}\n"
 def loaded(folder: Path, text: str, file: str = "bronze/orders.yml") -> Table:
     """The table that a file of a lake declares."""
     (folder / "lakesmith.yml").write_text("name: shop\n", encoding="utf-8")
+    (folder / "rules.py").write_text("def fine(rows):\n    return rows.a > 0\n", encoding="utf-8")
     path = folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

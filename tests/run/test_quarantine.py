@@ -74,7 +74,7 @@ def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same
     written.declare({"silver/orders.sql": silver(LOADS[load], rule="amount >= -5")})
     step = replay(written, "silver.orders", Chosen(rule="sane"), set={"amount": "IF(id = 1, abs(amount), amount)"})
     assert (step.rows_in, step.rows_written + step.rows_deduplicated, step.rows_quarantined) == (3, 2, 1)
-    columns = "id, amount, at" + (", valid_to, is_current" if load == "scd2" else "")
+    columns = 'id, amount, "at"' + (", valid_to, is_current" if load == "scd2" else "")
     shown = f"SELECT {columns} FROM silver.orders ORDER BY 1, 3"
     now = written.rows(shown)
     assert (2, -2, 2) in [row[:3] for row in now]

@@ -51,8 +51,11 @@ def read_document(file: str | Path) -> str:
 class Suite(Protocol):
     """A suite of another library, read as columns and checks."""
 
-    text: str
-    warnings: tuple[str, ...]
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
 
 
 def import_suite(
