@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.run.lakes import Written
 
-from lakesmith import lake
+from lakesmith.lake import known
 from lakesmith.ledger.batches import Batch, Batches
 from lakesmith.ports import FileFact
 from lakesmith.storage import LocalStorage
@@ -25,7 +25,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Sets the day."""
 
     def set_day(day: str) -> None:
-        monkeypatch.setattr(lake, "_today", lambda: date.fromisoformat(day))
+        monkeypatch.setattr(known, "today", lambda: date.fromisoformat(day))
 
     set_day("2026-01-05")
     return set_day

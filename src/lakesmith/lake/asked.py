@@ -1,0 +1,177 @@
+"""What a lake answers without a JVM: how tables are, what became of them, and what rows they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakesmith.contracts import (
+    find_views,
+)
+from lakesmith.declare import TableName
+from lakesmith.errors import (
+    UsageError,
+    did_you_mean,
+)
+from lakesmith.lake.opened import Opened
+from lakesmith.lake.words import layer_order, today
+from lakesmith.ledger.batches import flow
+from lakesmith.ledger.tables import SYSTEM_TABLES
+from lakesmith.monitor import table_status
+from lakesmith.plan.select import select as choose
+from lakesmith.ports import Answer
+from lakesmith.records import RunRecord, StepRecord
+from lakesmith.reports import (
+    Finding,
+    QuarantineCount,
+    TableProfile,
+    TableStatus,
+    Version,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset
+
+
+class Asked(Opened):
+    """Questions that need no Spark."""
+
+    def status(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:
+        """Each table as it is now, by layer."""
+        names = choose(self.graph, self.tables, select, exclude) if select or exclude else frozenset(self.tables)
+        ordered = sorted(names, key=layer_order)
+        try:
+            return tuple(
+                table_status(
+                    self.tables[name],
+                    self._table_facts(name),
+                    self._format.facts(self._warehouse.quarantine(name), flow(name)),
+                )
+                for name in ordered
+            )
+        finally:
+            self._memory.save()
+
+    def quarantine(self) -> tuple[QuarantineCount, ...]:
+        """How many rows each rule has refused, most first."""
+        counts: list[QuarantineCount] = []
+        for name in sorted(self.tables):
+            if self._format.facts(self._warehouse.quarantine(name), flow(name)) is None:
+                continue
+            found = self.query(
+                "SELECT reason, count(*) AS refused, any_value(raw) AS example FROM "
+                f"(SELECT unnest(reasons) AS reason, raw FROM quarantine.{name.layer}_{name.name}) "
+                "GROUP BY reason ORDER BY refused DESC, reason"
+            )
+            for reason, rows, example in found.rows:
+                counts.append(
+                    QuarantineCount(
+                        table=str(name), reason=str(reason), rows=int(str(rows)), example=str(example)[:200]
+                    )
+                )
+        return tuple(counts)
+
+    def history(self, table: str | None = None, *, limit: int = 20) -> tuple[RunRecord, ...] | tuple[Version, ...]:
+        """The newest runs; with a table, its newest versions."""
+        if table is None:
+            return self._ledger.runs(limit)
+        name = self._name(table)
+        return tuple(
+            Version(
+                version=commit.version,
+                committed_at=commit.committed_at,
+                operation=commit.operation,
+                rows_written=written.inserted + written.updated,
+                run_id=commit.note.rpartition(" run ")[2] if commit.note else None,
+            )
+            for commit in self._format.commits(self._warehouse.table(name), limit)
+            for written in [self._format.written(commit)]
+        )
+
+    def run_steps(self, run_id: str) -> tuple[StepRecord, ...]:
+        """The steps of one run."""
+        steps = self._ledger.steps(run_id=run_id)
+        if not steps:
+            known = [run.run_id for run in self._ledger.runs(200)]
+            raise UsageError(
+                "unknown-run",
+                f"there is no run {run_id!r}",
+                hint=did_you_mean(run_id, known, label="runs"),
+            )
+        return steps
+
+    def query(self, sql: str, *, at: Sequence[str] = ()) -> Answer:
+        """Answer SQL over the lake's tables, the system tables and the quarantine, without a JVM."""
+        from lakesmith.query import DuckDB, match_tables, parse_at
+
+        engine, moments = DuckDB(), parse_at(at)
+        locations = self._queryable()
+        written = engine.referenced(sql)
+        views = find_views(written, self.tables, self._published, today())
+        asked = {*(written - views.keys()), *(view.table for view in views.values())}
+        names = tuple(dict.fromkeys(match_tables(asked, locations).values()))
+        moments.check(names)
+        tables = {name: self._rows_at(name, locations[name], moments.of(name)) for name in names}
+        return engine.query(sql, tables, {name.lower(): view for name, view in views.items()})
+
+    def _rows_at(
+        self, name: str, location: str, moment: int | datetime | None
+    ) -> pa.dataset.Dataset | pa.RecordBatchReader:
+        if name.startswith("held."):
+            return self._held_rows(name, location)
+        facts = self._format.facts(location, "")
+        if facts is None:
+            raise _not_built(name)
+        if isinstance(moment, datetime):
+            moment = self._format.version_at(location, moment)
+        return self._format.arrow(location, facts.version if moment is None else moment)
+
+    def _held_rows(self, name: str, location: str) -> pa.dataset.Dataset:
+        import pyarrow.dataset as ds
+
+        files = sorted(map(str, Path(location, "rows").glob("*.parquet")))
+        if not files:
+            raise UsageError(
+                "not-held", f"no batch is held back as {name}", hint="lakesmith approve lists those that are"
+            )
+        return ds.dataset(files)
+
+    def _queryable(self) -> dict[str, str]:
+        """Every name that a query may use, and where the table lies."""
+        tables = {str(name): self._warehouse.table(name) for name in self.tables}
+        kept = {f"quarantine.{n.layer}_{n.name}": self._warehouse.quarantine(n) for n in self.tables}
+        kept |= {f"settled.{n.layer}_{n.name}": self._warehouse.settled(n) for n in self.tables}
+        kept |= {f"held.{n.layer}_{n.name}": self._warehouse.held(n) for n in self.tables}
+        system = {f"system.{name}": self._warehouse.system(name) for name in SYSTEM_TABLES}
+        return {**tables, **kept, **system}
+
+    def profile(self, table: str, *, rows: int = 1_000_000) -> TableProfile:
+        """What the rows of a table are like, and what could be promised of them. Of more rows than `rows`, a sample."""
+        from lakesmith.query import Input, profile
+
+        name = self._name(table)
+        beyond = self.graph.descendants(name)
+        inputs: dict[TableName, Input] = {}
+        for each, declared in self.tables.items():
+            if each not in beyond and (facts := self._table_facts(each)):
+                opened = partial(self._format.arrow, facts.location, facts.version)
+                inputs[each] = Input(table=declared, version=facts.version, rows=facts.rows, open=opened)
+        if name not in inputs:
+            raise _not_built(str(name))
+        return profile(inputs.pop(name), inputs, limit=rows, now=datetime.now(UTC))
+
+    def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
+        """Look at Java, jars, Spark, storage and versions, and say how to mend each."""
+        from lakesmith import doctor
+
+        return doctor.diagnose(self._warehouse.storage, self.declaration.environment.connections, fix=fix, deep=deep)
+
+
+def _not_built(name: str) -> UsageError:
+    return UsageError(
+        "not-built", f"{name} is declared, but holds nothing yet", hint=f"`lakesmith run +{name}` builds it"
+    )
