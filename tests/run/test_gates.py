@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.run.lakes import Written
 
+from lakesmith.errors import UsageError
+
 pytestmark = pytest.mark.spark
 
 GATED = {
@@ -131,3 +133,66 @@ def test_a_query_that_spark_refuses_is_told_with_file_and_next_step(written: Wri
     assert "the moon is full" in errors["silver.c"].what
     assert errors["silver.d"].code == "contract-broken"
     assert "missing" in errors["silver.d"].what
+
+
+HELD = {
+    "bronze/orders.yml": "source: {files: landing/orders/*.json}\n",
+    "silver/orders.sql": (
+        "/* lakesmith\nload: append\ncolumns:\n  email: {type: string, tags: [pii]}\nchecks:\n"
+        "  no_monster: {sql: id < 1000, on_fail: fail, description: larger than any order}\n"
+        "  even: {sql: id % 2 = 0}\n"
+        "*/\nSELECT id, email FROM bronze.orders\n"
+    ),
+    "gold/count.sql": "SELECT count(*) AS orders FROM silver.orders\n",
+}
+
+
+def test_a_held_batch_can_be_looked_at_and_approved_with_a_reason(written: Written) -> None:
+    written.declare(HELD)
+    written.land("orders/1.json", {"id": 2, "email": "a@b"}, {"id": 2000, "email": "c@d"}, {"id": 3, "email": "e@f"})
+    written.run(ok=False)
+    (error,) = written.reports[-1].errors
+    assert "no_monster: 1 rows are larger than any order" in error.what
+    assert 'no_monster: {"id": 2000, "email": "•••"}' in error.what
+    assert "c@d" not in error.what
+    run = written.reports[-1].run
+    assert run
+    assert f"lakesmith approve {run.run_id}" in str(error.hint)
+    assert written.rows("SELECT id, rules, refused FROM held.silver_orders ORDER BY id") == [
+        (2, [], False),
+        (3, ["even"], True),
+        (2000, ["no_monster"], False),
+    ]
+    (held,) = written.lake().held()
+    assert (held.rows, held.refused, held.broken["no_monster"]) == (3, 1, 1)
+
+    report = written.lake().approve(run.run_id, reason="it is real", by="ann", session=written.spark)
+    assert not report.errors
+    (step,) = report.steps
+    assert (step.rows_in, step.rows_written, step.rows_quarantined) == (3, 2, 1)
+    assert written.rows("SELECT id FROM silver.orders ORDER BY id") == [(2,), (2000,)]
+    assert written.rows('SELECT action, "by", why FROM system.audit') == [("approve", "ann", "it is real")]
+    assert written.lake().held() == ()
+    with pytest.raises(UsageError, match="no batch of run"):
+        written.lake().approve(run.run_id, reason="again", session=written.spark)
+    # What comes next goes on from there, and is judged again.
+    written.land("orders/2.json", {"id": 4, "email": "g@h"})
+    written.run()
+    assert written.rows("SELECT orders FROM gold.count") == [(3,)]
+
+
+def test_a_batch_is_not_approved_once_its_table_has_gone_on(written: Written) -> None:
+    written.declare(HELD)
+    written.land("orders/1.json", {"id": 2000, "email": "a@b"})
+    written.run(ok=False)
+    run = written.reports[-1].run
+    assert run
+    written.declare(
+        {"silver/orders.sql": HELD["silver/orders.sql"].replace("id % 2 = 0", "id % 2 < 2").replace("1000", "9000")}
+    )
+    report = written.lake().approve(run.run_id, reason="it is real", session=written.spark)
+    (error,) = report.errors
+    assert error.code == "held-outdated"
+    written.run()
+    assert written.rows("SELECT count(*) FROM silver.orders") == [(1,)]
+    assert written.lake().held() == ()

@@ -56,9 +56,10 @@ def books(lake: Written, table: str) -> None:
     assert int(str(came)) == sum(int(str(each)) for each in (written, twice, given_up, kept))
 
 
-@pytest.mark.parametrize("load", LOADS)
-def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same(written: Written, load: str) -> None:
-    written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver(LOADS[load])})
+def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same(written: Written) -> None:
+    """A table for each load, all of them in one lake."""
+    written.declare({"bronze/orders.yml": BRONZE})
+    written.declare({f"silver/{load}.sql": silver(LOADS[load]) for load in LOADS})
     written.land(
         "orders/1.json",
         {"id": 1, "amount": 1, "at": 1},
@@ -67,34 +68,40 @@ def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same
         {"id": 1, "amount": -9, "at": 0},
     )
     written.run()
-    step = replay(written, "silver.orders")
+    step = replay(written, "silver.append")
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (3, 0, 3)
 
     # Today's rule lets one of them pass as it is; another is mended; the third is still wrong.
-    written.declare({"silver/orders.sql": silver(LOADS[load], rule="amount >= -5")})
-    step = replay(written, "silver.orders", Chosen(rule="sane"), set={"amount": "IF(id = 1, abs(amount), amount)"})
-    assert (step.rows_in, step.rows_written + step.rows_deduplicated, step.rows_quarantined) == (3, 2, 1)
-    columns = 'id, amount, "at"' + (", valid_to, is_current" if load == "scd2" else "")
-    shown = f"SELECT {columns} FROM silver.orders ORDER BY 1, 3"
-    now = written.rows(shown)
-    assert (2, -2, 2) in [row[:3] for row in now]
-    assert (load == "merge") == ((1, 9, 0) not in [row[:3] for row in now])
-    assert [row[0] for row in written.rows("SELECT raw FROM quarantine.silver_orders")] == [
-        '{"id":3,"amount":-300,"at":2}'
-    ]
-    (mended,) = written.rows("SELECT how, settled_by, mended FROM settled.silver_orders WHERE mended IS NOT NULL")
-    assert mended[:2] == ("replayed", "ann")
-    assert json.loads(str(mended[2])) == {"id": 1, "amount": 9, "at": 0}
-    books(written, "silver.orders")
+    written.declare({f"silver/{load}.sql": silver(LOADS[load], rule="amount >= -5") for load in LOADS})
+    now: dict[str, list[tuple[object, ...]]] = {}
+    for load in LOADS:
+        table = f"silver.{load}"
+        step = replay(written, table, Chosen(rule="sane"), set={"amount": "IF(id = 1, abs(amount), amount)"})
+        assert (step.rows_in, step.rows_written + step.rows_deduplicated, step.rows_quarantined) == (3, 2, 1), load
+        now[load] = written.rows(shown(load))
+        assert (2, -2, 2) in [row[:3] for row in now[load]]
+        assert (load == "merge") == ((1, 9, 0) not in [row[:3] for row in now[load]])
+        kept = written.rows(f"SELECT raw FROM quarantine.silver_{load}")
+        assert kept == [('{"id":3,"amount":-300,"at":2}',)]
+        (mended,) = written.rows(f"SELECT how, settled_by, mended FROM settled.silver_{load} WHERE mended IS NOT NULL")
+        assert mended[:2] == ("replayed", "ann")
+        assert json.loads(str(mended[2])) == {"id": 1, "amount": 9, "at": 0}
+        books(written, table)
 
     # The next batch goes on where the table was, and the whole table computed anew is the same.
     written.land("orders/2.json", {"id": 7, "amount": 7, "at": 7})
     written.run()
-    grown = written.rows(shown)
-    assert len(grown) == len(now) + 1
-    written.run("silver.orders", full_refresh=True)
-    assert written.rows(shown) == grown
-    assert written.rows("SELECT count(*) FROM quarantine.silver_orders") == [(1,)]
+    grown = {load: written.rows(shown(load)) for load in LOADS}
+    assert {load: len(rows) for load, rows in grown.items()} == {load: len(rows) + 1 for load, rows in now.items()}
+    written.run(full_refresh=True)
+    assert {load: written.rows(shown(load)) for load in LOADS} == grown
+    for load in LOADS:
+        assert written.rows(f"SELECT count(*) FROM quarantine.silver_{load}") == [(1,)]
+
+
+def shown(load: str) -> str:
+    columns = 'id, amount, "at"' + (", valid_to, is_current" if load == "scd2" else "")
+    return f"SELECT {columns} FROM silver.{load} ORDER BY 1, 3"
 
 
 def test_what_was_discarded_stays_so_when_the_table_is_computed_anew_and_is_counted(written: Written) -> None:

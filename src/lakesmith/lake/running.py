@@ -166,6 +166,7 @@ class Running(Contracted):
             run_id=_new_run_id(started),
             on_event=on_event or silent,
             past=self._past,
+            contracts={name: str(verdict.version) for name, verdict in self._verdicts().items()},
             session=session,
             brief=plan.bytes(facts) < _BRIEF,
         )

@@ -324,6 +324,8 @@ def _columns_not_given(table: Table, given: Sequence[str]) -> Iterator[Lakesmith
             if name.lower() not in low:
                 yield _unknown_promise(table, f"{word} names column '{name}', which", name, given, _load_place(table))
     added = {name.lower() for name in added_columns(table.load)}
+    if table.drift.missing_column != "freeze":
+        return  # the contract says what is done without it
     for column in table.columns:
         if column.name.lower() not in low | added:
             what = f"the declared column '{column.name}' is one that"

@@ -1,0 +1,191 @@
+"""What was measured of a batch is judged: against bounds, and against the good batches before it."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakesmith.declare.checks import (
+    Anomaly,
+    BatchRule,
+    BatchSql,
+    Bounds,
+    Distinct,
+    Drift,
+    Freshness,
+    NullRate,
+    Reconcile,
+    RowCount,
+    SchemaIs,
+)
+from lakesmith.declare.names import TableName
+from lakesmith.errors import Place
+from lakesmith.quality import Found, Measure, Past, Verdict, judge
+from lakesmith.quality.measures import POINTS, can_be_narrowed, narrowed
+from lakesmith.quality.spread import Spread, ks, psi
+
+NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
+"""A Monday."""
+
+
+def verdict(
+    rule: BatchRule,
+    past: list[Past] | None = None,
+    types: dict[str, str] | None = None,
+    theirs: str | None = None,
+    **values: object,
+) -> Verdict:
+    measure = Measure(name="x", rule=rule, severity="fail", declared_at=Place("silver/x.sql"))
+    at = int(NOON.timestamp() * 1000)
+    return judge(measure, Found(values=values, pinned_at=at, past=past or [], types=types or {}, theirs=theirs))
+
+
+def history(*values: float, days: int = 1) -> list[Past]:
+    return [Past(at=NOON - timedelta(days=days * (n + 1)), value=value, sketch=None) for n, value in enumerate(values)]
+
+
+BROKEN = {
+    "a condition": (BatchSql(condition="count(*) > 0"), {"met": False, "COUNT(*)": "0"}, "COUNT(*) = 0"),
+    "nothing at all is not fresh": (Freshness(column="at", within=60), {"newest": None}, "no at at all"),
+    "too few rows": (RowCount(min=5), {"rows": 4}, "4"),
+    "too many rows": (RowCount(max=3), {"rows": 4}, "4"),
+    "too many empty": (NullRate(column="a", max=0.1), {"rows": 10, "filled": 8}, "20.00%"),
+    "too few values": (Distinct(column="a", min=3), {"value": 2}, "2"),
+    "a sum over its bound": (Bounds(of="sum", column="a", max=10), {"value": "10.01"}, "10.01"),
+    "no sum": (Bounds(of="sum", column="a", max=10), {"value": None}, "no value"),
+    "a mean under its bound": (Bounds(of="mean", column="a", min=Decimal("0.5")), {"value": "0.25"}, "0.25"),
+}
+
+
+@pytest.mark.parametrize(("rule", "values", "observed"), BROKEN.values(), ids=BROKEN)
+def test_a_rule_that_is_not_met_tells_what_was_found(rule: BatchRule, values: dict[str, Any], observed: str) -> None:
+    found = verdict(rule, **values)
+    assert (found.passed, found.observed) == (False, observed)
+
+
+def test_bounds_belong_to_what_is_fine() -> None:
+    assert verdict(RowCount(min=4, max=4), rows=4).passed
+    assert verdict(NullRate(column="a", max=0.2), rows=10, filled=8).passed
+    assert verdict(Bounds(of="quantile", column="a", at=Decimal("0.5"), min=1, max=1), value="1.0").passed
+
+
+def test_times_are_held_against_the_moment_in_which_the_batch_was_pinned() -> None:
+    newest = int((NOON - timedelta(minutes=5)).timestamp() * 1000)
+    assert verdict(Freshness(column="at", within=300), newest=newest).passed
+    assert not verdict(Freshness(column="at", within=299), newest=newest).passed
+
+
+def test_totals_are_compared_exactly_unless_some_distance_is_tolerated() -> None:
+    rule = Reconcile(table=TableName("bronze", "x"), own="sum(a)", theirs="sum(a)")
+    assert verdict(rule, own="0.30", theirs="0.3").passed
+    assert not verdict(rule, own="0.31", theirs="0.3").passed
+    lenient = Reconcile(table=TableName("bronze", "x"), own="sum(a)", theirs="sum(a)", tolerance=0.05)
+    assert verdict(lenient, own="0.31", theirs="0.3").passed
+    assert "not judged" in verdict(rule, own="1", theirs=None).observed
+
+
+def test_how_many_rows_come_is_compared_with_the_mean_of_the_batches_before() -> None:
+    rule = RowCount(change=0.5, last=2)
+    assert verdict(rule, history(100, 100, 9999), rows=150).passed
+    assert not verdict(rule, history(100, 100, 9999), rows=151).passed
+    assert verdict(rule, [], rows=151).observed == "151; no batch before"
+
+
+def test_an_anomaly_is_far_from_the_middle_of_its_weekday_and_needs_no_setting() -> None:
+    weeks = history(*(1000 + n for n in range(8)), days=7)
+    busy = [Past(at=NOON - timedelta(days=7 * n + 1), value=5000.0 + n, sketch=None) for n in range(8)]
+    past = sorted([*weeks, *busy], key=lambda each: each.at, reverse=True)
+    assert verdict(Anomaly(), past, value=1010).passed
+    assert not verdict(Anomaly(), past, value=5000).passed
+    assert "on a Monday" in verdict(Anomaly(), past, value=5000).expected
+    assert verdict(Anomaly(), history(1, 2, 3), value=10**9).passed
+
+
+def test_what_never_changed_may_change_a_little() -> None:
+    past = history(*[100.0] * 10)
+    assert verdict(Anomaly(season="none"), past, value=119).passed
+    assert not verdict(Anomaly(season="none"), past, value=121).passed
+
+
+def test_columns_and_types_are_compared_whatever_their_case() -> None:
+    types = {"Id": "bigint", "name": "string"}
+    assert verdict(SchemaIs(columns=("id", "name"), exact=True), types=types).passed
+    assert not verdict(SchemaIs(columns=("name", "id"), exact=True), types=types).passed
+    assert verdict(SchemaIs(types=(("id", "int"),)), types=types).observed == "id is a bigint, not a int"
+    assert not verdict(SchemaIs(types=(("id", "int"),)), types=types).passed
+    assert not verdict(SchemaIs(columns=("other",)), types=types).passed
+
+
+def spread(values: list[float]) -> Spread:
+    ordered = sorted(values)
+    points = [ordered[min(len(ordered) - 1, int(part * len(ordered)))] for part in POINTS]
+    return Spread.read(len(values), json.dumps(points))
+
+
+def test_the_same_distribution_is_near_and_another_is_far() -> None:
+    chance = random.Random(1)
+    before = [spread([chance.gauss(100, 10) for _ in range(2000)]) for _ in range(3)]
+    same, moved = (spread([chance.gauss(middle, 10) for _ in range(2000)]) for middle in (100, 115))
+    assert psi(same, before) < 0.05 < 0.2 < psi(moved, before)
+    assert ks(same, before) < 0.08 < 0.4 < ks(moved, before)
+
+
+def test_texts_are_compared_by_the_buckets_that_they_fall_into() -> None:
+    def buckets(**counts: int) -> Spread:
+        told = [{"x": float(name[1:]), "y": float(count)} for name, count in counts.items()]
+        return Spread.read(sum(counts.values()), json.dumps(told))
+
+    before = [buckets(b1=50, b2=50), buckets(b1=500, b2=500)]
+    assert psi(buckets(b1=100, b2=100), before) == pytest.approx(0)
+    assert ks(buckets(b1=100, b2=300), before) == pytest.approx(0.25)
+    assert psi(buckets(b1=100, b2=100, b3=200), before) > 1
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200))
+def test_a_distribution_is_at_no_distance_from_itself_and_survives_being_kept(values: list[float]) -> None:
+    found = spread(values)
+    assert Spread.kept(found.keep()) == found
+    assert psi(found, [found]) == pytest.approx(0)
+    assert ks(found, [found]) == pytest.approx(0)
+
+
+def test_drift_is_judged_once_there_are_values_enough_on_both_sides() -> None:
+    def measured(values: list[float]) -> dict[str, Any]:
+        return {"count": len(values), "spread": json.dumps(list(spread(values).points))}
+
+    first = verdict(Drift(column="a"), **measured([float(n) for n in range(100)]))
+    assert (first.passed, first.value) == (True, None)
+    past = [Past(at=NOON, value=None, sketch=first.sketch)]
+    assert verdict(Drift(column="a"), past, **measured([float(n) for n in range(100)])).value == pytest.approx(0)
+    assert not verdict(Drift(column="a"), past, **measured([float(n + 500) for n in range(100)])).passed
+    assert verdict(Drift(column="a"), past, **measured([500.0] * 10)).value is None
+
+
+def test_an_aggregate_is_narrowed_to_rows_that_count_where_it_is_known_to_pass_over_null() -> None:
+    assert narrowed("count(*) > 0", "good") == "COUNT(IF(good, 1, NULL)) > 0"
+    assert narrowed("sum(a) / count(b) < 2", "good") == "SUM(IF(good, a, NULL)) / COUNT(IF(good, b, NULL)) < 2"
+    assert narrowed("sum(a) > 0", None) == "sum(a) > 0"
+
+
+@pytest.mark.parametrize(
+    ("condition", "can"),
+    [
+        ("count(*) > 0", True),
+        ("round(avg(a), 2) < percentile_approx(b, 0.5)", True),
+        ("count(DISTINCT a) > 1", False),
+        ("max_by(a, b) > 1", False),
+        ("collect_set(a) = array(1)", False),
+        ("some_aggregate(a) > 1", False),
+    ],
+)
+def test_what_is_not_known_is_measured_afterwards(condition: str, can: bool) -> None:
+    assert can_be_narrowed(condition) == can
+    measure = Measure(name="x", rule=BatchSql(condition=condition), severity="warn", declared_at=Place("x"))
+    assert measure.afterwards != can
