@@ -158,7 +158,7 @@ def test_a_held_batch_can_be_looked_at_and_approved_with_a_reason(written: Writt
     run = written.reports[-1].run
     assert run
     assert f"lakesmith approve {run.run_id}" in str(error.hint)
-    assert written.rows("SELECT id, rules, refused FROM held.silver_orders ORDER BY id") == [
+    assert written.rows("SELECT id, _rules, _refused FROM held.silver_orders ORDER BY id") == [
         (2, [], False),
         (3, ["even"], True),
         (2000, ["no_monster"], False),

@@ -155,6 +155,9 @@ class Approval:
     why: str
     run_id: str
     """The run whose batch it was."""
+    rows: int = 0
+    """How many rows the batch had that was looked at."""
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

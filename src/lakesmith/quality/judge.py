@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from statistics import fmean, median
 from typing import assert_never
 
@@ -139,9 +140,20 @@ def _bounded(name: str, value: object, least: object, most: object) -> Verdict:
     expected = f"{name} {' and '.join(bounds)}"
     if value is None:
         return Verdict(passed=False, observed="no value", expected=expected)
-    number = Decimal(str(value))
+    number = _number(value)
+    if number is None:
+        return Verdict(passed=False, observed=str(value), expected=expected)
     passed = (low is None or number >= low) and (high is None or number <= high)
     return Verdict(passed=passed, observed=f"{number:f}", expected=expected, value=float(number))
+
+
+def _number(value: object) -> Decimal | None:
+    """None where it is none that can be compared, as NaN and days are not."""
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
 
 
 def _reconciled(rule: Reconcile, own: object, theirs: str | None) -> Verdict:
@@ -149,7 +161,9 @@ def _reconciled(rule: Reconcile, own: object, theirs: str | None) -> Verdict:
     if theirs is None:
         told = "not judged: the batch computes keys anew, from more rows than came"
         return Verdict(passed=True, observed=told, expected=expected)
-    ours, other = Decimal(str(own or 0)), Decimal(theirs or "0")
+    ours, other = _number(own or 0), _number(theirs or 0)
+    if ours is None or other is None:
+        return Verdict(passed=False, observed=f"{own} against {theirs}", expected=expected)
     apart = abs(ours - other)
     room = abs(other) * Decimal(str(rule.tolerance or 0))
     return Verdict(passed=apart <= room, observed=f"{ours:f} against {other:f}", expected=expected, value=float(ours))
@@ -179,6 +193,8 @@ def _usual(rule: Anomaly, value: object, found: Found) -> Verdict:
     if value is None:
         return Verdict(passed=False, observed=f"{rule.of} has no value", expected=f"a usual {rule.of}")
     number = float(str(value))
+    if not math.isfinite(number):
+        return Verdict(passed=False, observed=str(value), expected=f"a usual {rule.of}")
     at = datetime.fromtimestamp(found.pinned_at / 1000, UTC)
     past = [each for each in found.past[: rule.last] if each.value is not None]
     alike = [each for each in past if _season(each.at, rule.season) == _season(at, rule.season)]

@@ -47,7 +47,7 @@ class Measure:
 
     @property
     def shuffles(self) -> bool:
-        """Rows have to be brought together, so it cannot be measured in the pass that writes them."""
+        """Rows have to be brought together."""
         return isinstance(self.rule, Distinct) and self.rule.exact
 
     @property
@@ -58,19 +58,16 @@ class Measure:
 
     @property
     def afterwards(self) -> bool:
-        """It is measured over the good rows alone once they are written: it cannot be narrowed to them before."""
+        """Its aggregates cannot be narrowed to some rows, so that rows have to be chosen before."""
         match self.rule:
             case BatchSql(condition=sql) | Anomaly(of=sql) | Reconcile(own=sql):
                 return not can_be_narrowed(sql)
             case _:
-                return self.shuffles
+                return False
 
-    def metrics(self, types: Mapping[str, str], good: str | None = None) -> dict[str, str]:
-        """SQL aggregates by name. `types` are those of the rows' columns; `good`, SQL, tells which rows count.
-
-        Without FILTER, which Spark does not let into the aggregates of rows that pass by.
-        """
-        where = None if self.afterwards else " AND ".join(f"({each})" for each in (good, self.where) if each) or None
+    def metrics(self, types: Mapping[str, str]) -> dict[str, str]:
+        """SQL aggregates by name, over good rows. `types` are those of the rows' columns."""
+        where = None if self.afterwards else self.where
 
         def held(column: str) -> str:
             return _only(quoted(column), where)
@@ -89,7 +86,7 @@ class Measure:
             case NullRate(column=column):
                 return {"rows": rows, "filled": f"count({held(column)})"}
             case Distinct(column=column, exact=exact):
-                counted = f"count(DISTINCT {held(column)})" if exact else f"approx_count_distinct({held(column)})"
+                counted = f"count(DISTINCT {held(column)})" if exact else f"approx_count_distinct({held(column)}, 0.02)"
                 return {"value": counted}
             case Bounds(of="quantile", column=column, at=at):
                 return {"value": f"CAST(percentile_approx({held(column)}, {at}) AS string)"}

@@ -27,6 +27,8 @@ UNREADABLE = "unreadable"
 """The rule that a row which could not be parsed has broken."""
 NEW_COLUMN = "new_column"
 """The rule that a row with a field which the table does not have has broken, where none may come."""
+LIST_PLACE = "\\[[0-9]+\\]"
+"""A regular expression: the place in a list, in the name under which a value is put beside its row."""
 MISFIT = "type"
 """The rule that a row with a value which does not fit its column has broken, where none may be put beside."""
 
@@ -60,7 +62,8 @@ class RowRule:
     def met(self) -> str:
         """SQL, never NULL: the row does not break it."""
         met = f"coalesce(({self.condition}), true)"
-        return f"({met} OR NOT coalesce(({self.where}), false))" if self.where else met
+        # First which rows are asked: of others the condition may be one that cannot be computed.
+        return f"(NOT coalesce(({self.where}), false) OR {met})" if self.where else met
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,14 +217,14 @@ def rules_of(
         fits = f"{quoted(before)} IS NULL OR {quoted(name)} IS NOT NULL"
         what, at = f"{name} is not a {columns[name].type}", columns[name].declared_at
         made.refuse(f"{name}.type", fits, what, at, _SEVERITIES[drift.type])
-    for name in missing:
+    for name in missing if drift.missing_column != "evolve" else ():
         at, reaction = columns[name].declared_at, _SEVERITIES[drift.missing_column]
         made.refuse(f"{name}.missing", "false", f"the batch does not bring {name}", at, reaction)
     if undeclared:
         reason = f"the query also gives {', '.join(undeclared)}"
         made.refuse(NEW_COLUMN, "false", reason, table.declared_at, _of_new_column(drift.new_column))
     for name, (reason, told) in _required(table).items():
-        if name in missing:
+        if name in missing and name not in key_columns(table.load):
             continue
         at = columns[name].declared_at if name in columns else table.declared_at
         made.refuse(f"{name}.required", _has_value(table, name), reason, at, told)
@@ -263,7 +266,8 @@ def _rescued(made: _Making, fields: Sequence[str]) -> None:
     if drift.type == "evolve" and drift.new_column == "evolve":
         return
     known = ", ".join(literal(path.lower()) for path in fields)
-    beside = f"json_object_keys(lower({RESCUED}))"
+    # Values in lists are named by their place in it, which no column has.
+    beside = f"json_object_keys(regexp_replace(lower({RESCUED}), {literal(LIST_PLACE)}, ''))"
     known = f"array({known})" if known else _NONE
     if drift.new_column != "evolve":
         reason = "it has a field that the contract does not let in"

@@ -68,8 +68,11 @@ def psi(now: Spread, before: Sequence[Spread]) -> float:
     """The population stability index: under 0.1 is taken for the same, over 0.2 for another distribution."""
     if now.points:
         edges = _edges(before)
-        ours = _parts([now.below(edge) for edge in edges])
-        theirs = _parts([_together(before, edge) for edge in edges])
+        least = min(each.points[0] for each in before)
+        # What lies under all that was seen has a bin of its own.
+        under = sum(1 for point in now.points if point < least) / len(now.points)
+        ours = [under, *_parts([now.below(edge) for edge in edges], under)]
+        theirs = [0.0, *_parts([_together(before, edge) for edge in edges])]
     else:
         ours, theirs = _bucket_shares(now, before)
     pairs = [(max(our, _LEAST), max(their, _LEAST)) for our, their in zip(ours, theirs, strict=True)]
@@ -101,8 +104,9 @@ def _edges(batches: Sequence[Spread]) -> list[float]:
     return sorted(set(edges))
 
 
-def _parts(shares: Sequence[float]) -> list[float]:
-    return [high - low for low, high in zip([0.0, *shares], [*shares, 1.0], strict=True)]
+def _parts(shares: Sequence[float], start: float = 0.0) -> list[float]:
+    """The shares between edges, of which those up to each are given; `start` of them lie before the first bin."""
+    return [max(high - low, 0.0) for low, high in zip([start, *shares], [*shares, 1.0], strict=True)]
 
 
 def _bucket_shares(now: Spread, before: Sequence[Spread]) -> tuple[list[float], list[float]]:

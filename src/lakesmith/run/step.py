@@ -296,7 +296,7 @@ class Workplace:
     def _publish(
         self, table: Table, step: Publish, facts: TableFacts | None, batches: Batches, progress: Progress
     ) -> Moved:
-        """The same inputs again, and the gate's word does not count; that they gave the same is made sure of."""
+        """The same inputs again, and the gate's word does not count; that as many rows come of them is made sure of."""
         held = batches.pinned(step.sequence, step.attempt)
         current = held.definition == definition(table) and held.parent == progress.head
         if not current or (facts is not None and facts.sequence >= step.sequence):
@@ -308,6 +308,10 @@ class Workplace:
                 hint="the table or its declaration has changed since; run again, and approve that run's batch",
             )
         batch = batches.pin(replace(held, run_id=self.run_id, approval=step.approval))
+        if isinstance(table.origin, Jdbc | OtherTable):
+            from lakesmith.spark.ingest.staged import take_over
+
+            take_over(self.warehouse, table.name, held, batch)
         moved = self._settle(table, batch, step.reason, facts, batches)
         if moved.settled is not None and moved.taken:
             batches.keep_taken(replace(batch, attempt=moved.settled.done.attempt, files=moved.taken), progress)
@@ -319,7 +323,9 @@ class Workplace:
         kept = self.format.facts(self.warehouse.quarantine(table.name), flow(table.name))
         if kept is None or kept.rows == 0:
             return Moved(mode=step.mode, reason="nothing is in quarantine", before=facts)
-        if progress.definition is not None and rebuild_because(progress.definition, table):
+        other = progress.definition is not None and rebuild_because(progress.definition, table)
+        # A bronze table is never rebuilt, and what is given up enters none.
+        if other and not isinstance(table.origin, Source) and not step.replay.discard:
             raise DataError(
                 "replay-outdated",
                 f"{table.name} is defined in another way than its rows were made",
@@ -443,7 +449,10 @@ class Workplace:
     def _into(self, table: Table) -> str | None:
         """The folder that readers may write rows to, where nothing but to read them is left to do."""
         if not (
-            isinstance(table.origin, Files) and isinstance(table.load, Append) and only_readability(rules_of(table))
+            isinstance(table.origin, Files)
+            and isinstance(table.load, Append)
+            and only_readability(rules_of(table))
+            and table.drift.missing_column == "evolve"
         ):
             return None
         location = self.warehouse.table(table.name)

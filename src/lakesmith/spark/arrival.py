@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+ARRIVING = ("files", "slice", "changes", "sums", "replay")
+"""Modes of batches that bring rows which were not there before; those of others were computed before."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """Rows on their way into a table."""
@@ -41,6 +45,8 @@ class Arrival:
     """All rows that the query gives, where those of the batch may not suffice."""
     beside: DataFrame | None = None
     """Good rows that are not among them, because they were mended."""
+    whole_rules: Rules | None = None
+    """The rules that these are judged by, where they are others."""
     keys: DataFrame | None = None
     """The keys that are computed from all their rows, where some are; every key when it is None."""
     columns_widened: tuple[str, ...] = ()

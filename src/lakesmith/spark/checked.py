@@ -10,7 +10,7 @@ from lakesmith.columns import AGAIN, AUDIT, CODE, CORRUPT, END, GIVEN_UP, HIDDEN
 from lakesmith.declare import ReplacePartitions
 from lakesmith.ledger.batches import Batch
 from lakesmith.quality import Rules, only_readability
-from lakesmith.quality.rules import NEW_COLUMN
+from lakesmith.quality.rules import LIST_PLACE, NEW_COLUMN
 from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.build import BEFORE
 from lakesmith.spark.types import EXACT_JSON
@@ -34,7 +34,11 @@ def checked(arrival: Arrival) -> DataFrame:
     if RESCUED in rows.columns and drift.new_column == "discard":
         # Its values are left out, and how many rows had one is told.
         new = next(rule for rule in arrival.rules.rows if rule.name == NEW_COLUMN)
-        kept = f"CASE WHEN {arrival.rules.broke(new)} THEN NULL ELSE {RESCUED} END AS {RESCUED}"
+        known = ", ".join(literal(path.lower()) for path in field_paths(arrival.rows))
+        place = f"regexp_replace(lower(name), {literal(LIST_PLACE)}, '')"
+        fits = f"map_filter(from_json({RESCUED}, 'map<string,string>'), (name, _) -> {place} IN ({known}))"
+        left = f"nullif(to_json({fits}), '{{}}')"
+        kept = f"CASE WHEN {arrival.rules.broke(new)} THEN {left} ELSE {RESCUED} END AS {RESCUED}"
         rows = rows.selectExpr(*(kept if name == RESCUED else quoted(name) for name in rows.columns))
     return rows
 

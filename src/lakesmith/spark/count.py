@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import AGAIN, END, FILE, GIVEN_UP, HIDDEN, RESCUED, WRITTEN
 from lakesmith.quality import UNREADABLE, Measure, Rules
 from lakesmith.spark.arrival import FileEnd
-from lakesmith.spark.checked import closes_file, counted_by_readers, good_rows, is_good
+from lakesmith.spark.checked import closes_file, counted_by_readers, good_rows
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -44,79 +44,55 @@ class Counts:
 class Watch:
     """Counts rows while they are written, so that counting costs no pass of its own."""
 
-    def __init__(self, rules: Rules, filled: Sequence[str] = (), *, briefly: bool = False) -> None:
-        """With `briefly` it is only counted how many rows broke any rule: `counts` is told which."""
+    def __init__(self, rules: Rules) -> None:
         from pyspark.sql import Observation
 
         self._rules = rules
-        self._filled = filled
-        self._briefly = briefly
         self._by_readers = False
-        self._metrics: dict[str, str] = {}
         self._came: Observation = Observation(f"came-{uuid.uuid4().hex}")
 
     def over(self, rows: DataFrame) -> DataFrame:
         """The checked rows, counted as they pass."""
         self._by_readers = counted_by_readers(self._rules, rows.columns)
-        self._metrics = _ENDS if self._by_readers else self._row_metrics(rows.columns)
-        good = None if is_good(self._rules, rows.columns) == "true" else is_good(self._rules, rows.columns)
-        self._metrics = {**self._metrics, **_batch_metrics(self.in_pass, _types(rows), good)}
-        return _observed(rows, self._came, self._metrics)
+        return _observed(rows, self._came, _ENDS if self._by_readers else _row_metrics(self._rules, rows.columns))
 
-    def _row_metrics(self, columns: Sequence[str]) -> dict[str, str]:
-        metrics = _row_metrics(self._rules, columns, self._filled)
-        if not self._briefly:
-            return metrics
-        # Each aggregate of rows that pass by costs as much as a rule.
-        told = {name: sql for name, sql in metrics.items() if not name.startswith("rule_")}
-        numbers = self._rules.failed()
-        return {**told, "broken": f"count_if({' OR '.join(f'{name} <> 0' for name in numbers) or 'false'})"}
-
-    @property
-    def in_pass(self) -> tuple[Measure, ...]:
-        return tuple(measure for measure in self._rules.batch if not measure.afterwards)
-
-    def counts(
-        self, good: DataFrame | None = None, broken: Callable[[], Mapping[tuple[int, ...], int]] | None = None
-    ) -> Counts:
-        """What was counted. `good` are the good rows, for what cannot be measured while they are written; `broken`
-        gives, for all numbers that rows have whose bits are broken rules, how many have them."""
-        values = dict(self._came.get)
-        if self._briefly and values["broken"]:
-            assert broken is not None
-            values |= _by_rule(self._rules, broken())
-        after = [measure for measure in self._rules.batch if measure.afterwards]
-        for measure in after:
-            assert good is not None
-            values |= _afterwards(measure, good)
-        found = _counts(self._rules, values, self._filled, self._rules.batch)
+    def counts(self) -> Counts:
+        found = _counts(self._rules, dict(self._came.get))
         return _from_readers(found) if self._by_readers else found
 
 
-def _by_rule(rules: Rules, broken: Mapping[tuple[int, ...], int]) -> dict[str, object]:
+def by_rule(rules: Rules, broken: Mapping[tuple[int, ...], int]) -> dict[str, int]:
+    """How many rows broke each rule, from how many have which numbers."""
     return {
-        f"rule_{index}": sum(rows for numbers, rows in broken.items() if rules.has_bit(numbers, index))
-        for index in range(len(rules.rows))
+        rule.name: sum(rows for numbers, rows in broken.items() if rules.has_bit(numbers, index))
+        for index, rule in enumerate(rules.rows)
     }
 
 
 def count(rows: DataFrame, rules: Rules, filled: Sequence[str] = ()) -> Counts:
-    """Count a batch that is held, in one job: row rules on all rows, batch rules on the good ones."""
-    from pyspark.sql import Observation
-
-    came = Observation(f"came-{uuid.uuid4().hex}")
-    good = good_rows(_observed(rows, came, _row_metrics(rules, rows.columns, filled)), rules)
-    in_pass = [measure for measure in rules.batch if not measure.afterwards]
-    found = _collected(good, {"good": "count(*)", **_batch_metrics(in_pass, _types(rows), None)})
-    for measure in rules.batch:
-        if measure.afterwards:
-            found |= _afterwards(measure, good_rows(rows, rules))
-    return _counts(rules, {**came.get, **found}, filled, rules.batch)
+    """Count a batch that is held: row rules on all rows, batch rules on the good ones."""
+    found = _collected(rows, _row_metrics(rules, rows.columns, filled))
+    told = _counts(rules, found, filled)
+    return replace(told, measured=measured(rules.batch, good_rows(rows, rules))) if rules.batch else told
 
 
-def _afterwards(measure: Measure, good: DataFrame) -> dict[str, object]:
-    rows = good.where(measure.where) if measure.where else good
-    return _collected(rows, _batch_metrics([measure], _types(good), None))
+def measured(measures: Sequence[Measure], good: DataFrame) -> dict[str, dict[str, object]]:
+    """What is asked of good rows all together: one look at them, however many rules there are; and one more for each
+    that asks only some rows in a way that cannot be said in the same breath."""
+    types = _types(good)
+    together = [measure for measure in measures if not (measure.where and measure.afterwards)]
+    found = _collected(good, {"good": "count(*)", **_batch_metrics(together, types)})
+    for measure in measures:
+        if measure not in together:
+            found |= _collected(good.where(str(measure.where)), _batch_metrics([measure], types))
+    return {
+        measure.name: {
+            name.removeprefix(_metric(measure, "")): value
+            for name, value in found.items()
+            if name.startswith(_metric(measure, ""))
+        }
+        for measure in measures
+    }
 
 
 def _collected(rows: DataFrame, metrics: Mapping[str, str]) -> dict[str, object]:
@@ -138,7 +114,7 @@ def _types(rows: DataFrame) -> dict[str, str]:
     }
 
 
-def _row_metrics(rules: Rules, columns: Sequence[str], filled: Sequence[str]) -> dict[str, str]:
+def _row_metrics(rules: Rules, columns: Sequence[str], filled: Sequence[str] = ()) -> dict[str, str]:
     metrics = {f"rule_{index}": rules.broken(rule) for index, rule in enumerate(rules.rows)}
     metrics |= {"came": f"count_if(NOT {closes_file(columns)})", "refused": f"count_if({rules.refused()})"}
     if rules.discarded() != "false" or GIVEN_UP in columns:
@@ -168,17 +144,15 @@ def _from_readers(found: Counts) -> Counts:
     return replace(found, came=came, refused=refused, rescued=rescued, broken={UNREADABLE: refused})
 
 
-def _batch_metrics(measures: Sequence[Measure], types: Mapping[str, str], good: str | None) -> dict[str, str]:
-    return {
-        _metric(measure, metric): sql for measure in measures for metric, sql in measure.metrics(types, good).items()
-    }
+def _batch_metrics(measures: Sequence[Measure], types: Mapping[str, str]) -> dict[str, str]:
+    return {_metric(measure, metric): sql for measure in measures for metric, sql in measure.metrics(types).items()}
 
 
 def _metric(measure: Measure, metric: str) -> str:
     return f"batch {measure.name} {metric}"
 
 
-def _counts(rules: Rules, values: Mapping[str, object], filled: Sequence[str], measures: Sequence[Measure]) -> Counts:
+def _counts(rules: Rules, values: Mapping[str, object], filled: Sequence[str] = ()) -> Counts:
     def number(name: str) -> int:
         return int(str(values.get(name) or 0))
 
@@ -188,14 +162,6 @@ def _counts(rules: Rules, values: Mapping[str, object], filled: Sequence[str], m
         refused=number("refused"),
         discarded=number("discarded"),
         broken={rule.name: number(f"rule_{index}") for index, rule in enumerate(rules.rows)},
-        measured={
-            measure.name: {
-                name.removeprefix(_metric(measure, "")): value
-                for name, value in values.items()
-                if name.startswith(_metric(measure, ""))
-            }
-            for measure in measures
-        },
         filled={name: number(f"filled_{index}") for index, name in enumerate(filled)},
         again=number("again"),
         rescued=number("rescued"),

@@ -54,9 +54,18 @@ def _unique(
     if rule.where:
         asked = f"{asked} AND coalesce(({rule.where}), false)"
     # Rows that are not asked would all meet in one task, were they not spread.
-    by = [f"IF({asked}, {quoted(columns[0])}, NULL)", f"IF({asked}, 0, pmod(xxhash64(*), 64))"]
+    hashed = ", ".join(quoted(f.name) for f in rows.schema.fields if "map<" not in f.dataType.simpleString())
+    by = [f"IF({asked}, {quoted(columns[0])}, NULL)", f"IF({asked}, 0, pmod(xxhash64({hashed}), 64))"]
     parts = ", ".join([*by, *map(quoted, columns[1:])])
-    alone = f"IF({asked}, count(*) OVER (PARTITION BY {parts}) = 1, NULL)"
+    over, keys = f"OVER (PARTITION BY {parts})", _keys(arrival, rows.columns)
+    only = f"count(*) {over} = 1"
+    if keys and sorted(keys) != sorted(columns):
+        # Of the states of one key only one is stored at a time: they are no others of each other.
+        own = f"struct({', '.join(map(quoted, keys))})"
+        only = f"min({own}) {over} = max({own}) {over}"
+    elif keys:
+        only = "true"
+    alone = f"IF({asked}, {only}, NULL)"
     rows = rows.selectExpr("*", f"{alone} AS {rule.flag}")
     if asks.within == "batch" or arrival.facts is None or arrival.replaces:
         return rows
@@ -66,8 +75,7 @@ def _unique(
 
 def _unlike_table(rows: DataFrame, flag: str, columns: Sequence[str], table: DataFrame, arrival: Arrival) -> DataFrame:
     """False also where the table has the values, in a row of another key where the load has keys."""
-    load = arrival.table.load
-    keys = [key for key in key_columns(load) if key in table.columns] if is_shaped(load) else []
+    keys = _keys(arrival, table.columns)
     if sorted(keys) == sorted(columns):
         return rows  # of one key the table never has two rows
     own = f"struct({', '.join(quoted(key) for key in keys)})" if keys else "true"
@@ -98,14 +106,20 @@ def _references(
         )
     columns = _spelt(asks.columns, rows)
     hidden = [f"{HIDDEN}key_{number}" for number in range(len(columns))]
-    kept = ", ".join(f"{quoted(key)} AS {name}" for key, name in zip(asks.key, hidden, strict=True))
+    kept = [f"{quoted(key)} AS {name}" for key, name in zip(asks.key, hidden, strict=True)]
     table = format.read(rows.sparkSession, warehouse.table(asks.table), pinned.version)
-    there = table.selectExpr(*kept.split(", ")).where(_have_values(hidden)).distinct().withColumn(_FOUND, F.lit(True))
+    there = table.selectExpr(*kept).where(_have_values(hidden)).distinct().withColumn(_FOUND, F.lit(True))
     asked = _have_values(columns)
     same = F.expr(" AND ".join(f"{quoted(name)} = {key}" for name, key in zip(columns, hidden, strict=True)))
     joined = rows.join(there, same, "left")
     flag = f"IF({asked}, {_FOUND} IS NOT NULL, NULL) AS {rule.flag}"
     return joined.selectExpr(*map(quoted, rows.columns), flag)
+
+
+def _keys(arrival: Arrival, columns: Sequence[str]) -> list[str]:
+    """The columns by which the table knows a thing again, where it does."""
+    load = arrival.table.load
+    return [key for key in key_columns(load) if key in columns] if is_shaped(load) else []
 
 
 def _spelt(columns: Sequence[str], rows: DataFrame) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakesmith.declare import Table
 from lakesmith.ledger.held import HeldBatch, HeldBatches
 from lakesmith.spark.arrival import Arrival
+from lakesmith.spark.checked import closes_file
 from lakesmith.spark.gate import GateFailed, samples
 from lakesmith.sql import quoted
 from lakesmith.storage import Warehouse
@@ -21,10 +22,10 @@ def hold(warehouse: Warehouse, arrival: Arrival, rows: DataFrame, failed: GateFa
     """Keep the rows, which are checked, and what is known of them; returns the error to raise, with some of them."""
     folder = warehouse.held(arrival.table.name)
     shutil.rmtree(folder, ignore_errors=True)
-    rows.selectExpr(
+    rows.where(f"NOT {closes_file(rows.columns)}").selectExpr(
         *map(quoted, arrival.payload),
-        f"{arrival.rules.names()} AS rules",
-        f"({arrival.rules.refused()}) AS refused",
+        f"{arrival.rules.names()} AS _rules",
+        f"({arrival.rules.refused()}) AS _refused",
     ).write.parquet(os.path.join(folder, "rows"))
     failed.samples = samples(rows, arrival, failed.failures)
     if failed.samples:

@@ -11,7 +11,7 @@ from lakesmith.ports import TableFormat
 from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.checked import raw_text
 from lakesmith.spark.types import EXACT_JSON, spelt
-from lakesmith.sql import quoted
+from lakesmith.sql import literal, quoted
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def recalled(rows: DataFrame, arrival: Arrival, format: TableFormat, warehouse: 
     joined = rows.selectExpr("*", asked).join(F.broadcast(decided.agg(newest)), F.expr(f"{_RAW} = {_RAW}_kept"), "left")
     stored = set(arrival.payload)
     columns = ", ".join(f"{quoted(f.name)} {spelt(f.dataType)}" for f in rows.schema.fields if f.name in stored)
-    ddl = columns.replace("'", "\\'")
-    joined = joined.selectExpr("*", f"from_json({_DECIDED}.mended, '{ddl}', {EXACT_JSON}) AS {_ROW}")
+    joined = joined.selectExpr("*", f"from_json({_DECIDED}.mended, {literal(columns)}, {EXACT_JSON}) AS {_ROW}")
 
     def told(name: str) -> str:
         if name.startswith(FAILED):

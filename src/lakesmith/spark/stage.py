@@ -1,28 +1,35 @@
-"""A batch is written once, good rows and refused ones apart, before it is known whether it may be committed."""
+"""A batch is written once, good rows and others apart, before it is known whether it may be committed; how many rows
+there are of each kind is told by the files themselves."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from lakesmith.columns import FAILED, HIDDEN
-from lakesmith.spark.arrival import Arrival
-from lakesmith.spark.checked import is_good, refused_columns
+from lakesmith.columns import AGAIN, CODE, CORRUPT, END, FAILED, FILE, GIVEN_UP, HIDDEN, RESCUED
+from lakesmith.spark.arrival import Arrival, FileEnd
+from lakesmith.spark.build import BEFORE
+from lakesmith.spark.checked import closes_file, is_good, refused_rows
+from lakesmith.spark.count import Counts, by_rule, measured
+from lakesmith.spark.types import spelt
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _KIND = f"{HIDDEN}kind"
-_REFUSED = f"{HIDDEN}refused"
+_ASIDE = f"{HIDDEN}aside"
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+_ASIDE_COLUMNS = (CORRUPT, CODE, END, FILE)
+"""Hidden columns that are of interest only in rows which are not good, besides values before they were cast."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Stage:
     """The folder of one batch that is written and not committed."""
 
@@ -33,17 +40,43 @@ class Stage:
         """Write the rows, which are checked, in one pass: what is set aside beside the good ones."""
         shutil.rmtree(self.folder, ignore_errors=True)
         rules, columns = self.arrival.rules, rows.columns
-        kept = ", ".join(refused_columns(columns, self.arrival))
-        failed = [name for name in columns if name.startswith(FAILED)]
+        kinds = {
+            "end": closes_file(columns),
+            "again": AGAIN if AGAIN in columns else "false",
+            "refused": rules.refused(),
+            "discarded": f"({rules.discarded()}){f' OR {GIVEN_UP}' if GIVEN_UP in columns else ''}",
+        }
+        # Only what may be is asked: the pass is compiled as a whole, and must not grow too large to be.
+        cases = [f"WHEN {sql} THEN '{kind}'" for kind, sql in kinds.items() if sql not in ("false", "(false)")]
+        aside = [name for name in columns if name in _ASIDE_COLUMNS or name.startswith(BEFORE)]
+        kept = ", ".join(map(quoted, aside))
+        good = is_good(rules, columns)
         staged = rows.selectExpr(
             *map(quoted, self.arrival.payload),
-            *failed,
-            f"CASE WHEN {rules.refused()} THEN struct({kept}) END AS {_REFUSED}",
-            f"CASE WHEN {rules.refused()} THEN 'refused' WHEN {is_good(rules, columns)} THEN 'good' "
-            f"WHEN {rules.discarded()} THEN 'discarded' END AS {_KIND}",
-        ).where(f"{_KIND} IS NOT NULL")
+            *(name for name in columns if name.startswith(FAILED)),
+            *([f"CASE WHEN NOT ({good}) THEN struct({kept}) END AS {_ASIDE}"] if aside else []),
+            f"CASE {' '.join(cases)} ELSE 'good' END AS {_KIND}" if cases else f"'good' AS {_KIND}",
+        )
         with _without_sorting(rows.sparkSession):
             staged.write.partitionBy(_KIND).parquet(self.folder)
+
+    def counts(self) -> Counts:
+        """How many rows came and what became of them, from what the files tell of themselves; and what is asked of the
+        good rows all together, in one look at the columns that it names."""
+        rules, arrival = self.arrival.rules, self.arrival
+        again, refused, discarded = (self._rows(kind) for kind in ("again", "refused", "discarded"))
+        broken = by_rule(rules, self._broken() if self._some_broke() else {})
+        return Counts(
+            came=self._rows("good") + again + refused + discarded,
+            refused=refused,
+            discarded=discarded,
+            broken=broken,
+            measured=measured(rules.batch, self.good()) if rules.batch else {},
+            filled={name: self._filled(name) for name in arrival.payload} if arrival.again else {},
+            again=again,
+            rescued=self._filled(RESCUED) if RESCUED in arrival.payload else 0,
+            ends=self._ends(),
+        )
 
     def good(self) -> DataFrame:
         """The good rows, as they are to be stored."""
@@ -51,13 +84,65 @@ class Stage:
 
     def refused(self) -> DataFrame:
         """The rows for the quarantine."""
-        return self._read("refused").select(f"{_REFUSED}.*")
+        return refused_rows(self._read("refused"), self.arrival)
 
     def all(self) -> DataFrame:
         """All rows, with the rules that they broke."""
-        return self._read("good").unionByName(self._read("refused")).unionByName(self._read("discarded"))
+        rows = self._read("good")
+        for kind in ("refused", "discarded"):
+            rows = rows.unionByName(self._read(kind))
+        return rows
 
-    def broken(self) -> dict[tuple[int, ...], int]:
+    @property
+    def good_folder(self) -> str:
+        return self._folder("good")
+
+    @property
+    def has_good(self) -> bool:
+        return os.path.isdir(self.good_folder)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _folder(self, kind: str) -> str:
+        return os.path.join(self.folder, f"{_KIND}={kind}")
+
+    @cached_property
+    def _files(self) -> dict[str, list[Any]]:
+        """By kind, what the files tell of themselves."""
+        import pyarrow.parquet as pq
+
+        found: dict[str, list[Any]] = {}
+        for kind in ("good", "refused", "discarded", "again", "end"):
+            folder = self._folder(kind)
+            names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+            paths = [os.path.join(folder, name) for name in names if name.endswith(".parquet")]
+            found[kind] = [pq.ParquetFile(path).metadata for path in paths]
+        return found
+
+    def _rows(self, kind: str) -> int:
+        return sum(file.num_rows for file in self._files[kind])
+
+    def _filled(self, name: str) -> int:
+        """In how many rows a column has a value."""
+        rows = nulls = 0
+        for file in (*self._files["good"], *self._files["refused"], *self._files["discarded"]):
+            for _, chunk in _chunks(file, name):
+                rows += chunk.num_values
+                nulls += chunk.statistics.null_count if chunk.statistics is not None else 0
+        return rows - nulls
+
+    def _some_broke(self) -> bool:
+        """Whether a row broke any rule."""
+        for file in (*self._files["good"], *self._files["refused"], *self._files["discarded"]):
+            for name in self.arrival.rules.failed():
+                for _, chunk in _chunks(file, name):
+                    told = chunk.statistics
+                    if told is None or not told.has_min_max or (told.min, told.max) != (0, 0):
+                        return True
+        return False
+
+    def _broken(self) -> dict[tuple[int, ...], int]:
         """How many rows have which numbers, whose bits are broken rules. They are zeros nearly everywhere, so that
         reading them is next to nothing."""
         numbers = list(self.arrival.rules.failed())
@@ -65,30 +150,36 @@ class Stage:
         counted = self.all().where(some).groupBy(*numbers).count().collect()
         return {tuple(row[name] for name in numbers): row["count"] for row in counted}
 
-    @property
-    def good_folder(self) -> str:
-        return os.path.join(self.folder, f"{_KIND}=good")
-
-    @property
-    def has_good(self) -> bool:
-        return os.path.isdir(self.good_folder)
+    def _ends(self) -> tuple[FileEnd, ...]:
+        if not self._files["end"]:
+            return ()
+        told = self._read("end").select(FILE, END).collect()
+        return tuple(FileEnd(number=row[FILE], **row[END].asDict()) for row in told)
 
     def _read(self, kind: str) -> DataFrame:
-        rows, spark = self.arrival.rows, self.arrival.rows.sparkSession
-        path = os.path.join(self.folder, f"{_KIND}={kind}")
-        if os.path.isdir(path):
-            return spark.read.parquet(path)
-        rules = self.arrival.rules
-        failed = [f"CAST(0 AS bigint) AS {name}" for name in rules.failed()]
-        kept = ", ".join(refused_columns([*rows.columns, *rules.failed()], self.arrival))
-        return (
-            rows.selectExpr("*", *failed)
-            .limit(0)
-            .selectExpr(*map(quoted, self.arrival.payload), *rules.failed(), f"struct({kept}) AS {_REFUSED}")
-        )
+        rows, folder = self.arrival.rows, self._folder(kind)
+        if os.path.isdir(folder):
+            found = rows.sparkSession.read.parquet(folder)
+        else:
+            types = {field.name: spelt(field.dataType) for field in rows.schema.fields}
+            failed = [f"CAST(0 AS bigint) AS {name}" for name in self.arrival.rules.failed()]
+            found = rows.limit(0).selectExpr(*map(quoted, types), *failed)
+        if _ASIDE not in found.columns:
+            return found
+        kept = [name for name in found.columns if name != _ASIDE]
+        return found.selectExpr(*map(quoted, kept), f"{_ASIDE}.*")
 
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+
+def _chunks(file: Any, name: str) -> Iterator[tuple[int, Any]]:
+    """The parts of a file that hold a column; of one with fields, those of its first."""
+    at = _place(file, name)
+    for group in range(file.num_row_groups) if at is not None else ():
+        yield group, file.row_group(group).column(at)
+
+
+def _place(file: Any, name: str) -> int | None:
+    paths: Sequence[str] = [file.schema.column(number).path for number in range(file.num_columns)]
+    return next((at for at, path in enumerate(paths) if path == name or path.startswith(f"{name}.")), None)
 
 
 @contextmanager

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import END, WRITTEN
-from lakesmith.declare import Merge, ReplacePartitions, Snapshot, Source, SqlQuery
+from lakesmith.declare import Append, Merge, ReplacePartitions, Snapshot, Source, SqlQuery
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.ledger.batches import Done, flow
 from lakesmith.plan.query import Sums, sums
 from lakesmith.ports import CommitFact, DataFile, TableFacts, TableFormat, Upsert, Write, Written
 from lakesmith.records import CheckRecord
-from lakesmith.spark.arrival import Arrival, Settled
+from lakesmith.spark.arrival import ARRIVING, Arrival, Settled
 from lakesmith.spark.checked import checked, counted_by_readers, good_rows, refused_rows
 from lakesmith.spark.count import Counts, Watch, count, count_written
 from lakesmith.spark.flags import flagged
@@ -54,11 +55,21 @@ class Writer:
         if WRITTEN in arrival.rows.columns:
             settled = self._settle_written(arrival, checked(arrival))
         else:
-            arrival = flagged(arrival, self._format, self._warehouse)
-            rows = recalled(checked(arrival), arrival, self._format, self._warehouse)
-            settled = self._through_gate(arrival, rows)
+            try:
+                settled = self._through_gate(*self._judgeable(arrival))
+            except _Missing as missing:
+                assert arrival.again is not None
+                return self.settle(replace(arrival, rules=arrival.again(missing.columns), again=None))
         let_go(self._warehouse, arrival.table)
         return settled
+
+    def _judgeable(self, arrival: Arrival) -> tuple[Arrival, DataFrame]:
+        """The arrival with flags, and its rows with what the rules think of them."""
+        arrival = flagged(arrival, self._format, self._warehouse)
+        rows = checked(arrival)
+        if arrival.batch.mode in ARRIVING:
+            return arrival, rows  # nothing was decided of rows that nobody has seen yet
+        return arrival, recalled(rows, arrival, self._format, self._warehouse)
 
     def _through_gate(self, arrival: Arrival, rows: DataFrame) -> Settled:
         # A merge reads its rows more than once.
@@ -66,11 +77,11 @@ class Writer:
             return self._settle_held(arrival, rows)
         if self._is_staged(arrival):
             return self._settle_staged(arrival, rows)
-        if arrival.rules.gate or _filled(arrival):
+        if arrival.rules.gate or arrival.rules.batch or _filled(arrival):
             return self._settle_held(arrival, rows)
         watch = Watch(arrival.rules)
         written = self._commit(arrival, good_rows(watch.over(rows), arrival.rules), None)
-        counts = watch.counts(good_rows(rows, arrival.rules))
+        counts = watch.counts()
         refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
         return self._close(arrival, counts, written, refused, self._judged(arrival, counts, rows))
 
@@ -79,9 +90,7 @@ class Writer:
         rows = rows.persist()
         try:
             counts = count(rows, arrival.rules, _filled(arrival))
-            if missing := _missing(arrival, counts):
-                assert arrival.again is not None
-                return self.settle(replace(arrival, rules=arrival.again(missing), again=None))
+            _refuse_missing(arrival, counts)
             # What only went away is not judged.
             judge = counts.came or arrival.batch.mode not in ("keys", "days")
             checks = self._judged(arrival, counts, rows) if judge else ()
@@ -104,18 +113,12 @@ class Writer:
 
     def _settle_staged(self, arrival: Arrival, rows: DataFrame) -> Settled:
         """Write good rows and refused ones in one pass that counts them; what passes the gate is only committed."""
-        batch = arrival.batch
-        stage = Stage(
-            folder=f"{self._warehouse.staged(arrival.table.name)}/{batch.sequence:08}.{batch.attempt:02}",
-            arrival=arrival,
-        )
+        # One writer at a time has the table's lease: what another has left there is of no use to anybody.
+        stage = Stage(folder=self._warehouse.staged(arrival.table.name), arrival=arrival)
         try:
-            watch = Watch(arrival.rules, _filled(arrival), briefly=True)
-            stage.write(watch.over(rows))
-            counts = watch.counts(stage.good(), stage.broken)
-            if missing := _missing(arrival, counts):
-                assert arrival.again is not None
-                return self.settle(replace(arrival, rules=arrival.again(missing), again=None))
+            stage.write(rows)
+            counts = stage.counts()
+            _refuse_missing(arrival, counts)
             checks = self._judged(arrival, counts, stage.all())
             if stage.has_good:
                 like, location = arrival.rows.select(*map(quoted, arrival.payload)), self._location(arrival)
@@ -131,7 +134,17 @@ class Writer:
     def _judged(self, arrival: Arrival, counts: Counts, rows: DataFrame) -> tuple[CheckRecord, ...]:
         """What the checks found; a batch that may not pass is kept to be looked at, and nothing is committed."""
         checks, failures = judged(arrival, counts)
-        if failures and arrival.batch.approval is None:
+        approval = arrival.batch.approval
+        if approval is not None and (approval.rows, approval.refused) != (counts.came, counts.refused):
+            raise DataError(
+                "held-outdated",
+                f"the batch has {counts.came:,} rows now, {counts.refused:,} of them refused; "
+                f"{approval.rows:,} and {approval.refused:,} were held back",
+                at=arrival.table.declared_at,
+                table=str(arrival.table.name),
+                hint="its source has changed since; run again, and approve that run's batch",
+            )
+        if failures and approval is None:
             raise hold(self._warehouse, arrival, rows, GateFailed(arrival, failures, checks, counts))
         return tuple(replace(check, committed=True) for check in checks)
 
@@ -154,15 +167,20 @@ class Writer:
 
     def finish(self, arrival: Arrival) -> Settled:
         """Complete a batch whose good rows are in the table already: only the refused rows may be missing."""
-        arrival = flagged(arrival, self._format, self._warehouse)
-        rows = recalled(checked(arrival), arrival, self._format, self._warehouse).persist()
+        made = self._found(arrival)
+        # As it was judged: against the table before the batch was in it.
+        before = replace(arrival.facts, version=made.version - 1) if arrival.facts and made.version else None
+        judgeable, rows = self._judgeable(replace(arrival, facts=before))
+        rows = rows.persist()
         try:
-            counts = count(rows, arrival.rules)
+            counts = count(rows, arrival.rules, _filled(arrival))
+            if missing := _missing(arrival, counts):
+                assert arrival.again is not None
+                return self.finish(replace(arrival, rules=arrival.again(missing), again=None))
             refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
         finally:
             rows.unpersist()
-        written = self._format.written(self._found(arrival))
-        return self._close(arrival, counts, written, refused, judged(arrival, counts)[0])
+        return self._close(judgeable, counts, self._format.written(made), refused, judged(judgeable, counts)[0])
 
     def _found(self, arrival: Arrival) -> CommitFact:
         """The commit of the batch."""
@@ -217,7 +235,7 @@ class Writer:
                 frame.unpersist()
 
     def _upsert(self, arrival: Arrival, entering: Entering) -> Upsert:
-        if arrival.recomputes:
+        if arrival.recomputes and not isinstance(entering.load, Append):
             return entering.recomputed(arrival.keys)
         if arrival.batch.mode == "sums":
             assert isinstance(arrival.table.origin, SqlQuery)
@@ -232,9 +250,10 @@ class Writer:
 
         def whole() -> DataFrame:
             assert arrival.whole is not None
-            every = flagged(replace(arrival, rows=arrival.whole), self._format, self._warehouse, alone=True)
+            whole = replace(arrival, rows=arrival.whole, rules=arrival.whole_rules or arrival.rules)
+            every = flagged(whole, self._format, self._warehouse, alone=True)
             rows = recalled(checked(every), every, self._format, self._warehouse)
-            every_good = good_rows(rows, arrival.rules).select(*order)
+            every_good = good_rows(rows, every.rules).select(*order)
             return every_good if arrival.beside is None else every_good.unionByName(arrival.beside.select(*order))
 
         return Entering(
@@ -373,6 +392,19 @@ def _filled(arrival: Arrival) -> tuple[str, ...]:
         return ()
     there = {name.lower(): name for name in arrival.payload}
     return tuple(there[c.name.lower()] for c in arrival.table.columns if c.name.lower() in there)
+
+
+class _Missing(Exception):
+    """Declared columns that the batch does not bring: it has to be judged again, by what is said of that."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        super().__init__(*columns)
+        self.columns = columns
+
+
+def _refuse_missing(arrival: Arrival, counts: Counts) -> None:
+    if missing := _missing(arrival, counts):
+        raise _Missing(missing)
 
 
 def _missing(arrival: Arrival, counts: Counts) -> list[str]:

@@ -51,7 +51,7 @@ class Warehouse:
 
     def staged(self, name: TableName) -> str:
         """Where batches lie that are written and not committed."""
-        return f"{self.root}/_lakesmith/staged/{name}"
+        return f"{self.root}/_lakesmith/checked/{name}"
 
     def held(self, name: TableName) -> str:
         """Where the batch lies that a gate has refused."""

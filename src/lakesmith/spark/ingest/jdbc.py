@@ -192,6 +192,11 @@ class _Server:
         refused = self.inlet.warehouse.quarantine(self.table.name)
         if Delta().facts(refused, "") is not None:
             known = known.union(spark.read.format("delta").load(refused).select("row_hash"))
+        settled = self.inlet.warehouse.settled(self.table.name)
+        if Delta().facts(settled, "") is not None:
+            # What was given up is out of the quarantine, and must not come again.
+            given_up = spark.read.format("delta").load(settled).where("how = 'discarded'")
+            known = known.union(given_up.select("row_hash"))
         seen = known.groupBy(ROW_HASH).count()
         seen = seen.selectExpr(f"{ROW_HASH} AS {_SEEN}", "`count`")
         numbered = rows.selectExpr("*", f"row_number() OVER (PARTITION BY {ROW_HASH} ORDER BY {ROW_HASH}) AS {_NUMBER}")

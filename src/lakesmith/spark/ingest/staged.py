@@ -25,6 +25,12 @@ def is_staged(warehouse: Warehouse, table: TableName, batch: Batch) -> bool:
     return warehouse.storage.read(f"{staged_key(table, batch)}/_SUCCESS") is not None
 
 
+def take_over(warehouse: Warehouse, table: TableName, held: Batch, batch: Batch) -> None:
+    """Give the rows that were kept for one attempt to another: the source might give others by now."""
+    if is_staged(warehouse, table, held):
+        Path(staged_folder(warehouse, table, held)).rename(staged_folder(warehouse, table, batch))
+
+
 def forget(inlet: Inlet, table: Table, batch: Batch) -> None:
     """Remove what was kept for a batch that is done, for its other attempts and for those before it."""
     folder = _folder(table.name)
