@@ -210,7 +210,7 @@ def rules_of(
     """
     made, drift = _Making(table=table), table.drift
     if isinstance(table.origin, Source):
-        made.refuse(UNREADABLE, f"{CORRUPT} IS NULL", "the record could not be read", table.declared_at)
+        made.rows.append(_unreadable(table.declared_at))
         _rescued(made, fields)
     columns = {column.name: column for column in table.columns}
     for name, before in (casts or {}).items():
@@ -277,6 +277,21 @@ def _rescued(made: _Making, fields: Sequence[str]) -> None:
         reason = "it has a value that is not of the type which the contract promises"
         fine = f"{RESCUED} IS NULL OR size(array_intersect({beside}, {known})) = 0"
         made.refuse(MISFIT, fine, reason, table.declared_at, _SEVERITIES[drift.type])
+
+
+def unreadable_version() -> str:
+    """By what a row in quarantine is known that could not be read."""
+    return _unreadable(Place("")).version
+
+
+def _unreadable(at: Place) -> RowRule:
+    return RowRule(
+        name=UNREADABLE,
+        condition=f"{CORRUPT} IS NULL",
+        severity="quarantine",
+        reason="the record could not be read",
+        declared_at=at,
+    )
 
 
 def _of_new_column(reaction: Reaction) -> Outcome:

@@ -7,20 +7,23 @@ through by the next one from the same rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import AUDIT, CODE, CORRUPT, GONE, HIDDEN, RESCUED
-from lakesmith.declare import Source, Table
+from lakesmith.declare import Append, Source, Table
 from lakesmith.errors import DataError
 from lakesmith.ledger.batches import Batch, Done, flow
 from lakesmith.plan.steps import Replay
 from lakesmith.ports import TableFacts, TableFormat, Upsert, Write, Written
-from lakesmith.quality import Rules, rules_of
+from lakesmith.quality import RowRule, Rules, rules_of
+from lakesmith.quality.rules import unreadable_version
 from lakesmith.spark.arrival import Arrival, Settled
 from lakesmith.spark.build import Built, typed, whole_query
-from lakesmith.spark.checked import checked, good_rows
+from lakesmith.spark.checked import checked, field_paths, good_rows
 from lakesmith.spark.flags import flagged
 from lakesmith.spark.loads import is_shaped
 from lakesmith.spark.loads.keys import touched_keys
@@ -33,7 +36,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_ID, _MENDED, _BAD, _ROW = (f"{HIDDEN}{name}" for name in ("id", "is_mended", "bad", "row"))
+_ID, _MENDED, _BAD, _ROW, _TEXT, _FIELDS, _WAS_BAD, _MISFIT = (
+    f"{HIDDEN}{name}" for name in ("id", "is_mended", "bad", "row", "text", "fields", "was_bad", "misfit")
+)
+_MEND = "mend"
+"""The rule that a row breaks when it is given a value that its column cannot hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +66,9 @@ class Replaying:
             return None
         if self._replay.discard:
             return self._discard(came, committed=None)
-        judged = self._judged().persist()
-        try:
-            good = good_rows(judged, self._rules)
-            passed = good.count()
+        with self._passing() as (judged, good, passed):
             written = self._commit(judged, good, passed)
             self._put_aside(good)
-        finally:
-            judged.unpersist()
         return self._settled(came, passed, written)
 
     def finish(self) -> Settled:
@@ -84,14 +86,22 @@ class Replaying:
         written = self.format.written(made)
         if self._replay.discard:
             return self._discard(came, committed=written)
+        # As it was judged: against the table before the batch was in it.
+        before = replace(self.facts, version=made.version - 1) if self.facts and made.version else None
+        earlier = replace(self, facts=before)
+        with earlier._passing() as (_, good, passed):
+            earlier._put_aside(good)
+        return self._settled(came, passed, written)
+
+    @contextmanager
+    def _passing(self) -> Iterator[tuple[DataFrame, DataFrame, int]]:
+        """The rows with what the rules think of them, those that pass, and how many these are."""
         judged = self._judged().persist()
         try:
             good = good_rows(judged, self._rules)
-            passed = good.count()
-            self._put_aside(good)
+            yield judged, good, good.count()
         finally:
             judged.unpersist()
-        return self._settled(came, passed, written)
 
     def _discard(self, came: int, *, committed: Written | None) -> Settled:
         if committed is None and self.facts is not None:
@@ -158,29 +168,42 @@ class Replaying:
         return rows.where(" AND ".join(f"({each})" for each in conditions)) if conditions else rows
 
     @cached_property
+    def _todays_rules(self) -> Rules:
+        built = self._typed(self._rows(self._chosen().limit(0), mended=False))
+        fields = field_paths(built.rows) if isinstance(self.table.origin, Source) else ()
+        return rules_of(
+            self.table, casts=built.casts, fields=fields, missing=built.missing, undeclared=built.undeclared
+        )
+
+    @cached_property
     def _rules(self) -> Rules:
         """Today's rules on rows: one that would stop a batch keeps a row in quarantine."""
-        built = self._typed(self._rows(self._chosen().limit(0), mended=False))
-        rules = rules_of(self.table, casts=built.casts)
         rows = tuple(
             replace(rule, limit=None, severity="quarantine" if rule.severity == "fail" else rule.severity)
-            for rule in rules.rows
+            for rule in self._todays_rules.rows
         )
-        return Rules(rows=rows, batch=())
+        fits = RowRule(
+            name=_MEND,
+            condition=f"{_MISFIT} IS NULL",
+            severity="quarantine",
+            reason="it was given a value that its column cannot hold",
+            declared_at=self.table.declared_at,
+        )
+        return Rules(rows=(*rows, fits), batch=())
 
     def _judged(self) -> DataFrame:
         """The rows with the rules that they break: as they are, and where that is not good, as they are mended."""
-        plain = self._checked(self._chosen(), mended=False)
+        plain = self._typed(self._rows(self._chosen(), mended=False)).rows
         if not (self._replay.set or self._replay.edits):
-            return plain
-        fine = good_rows(plain, self._rules)
-        others = self._chosen().join(fine.selectExpr(f"{_ID} AS id"), "id", "left_anti")
-        return fine.unionByName(self._checked(others, mended=True))
+            return self._checked(plain)
+        fine = good_rows(self._checked(plain), self._rules).select(_ID)
+        others = self._chosen().join(fine.withColumnRenamed(_ID, "id"), "id", "left_anti")
+        mended = self._typed(self._rows(others, mended=True)).rows
+        # All of them together: rows that are mended may be the same as others by now.
+        return self._checked(plain.join(fine, _ID, "left_semi").select(*plain.columns).unionByName(mended))
 
-    def _checked(self, kept: DataFrame, *, mended: bool) -> DataFrame:
-        rows = self._typed(self._rows(kept, mended=mended)).rows
-        arrival = flagged(self._arrival(rows), self.format, self.warehouse)
-        return checked(arrival)
+    def _checked(self, rows: DataFrame) -> DataFrame:
+        return checked(flagged(self._arrival(rows), self.format, self.warehouse))
 
     def _arrival(self, rows: DataFrame, rules: Rules | None = None) -> Arrival:
         return Arrival(
@@ -195,7 +218,7 @@ class Replaying:
     def _typed(self, rows: DataFrame) -> Built:
         if isinstance(self.table.origin, Source):
             return Built(rows=rows, casts={})
-        return typed(self.spark, self.table, rows, [name for name in (_ID, _MENDED) if name in rows.columns])
+        return typed(self.spark, self.table, rows, [name for name in rows.columns if name in (_ID, _MENDED, _MISFIT)])
 
     @cached_property
     def _schema(self) -> StructType:
@@ -212,34 +235,54 @@ class Replaying:
         """Rows of the quarantine as rows of the table's query or source again."""
         mends = dict(self._replay.set) if mended else {}
         raw = mends.pop("raw", None)
-        schema, fields = self._schema, [*self._schema.fields]
         from_source = isinstance(self.table.origin, Source)
-        told = [*(f"{quoted(f.name)} {spelt(f.dataType)}" for f in fields), f"{_BAD} string"]
+        told = [*(f"{quoted(f.name)} {spelt(f.dataType)}" for f in self._schema.fields), f"{_BAD} string"]
         told += [f"{RESCUED} string"] if from_source else []
         options = EXACT_JSON.removesuffix(")") + f", 'columnNameOfCorruptRecord', '{_BAD}')"
-        text = f"({raw})" if raw else "raw"
         rows = kept.selectExpr(
-            "*", f"from_json({text}, {literal(', '.join(told))}, {options}) AS {_ROW}", f"id AS {_ID}"
+            "*",
+            f"from_json({f'({raw})' if raw else 'raw'}, {literal(', '.join(told))}, {options}) AS {_ROW}",
+            f"id AS {_ID}",
+            f"raw AS {_TEXT}",
+            f"fields AS {_FIELDS}",
+            f"coalesce(array_contains(rule_versions, {literal(unreadable_version())}), false) AS {_WAS_BAD}",
         )
-        columns = [self._mended(f.name, spelt(f.dataType), mends, mended=mended) for f in schema.fields]
-        rows = rows.selectExpr(*columns, f"{_ROW}", _ID, f"{str(mended).lower()} AS {_MENDED}", "fields", "raw")
+        values = {f.name: self._value(f.name, spelt(f.dataType), mends, mended=mended) for f in self._schema.fields}
+        misfits = [misfit for _, misfit in values.values() if misfit]
+        rows = rows.selectExpr(
+            *(f"{value} AS {quoted(name)}" for name, (value, _) in values.items()),
+            *(_ROW, _ID, _TEXT, _FIELDS, _WAS_BAD),
+            f"{str(mended).lower()} AS {_MENDED}",
+            f"CASE WHEN {' OR '.join(misfits) or 'false'} THEN true END AS {_MISFIT}",
+        )
         if not from_source:
-            return rows.drop(_ROW, "fields", "raw")
-        return self._as_arrived(rows, readable=bool(mends) or (mended and bool(self._replay.edits)))
+            return rows.drop(_ROW, _TEXT, _FIELDS, _WAS_BAD)
+        names = {*mends, *(name for edits in self._replay.edits.values() for name in edits)} if mended else set()
+        return self._as_arrived(rows, reread=raw is not None, mended=names, edited=mended)
 
-    def _mended(self, name: str, type: str, mends: dict[str, str], *, mended: bool) -> str:
-        """SQL: the column, with what mends it."""
-        value = f"{_ROW}.{quoted(name)}"
+    def _value(self, name: str, type: str, mends: Mapping[str, str], *, mended: bool) -> tuple[str, str | None]:
+        """SQL: the column with what mends it; and: it is given what it cannot hold."""
+        value, misfits = f"{_ROW}.{quoted(name)}", []
         spelt_as = next((each for each in mends if each.lower() == name.lower()), None)
         if spelt_as is not None:
-            value = f"try_cast(({self._over_row(mends[spelt_as])}) AS {type})"
-        if mended:
-            for row, edits in self._replay.edits.items():
-                for column, text in edits.items():
-                    if column.lower() == name.lower():
-                        given = "NULL" if text is None else literal(text)
-                        value = f"CASE WHEN id = {literal(row)} THEN try_cast({given} AS {type}) ELSE {value} END"
-        return f"{value} AS {quoted(name)}"
+            given = f"({self._over_row(mends[spelt_as])})"
+            value = f"try_cast({given} AS {type})"
+            misfits.append(f"({given} IS NOT NULL AND {value} IS NULL)")
+        edits = {
+            row: text
+            for row, values in self._replay.edits.items()
+            for column, text in values.items()
+            if column.lower() == name.lower()
+        }
+        if mended and edits:
+            pairs = ", ".join(
+                f"{literal(row)}, {'CAST(NULL AS string)' if text is None else literal(text)}"
+                for row, text in edits.items()
+            )
+            has, given = f"map_contains_key(map({pairs}), id)", f"try_element_at(map({pairs}), id)"
+            value = f"IF({has}, try_cast({given} AS {type}), {value})"
+            misfits.append(f"({has} AND {given} IS NOT NULL AND try_cast({given} AS {type}) IS NULL)")
+        return value, " OR ".join(misfits) or None
 
     def _over_row(self, expression: str) -> str:
         """SQL: an expression whose columns are those of the row."""
@@ -247,42 +290,55 @@ class Replaying:
         from sqlglot import exp
 
         names = {field.name.lower() for field in self._schema.fields}
-        read = sqlglot.parse_one(expression, dialect="spark")
-        for column in list(read.find_all(exp.Column)):
-            if len(column.parts) == 1 and column.name.lower() in names:
-                own = exp.to_identifier(column.name, quoted=True)
-                column.replace(exp.Dot(this=exp.to_identifier(_ROW), expression=own))
-        return read.sql(dialect="spark")
 
-    def _as_arrived(self, rows: DataFrame, *, readable: bool) -> DataFrame:
+        def own(node: exp.Expression) -> exp.Expression:
+            if isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower() in names:
+                return exp.Dot(this=exp.to_identifier(_ROW), expression=exp.to_identifier(node.name, quoted=True))
+            return node
+
+        return sqlglot.parse_one(expression, dialect="spark").transform(own).sql(dialect="spark")
+
+    def _as_arrived(self, rows: DataFrame, *, reread: bool, mended: Set[str], edited: bool) -> DataFrame:
         """With the columns that tell where a bronze row came from, and whether it can be read by now."""
         known = [c for c in self.facts.columns if c.name in AUDIT] if self.facts else []
+        beside = f"{_ROW}.{RESCUED}"
+        if mended:
+            gone = ", ".join(literal(name.lower()) for name in sorted(mended))
+            left = f"map_filter(from_json({beside}, 'map<string,string>'), (name, _) -> lower(name) NOT IN ({gone}))"
+            beside = f"nullif(to_json({left}), '{{}}')"
         own = {
             "_ingested_at": f"timestamp_millis({self.batch.pinned_at})",
             "_run_id": literal(self.batch.run_id),
-            RESCUED: f"{_ROW}.{RESCUED}",
+            RESCUED: beside,
         }
         types = ", ".join(f"{quoted(c.name)} {c.type}" for c in known if c.name not in own)
-        audit = f"from_json(fields, {literal(types)}, {EXACT_JSON})" if types else "NULL"
+        audit = f"from_json({_FIELDS}, {literal(types)}, {EXACT_JSON})" if types else "NULL"
         shown = [quoted(f.name) for f in self._schema.fields]
         shown += [f"{own.get(c.name, f'audit.{quoted(c.name)}')} AS {quoted(c.name)}" for c in known]
-        bad = "CAST(NULL AS string)" if readable else f"CASE WHEN {_ROW}.{_BAD} IS NOT NULL THEN raw END"
-        beside = [] if any(c.name == RESCUED for c in known) else [f"{_ROW}.{RESCUED} AS {RESCUED}"]
+        shown += [] if any(c.name == RESCUED for c in known) else [f"{beside} AS {RESCUED}"]
+        # What nobody could read is read only when somebody has mended its text, or given its values.
+        ids = ", ".join(map(literal, self._replay.edits)) if edited else ""
+        readable = [f"{_ID} IN ({ids})"] if ids else []
+        readable += [f"({_ROW} IS NOT NULL AND {_ROW}.{_BAD} IS NULL)"] if reread else []
+        bad = f"CASE WHEN {_WAS_BAD} AND NOT ({' OR '.join(readable) or 'false'}) THEN {_TEXT} END"
         return rows.selectExpr("*", f"{audit} AS audit").selectExpr(
-            *shown, *beside, f"{bad} AS {CORRUPT}", f"CAST(NULL AS string) AS {CODE}", _ID, _MENDED
+            *shown, f"{bad} AS {CORRUPT}", f"CAST(NULL AS string) AS {CODE}", *(_ID, _MENDED, _MISFIT)
         )
 
     def _commit(self, judged: DataFrame, good: DataFrame, passed: int) -> Written:
         arrival = self._arrival(judged)
         if not passed:
             return self._nothing(arrival)
-        if is_shaped(self.table.load) and self.facts is not None:
+        load = self.table.load
+        if is_shaped(load) and not isinstance(load, Append) and self.facts is not None:
             raw = whole_query(self.spark, self.table, self.batch, self.format, self.warehouse)
             arrival = replace(
                 arrival,
                 whole=self._typed(raw).rows,
+                # What was approved at the time has to stay.
+                whole_rules=self._todays_rules,
                 beside=good.where(_MENDED),
-                keys=touched_keys(self.table.load, good),
+                keys=touched_keys(load, good),
             )
         return Writer(self.format, self.warehouse).commit(arrival, good)
 

@@ -16,7 +16,6 @@ from lakesmith.spark.arrival import Arrival, FileEnd
 from lakesmith.spark.build import BEFORE
 from lakesmith.spark.checked import closes_file, is_good, refused_rows
 from lakesmith.spark.count import Counts, by_rule, measured
-from lakesmith.spark.types import spelt
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Stage:
         }
         # Only what may be is asked: the pass is compiled as a whole, and must not grow too large to be.
         cases = [f"WHEN {sql} THEN '{kind}'" for kind, sql in kinds.items() if sql not in ("false", "(false)")]
-        aside = [name for name in columns if name in _ASIDE_COLUMNS or name.startswith(BEFORE)]
+        aside = _aside(columns)
         kept = ", ".join(map(quoted, aside))
         good = is_good(rules, columns)
         staged = rows.selectExpr(
@@ -161,13 +160,17 @@ class Stage:
         if os.path.isdir(folder):
             found = rows.sparkSession.read.parquet(folder)
         else:
-            types = {field.name: spelt(field.dataType) for field in rows.schema.fields}
             failed = [f"CAST(0 AS bigint) AS {name}" for name in self.arrival.rules.failed()]
-            found = rows.limit(0).selectExpr(*map(quoted, types), *failed)
+            kept = [*map(quoted, self.arrival.payload), *failed, *map(quoted, _aside(rows.columns))]
+            found = rows.limit(0).selectExpr(*kept)
         if _ASIDE not in found.columns:
             return found
         kept = [name for name in found.columns if name != _ASIDE]
         return found.selectExpr(*map(quoted, kept), f"{_ASIDE}.*")
+
+
+def _aside(columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name in _ASIDE_COLUMNS or name.startswith(BEFORE)]
 
 
 def _chunks(file: Any, name: str) -> Iterator[tuple[int, Any]]:
