@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -145,7 +145,7 @@ def read_edits(path: Path) -> dict[str, dict[str, str | None]]:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix.lower() == ".csv":
             read = list(csv.DictReader(io.StringIO(text)))
-            return {row["id"]: {name: value or None for name, value in row.items() if name != "id"} for row in read}
+            return {row["id"]: _cells(row) for row in read}
         return {
             str(row): {str(name): None if value is None else _told(value) for name, value in values.items()}
             for row, values in json.loads(text).items()
@@ -156,6 +156,26 @@ def read_edits(path: Path) -> dict[str, dict[str, str | None]]:
             f"{path} holds no edits: {str(error) or type(error).__name__}",
             hint='write {"<row id>": {"column": "value"}} as JSON, or CSV with a column id',
         ) from None
+
+
+def _cells(row: dict[str, str]) -> dict[str, str | None]:
+    """An empty cell leaves the value as it is: other columns of the file may be meant for other rows."""
+    if None in row or None in row.values():
+        raise ValueError(f"the line of {row['id']} has not as many cells as the header")
+    return {name: value for name, value in row.items() if name != "id" and value != ""}
+
+
+def refuse_unreadable_sql(set: Mapping[str, str]) -> None:
+    """An error where SQL that is to mend a column is none."""
+    from lakesmith.plan.conditions import ConditionFault, columns_of
+
+    for column, sql in set.items():
+        try:
+            columns_of(sql)
+        except ConditionFault as fault:
+            raise UsageError(
+                "bad-setting", f"the SQL for {column} cannot be read: {fault}", hint=f"{column}=SQL"
+            ) from None
 
 
 def _told(value: object) -> str:
@@ -172,7 +192,7 @@ def _quarantine(name: TableName) -> str:
 def _where(chosen: Chosen) -> str:
     parts: list[str] = []
     if chosen.ids:
-        parts.append(f"id IN ({', '.join(map(_text, chosen.ids))})")
+        parts.append(f"({' OR '.join(f'starts_with(id, {_text(each)})' for each in chosen.ids)})")
     if chosen.rule is not None:
         parts.append(f"list_contains(rules, {_text(chosen.rule)})")
     if chosen.reason is not None:

@@ -81,8 +81,10 @@ class CheckRecord:
     """Likewise, as a number that later batches are compared with."""
     sketch: str | None = None
     """For `drift`, how the values were spread, as JSON."""
+    mode: str = ""
+    """How the batch was made, as for a step: one of all rows is not held against one of changed rows."""
     committed: bool = True
-    """The batch passed its gates: only such batches tell later ones what is usual."""
+    """The batch passed its gates, or somebody let it pass: only such batches tell later ones what is usual."""
     owner: str | None = None
     checked_at: datetime
 

@@ -68,7 +68,7 @@ def session() -> list[tuple[str, str]]:
 def test_the_start_begins_with_init_and_goes_through_plan_run_status_and_query() -> None:
     commands = "".join(command for command, _ in session())
     assert re.findall(r"^lakesmith (\w+)", commands, re.MULTILINE) == [
-        *("init", "plan", "run", "status", "query", "run"),
+        *("init", "plan", "run", "status", "query", "run", "quarantine"),
     ]
 
 

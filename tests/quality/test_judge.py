@@ -137,6 +137,10 @@ def test_the_same_distribution_is_near_and_another_is_far() -> None:
     assert ks(same, before) < 0.08 < 0.4 < ks(moved, before)
 
 
+def test_values_under_all_that_were_seen_are_far() -> None:
+    assert psi(spread([-5.0] * 100), [spread([0.0] * 100)]) > 1
+
+
 def test_texts_are_compared_by_the_buckets_that_they_fall_into() -> None:
     def buckets(**counts: int) -> Spread:
         told = [{"x": float(name[1:]), "y": float(count)} for name, count in counts.items()]

@@ -67,19 +67,19 @@ class Refused(Running):
                 if known
                 else "none is: a batch is kept until its table goes on",
             )
-        approval = Approval(by=by or _user(), why=reason, run_id=run_id)
+        who = by or _user()
         steps: dict[TableName, Step] = {
             self._name(batch.table): Publish(
                 table=self._name(batch.table),
                 sequence=batch.sequence,
                 attempt=batch.attempt,
-                approval=approval,
-                reason=f"approved by {approval.by}: {reason}",
+                approval=Approval(by=who, why=reason, run_id=run_id, rows=batch.rows, refused=batch.refused),
+                reason=f"approved by {who}: {reason}",
             )
             for batch in held
         }
         told = {batch.table: f"batch {batch.sequence} of run {run_id}" for batch in held}
-        decision = partial(_audited, "approve", approval.by, reason, told)
+        decision = partial(_audited, "approve", who, reason, told)
         return self._execute(self._only(steps), LakeFacts(), on_event=on_event, session=session, decision=decision)
 
     def held(self) -> tuple[HeldBatch, ...]:
@@ -104,7 +104,9 @@ class Refused(Running):
 
         `set` gives SQL by column that mends rows which do not pass as they are, `edits` values by a row's id.
         """
-        replay = Replay(chosen=chosen, by=by or _user(), why=why, set=set or {}, edits=edits or {})
+        quarantine_room.refuse_unreadable_sql(set or {})
+        whole = {self.quarantine_ids(table, (row,))[0]: values for row, values in (edits or {}).items()}
+        replay = Replay(chosen=chosen, by=by or _user(), why=why, set=set or {}, edits=whole)
         return self._mend(table, replay, on_event=on_event, session=session)
 
     def discard(
@@ -134,13 +136,15 @@ class Refused(Running):
             return RunReport(run=None, steps=(), checks=())
         if not quarantine_room.count(self.query, name, replay.chosen):
             return RunReport(run=None, steps=(), checks=())
-        unknown = [each for each in replay.set if each.lower() not in self._mendable(name)]
+        known = self._mendable(name)
+        named = [*replay.set, *(column for values in replay.edits.values() for column in values)]
+        unknown = [each for each in named if each.lower() not in known]
         if unknown:
             raise UsageError(
                 "unknown-column",
                 f"{unknown[0]!r} is not a column of {name}",
                 table=table,
-                hint=did_you_mean(unknown[0], self._mendable(name), label="columns"),
+                hint=did_you_mean(unknown[0], known, label="columns"),
             )
         action = "discard" if replay.discard else "replay"
         step = Mend(table=name, replay=replay, reason=f"{action} asked for by {replay.by}")

@@ -152,7 +152,8 @@ class Running(Contracted):
         session: SparkSession | None = None,
         decision: Callable[[str, Sequence[StepRecord]], Sequence[AuditRecord]] | None = None,
     ) -> RunReport:
-        """Take the steps of a plan, and write down what they did."""
+        """Take the steps of a plan, and write down what they did. With somebody's decision nothing was planned, and no
+        contract is recorded: whether it may change was not asked."""
         # The rooms below import PySpark's neighbours; a run with nothing to do must not pay for that.
         from lakesmith.run import Executor
 
@@ -180,7 +181,7 @@ class Running(Contracted):
             record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
             executor.checks.extend(self._aging(executor.run_id, [table.table for table in plan.tables]))
             audit = decision(executor.run_id, executor.steps) if decision else ()
-            contracts = self._new_contracts(executor.run_id, executor.steps)
+            contracts = [] if decision else self._new_contracts(executor.run_id, executor.steps)
             self._ledger.record(record, executor.steps, executor.checks, executor.files, contracts, audit)
         return RunReport(
             run=record,
@@ -202,7 +203,7 @@ class Running(Contracted):
     def _past(self, table: TableName, checks: Sequence[str]) -> dict[str, list[Past]]:
         found = self._ledger.past(str(table), checks, _REMEMBERED)
         return {
-            check: [Past(at=each.checked_at, value=each.value, sketch=each.sketch) for each in records]
+            check: [Past(at=each.checked_at, value=each.value, sketch=each.sketch, mode=each.mode) for each in records]
             for check, records in found.items()
         }
 

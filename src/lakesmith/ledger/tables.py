@@ -57,15 +57,17 @@ class Ledger:
         return self._read("steps", StepRecord, "started_at, sequence", where=wanted)
 
     def past(self, table: str, checks: Sequence[str], limit: int) -> dict[str, list[CheckRecord]]:
-        """By name of a check, what it found in the newest batches that were committed and that it thought good."""
-        if not checks:
-            return {}
-        found: dict[str, list[CheckRecord]] = {check: [] for check in checks}
-        for record in self._read("checks", CheckRecord, "checked_at DESC", where={"table": table}):
-            kept = found.get(record.check)
-            if kept is not None and len(kept) < limit and record.passed and record.committed:
-                kept.append(record)
-        return found
+        """By name of a check, what it found in the newest batches that were committed."""
+        return {
+            check: [
+                record
+                for record in self._read(
+                    "checks", CheckRecord, "checked_at DESC", where={"table": table, "check": check}, limit=limit
+                )
+                if record.committed
+            ]
+            for check in checks
+        }
 
     def contracts(self) -> tuple[ContractRecord, ...]:
         return self._read("contracts", ContractRecord, "recorded_at")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -101,6 +103,7 @@ def read_check(name: str, block: CheckBlock, folder: str, problems: list[Lakesmi
                 hint="fail_above is for rules on rows; this one has its own bounds",
             )
         )
+    problems.extend(_cannot_work(name, rule, block))
     if isinstance(rule, SchemaIs | Reconcile) and block.where:
         problems.append(
             DeclarationError(
@@ -136,6 +139,29 @@ def _predicate(name: str, function: str, folder: str, block: CheckBlock, problem
             )
         )
     return Predicate(function=function, folder=folder, text=text or "")
+
+
+def _cannot_work(name: str, rule: CheckRule, block: CheckBlock) -> Iterator[LakesmithError]:
+    what = hint = None
+    match rule:
+        case References(columns=columns, key=key) if len(columns) != len(key):
+            what, hint = f"names {len(columns)} columns and {len(key)} of the other table", "name as many of each"
+        case SchemaIs(columns=(), types=()):
+            what, hint = "names no column", "give columns, types or both"
+        case Pattern(matches=text):
+            try:
+                re.compile(text)
+            except re.error as error:
+                # What Java has and Python has not is let through.
+                if not set("+{&") & set(text) and "(?" not in text:
+                    what, hint = (
+                        f"has no regular expression: {error}",
+                        "a backslash before ( [ * + ? takes their meaning",
+                    )
+        case _:
+            return
+    if what is not None:
+        yield DeclarationError("bad-rule", f"the check '{name}' {what}", at=block.at, hint=hint)
 
 
 _BOUNDED = (RangeBlock, LengthBlock, DistinctBlock, SumBlock, QuantileBlock, RowCountBlock)

@@ -34,7 +34,10 @@ def check_errors(
 ) -> Iterator[LakesmithError]:
     """What is wrong with the tables that checks name."""
     for check in table.checks:
+        known: Mapping[TableName, Table] = {}
         match check.rule:
+            case References(table=name) if name == table.name:
+                what = f"the check {check.name} refers to its own table, which has to be there before"
             case References(table=name) if name not in tables:
                 what, known = f"the check {check.name} refers to {name}, which is not declared", tables
             case Reconcile(table=name) if name not in upstream:
@@ -47,5 +50,7 @@ def check_errors(
             what,
             at=check.declared_at,
             table=str(table.name),
-            hint=did_you_mean(str(name), map(str, known), label="tables"),
+            hint=did_you_mean(str(name), map(str, known), label="tables")
+            if known
+            else "use `unique`, or another table",
         )

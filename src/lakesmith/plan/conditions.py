@@ -32,3 +32,15 @@ def columns_of(condition: str) -> tuple[str, ...]:
         raise ConditionFault("it has a subquery, and a check sees only the rows that are on their way")
     columns = sorted(nodes[0].find_all(exp.Column), key=lambda column: int(column.parts[0].meta.get("start") or 0))
     return tuple(dict.fromkeys(column.parts[0].name for column in columns if not column.is_star))
+
+
+def has_aggregate(condition: str) -> bool | None:
+    """Whether the condition asks many rows; None where that cannot be told."""
+    try:
+        read = SPARK.parse_into(exp.Condition, condition)
+    except (ParseError, TokenError):
+        return None
+    nodes = [node for node in read if node is not None]
+    if any(node.find(exp.AggFunc) is not None for node in nodes):
+        return True
+    return None if any(node.find(exp.Anonymous) is not None for node in nodes) else False

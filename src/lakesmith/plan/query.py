@@ -27,7 +27,7 @@ from lakesmith.declare import (
     Table,
     TableName,
 )
-from lakesmith.declare.checks import columns_named, sql_named
+from lakesmith.declare.checks import BatchRule, Check, columns_named, sql_named
 from lakesmith.declare.loads import Load, added_columns
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean, raise_all
 from lakesmith.plan.readings import readings
@@ -267,6 +267,7 @@ def check_conditions(table: Table, columns: Sequence[str] | None) -> list[Lakesm
         named = [quoted(name) for name in columns_named(c.rule)]
         texts = (*sql_named(c.rule), *named, *([c.where] if c.where else []))
         written += [(text, f"check {c.name}", c.declared_at) for text in texts]
+        errors.extend(_wrong_aggregates(table, c))
     if isinstance(table.load, Merge | Scd2) and table.load.delete is not None:
         written.append((table.load.delete, "the condition of delete", _load_place(table)))
     if not written:
@@ -296,6 +297,27 @@ def check_conditions(table: Table, columns: Sequence[str] | None) -> list[Lakesm
             if name.lower() not in low and not _is_audit(table, name)
         )
     return errors
+
+
+def _wrong_aggregates(table: Table, check: Check) -> Iterator[LakesmithError]:
+    """An aggregate where each row is asked, or none where all of them are."""
+    wants = isinstance(check.rule, BatchRule)
+    for text in sql_named(check.rule):
+        if readings.answer("aggregate", text, functools.partial(_has_aggregate, text)) == (not wants):
+            what, hint = (
+                ("has no aggregate, and is about the whole batch", "such as count(*) > 0; `sql` is about each row")
+                if wants
+                else ("has an aggregate, and is about each row", "`expect` is about the whole batch")
+            )
+            told = f"the condition of check {check.name} {what}"
+            yield DeclarationError("bad-rule", told, at=check.declared_at, table=str(table.name), hint=hint)
+
+
+def _has_aggregate(condition: str) -> bool | None:
+    """None where it cannot be told: a function may be anybody's."""
+    from lakesmith.plan.conditions import has_aggregate
+
+    return has_aggregate(condition)
 
 
 def _read_condition(condition: str) -> tuple[tuple[str, ...], str | None]:

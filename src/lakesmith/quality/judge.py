@@ -44,6 +44,17 @@ class Past:
     at: datetime
     value: float | None
     sketch: str | None
+    mode: str = ""
+    """How the batch was made."""
+
+
+INCREMENTS = ("files", "slice", "changes", "sums")
+"""Modes of batches that are compared with each other; one of any other mode is compared with its like."""
+
+
+def alike(past: Sequence[Past], mode: str) -> list[Past]:
+    """The batches that one of this mode can be held against."""
+    return [each for each in past if each.mode == mode or (each.mode in INCREMENTS and mode in INCREMENTS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ from lakesmith.quality.measures import POINTS
 
 _LEAST = 1e-4
 """A share is never taken for less: a bin that was empty once would else be infinitely far away."""
+_HALF_A_POINT = 0.01
+"""Less of a distribution than lies between two points of it is not seen."""
 _BINS = 10
 
 
@@ -71,8 +73,8 @@ def psi(now: Spread, before: Sequence[Spread]) -> float:
         least = min(each.points[0] for each in before)
         # What lies under all that was seen has a bin of its own.
         under = sum(1 for point in now.points if point < least) / len(now.points)
-        ours = [under, *_parts([now.below(edge) for edge in edges], under)]
-        theirs = [0.0, *_parts([_together(before, edge) for edge in edges])]
+        ours = [max(under, _HALF_A_POINT), *_parts([now.below(edge) for edge in edges], under)]
+        theirs = [_HALF_A_POINT, *_parts([_together(before, edge) for edge in edges])]
     else:
         ours, theirs = _bucket_shares(now, before)
     pairs = [(max(our, _LEAST), max(their, _LEAST)) for our, their in zip(ours, theirs, strict=True)]

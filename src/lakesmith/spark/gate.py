@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import AUDIT, HIDDEN
 from lakesmith.declare.checks import Limit, Reconcile
 from lakesmith.errors import DataError, Place
-from lakesmith.quality import Found, Measure, Past, RowRule, Verdict, judge
+from lakesmith.quality import Found, Measure, Past, RowRule, Verdict, alike, judge
 from lakesmith.records import CheckRecord
 from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.count import Counts
@@ -86,7 +86,7 @@ def _verdicts(arrival: Arrival, counts: Counts) -> dict[str, Verdict]:
                 pinned_at=arrival.batch.pinned_at,
                 types=types,
                 theirs=_theirs(arrival, measure),
-                past=past.get(measure.name, ()),
+                past=alike(past.get(measure.name, ()), arrival.batch.mode),
             ),
         )
         for measure in arrival.rules.batch
@@ -145,6 +145,7 @@ def _records(
             severity=rule.severity,
             failed_rows=counts.broken.get(rule.name, 0),
             passed=_row_failure(rule, counts) is None if rule.limit else counts.broken.get(rule.name, 0) == 0,
+            mode=batch.mode,
             committed=committed,
             owner=rule.owner,
             checked_at=now,
@@ -163,6 +164,7 @@ def _records(
             observed=verdicts[measure.name].observed,
             value=verdicts[measure.name].value,
             sketch=verdicts[measure.name].sketch,
+            mode=batch.mode,
             committed=committed,
             owner=measure.owner,
             checked_at=now,

@@ -78,13 +78,15 @@ def list_rows(
         return
     out = page()
     if not found:
-        out.line("nothing is in quarantine")
+        out.line(_nothing(rule, reason, batch, older_than, *ids))
         return
     rows: list[tuple[Cell, ...]] = [
         (row.table, row.id[:8], "; ".join(row.reasons), count(row.batch), age(_age(row.quarantined_at)))
         for row in found
     ]
     out.grid(Grid(titles=("table", "id", "reasons", "batch", "since"), rows=tuple(rows), right=frozenset({"batch"})))
+    if len(found) == limit:
+        out.line(Styled(f"the first {limit}; --limit shows more", "quiet"))
     out.line("all of a row: ", Styled(f"lakesmith quarantine show {found[0].table} {found[0].id[:8]}", "strong"))
 
 
@@ -151,7 +153,11 @@ def stats(
         return
     out = page()
     if not found:
-        out.line("nothing is in quarantine")
+        out.line(_nothing(rule, reason, batch, older_than, *ids))
+        return
+    if facet == "table":
+        by_table = tuple((each.table, count(each.rows), age(_age(each.oldest))) for each in found)
+        out.grid(Grid(titles=("table", "rows", "oldest"), rows=by_table, right=frozenset({"rows", "oldest"})))
         return
     rows = tuple((each.table, each.value, count(each.rows), age(_age(each.oldest))) for each in found)
     out.grid(Grid(titles=("table", facet, "rows", "oldest"), rows=rows, right=frozenset({"rows", "oldest"})))
@@ -188,10 +194,10 @@ def replay(
     """
     lake = call.open()
     chosen = _chosen(lake.quarantine_ids(table, ids), rule, reason, batch, older_than)
-    refuse_nothing(chosen, everything=everything or edits is not None)
     given = read_edits(edits) if edits else {}
+    refuse_nothing(chosen, everything=everything or bool(given))
     if given and chosen == Chosen() and not everything:
-        chosen = Chosen(ids=tuple(given))
+        chosen = Chosen(ids=lake.quarantine_ids(table, tuple(given)))
     with progress(quiet_stdout=as_json) as told:
         report = lake.replay(table, chosen, set=_sets(sets), edits=given, why=why, by=by, on_event=told)
     return _shown(report, as_json=as_json)
@@ -219,6 +225,8 @@ def discard(
     as_json: bool,
 ) -> int:
     """Give rows up. They are counted as discarded, and kept apart with who did it and why."""
+    if not why.strip():
+        raise UsageError("missing-reason", "to give rows up needs a reason", hint='--why "…"')
     lake = call.open()
     chosen = _chosen(lake.quarantine_ids(table, ids), rule, reason, batch, older_than)
     refuse_nothing(chosen, everything=everything)
@@ -236,6 +244,15 @@ def _shown(report: RunReport, *, as_json: bool) -> int:
     if stays and not as_json:
         page().line(Styled(f"{plural(stays, 'row')} still break a rule and stay in quarantine", "warn"))
     return code
+
+
+def _nothing(*asked: object) -> str:
+    chosen = any(each is not None for each in asked)
+    return (
+        "no row of the quarantine is meant; `lakesmith quarantine stats` counts all"
+        if chosen
+        else "nothing is in quarantine"
+    )
 
 
 def _sets(texts: tuple[str, ...]) -> dict[str, str]:
