@@ -68,3 +68,4 @@ def test_a_document_is_imported_without_a_lake(shop: Path, tmp_path: Path, monke
 def test_a_document_that_is_not_there_is_told(tmp_path: Path) -> None:
     answer = call("contract", "import", str(tmp_path / "none.yml"))
     assert (answer.exit_code, "unreadable-file" in answer.stderr) == (2, True)
+    assert "none.yml:1" not in answer.stderr

@@ -182,6 +182,14 @@ def test_a_new_major_version_keeps_the_one_that_it_replaces_or_none() -> None:
     assert error.hint == 'write previous: {"2": {until: "2027-05-14"}} too, or leave previous out altogether'
 
 
+@pytest.mark.parametrize(("written", "recorded"), [("2", ()), (None, ("2.3.0",)), (None, ()), ("3", ("2.0.0",))])
+def test_a_version_that_is_kept_has_to_be_an_earlier_one(written: str | None, recorded: tuple[str, ...]) -> None:
+    table = declared(A, terms=terms(written, previous=(kept(3), kept(1))))
+    errors = wrong(table, *(published(version, A) for version in recorded))
+    assert {(error.code, error.at) for error in errors} == {("bad-version", Place("silver/orders.sql", 2))}
+    assert errors[0].what.startswith("silver.orders keeps version 3 as an earlier one, but is ")
+
+
 def test_until_is_recorded_with_the_version_that_replaces() -> None:
     day = date(2027, 6, 30)
     found = verdict(declared(A, terms=terms("2", previous=(kept(1, day),))), published("1.0.0", A, B))

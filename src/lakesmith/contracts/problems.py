@@ -10,7 +10,7 @@ from lakesmith.contracts.differences import Difference
 from lakesmith.contracts.judge import Verdict, size_of
 from lakesmith.contracts.versions import Version
 from lakesmith.declare import Table, TableName
-from lakesmith.declare.contract import Terms
+from lakesmith.declare.contract import Previous, Terms
 from lakesmith.errors import DeclarationError, Place
 from lakesmith.reports import ContractChange, ContractDiff
 
@@ -28,6 +28,8 @@ class Reading(Protocol):
 def problems(verdict: Verdict, readers: Reading, today: date) -> list[DeclarationError]:
     """Why the declaration may not pass."""
     recorded, terms = verdict.recorded, verdict.table.terms
+    if late := [each for each in terms.previous if each.major >= verdict.version.major]:
+        return [_not_earlier(verdict, each) for each in late]
     if recorded is None:
         return []
     if verdict.breaking and not verdict.acknowledged:
@@ -120,6 +122,18 @@ def _unkept(table: Table, major: int, today: date) -> DeclarationError:
         at=table.terms.previous[0].declared_at,
         table=str(table.name),
         hint=f'write previous: {{"{major}": {_kept((), today)}}} too, or leave previous out altogether',
+    )
+
+
+def _not_earlier(verdict: Verdict, kept: Previous) -> DeclarationError:
+    name, version = verdict.table.name, verdict.version
+    earlier = f"name a version below {version.major}, " if version.major > 1 else ""
+    return DeclarationError(
+        "bad-version",
+        f"{name} keeps version {kept.major} as an earlier one, but is {version} itself",
+        at=kept.declared_at,
+        table=str(name),
+        hint=f'{earlier}leave it out, or write version: "{kept.major + 1}" in the contract',
     )
 
 

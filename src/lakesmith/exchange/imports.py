@@ -44,8 +44,8 @@ def read_document(file: str | Path) -> str:
     except UnicodeDecodeError:
         raise _unreadable("the document is not UTF-8", str(file)) from None
     except OSError as error:
-        what = f"the document cannot be read: {error.strerror}"
-        raise UsageError("unreadable-file", what, at=Place(str(file)), hint="name a file that is there") from None
+        what = f"{file} cannot be read: {error.strerror}"
+        raise UsageError("unreadable-file", what, hint="name a file that is there") from None
 
 
 class Suite(Protocol):

@@ -65,6 +65,8 @@ def _yes(holds: bool) -> Cell:
 
 def _summary(found: ContractDiff) -> tuple[Cell, ...]:
     name = Styled(found.table, "strong")
+    if found.gone:
+        return name, f": {found.recorded}, ", Styled("gone: no file declares the table any more", "warn")
     if found.recorded is None:
         return name, f": no version is recorded; the next run records {found.version}"
     if found.recorded == found.version:
