@@ -104,8 +104,14 @@ def test_one_hint_acknowledges_all_breaking_changes_of_a_table() -> None:
 
 @pytest.mark.parametrize(
     ("recorded", "now", "judged"),
-    [("forward", "none", "forward"), ("none", "forward", "forward"), ("full", "backward", "full"),
-     ("forward", "backward", "full"), ("none", "none", "none"), ("backward", "backward", "backward")],
+    [
+        ("forward", "none", "forward"),
+        ("none", "forward", "forward"),
+        ("full", "backward", "full"),
+        ("forward", "backward", "full"),
+        ("none", "none", "none"),
+        ("backward", "backward", "backward"),
+    ],
 )
 def test_the_stricter_of_recorded_and_declared_compatibility_judges(
     recorded: str, now: Compatibility, judged: str

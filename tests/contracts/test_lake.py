@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import write_deltalake
 
 from lakesmith import Lake
+from lakesmith.cli import app
 from lakesmith.contracts import judge_all, new_records
 from lakesmith.errors import DeclarationError, Problems, UsageError
 from lakesmith.ledger.tables import Ledger
@@ -197,6 +199,8 @@ def test_a_table_that_nobody_declares_any_more_is_told_of(shop: Shop) -> None:
     assert (found["silver.orders"].gone, found["silver.orders"].recorded) == (True, "1.0.0")
     assert not found["silver.sold"].gone
     assert [each.table for each in shop.lake().contract_diff(["silver.sold"])] == ["silver.sold"]
+    shown = CliRunner().invoke(app, ["contract", "diff", "--lake", str(shop.folder)]).stdout
+    assert shown.endswith("silver.orders: 1.0.0, gone: no file declares the table any more\n")
 
 
 def test_a_table_that_is_not_even_stored_any_more_is_no_news(shop: Shop) -> None:

@@ -81,7 +81,7 @@ def _way_out(verdict: Verdict, recorded: Version, today: date) -> str:
     mode = f"mode: {table.contract}, " if table.contract != "additive" and table.terms == Terms() else ""
     undo = "undo it" if len(changes) == 1 else f"undo the {len(changes)} changes of {table.name}"
     hint = (
-        f"{undo}, or acknowledge: add to `contract` of {table.name}: {mode}version: \"{major + 1}\", "
+        f'{undo}, or acknowledge: add to `contract` of {table.name}: {mode}version: "{major + 1}", '
         f'previous: {{"{major}": {_kept(changes, today)}}}, which keeps version {major} as {table.name}_v{major} '
         "until that day"
     )

@@ -9,13 +9,14 @@ import click
 from lakesmith.cli.call import Call, Verb, complete_tables, json_option, lake_options
 from lakesmith.cli.contract_exchange import export_verb, import_verb, publish_verb
 from lakesmith.cli.output import Cell, Grid, Styled, page, print_json
+from lakesmith.cli.verb_groups import Verbs
 from lakesmith.cli.words import plural
 from lakesmith.reports import ContractCheck, ContractDiff
 
 _tables = click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=complete_tables)
 
 
-@click.group("contract", subcommand_metavar="VERB [ARGS]...")
+@click.group("contract", cls=Verbs, subcommand_metavar="VERB [ARGS]...")
 @lake_options
 def verb() -> None:
     """Compare, export, import and publish contracts.
