@@ -196,6 +196,8 @@ class ContractDiff:
     compatibility: str
     acknowledged: bool
     changes: tuple[ContractChange, ...]
+    gone: bool = False
+    """No file declares the table any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

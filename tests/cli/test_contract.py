@@ -68,3 +68,52 @@ def test_a_document_is_imported_without_a_lake(shop: Path, tmp_path: Path, monke
 def test_a_document_that_is_not_there_is_told(tmp_path: Path) -> None:
     answer = call("contract", "import", str(tmp_path / "none.yml"))
     assert (answer.exit_code, "unreadable-file" in answer.stderr) == (2, True)
+    assert "none.yml:1" not in answer.stderr
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    expectation = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "order_id"}}
+    file = tmp_path / "suite.json"
+    file.write_text(json.dumps({"name": "orders", "expectations": [expectation]}))
+    return file
+
+
+def test_a_suite_of_great_expectations_is_printed_to_be_pasted(suite: Path, tmp_path: Path) -> None:
+    answer = call("contract", "import", str(suite))
+    assert (answer.exit_code, answer.stdout) == (
+        0,
+        "# From the suite orders of Great Expectations, for bronze.orders.\ncolumns:\n  order_id: {required: true}\n",
+    )
+    assert json.loads(call("contract", "import", str(suite), "--json").stdout)["complete"] is False
+    assert call("contract", "import", str(suite), "--write", "-o", str(tmp_path / "part.yml")).exit_code == 0
+    assert (tmp_path / "part.yml").read_text() == answer.stdout
+
+
+def test_a_suite_is_not_written_as_a_table_that_would_not_load(shop: Path, suite: Path) -> None:
+    answer = call("contract", "import", str(suite), "--lake", str(shop), "--name", "sold", "--write")
+    assert (answer.exit_code, "[part-of-a-table]" in answer.stderr) == (2, True)
+    assert "paste what is printed into the table, such as bronze/sold.yml" in " ".join(answer.stderr.split())
+    assert not (shop / "bronze/sold.yml").exists()
+
+
+def test_the_kinds_that_can_be_imported_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"kind": "other"}')
+    stderr = call("contract", "import", str(tmp_path / "a.json")).stderr
+    assert "Open Data Contract Standard 3, suite of Great Expectations (JSON)" in " ".join(stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [(("contract", "dif"), "'contract dif'"), (("quarantine", "foo"), "'quarantine foo'"), (("stats",), "'stats'")],
+)
+def test_a_verb_that_there_is_not_is_told_with_those_that_there_are(typed: tuple[str, ...], told: str) -> None:
+    answer = call(*typed)
+    assert answer.exit_code == 2
+    assert f"there is no verb {told}" in answer.stderr
+    assert "hint: " in answer.stderr
+    assert "verbs: " in answer.stderr
+
+
+def test_a_group_of_verbs_takes_the_lake_before_the_verb(shop: Path) -> None:
+    assert call("quarantine", "--lake", str(shop), "list").exit_code == 0

@@ -88,3 +88,15 @@ def test_a_column_that_does_not_exist_is_told_with_file_and_line(invoke: Invoke,
     assert result.exit_code == 2
     assert re.search(r"gold/daily_sales\.sql:\d+: .*amuont", result.stderr)
     assert "did you mean 'amount'?" in result.stderr
+
+
+def test_a_test_file_that_makes_no_sense_is_told_by_validate(invoke: Invoke, tmp_path: Path) -> None:
+    invoke("init", str(tmp_path), "--name", "shop")
+    tests = tmp_path / "silver" / "orders.test.yml"
+    text = tests.read_text()
+    tests.write_text(text.replace("expect:", "expects:"))
+    result = invoke("validate", "--lake", str(tmp_path))
+    assert result.exit_code == 2
+    assert re.search(r"silver/orders\.test\.yml:\d+: .*expects", result.stderr)
+    tests.write_text(text.replace("bronze.orders", "bronze.order"))
+    assert "there is no table bronze.order " in invoke("validate", "--lake", str(tmp_path)).stderr

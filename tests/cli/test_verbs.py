@@ -154,12 +154,13 @@ def test_status_has_numbers_for_people_by_layer(invoke: Invoke, lake: FakeLake) 
         "ago",
     ]
     assert lines[lines.index(bronze) + 1] == ""
-    assert "1 row in quarantine; why: lakesmith status --quarantine" in lines
+    assert "1 row in quarantine; why: lakesmith quarantine list" in lines
 
 
 def test_status_tells_why_rows_are_in_quarantine(invoke: Invoke, lake: FakeLake) -> None:
     told = invoke("status", "--quarantine").stdout
     assert 'silver.orders  amount >= 0     1  {"amount": -5}' in told
+    assert told.endswith("look at the rows: lakesmith quarantine list silver.orders\n")
     assert "secret" not in told
 
 

@@ -54,11 +54,11 @@ def kept(major: int = 1, until: date = TODAY, **columns: str) -> Previous:
     return Previous(major=major, until=until, columns=columns, declared_at=Place("silver/orders.sql", 2))
 
 
-def published(version: str, *columns: PromisedColumn) -> Published:
+def published(version: str, *columns: PromisedColumn, **terms: str) -> Published:
     return Published(
         table=str(ORDERS),
         version=Version.parse(version),
-        definition=contract(*columns),
+        definition=contract(*columns, **terms),
         run_id="r1",
         recorded_at=NOON,
     )

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.contracts.contracts import ORDERS
 from tests.plan.lakes import bronze, made, python
 
 from lakesmith.contracts import Readers
+from lakesmith.declare import Check, Table
+from lakesmith.declare.checks import References
+from lakesmith.errors import Place
 from lakesmith.plan.graph import Graph
 
 TABLES = {
@@ -34,3 +39,34 @@ def test_columns_are_followed_as_far_as_they_go_even_when_the_first_is_gone(sche
 
 def test_a_change_of_no_column_hits_nobody() -> None:
     assert Readers(Graph.of(TABLES), TABLES, {}).of(ORDERS, [], ["id"]) == ()
+
+
+def readers(*more: Table) -> Readers:
+    tables = {**TABLES, **{table.name: table for table in more}}
+    return Readers(Graph.of(tables), tables, {})
+
+
+def test_what_a_python_table_makes_of_a_column_hits_all_that_read_it() -> None:
+    found = readers(
+        made("gold.scores", "SELECT score FROM gold.model"),
+        made("gold.top", "SELECT max(score) AS top FROM gold.scores"),
+    ).of(ORDERS, ["amount"], ["amount"])
+    assert {"gold.model", "gold.scores", "gold.top"} <= set(found)
+
+
+def test_a_python_table_that_reads_a_column_made_from_it_is_hit() -> None:
+    assert "gold.report" in readers(python("gold.report", ["gold.best"])).of(ORDERS, ["amount"], ["amount"])
+    assert "gold.report" not in readers(python("gold.report", ["gold.days"])).of(ORDERS, ["amount"], ["amount"])
+
+
+def test_a_filter_on_a_column_made_from_it_is_hit() -> None:
+    found = readers(made("gold.good", "SELECT day FROM gold.sales WHERE total > 9")).of(ORDERS, ["amount"], ["amount"])
+    assert "gold.good" in found
+
+
+def test_a_check_that_looks_a_column_up_is_hit() -> None:
+    rule = References(columns=("order_id",), table=ORDERS, key=("ID",))
+    check = Check(name="known_order", rule=rule, on_fail="warn", declared_at=Place("gold/items.sql", 3))
+    items = replace(made("gold.items", "SELECT order_id FROM bronze.orders"), checks=(check,))
+    assert "gold.items (check known_order)" in readers(items).of(ORDERS, ["id"], ["id"])
+    assert "gold.items (check known_order)" not in readers(items).of(ORDERS, ["day"], ["day"])

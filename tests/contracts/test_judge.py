@@ -10,6 +10,7 @@ from lakesmith.contracts import Published, Verdict, judge_all, new_records, told
 from lakesmith.contracts.problems import problems
 from lakesmith.contracts.published import PromisedColumn
 from lakesmith.declare import Table, TableName
+from lakesmith.declare.contract import Compatibility
 from lakesmith.errors import DeclarationError, Place
 
 A = column("a")
@@ -72,8 +73,8 @@ def test_a_breaking_change_names_column_direction_readers_and_what_to_write() ->
         "(old readers, new data) of silver.orders 1.4.0; it is read by gold.x.b"
     )
     assert error.hint == (
-        'undo it, or acknowledge it with contract: {version: "2", previous: {"1": {until: "2027-05-14"}}}, which keeps '
-        "version 1 as silver.orders_v1 until that day"
+        'undo it, or acknowledge: add to `contract` of silver.orders: version: "2", '
+        'previous: {"1": {until: "2027-05-14"}}, which keeps version 1 as silver.orders_v1 until that day'
     )
 
 
@@ -82,13 +83,50 @@ def test_a_column_that_is_gone_is_told_where_the_table_is_declared_with_the_plac
     assert error.at == Place("silver/orders.sql", 1)
     assert error.what.endswith("of silver.orders 1.0.0; no table of the lake reads it")
     assert error.hint
-    written = 'contract: {mode: strict, version: "2", previous: {"1": {until: "2027-05-14", columns: {b: "SQL"}}}}'
+    written = ': mode: strict, version: "2", previous: {"1": {until: "2027-05-14", columns: {b: "SQL"}}}, which'
     assert written in error.hint
 
 
 def test_each_breaking_change_is_an_error_of_its_own() -> None:
     found = wrong(declared(column("a", "string")), published("1.0.0", A, B))
     assert [error.what.split(",")[0] for error in found] == ["a is string", "b is gone"]
+
+
+def test_one_hint_acknowledges_all_breaking_changes_of_a_table() -> None:
+    *others, last = wrong(declared(terms=terms(compatibility="full"), contract="strict"), published("1.0.0", A, B))
+    assert [error.hint for error in others] == [None]
+    assert last.hint == (
+        'undo the 2 changes of silver.orders, or acknowledge: add to `contract` of silver.orders: version: "2", '
+        'previous: {"1": {until: "2027-05-14", columns: {a: "SQL", b: "SQL"}}}, which keeps version 1 as '
+        "silver.orders_v1 until that day"
+    )
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "judged"),
+    [
+        ("forward", "none", "forward"),
+        ("none", "forward", "forward"),
+        ("full", "backward", "full"),
+        ("forward", "backward", "full"),
+        ("none", "none", "none"),
+        ("backward", "backward", "backward"),
+    ],
+)
+def test_the_stricter_of_recorded_and_declared_compatibility_judges(
+    recorded: str, now: Compatibility, judged: str
+) -> None:
+    table = declared(A, terms=terms(compatibility=now))
+    assert verdict(table, published("1.0.0", A, compatibility=recorded)).compatibility == judged
+
+
+def test_compatibility_that_is_loosened_in_the_edit_that_breaks_lets_nothing_pass() -> None:
+    table = declared(A, terms=terms(compatibility="none"))
+    (error,) = wrong(table, published("1.0.0", A, B, compatibility="forward"))
+    assert error.code == "breaking-change"
+    assert error.hint
+    assert error.hint.endswith("compatibility: none holds from the next change on, once a run has recorded it")
+    assert wrong(table, published("1.0.0", A, B, compatibility="none")) == []
 
 
 def test_to_declare_no_column_any_more_takes_every_promise_back() -> None:
@@ -148,6 +186,14 @@ def test_a_new_major_version_keeps_the_one_that_it_replaces_or_none() -> None:
     (error,) = wrong(declared(A, terms=terms("3", previous=(kept(1),))), old)
     assert (error.code, error.at) == ("version-unkept", Place("silver/orders.sql", 2))
     assert error.hint == 'write previous: {"2": {until: "2027-05-14"}} too, or leave previous out altogether'
+
+
+@pytest.mark.parametrize(("written", "recorded"), [("2", ()), (None, ("2.3.0",)), (None, ()), ("3", ("2.0.0",))])
+def test_a_version_that_is_kept_has_to_be_an_earlier_one(written: str | None, recorded: tuple[str, ...]) -> None:
+    table = declared(A, terms=terms(written, previous=(kept(3), kept(1))))
+    errors = wrong(table, *(published(version, A) for version in recorded))
+    assert {(error.code, error.at) for error in errors} == {("bad-version", Place("silver/orders.sql", 2))}
+    assert errors[0].what.startswith("silver.orders keeps version 3 as an earlier one, but is ")
 
 
 def test_until_is_recorded_with_the_version_that_replaces() -> None:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import write_deltalake
 
 from lakesmith import Lake
+from lakesmith.cli import app
 from lakesmith.contracts import judge_all, new_records
 from lakesmith.errors import DeclarationError, Problems, UsageError
 from lakesmith.ledger.tables import Ledger
@@ -183,6 +185,29 @@ def test_what_is_stored_is_held_to_the_contract(shop: Shop) -> None:
     shop.store(order_id=pa.array([1], pa.int32()), amount=euros("1.00"))
     (found,) = shop.lake().contract_check()
     assert [(one.column, one.stored) for one in found.disagreements] == [("order_id", "int")]
+
+
+def test_a_table_that_nobody_declares_any_more_is_told_of(shop: Shop) -> None:
+    shop.store(order_id=pa.array([1], pa.int64()), amount=euros("1.00"))
+    shop.record()
+    assert shop.lake().validate().warnings == ()
+    (shop.folder / "silver/orders.sql").rename(shop.folder / "silver/sold.sql")
+    shop.write("gold/sales.sql", "/* lakesmith\nload: replace\n*/\nSELECT sum(amount) AS total FROM silver.sold\n")
+    (warning,) = shop.lake().validate().warnings
+    assert warning.startswith("silver.orders has a recorded contract, and no file declares it any more; ")
+    found = {each.table: each for each in shop.lake().contract_diff()}
+    assert (found["silver.orders"].gone, found["silver.orders"].recorded) == (True, "1.0.0")
+    assert not found["silver.sold"].gone
+    assert [each.table for each in shop.lake().contract_diff(["silver.sold"])] == ["silver.sold"]
+    shown = CliRunner().invoke(app, ["contract", "diff", "--lake", str(shop.folder)]).stdout
+    assert shown.endswith("silver.orders: 1.0.0, gone: no file declares the table any more\n")
+
+
+def test_a_table_that_is_not_even_stored_any_more_is_no_news(shop: Shop) -> None:
+    shop.record()
+    (shop.folder / "silver/orders.sql").unlink()
+    (shop.folder / "gold/sales.sql").unlink()
+    assert shop.lake().validate().warnings == ()
 
 
 def test_a_table_without_declared_columns_has_no_contract_to_compare(shop: Shop) -> None:

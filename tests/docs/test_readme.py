@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.docs.markdown import ROOT, Block, blocks, missing_lines
 
-from lakesmith.cli import EXIT_CODES
+from lakesmith.cli import EXIT_CODES, VERBS
 
 README = ROOT / "README.md"
 
@@ -65,7 +65,7 @@ def session() -> list[tuple[str, str]]:
     ]
 
 
-def test_the_start_begins_with_init_and_goes_through_plan_run_status_and_query() -> None:
+def test_the_start_begins_with_init_and_goes_through_plan_run_status_query_and_quarantine() -> None:
     commands = "".join(command for command, _ in session())
     assert re.findall(r"^lakesmith (\w+)", commands, re.MULTILINE) == [
         *("init", "plan", "run", "status", "query", "run", "quarantine"),
@@ -106,3 +106,9 @@ def test_the_exit_codes_are_those_that_the_command_tells() -> None:
     told = set(re.findall(r"^  (\d+) ", EXIT_CODES, re.MULTILINE))
     listed = set(re.findall(r"^\| (\d+) \|", README.read_text(), re.MULTILINE))
     assert listed == told
+
+
+def test_every_verb_that_is_named_is_one() -> None:
+    named = set(re.findall(r"\blakesmith ([a-z]+)", "\n".join(re.findall(r"`[^`\n]+`", README.read_text()))))
+    assert {"profile", "approve", "contract"} <= named
+    assert named - set(VERBS) == set()

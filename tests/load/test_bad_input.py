@@ -157,6 +157,30 @@ YAML = {
     "a type that is none": (BRONZE + "columns:\n  a: integre\n", "bad-type", 3, "did you mean 'integer'?"),
     "a type of another database": (BRONZE + "columns: {a: varchar(20)}\n", "bad-type", 2, "string"),
     "a type that is not closed": (BRONZE + "columns: {a: 'array<int'}\n", "bad-type", 2, "struct<a: int>"),
+    "a zone of a column that there is not": (
+        BRONZE + "columns:\n  a: {type: timestamp, timezone: Mars/Olympus}\n",
+        "unknown-timezone",
+        3,
+        "Europe/Oslo",
+    ),
+    "a currency that is neither code nor column": (
+        BRONZE + "columns:\n  b: int\n  a: {type: int, currency: euro}\n",
+        "bad-currency",
+        4,
+        "such as EUR, or declare euro",
+    ),
+    "a currency that is no word": (
+        BRONZE + 'columns: {a: {type: int, currency: "€"}}\n',
+        "bad-currency",
+        2,
+        "such as EUR",
+    ),
+    "an empty list of values": (
+        BRONZE + "checks:\n  a: {in: {column: b, values: []}}\n",
+        "wrong-type",
+        3,
+        "write at least one: [a, b]",
+    ),
     "a decimal that is too long": (
         BRONZE + "columns: {a: 'decimal(39,2)'}\n",
         "bad-type",
@@ -283,7 +307,7 @@ SQL = {
         "remove update or soft_delete",
     ),
     "a history without a time": (HEADER.format("load: {scd2: {key: a}}"), "missing-key", 2, "order_by"),
-    "a history by no column": (HEADER.format("load: {scd2: {key: a, order_by: []}}"), "wrong-type", 2, "a value"),
+    "a history by no column": (HEADER.format("load: {scd2: {key: a, order_by: []}}"), "wrong-type", 2, "at least one"),
     "tracked and ignored": (
         HEADER.format("load:\n  scd2:\n    key: a\n    order_by: b\n    track: c\n    ignore: d"),
         "one-of",

@@ -137,22 +137,21 @@ def test_the_property_would_notice_rows_that_break_what_was_proposed() -> None:
     again = declared(profiled(rows).yaml)
     worse = pa.table({"order_id": [-1, -1, None], "amount": [Decimal(-9), Decimal(900), Decimal(900)]})
     assert broken(again.checks, again.columns, worse, NOW.isoformat()) == [
+        "order_id_required",
+        "order_id_unique",
         "order_id_range",
         "amount_range",
         "amount_mean",
         "amount_quantile",
         "row_count",
-        "order_id",
-        "order_id",
     ]
 
 
-def test_a_column_that_is_always_there_and_always_different_is_a_promise() -> None:
+def test_a_column_that_is_always_there_and_always_different_is_warned_of_and_refuses_no_row() -> None:
     found = profiled({"order_id": pa.array(range(150), pa.int64()), "note": ["x", None] * 75})
-    assert promises(found) == {
-        "order_id": {"type": "bigint", "required": True, "unique": True},
-        "note": {"type": "string"},
-    }
+    assert promises(found) == {"order_id": {"type": "bigint"}, "note": {"type": "string"}}
+    assert rules(found)["order_id_required"] == {"required": ["order_id"]}
+    assert rules(found)["order_id_unique"] == {"unique": "order_id"}
     assert column(found, "order_id").unique
 
 
@@ -173,15 +172,15 @@ def test_what_a_check_asks_already_is_not_proposed_again() -> None:
 
 
 def test_a_key_of_the_load_is_not_promised_again() -> None:
-    table = declared("columns: {order_id: bigint}\n", header="load: {merge: {key: order_id, order_by: at}}")
+    table = declared(header="load: {merge: {key: order_id, order_by: at}}")
     found = profiled({"order_id": list(range(150)), "at": list(range(150))}, table=table)
     assert {"order_id_required", "order_id_unique"}.isdisjoint(rules(found))
 
 
 def test_few_rows_prove_no_key_unless_the_name_says_so() -> None:
     found = profiled({"order_id": [1, 2, 3], "city": ["Rome", "Oslo", "Bonn"]})
-    assert promises(found)["order_id"]["unique"] is True
-    assert "unique" not in promises(found)["city"]
+    assert "order_id_unique" in rules(found)
+    assert "city_unique" not in rules(found)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +309,9 @@ def test_no_value_of_a_private_column_is_told() -> None:
 def test_of_many_rows_only_a_sample_is_looked_at_and_that_is_said() -> None:
     found = profiled({"order_id": list(range(5_000)), "kind": ["a", "b"] * 2_500}, limit=400)
     assert (found.rows, found.looked_at) == (5_000, 400)
-    assert "400 rows (a sample of 5,000)" in found.yaml
+    reasons = [each.reason for each in found.proposals if each.kind == "check" and each.name != "row_count"]
+    assert reasons
+    assert all(reason.endswith(" (in a sample of 400 rows)") for reason in reasons)
     assert rules(found)["kind_in"] == {"in": {"column": "kind", "values": ["a", "b"]}}
     assert int(str(column(found, "order_id").max)) > 3_000
 

@@ -61,7 +61,10 @@ def test_a_reference_is_proposed_to_tables_before_and_never_to_those_made_from_i
     assert refers == [{"columns": ["customer_id"], "table": "silver.customers", "key": ["id"]}]
 
 
-def test_private_values_do_not_leave_the_lake(folder: Path) -> None:
+@pytest.mark.parametrize("tag", ["pii", "confidential", "secret:mail"])
+def test_private_values_do_not_leave_the_lake(folder: Path, tag: str) -> None:
+    declaration = folder / "silver/orders.sql"
+    declaration.write_text(FILES["silver/orders.sql"].replace("[pii]", f"[{tag}]"), encoding="utf-8")
     assert "@example" not in repr(Lake.open(folder).profile("silver.orders"))
 
 

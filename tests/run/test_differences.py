@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+
 import pytest
 
 from lakesmith.declare.tests import Value, Word
@@ -33,6 +36,29 @@ def test_only_the_columns_that_a_row_names_are_compared() -> None:
 def test_a_row_that_says_less_gives_way_to_one_that_says_more() -> None:
     found: list[Row] = [{"a": "1", "b": "1"}, {"a": "1", "b": "2"}]
     assert told([{"a": "1"}, {"a": "1", "b": "1"}], found) == []
+
+
+def test_thousands_of_rows_that_are_alike_are_counted() -> None:
+    row: Row = {"a": "1"}
+    assert told([row] * 3_001, [row] * 3_000) == [(row, None)]
+
+
+def test_a_row_moves_on_through_rows_that_give_way_to_each_other() -> None:
+    numbers = [str(number) for number in range(2_000)]
+    found: list[Row] = [{"a": number, "b": str(int(number) + 1), "c": "1"} for number in numbers]
+    by_left: list[Row] = [{"a": number} for number in numbers[1:]]
+    assert told([{"c": "1"}, *by_left], found) == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_as_many_rows_are_placed_as_can_be(seed: int) -> None:
+    """Counted by trying every way to place them."""
+    draw = random.Random(seed)
+    found: list[Row] = [{name: draw.choice("12") for name in "abc"} for _ in range(5)]
+    expected: list[Row] = [{name: draw.choice("12") for name in draw.sample("abc", 2)} for _ in range(5)]
+    ways = itertools.permutations(found)
+    best = max(sum(row.items() <= other.items() for row, other in zip(expected, way, strict=True)) for way in ways)
+    assert sum(each.expected is not None for each in differences(expected, found)) == 5 - best
 
 
 def test_rows_that_could_take_each_other_s_place_are_both_placed() -> None:

@@ -9,7 +9,7 @@ import click
 
 from lakesmith.cli.call import Call, lake_options
 from lakesmith.cli.failures import exit_code_of, tolerate_narrow_encodings
-from lakesmith.errors import did_you_mean
+from lakesmith.cli.verb_groups import Verbs
 
 VERBS = {
     "init": "Make a small working lake to start from.",
@@ -42,7 +42,7 @@ Exit codes:
   130  interrupted (141: the reader of a pipe went away; 143: terminated)"""
 
 
-class VerbGroup(click.Group):
+class VerbGroup(Verbs):
     """Knows the verbs by name and imports the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -54,14 +54,6 @@ class VerbGroup(click.Group):
         verb = importlib.import_module(f"lakesmith.cli.verbs.{cmd_name}").verb
         assert isinstance(verb, click.Command)
         return verb
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS and not ctx.resilient_parsing:
-            hint = did_you_mean(args[0], VERBS, label="verbs")
-            raise click.UsageError(f"there is no verb '{args[0]}'\n  hint: {hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):

@@ -63,14 +63,21 @@ def import_verb(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Make a table's declaration of an Open Data Contract.
+    """Make a table's declaration of an Open Data Contract, or its checks of a suite of Great Expectations.
 
     Printed, unless it is to be written. What of the document is not in the declaration is told on
-    standard error.
+    standard error. The columns and checks of a suite are to be pasted into the table that they are for.
     """
     from lakesmith.lake import Lake
 
     found = Lake.import_contract(file, layer=layer, name=name, part=part)
+    if write and output is None and not found.complete:
+        raise UsageError(
+            "part-of-a-table",
+            f"{file} is a suite of Great Expectations: it tells columns and checks, but not where rows come from",
+            hint=f"leave --write out and paste what is printed into the table, such as {found.file}, or write it to a "
+            "file of its own: --output FILE",
+        )
     target = output or (str(call.lake_folder() / found.file) if write else None)
     if target is not None or not as_json:
         _put(found.text, target, force=force, quiet=as_json)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lakesmith.declare import SqlQuery, Table, TableName
+from lakesmith.declare.checks import References
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.lineage import lineage
 from lakesmith.plan.query import read_query
@@ -23,23 +24,43 @@ class Readers:
 
     def of(self, table: TableName, columns: Sequence[str], was: Sequence[str]) -> tuple[str, ...]:
         """The columns made from these columns, however far away, as `layer.table.column`; a table alone where it reads
-        one and makes no column from it, or where nobody can tell. `was` are all columns that the table had."""
+        one and makes no column from it, or where nobody can tell, and then all that is made from it; and the checks
+        that look a column up. `was` are all columns that the table had."""
         if not columns:
             return ()
         edges = self._made_from(table, was)
-        found: dict[str, None] = {}
-        waiting = [f"{table}.{column}".lower() for column in columns]
+        hit = {table: {column.lower() for column in columns}}
+        spelt: dict[TableName, dict[str, None]] = {}
+        whole: set[TableName] = set()
+        waiting = [table]
         while waiting:
-            for target in edges.get(waiting.pop(), ()):
-                if target not in found:
-                    found[target] = None
-                    waiting.append(target.lower())
-        by_column = {name.rpartition(".")[0] for name in found}
-        named = {column.lower() for column in columns}
-        for reader in self._graph.downstream(table):
-            if str(reader) not in by_column and self._may_read(reader, table, named):
-                found[str(reader)] = None
-        return tuple(sorted(found))
+            source = waiting.pop()
+            for reader in self._graph.downstream(source):
+                made = [
+                    target
+                    for column in hit.get(source, ())
+                    for target in edges.get(f"{source}.{column}", ())
+                    if target.rpartition(".")[0] == str(reader)
+                ]
+                new = {target.rpartition(".")[2].lower() for target in made} - hit.setdefault(reader, set())
+                spelt.setdefault(reader, {}).update(dict.fromkeys(made))
+                hit[reader] |= new
+                unseen = source in whole or (not made and self._may_read(reader, source, hit[source]))
+                if new or (unseen and reader not in whole):
+                    waiting.append(reader)
+                if unseen:
+                    whole.add(reader)
+        names = [name for reader, found in spelt.items() for name in ([str(reader)] if reader in whole else found)]
+        return tuple(sorted({*names, *self._lookups(hit, whole)}))
+
+    def _lookups(self, hit: Mapping[TableName, set[str]], whole: set[TableName]) -> Iterator[str]:
+        """The checks that look values up in a column that is hit."""
+        for name, table in self._tables.items():
+            for check in table.checks:
+                if isinstance(check.rule, References):
+                    other, key = check.rule.table, {column.lower() for column in check.rule.key}
+                    if other in whole or key & hit.get(other, set()):
+                        yield f"{name} (check {check.name})"
 
     def _made_from(self, table: TableName, was: Sequence[str]) -> Mapping[str, Sequence[str]]:
         if table not in self._edges:

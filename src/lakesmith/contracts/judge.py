@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 from lakesmith.contracts.differences import Difference, differences
 from lakesmith.contracts.published import Definition, Published, definition_of
@@ -28,8 +29,14 @@ class Verdict:
     """It breaks readers, and the declaration says with its version that it may."""
 
     @property
+    def compatibility(self) -> Compatibility:
+        """By which it is judged: what was promised to readers until now and what is declared both have to hold, or the
+        edit that breaks a promise could take it back."""
+        return _stricter(self.table.terms.compatibility, self.recorded)
+
+    @property
     def breaking(self) -> tuple[Difference, ...]:
-        return tuple(each for each in self.differences if each.breaks(self.table.terms.compatibility))
+        return tuple(each for each in self.differences if each.breaks(self.compatibility))
 
     @property
     def is_new(self) -> bool:
@@ -72,7 +79,7 @@ def _judge(table: Table, recorded: Published | None) -> Verdict:
         )
     same = declared.hash == recorded.definition.hash
     changed = () if same else differences(recorded.definition, declared)
-    size = size_of(changed, table.terms.compatibility)
+    size = size_of(changed, _stricter(table.terms.compatibility, recorded))
     counted = recorded.version.grown(size)
     raised = Version.parse(written) if written else counted
     grown = raised if raised > counted else counted
@@ -84,6 +91,14 @@ def _judge(table: Table, recorded: Published | None) -> Verdict:
         version=grown,
         acknowledged=size == "major" and written is not None and raised.major > recorded.version.major,
     )
+
+
+def _stricter(declared: Compatibility, recorded: Published | None) -> Compatibility:
+    before = recorded.definition.terms.get("compatibility", declared) if recorded else declared
+    both = {declared, before} - {"none"}
+    if len(both) > 1:
+        return "full"
+    return cast(Compatibility, both.pop()) if both else "none"
 
 
 def size_of(changes: Sequence[Difference], compatibility: Compatibility) -> Size | None:

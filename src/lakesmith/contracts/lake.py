@@ -13,6 +13,7 @@ from lakesmith.contracts.views import view_clashes, view_problems
 from lakesmith.declare import LAYERS, Table, TableName
 from lakesmith.errors import LakesmithError, UsageError
 from lakesmith.plan.graph import Graph
+from lakesmith.reports import ContractDiff
 
 
 def contract_errors(
@@ -29,6 +30,26 @@ def contract_errors(
         errors += problems(verdict, readers, today)
         errors += view_problems(verdict.table, published.get(str(name), ()), schemas.get(name), today)
     return errors
+
+
+def gone_contracts(
+    tables: Mapping[TableName, Table], published: Mapping[str, Sequence[Published]]
+) -> dict[TableName, ContractDiff]:
+    """The recorded contracts of tables that nobody declares any more: deleted, or renamed."""
+    names = {name: versions[0] for text, versions in published.items() if (name := TableName.parse(text))}
+    return {
+        name: ContractDiff(
+            table=str(name),
+            recorded=str(newest.version),
+            version=str(newest.version),
+            compatibility=newest.definition.terms.get("compatibility", "forward"),
+            acknowledged=False,
+            changes=(),
+            gone=True,
+        )
+        for name, newest in sorted(names.items())
+        if name not in tables
+    }
 
 
 def with_contract(

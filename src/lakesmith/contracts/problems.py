@@ -10,6 +10,7 @@ from lakesmith.contracts.differences import Difference
 from lakesmith.contracts.judge import Verdict, size_of
 from lakesmith.contracts.versions import Version
 from lakesmith.declare import Table, TableName
+from lakesmith.declare.contract import Previous, Terms
 from lakesmith.errors import DeclarationError, Place
 from lakesmith.reports import ContractChange, ContractDiff
 
@@ -27,10 +28,15 @@ class Reading(Protocol):
 def problems(verdict: Verdict, readers: Reading, today: date) -> list[DeclarationError]:
     """Why the declaration may not pass."""
     recorded, terms = verdict.recorded, verdict.table.terms
+    if late := [each for each in terms.previous if each.major >= verdict.version.major]:
+        return [_not_earlier(verdict, each) for each in late]
     if recorded is None:
         return []
     if verdict.breaking and not verdict.acknowledged:
-        return [_breaking(verdict, recorded.version, each, readers, today) for each in verdict.breaking]
+        errors = [_breaking(verdict, recorded.version, each, readers) for each in verdict.breaking]
+        # All of them pass with the same words, which are told once.
+        errors[-1].hint = _way_out(verdict, recorded.version, today)
+        return errors
     if terms.version is not None and not verdict.version.starts_with(terms.version):
         return [_behind(verdict, recorded.version, terms.version)]
     old = recorded.version.major
@@ -43,15 +49,13 @@ def given_up(verdicts: Iterable[Verdict], today: date) -> tuple[str, ...]:
     """Versions whose readers will find nothing in their place: that is allowed, but may not have been thought of."""
     return tuple(
         f"version {verdict.recorded.version.major} of {verdict.table.name} will be gone; "
-        f'previous: {{"{verdict.recorded.version.major}": {_kept(None, today)}}} in its contract keeps it as a view'
+        f'previous: {{"{verdict.recorded.version.major}": {_kept((), today)}}} in its contract keeps it as a view'
         for verdict in verdicts
         if verdict.recorded and verdict.acknowledged and not verdict.table.terms.previous
     )
 
 
-def _breaking(
-    verdict: Verdict, recorded: Version, change: Difference, readers: Reading, today: date
-) -> DeclarationError:
+def _breaking(verdict: Verdict, recorded: Version, change: Difference, readers: Reading) -> DeclarationError:
     table = verdict.table
     hit = _hit(verdict, change, readers)
     read = f"; it is read by {_listed(hit)}" if hit else "; no table of the lake reads it"
@@ -60,8 +64,6 @@ def _breaking(
         f"{change.what}, which breaks {_directions(change)} of {table.name} {recorded}{read if change.columns else ''}",
         at=_place(table, change),
         table=str(table.name),
-        hint=f"undo it, or acknowledge it with {_acknowledged(table, recorded.major, change, today)}, which keeps "
-        f"version {recorded.major} as {table.name}_v{recorded.major} until that day",
     )
 
 
@@ -73,15 +75,26 @@ def _directions(change: Difference) -> str:
     return " and ".join(broken)
 
 
-def _acknowledged(table: Table, major: int, change: Difference, today: date) -> str:
-    """What to write so that the change passes."""
-    mode = f"mode: {table.contract}, " if table.contract != "additive" else ""
-    return f'contract: {{{mode}version: "{major + 1}", previous: {{"{major}": {_kept(change, today)}}}}}'
+def _way_out(verdict: Verdict, recorded: Version, today: date) -> str:
+    """What to write so that all that is breaking passes."""
+    table, major, changes = verdict.table, recorded.major, verdict.breaking
+    mode = f"mode: {table.contract}, " if table.contract != "additive" and table.terms == Terms() else ""
+    undo = "undo it" if len(changes) == 1 else f"undo the {len(changes)} changes of {table.name}"
+    hint = (
+        f'{undo}, or acknowledge: add to `contract` of {table.name}: {mode}version: "{major + 1}", '
+        f'previous: {{"{major}": {_kept(changes, today)}}}, which keeps version {major} as {table.name}_v{major} '
+        "until that day"
+    )
+    declared = table.terms.compatibility
+    if declared != verdict.compatibility:
+        hint += f"; compatibility: {declared} holds from the next change on, once a run has recorded it"
+    return hint
 
 
-def _kept(change: Difference | None, today: date) -> str:
-    sql = change is not None and change.kind in ("removed", "meaning")
-    columns = f', columns: {{{change.columns[0]}: "SQL"}}' if sql and change else ""
+def _kept(changes: Sequence[Difference], today: date) -> str:
+    gone = dict.fromkeys(change.columns[0] for change in changes if change.kind in ("removed", "meaning"))
+    sql = ", ".join(f'{name}: "SQL"' for name in gone)
+    columns = f", columns: {{{sql}}}" if gone else ""
     return f'{{until: "{today + _KEPT_FOR}"{columns}}}'
 
 
@@ -108,7 +121,19 @@ def _unkept(table: Table, major: int, today: date) -> DeclarationError:
         f"{table.name} keeps earlier versions, but not {major}, which is the one that is replaced",
         at=table.terms.previous[0].declared_at,
         table=str(table.name),
-        hint=f'write previous: {{"{major}": {_kept(None, today)}}} too, or leave previous out altogether',
+        hint=f'write previous: {{"{major}": {_kept((), today)}}} too, or leave previous out altogether',
+    )
+
+
+def _not_earlier(verdict: Verdict, kept: Previous) -> DeclarationError:
+    name, version = verdict.table.name, verdict.version
+    earlier = f"name a version below {version.major}, " if version.major > 1 else ""
+    return DeclarationError(
+        "bad-version",
+        f"{name} keeps version {kept.major} as an earlier one, but is {version} itself",
+        at=kept.declared_at,
+        table=str(name),
+        hint=f'{earlier}leave it out, or write version: "{kept.major + 1}" in the contract',
     )
 
 
@@ -129,7 +154,7 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
 
 def told(verdict: Verdict, readers: Reading) -> ContractDiff:
     """The verdict as a report."""
-    compatibility = verdict.table.terms.compatibility
+    compatibility = verdict.compatibility
     return ContractDiff(
         table=str(verdict.table.name),
         recorded=str(verdict.recorded.version) if verdict.recorded else None,

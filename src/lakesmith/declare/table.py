@@ -11,6 +11,8 @@ from lakesmith.declare.names import TableName
 from lakesmith.declare.sources import OtherTable, Source
 from lakesmith.errors import Place
 
+_PRIVATE = ("pii", "secret", "confidential", "sensitive")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
@@ -38,6 +40,11 @@ class Column:
     timezone: str | None = None
     """The zone that times are meant in."""
     declared_at: Place = field(compare=False)
+
+    @property
+    def is_private(self) -> bool:
+        """Its tags say that its values are not to be shown: one of these words, alone or before a colon."""
+        return any(tag.lower().partition(":")[0] in _PRIVATE for tag in self.tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from lakesmith.exchange.wanted import Imported, Wanted, table_name
 
 _MAX_BYTES = 4 << 20
 _MAX_VALUES = 200_000
+_SUITES = "suite of Great Expectations (JSON)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,8 @@ def read_document(file: str | Path) -> str:
     except UnicodeDecodeError:
         raise _unreadable("the document is not UTF-8", str(file)) from None
     except OSError as error:
-        what = f"the document cannot be read: {error.strerror}"
-        raise UsageError("unreadable-file", what, at=Place(str(file)), hint="name a file that is there") from None
+        what = f"{file} cannot be read: {error.strerror}"
+        raise UsageError("unreadable-file", what, hint="name a file that is there") from None
 
 
 class Suite(Protocol):
@@ -73,7 +74,8 @@ def import_suite(
     told = document.get("name") or document.get("expectation_suite_name")
     name = table_name(wanted, told, warnings=warnings)
     suite = read(text, name)
-    return Imported(text=suite.text, warnings=(*warnings, *suite.warnings), file=f"{name.layer}/{name.name}.yml")
+    told_all = (*warnings, *suite.warnings)
+    return Imported(text=suite.text, warnings=told_all, file=f"{name.layer}/{name.name}.yml", complete=False)
 
 
 def import_contract(text: str, wanted: Wanted) -> Imported:
@@ -86,7 +88,7 @@ def import_contract(text: str, wanted: Wanted) -> Imported:
         "unknown-document",
         "this is no document of a kind that can be imported",
         at=Place(wanted.file),
-        hint="kinds: " + ", ".join(reader.kind for reader in READERS.values()),
+        hint="kinds: " + ", ".join((*(reader.kind for reader in READERS.values()), _SUITES)),
     )
 
 

@@ -37,6 +37,8 @@ class Imported:
     warnings: tuple[str, ...] = ()
     file: str = ""
     """Where the declaration belongs in a lake, such as `bronze/orders.yml`."""
+    complete: bool = True
+    """It is a table that loads; else it is a part of one, to be pasted into its declaration."""
 
 
 def declared(name: TableName, keys: Keys, warnings: list[str]) -> Imported:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakesmith.contracts import (
     Readers,
     agreement,
+    gone_contracts,
     new_records,
     told,
     with_contract,
@@ -40,7 +41,19 @@ class Contracted(Known):
         verdicts = self._verdicts()
         chosen = with_contract(self.tables, verdicts, [self._name(name) for name in tables])
         readers = Readers(self.graph, self.tables, self._schemas(self._facts(afar=False)))
-        return tuple(told(verdicts[name], readers) for name in chosen)
+        gone = () if tables else gone_contracts(self.tables, self._published()).values()
+        return (*(told(verdicts[name], readers) for name in chosen), *gone)
+
+    def _left_behind(self) -> tuple[str, ...]:
+        """Stored tables with a contract that nobody declares any more: no run brings them up to date, and whoever reads
+        them is not told."""
+        gone = {name: self._warehouse.table(name) for name in gone_contracts(self.tables, self._published())}
+        return tuple(
+            f"{name} has a recorded contract, and no file declares it any more; declare it again, or tell its readers "
+            f"and remove {location}"
+            for name, location in gone.items()
+            if self._format.facts(location, "")
+        )
 
     def contract_check(self, tables: Sequence[str] = ()) -> tuple[ContractCheck, ...]:
         """Whether stored tables have the columns that their contracts promise."""

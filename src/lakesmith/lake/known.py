@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from lakesmith import quarantine as quarantine_room
 from lakesmith.contracts import (
@@ -35,9 +34,6 @@ from lakesmith.reports import (
 )
 from lakesmith.sources import connection, new_in
 from lakesmith.storage import LocalStorage, found_in_order
-
-if TYPE_CHECKING:
-    pass
 
 
 class Known(Asked):

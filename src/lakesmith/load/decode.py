@@ -161,7 +161,8 @@ class Decoder:
     def _list(self, kind: kinds.Lists, node: Node, label: str) -> object:
         items = node.items if isinstance(node, Items) else (node,)
         if not items:
-            return self._wrong(node, label, "at least one value", "write a value, or leave the key out")
+            hint = "write at least one: [a, b]; or leave the key out"
+            return self._problem(node.at, "wrong-type", f"the list of {label} is empty", hint)
         values = [self.value(kind.item, item, label) for item in items]
         return UNREAD if any(isinstance(value, _Unread) for value in values) else tuple(values)
 

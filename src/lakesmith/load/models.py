@@ -17,6 +17,7 @@ from lakesmith.load.rules import (
     LATER,
     ColumnName,
     ColumnReference,
+    Currency,
     Delimiter,
     Duration,
     LowName,
@@ -27,6 +28,7 @@ from lakesmith.load.rules import (
     Type,
     VariableName,
     VersionText,
+    Zone,
 )
 
 ContractWord = Contract
@@ -52,7 +54,7 @@ class SourceBlock(Block):
     ] = None
     delimiter: Annotated[Delimiter | None, "Files: what stands between two values of CSV. A comma by default."] = None
     encoding: Annotated[Text | None, "Files: the encoding of text without a byte order mark; utf-8 by default."] = None
-    timezone: Annotated[Text | None, "Files, kafka: the zone of times that are written without one."] = None
+    timezone: Annotated[Zone | None, "Files, kafka: the zone of times that are written without one."] = None
     row_tag: Annotated[Text | None, "Files: the XML element that is a row."] = None
     max_files: Annotated[int | None, "Files: how many are taken in with one commit at the most."] = None
     max_bytes: Annotated[int | None, "Files: how many bytes are taken in with one commit at the most."] = None
@@ -197,8 +199,8 @@ class ColumnBlock(Block):
     description: Annotated[Text | None, "What the column holds, for people."] = None
     since: Annotated[VersionText | None, "The version of the contract that brought the column."] = None
     deprecated: Annotated[Text | None, "Why it should not be used any more, or what to use instead."] = None
-    currency: Annotated[Text | None, "The currency of amounts, such as `EUR`, or the column that holds it."] = None
-    timezone: Annotated[Text | None, "The zone that times are meant in, such as `Europe/Berlin`."] = None
+    currency: Annotated[Currency | None, "The currency of amounts, such as `EUR`, or the column that holds it."] = None
+    timezone: Annotated[Zone | None, "The zone that times are meant in, such as `Europe/Berlin`."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

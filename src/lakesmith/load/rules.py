@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from lakesmith.declare.names import TableName, is_identifier, is_table_identifier
 from lakesmith.declare.secrets import Secret
@@ -26,6 +27,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}")
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([a-z]+)")
 _VERSION = re.compile(r"[1-9][0-9]{0,4}(\.[0-9]{1,5}){0,2}")
+_CURRENCY = re.compile(r"[A-Z]{3}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -112,6 +114,30 @@ def _version(text: str) -> str:
     return text
 
 
+def _zone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (ValueError, OSError, LookupError):
+        what = f"'{text[:40]}' is not a time zone"
+        raise Unfit("unknown-timezone", what, "for example UTC or Europe/Oslo") from None
+    return text
+
+
+def _currency(text: str) -> str:
+    if not is_currency(text) and not is_identifier(text):
+        raise Unfit(
+            "bad-currency",
+            f"'{text[:40]}' is neither a currency nor a column",
+            "write three capital letters, such as EUR, or the column that holds them",
+        )
+    return text
+
+
+def is_currency(text: str) -> bool:
+    """Whether the text looks like a code of ISO 4217."""
+    return _CURRENCY.fullmatch(text) is not None
+
+
 def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
@@ -141,6 +167,8 @@ ColumnReference = Annotated[str, Rule(_reference, {"pattern": r"^(bronze|silver|
 TableReference = Annotated[TableName, Rule(_table_reference, {"pattern": r"^(bronze|silver|gold)\.[a-z][a-z0-9_]*$"})]
 VersionText = Annotated[str, Rule(_version, {"pattern": r"^[1-9][0-9]*(\.[0-9]+){0,2}$"})]
 Day = Annotated[date, Rule(_day, {"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
+Zone = Annotated[str, Rule(_zone, {"minLength": 1, "examples": ["UTC", "Europe/Oslo"]})]
+Currency = Annotated[str, Rule(_currency, {"pattern": r"^[^\W\d]\w*$"})]
 Type = Annotated[str, Rule(spark_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
 Duration = Annotated[float, Rule(duration, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
 Delimiter = Annotated[str, Rule(_delimiter, {"minLength": 1, "maxLength": 1})]

@@ -6,7 +6,6 @@ import codecs
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import cast, get_args
-from zoneinfo import ZoneInfo
 
 from lakesmith.declare import Files, Jdbc, Kafka, OtherTable, Source, TableName
 from lakesmith.declare.sources import FileFormat, TableKind
@@ -57,8 +56,6 @@ def read_source(name: TableName, block: SourceBlock) -> Source | None:
             raise _problem(
                 block.places[key], name, "key-of-other-source", what, f"keys of {kind}: {', '.join(KEYS[kind])}"
             )
-    if block.timezone is not None:
-        _check_zone(name, block)
     match kind:
         case "files":
             return _files(name, block)
@@ -194,15 +191,6 @@ def _check_encoding(name: TableName, block: SourceBlock) -> None:
         what = f"'{block.encoding}' is not an encoding"
         hint = "for example latin-1, cp1252, utf-16, shift_jis"
         raise _problem(block.places["encoding"], name, "unknown-encoding", what, hint) from None
-
-
-def _check_zone(name: TableName, block: SourceBlock) -> None:
-    try:
-        ZoneInfo(block.timezone or "")
-    except (ValueError, OSError, LookupError):
-        what = f"'{block.timezone}' is not a time zone"
-        hint = "for example UTC or Europe/Oslo"
-        raise _problem(block.places["timezone"], name, "unknown-timezone", what, hint) from None
 
 
 def _problem(at: Place, table: TableName, code: str, what: str, hint: str) -> DeclarationError:

@@ -21,6 +21,7 @@ from lakesmith.load.check_models import ContractBlock
 from lakesmith.load.checks import contract_word, read_check, read_policy, read_terms
 from lakesmith.load.loads import load_problems, read_load
 from lakesmith.load.models import ColumnBlock, LoadBlock, TableBlock
+from lakesmith.load.rules import is_currency
 from lakesmith.load.sources import read_source
 
 
@@ -43,6 +44,7 @@ class Maker:
             self.problems.append(problem)
         load = self._load(name, block)
         columns = tuple(self._column(column, item) for column, item in block.columns.items())
+        self._check_currencies(name, block)
         made = [read_check(check, item, self.folder, self.problems) for check, item in block.checks.items()]
         checks = tuple(check for check in made if check is not None)
         defaults = self.defaults[name.layer]
@@ -126,6 +128,22 @@ class Maker:
                 return read_load(written)
             case _:
                 return Append() if name.layer == "bronze" else Replace()
+
+    def _check_currencies(self, name: TableName, block: TableBlock) -> None:
+        """A currency is a code, or held by a column: then that column has to be promised too."""
+        declared = {column.lower() for column in block.columns}
+        for column, item in block.columns.items():
+            told = item.currency
+            if told is not None and not is_currency(told) and told.lower() not in declared:
+                self.problems.append(
+                    _problem(
+                        item.places["currency"],
+                        name,
+                        "bad-currency",
+                        f"the currency of '{column}' is '{told}', which is neither a code nor a declared column",
+                        f"write three capital letters, such as EUR, or declare {told} below `columns`",
+                    )
+                )
 
     def _column(self, name: str, block: ColumnBlock) -> Column:
         return Column(

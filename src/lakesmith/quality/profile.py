@@ -104,7 +104,7 @@ def propose(columns: Sequence[ColumnProfile], seen: Seen) -> tuple[Proposal, ...
     there = {asked for check in seen.table.checks for asked in _asked(check.rule)}
     new = [each for each in found if each.asked not in there]
     declared = {column.name.lower() for column in seen.table.columns}
-    return (*_promises(usable, new, declared), *_named(new, seen, declared))
+    return (*_types(usable, declared), *_named(new, seen))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,18 +154,18 @@ def _of_column(column: ColumnProfile, seen: Seen) -> Iterator[_Found]:
 def _presence(column: ColumnProfile, present: int, seen: Seen) -> Iterator[_Found]:
     name = column.column
     if not column.nulls:
-        told = "has a value in each of " + _rows(seen)
+        told = "has a value in each of " + _counted(seen.looked_at)
         yield _Found(key="required", column=name, body=[name], reason=f"{name} {told}")
     elif present and column.null_rate < _MOST_NULLS:
         most = min(_percent(column.null_rate * 1.5 + 0.01), 99)
-        told = f"{name} is empty in {_share(column.null_rate)} of {_rows(seen)}"
+        told = f"{name} is empty in {_share(column.null_rate)} of {_counted(seen.looked_at)}"
         yield _Found(key="null_rate", column=name, body={"column": name, "max": f"{most}%"}, reason=told)
 
 
 def _uniqueness(column: ColumnProfile, present: int, seen: Seen) -> Iterator[_Found]:
     if not column.unique or present < 2 or (present < _ENOUGH and not named_like_key(column.column)):
         return
-    told = f"{column.column} has {present:,} values in {_rows(seen)}, all different"
+    told = f"{column.column} has {present:,} values in {_counted(seen.looked_at)}, all different"
     yield _Found(key="unique", column=column.column, body=column.column, reason=told)
 
 
@@ -180,7 +180,7 @@ def _list(column: ColumnProfile, seen: Seen) -> _Found | None:
     if column.type not in (*_WHOLE, "string"):
         return None
     ordered = sorted(values, key=lambda value: (isinstance(value, str), value))
-    told = f"{column.column} has {len(values)} values in {_rows(seen)}"
+    told = f"{column.column} has {len(values)} values in {_counted(seen.looked_at)}"
     return _Found(key="in", column=column.column, body={"column": column.column, "values": ordered}, reason=told)
 
 
@@ -278,17 +278,13 @@ def _row_count(seen: Seen) -> _Found:
     return _Found(key="row_count", column=None, body={"min": 1}, reason=told)
 
 
-def _promises(columns: Sequence[ColumnProfile], found: Sequence[_Found], declared: set[str]) -> Iterator[Proposal]:
-    """Columns that are not declared: their types, and what can be said in the same line."""
+def _types(columns: Sequence[ColumnProfile], declared: set[str]) -> Iterator[Proposal]:
+    """Columns that are not declared, with the types that they have. All else is a check: a promise of a column refuses
+    rows, and nothing is to be refused by a guess."""
     for column in columns:
-        if column.column.lower() in declared:
-            continue
-        said = [each for each in found if each.column == column.column and each.key in ("required", "unique")]
-        rule: dict[str, object] = {"type": column.type} if is_simple(column.type) else {}
-        rule |= {each.key: True for each in said}
-        reason = "; ".join(each.reason for each in said) or f"the table has {column.column} as {column.type}"
-        if rule:
-            yield Proposal(name=column.column, kind="column", rule=rule, reason=reason)
+        if column.column.lower() not in declared and is_simple(column.type):
+            reason = f"the table has {column.column} as {column.type}"
+            yield Proposal(name=column.column, kind="column", rule={"type": column.type}, reason=reason)
 
 
 def is_simple(kind: str) -> bool:
@@ -297,13 +293,12 @@ def is_simple(kind: str) -> bool:
     return kind in simple or kind.startswith("decimal(")
 
 
-def _named(found: Sequence[_Found], seen: Seen, declared: set[str]) -> Iterator[Proposal]:
+def _named(found: Sequence[_Found], seen: Seen) -> Iterator[Proposal]:
     """The checks, each with a name that no other has. What a column promises already is left out."""
     taken = {check.name.lower() for check in seen.table.checks}
     keys = key_columns(seen.table.load)
     for each in found:
-        of_column = each.column is not None and each.key in ("required", "unique")
-        if of_column and (each.asked[1][0] not in declared or _promised(each, seen.table, keys)):
+        if each.key in ("required", "unique") and _promised(each, seen.table, keys):
             continue
         name = f"{each.column[:200]}_{each.key}" if each.column else each.key
         number = 2
@@ -311,18 +306,20 @@ def _named(found: Sequence[_Found], seen: Seen, declared: set[str]) -> Iterator[
             name = f"{name.removesuffix(f'_{number - 1}')}_{number}"
             number += 1
         taken.add(name.lower())
-        yield Proposal(name=name, kind="check", rule={each.key: each.body, "on_fail": "warn"}, reason=each.reason)
+        sample = f" (in a sample of {_counted(seen.looked_at)})" if seen.sampled and each.key != "row_count" else ""
+        rule = {each.key: each.body, "on_fail": "warn"}
+        yield Proposal(name=name, kind="check", rule=rule, reason=each.reason + sample)
 
 
 def _promised(found: _Found, table: Table, load_key: Sequence[str]) -> bool:
     assert found.column
     name = found.column.lower()
-    column = next(column for column in table.columns if column.name.lower() == name)
+    declared = [column for column in table.columns if column.name.lower() == name]
     keys = {column.name.lower() for column in table.columns if column.key}
     of_load = {key.lower() for key in load_key}
     if found.key == "required":
-        return column.required or name in keys | of_load
-    return column.unique or keys == {name} or of_load == {name}
+        return any(column.required for column in declared) or name in keys | of_load
+    return any(column.unique for column in declared) or keys == {name} or of_load == {name}
 
 
 def yaml_block(proposals: Sequence[Proposal]) -> str:
@@ -382,10 +379,6 @@ def _moment(when: date) -> datetime:
     if not isinstance(when, datetime):
         return datetime(when.year, when.month, when.day, tzinfo=UTC)
     return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
-
-
-def _rows(seen: Seen) -> str:
-    return _counted(seen.looked_at) + (f" (a sample of {seen.rows:,})" if seen.sampled else "")
 
 
 def _counted(rows: int) -> str:

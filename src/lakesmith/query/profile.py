@@ -28,7 +28,6 @@ _CUT = 200
 """Of texts, so many characters are looked at as examples."""
 _GENERIC = ("id", "key", "code", "uuid", "name")
 """Names of keys that do not tell of which table."""
-_PII = "pii"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,17 +118,12 @@ def profile(
 def _looked(schema: pa.Schema, table: Table) -> list[_Looked]:
     """The columns that are the table's own."""
     added = {name.lower() for name in (*AUDIT, *added_columns(table.load))}
-    private = {column.name.lower() for column in table.columns if any(map(_is_private, column.tags))}
+    private = {column.name.lower() for column in table.columns if column.is_private}
     own = [field for field in schema if field.name.lower() not in added]
     return [
         _Looked(number=number, name=field.name, kind=_kind(field.type), masked=field.name.lower() in private)
         for number, field in enumerate(own)
     ]
-
-
-def _is_private(tag: str) -> bool:
-    word = tag.lower()
-    return word == _PII or word.startswith((f"{_PII}:", f"{_PII}.", f"{_PII}/", f"{_PII}-", f"{_PII}_"))
 
 
 def _kind(kind: pa.DataType) -> str:
@@ -206,10 +200,6 @@ def _questions(looked: Iterable[_Looked]) -> list[tuple[str, str]]:
         example = f"left({name}, {_CUT})" if column.text else name
         asked.append((f"{number}.frequent", f"approx_top_k({example}, {_SHOWN})"))
     return asked
-
-
-def _deviation(amount: str, some: str) -> str:
-    return f"sqrt(greatest(0, avg({amount} * {amount}){some} - avg({amount}){some} ** 2))"
 
 
 def _second(looked: Iterable[_Looked], first: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _SAMPLES = 3
 """So many rows are shown of those that broke a rule."""
 MASKED = "•••"
-_MASKED_TAGS = ("pii", "secret", "confidential", "sensitive")
-"""Columns with one of these tags are never shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +177,7 @@ def samples(rows: DataFrame, arrival: Arrival, failures: Sequence[Failure]) -> t
     broken = [rule for rule in arrival.rules.rows if any(f.check == rule.name and f.rows for f in failures)]
     if not broken:
         return ()
-    secret = {column.name.lower() for column in arrival.table.columns if set(column.tags) & set(_MASKED_TAGS)}
+    secret = {column.name.lower() for column in arrival.table.columns if column.is_private}
     names = [name for name in arrival.payload if name not in AUDIT]
     shown = [quoted(name) for name in names if name.lower() not in secret]
     which = " OR ".join(arrival.rules.broke(rule) for rule in broken)

@@ -9,13 +9,14 @@ import click
 from lakesmith.cli.call import Call, Verb, complete_tables, json_option, lake_options
 from lakesmith.cli.contract_exchange import export_verb, import_verb, publish_verb
 from lakesmith.cli.output import Cell, Grid, Styled, page, print_json
+from lakesmith.cli.verb_groups import Verbs
 from lakesmith.cli.words import plural
 from lakesmith.reports import ContractCheck, ContractDiff
 
 _tables = click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=complete_tables)
 
 
-@click.group("contract", subcommand_metavar="VERB [ARGS]...")
+@click.group("contract", cls=Verbs, subcommand_metavar="VERB [ARGS]...")
 @lake_options
 def verb() -> None:
     """Compare, export, import and publish contracts.
@@ -65,6 +66,8 @@ def _yes(holds: bool) -> Cell:
 
 def _summary(found: ContractDiff) -> tuple[Cell, ...]:
     name = Styled(found.table, "strong")
+    if found.gone:
+        return name, f": {found.recorded}, ", Styled("gone: no file declares the table any more", "warn")
     if found.recorded is None:
         return name, f": no version is recorded; the next run records {found.version}"
     if found.recorded == found.version:

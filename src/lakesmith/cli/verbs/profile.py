@@ -33,7 +33,7 @@ def verb(call: Call, table: str, rows: int, as_yaml: bool, as_json: bool) -> Non
     """Propose checks from a table's values. Needs no Java.
 
     Each proposal holds for the rows that were looked at, and tells why it was made. Of columns that are tagged
-    pii no value is shown.
+    as private, such as pii, no value is shown.
     """
     if as_yaml and as_json:
         raise UsageError("one-of", "--yaml and --json do not go together", hint="the JSON has the YAML in it")

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
-from lakesmith.cli.call import Call, Verb, complete_tables, json_option
+from lakesmith.cli.call import Call, Verb, complete_tables, json_option, lake_options
 from lakesmith.cli.output import Cell, Grid, Styled, page, print_json
 from lakesmith.cli.progress import progress
+from lakesmith.cli.verb_groups import Verbs
 from lakesmith.cli.verbs.run import show_report
 from lakesmith.cli.words import age, count, plural
 from lakesmith.errors import UsageError
@@ -22,7 +23,8 @@ from lakesmith.reports import RunReport
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
-@click.group("quarantine")
+@click.group("quarantine", cls=Verbs, subcommand_metavar="VERB [ARGS]...")
+@lake_options
 def verb() -> None:
     """Look at refused rows, take them back or give them up.
 

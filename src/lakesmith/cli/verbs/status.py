@@ -49,7 +49,7 @@ def verb(
     elif refused:
         out.line(
             f"{plural(refused, 'row')} in quarantine; why: ",
-            Styled("lakesmith status --quarantine", "strong"),
+            Styled("lakesmith quarantine list", "strong"),
         )
 
 
@@ -92,5 +92,4 @@ def show_quarantine(out: Page, quarantine: Sequence[QuarantineCount]) -> None:
             right=frozenset({"rows"}),
         )
     )
-    table = quarantine[0].table.replace(".", "_")
-    out.line("look at the rows: ", Styled(f'lakesmith query "FROM quarantine.{table}"', "strong"))
+    out.line("look at the rows: ", Styled(f"lakesmith quarantine list {quarantine[0].table}", "strong"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from lakesmith.reports import RowDifference
 
 Cells = Mapping[str, str | None]
+_Choice = tuple[tuple[str, ...], tuple[str | None, ...]]
+"""The columns and values that a found row has to have."""
 
 
 def differences(
@@ -51,28 +54,50 @@ def _matched(expected: Sequence[Cells], found: Sequence[Cells]) -> dict[int, int
             for number, other in enumerate(found):
                 if all(name in other for name in names):
                     index.setdefault(tuple(other[name] for name in names), []).append(number)
+    choices = [(tuple(row), tuple(row.values())) for row in expected]
+    candidates = {choice: fitting[choice[0]].get(choice[1], []) for choice in choices}
+    # A found row that has an owner keeps one for good: nobody has to look at it as a free one again.
+    untried = {choice: iter(fits) for choice, fits in candidates.items()}
     owner: dict[int, int] = {}
+    held: dict[int, int] = {}
+    hopeless: set[_Choice] = set()
 
-    def place(number: int, seen: set[int]) -> bool:
-        """Give the row one that is free, or one whose owner can have another."""
-        row = expected[number]
-        candidates = fitting[tuple(row)].get(tuple(row.values()), ())
-        for candidate in candidates:
-            if candidate not in owner:
-                owner[candidate] = number
+    def take(number: int, candidate: int) -> None:
+        owner[candidate], held[number] = number, candidate
+
+    def make_room(number: int) -> bool:
+        """Find a row that is free for one of those who hold what this one could have, and move all between them on."""
+        wanted_by: dict[int, int] = {}
+        waiting, looked = deque([number]), set()
+        while waiting:
+            wanting = waiting.popleft()
+            if choices[wanting] in looked:
+                continue
+            looked.add(choices[wanting])
+            for candidate in candidates[choices[wanting]]:
+                if candidate in wanted_by:
+                    continue
+                wanted_by[candidate] = wanting
+                if candidate in owner:
+                    waiting.append(owner[candidate])
+                    continue
+                while wanting != number:
+                    given_up = held[wanting]
+                    take(wanting, candidate)
+                    candidate, wanting = given_up, wanted_by[given_up]
+                take(number, candidate)
                 return True
-        for candidate in candidates:
-            if candidate not in seen:
-                seen.add(candidate)
-                if place(owner[candidate], seen):
-                    owner[candidate] = number
-                    return True
         return False
 
     # Rows that say more have fewer to choose from: with them first, hardly any has to give way.
     for number in sorted(range(len(expected)), key=lambda number: -len(expected[number])):
-        place(number, set())
-    return {number: candidate for candidate, number in owner.items()}
+        choice = choices[number]
+        free = next((candidate for candidate in untried[choice] if candidate not in owner), None)
+        if free is not None:
+            take(number, free)
+        elif choice not in hopeless and not make_room(number):
+            hopeless.add(choice)
+    return held
 
 
 def _pairs(
@@ -89,9 +114,11 @@ def _pairs(
             if keyed or (not told and 2 * same >= len(row) and same):
                 scores.append((not keyed, -same, number, other))
     pairs: dict[int, int] = {}
+    taken: set[int] = set()
     for _, _, number, other in sorted(scores):
-        if number not in pairs and other not in pairs.values():
+        if number not in pairs and other not in taken:
             pairs[number] = other
+            taken.add(other)
     return pairs
 
 
