@@ -22,6 +22,7 @@ from lakesmith.errors import (
 )
 from lakesmith.lake.contracts import Contracted
 from lakesmith.lake.words import layer_order, silent, today
+from lakesmith.load import load_tests
 from lakesmith.plan.needs import unmet
 from lakesmith.plan.planner import make_plan
 from lakesmith.plan.select import named
@@ -32,6 +33,7 @@ from lakesmith.plan.steps import (
     Plan,
     Span,
 )
+from lakesmith.plan.tests import check_tests
 from lakesmith.quality import Past
 from lakesmith.records import AuditRecord, CheckRecord, Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
@@ -54,8 +56,11 @@ class Running(Contracted):
     """Rows that move."""
 
     def validate(self) -> Validation:
-        """Check all that can be checked without moving a row."""
-        self._check(self._facts(afar=False))
+        """Check all that can be checked without moving a row: the tables, their contracts and their tests."""
+        facts = self._facts(afar=False)
+        self._check(facts)
+        if every := load_tests(self.declaration.path, self.tables):
+            raise_all(check_tests(every, self.tables, self.graph, self._schemas(facts)))
         self._keep_readings()
         layers = [name.layer for name in sorted(self.tables, key=layer_order)]
         return Validation(
@@ -67,7 +72,7 @@ class Running(Contracted):
                 len(t.checks) + sum(bool(c.check) + c.required + c.unique for c in t.columns)
                 for t in self.tables.values()
             ),
-            warnings=given_up(self._verdicts().values(), today()),
+            warnings=(*given_up(self._verdicts().values(), today()), *self._left_behind()),
         )
 
     def plan(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -24,7 +23,6 @@ from lakesmith.reports import (
     Event,
     TrialReport,
     TrialResult,
-    Validation,
 )
 from lakesmith.storage import Landing, Sending, land
 
@@ -34,14 +32,6 @@ if TYPE_CHECKING:
 
 class Lake(Refused):
     """A lake in one environment."""
-
-    def validate(self) -> Validation:
-        """Check all that can be checked without moving a row: the tables, their contracts and their tests."""
-        found = super().validate()
-        if every := load_tests(self.declaration.path, self.tables):
-            schemas = self._schemas(self._facts(afar=False))
-            raise_all(check_tests(every, self.tables, self.graph, schemas))
-        return replace(found, warnings=(*found.warnings, *self._left_behind()))
 
     def test(
         self,

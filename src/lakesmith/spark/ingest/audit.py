@@ -77,8 +77,7 @@ def check_columns(table: Table, extract: Extract, facts: TableFacts | None) -> N
             table=str(table.name),
             hint="names that differ only in upper and lower case are one column here: rename one in the source",
         )
-    frozen = "freeze" in (table.drift.new_column, table.drift.type)
-    if frozen and (changes := _differences(table, extract, facts)):
+    if changes := _not_let_in(table, extract, facts):
         raise DataError(
             "contract-broken",
             f"the contract does not let in what {extract.told} has: {'; '.join(changes)}",
@@ -227,6 +226,16 @@ def _text(held: str, type: DataType) -> str:
             return f"base64({held})"
         case _:
             return f"CAST({held} AS string)"
+
+
+def _not_let_in(table: Table, extract: Extract, facts: TableFacts | None) -> list[str]:
+    """What the source has that the contract does not let in."""
+    drift = table.drift
+    frozen = {"+": drift.new_column, "~": drift.type, "-": drift.missing_column}
+    kinds = tuple(kind for kind, reaction in frozen.items() if reaction == "freeze")
+    if table.contract == "strict":
+        kinds = ("+", "~", "-")
+    return [line for line in _differences(table, extract, facts) if line.startswith(kinds)] if kinds else []
 
 
 def _differences(table: Table, extract: Extract, facts: TableFacts | None) -> list[str]:

@@ -69,12 +69,12 @@ def _refuse_diff(table: Table, known: pa.Schema, found: pa.DataType) -> None:
 
     def fits(old: pa.DataType, new: pa.DataType) -> bool:
         # Text may still be a value of the declared type: each row is held to it.
-        return bool(table.drift.type != "freeze" or pa.types.is_string(new) or wider(old, new) == old)
+        return bool(pa.types.is_string(new) or wider(old, new) == old)
 
-    come = settled(found)
-    if table.drift.new_column != "freeze":
-        come = pa.struct([field for field in come if field.name.lower() in {name.lower() for name in known.names}])
-    lines = differences(flat(known), flat(come), spelt=spelt, fits=fits, gone=False)
+    frozen = {"+": table.drift.new_column, "~": table.drift.type}
+    kinds = tuple(kind for kind, reaction in frozen.items() if reaction == "freeze")
+    every = differences(flat(known), flat(settled(found)), spelt=spelt, fits=fits, gone=False)
+    lines = [line for line in every if line.startswith(kinds)]
     if lines:
         raise DataError(
             "contract-broken",
