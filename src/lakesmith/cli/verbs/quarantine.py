@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -20,8 +22,6 @@ from lakesmith.plan.steps import Chosen
 from lakesmith.quarantine import read_edits, refuse_nothing, seconds
 from lakesmith.reports import RunReport
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
 
 @click.group("quarantine", cls=Verbs, subcommand_metavar="VERB [ARGS]...")
 @lake_options
@@ -33,8 +33,23 @@ def verb() -> None:
     """
 
 
-def chosen_options(function: Decorated) -> Decorated:
-    """Which rows are meant; the command gets `ids`, `rule`, `reason`, `batch` and `older_than`."""
+def chosen_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Which rows are meant; the command gets them as `chosen`."""
+
+    @functools.wraps(function)
+    def command(
+        *arguments: object,
+        ids: tuple[str, ...],
+        rule: str | None,
+        reason: str | None,
+        batch: int | None,
+        older_than: str | None,
+        **others: object,
+    ) -> object:
+        age = None if older_than is None else seconds(older_than)
+        chosen = Chosen(ids=ids, rule=rule, reason=reason, batch=batch, older_than=age)
+        return function(*arguments, chosen=chosen, **others)
+
     for option in (
         click.option("--older-than", metavar="TIME", help="Rows that are there for longer, such as 7d."),
         click.option("--batch", type=int, help="Rows of one batch."),
@@ -42,12 +57,8 @@ def chosen_options(function: Decorated) -> Decorated:
         click.option("--rule", help="Rows that broke this rule."),
         click.option("--id", "ids", multiple=True, metavar="ID", help="This row; may be repeated."),
     ):
-        function = option(function)
-    return function
-
-
-def _chosen(ids: tuple[str, ...], rule: str | None, reason: str | None, batch: int | None, older: str | None) -> Chosen:
-    return Chosen(ids=ids, rule=rule, reason=reason, batch=batch, older_than=None if older is None else seconds(older))
+        command = option(command)
+    return command
 
 
 _table = click.argument("table", shell_complete=complete_tables)
@@ -65,22 +76,18 @@ _by = click.option("--by", help="Who decides; the user of this machine by defaul
 def list_rows(
     call: Call,
     tables: tuple[str, ...],
-    ids: tuple[str, ...],
-    rule: str | None,
-    reason: str | None,
-    batch: int | None,
-    older_than: str | None,
+    chosen: Chosen,
     limit: int,
     as_json: bool,
 ) -> None:
     """List rows that were refused, the oldest first. Needs no Java."""
-    found = call.open().quarantine_rows(tables, _chosen(ids, rule, reason, batch, older_than), limit=limit)
+    found = call.open().quarantine_rows(tables, chosen, limit=limit)
     if as_json:
         print_json({"rows": found})
         return
     out = page()
     if not found:
-        out.line(_nothing(rule, reason, batch, older_than, *ids))
+        out.line(_nothing(chosen))
         return
     rows: list[tuple[Cell, ...]] = [
         (row.table, row.id[:8], "; ".join(row.reasons), count(row.batch), age(_age(row.quarantined_at)))
@@ -140,22 +147,17 @@ def stats(
     call: Call,
     tables: tuple[str, ...],
     facet: Any,
-    ids: tuple[str, ...],
-    rule: str | None,
-    reason: str | None,
-    batch: int | None,
-    older_than: str | None,
+    chosen: Chosen,
     as_json: bool,
 ) -> None:
     """Count rows by table, rule, reason, batch or age. Needs no Java."""
-    chosen = _chosen(ids, rule, reason, batch, older_than)
     found = call.open().quarantine_stats(tables, by=facet, chosen=chosen)
     if as_json:
         print_json({"by": facet, "counts": found})
         return
     out = page()
     if not found:
-        out.line(_nothing(rule, reason, batch, older_than, *ids))
+        out.line(_nothing(chosen))
         return
     if facet == "table":
         by_table = tuple((each.table, count(each.rows), age(_age(each.oldest))) for each in found)
@@ -178,11 +180,7 @@ def stats(
 def replay(
     call: Call,
     table: str,
-    ids: tuple[str, ...],
-    rule: str | None,
-    reason: str | None,
-    batch: int | None,
-    older_than: str | None,
+    chosen: Chosen,
     everything: bool,
     sets: tuple[str, ...],
     edits: Path | None,
@@ -195,7 +193,7 @@ def replay(
     They enter through the table's own load, once. What still breaks a rule stays where it is.
     """
     lake = call.open()
-    chosen = _chosen(lake.quarantine_ids(table, ids), rule, reason, batch, older_than)
+    chosen = replace(chosen, ids=lake.quarantine_ids(table, chosen.ids))
     given = read_edits(edits) if edits else {}
     refuse_nothing(chosen, everything=everything or bool(given))
     if given and chosen == Chosen() and not everything:
@@ -216,11 +214,7 @@ def replay(
 def discard(
     call: Call,
     table: str,
-    ids: tuple[str, ...],
-    rule: str | None,
-    reason: str | None,
-    batch: int | None,
-    older_than: str | None,
+    chosen: Chosen,
     everything: bool,
     why: str,
     by: str | None,
@@ -230,7 +224,7 @@ def discard(
     if not why.strip():
         raise UsageError("missing-reason", "to give rows up needs a reason", hint='--why "…"')
     lake = call.open()
-    chosen = _chosen(lake.quarantine_ids(table, ids), rule, reason, batch, older_than)
+    chosen = replace(chosen, ids=lake.quarantine_ids(table, chosen.ids))
     refuse_nothing(chosen, everything=everything)
     with progress(quiet_stdout=as_json) as told:
         report = lake.discard(table, chosen, why=why, by=by, on_event=told)
@@ -248,13 +242,10 @@ def _shown(report: RunReport, *, as_json: bool) -> int:
     return code
 
 
-def _nothing(*asked: object) -> str:
-    chosen = any(each is not None for each in asked)
-    return (
-        "no row of the quarantine is meant; `lakesmith quarantine stats` counts all"
-        if chosen
-        else "nothing is in quarantine"
-    )
+def _nothing(chosen: Chosen) -> str:
+    if chosen != Chosen():
+        return "no row of the quarantine is meant; `lakesmith quarantine stats` counts all"
+    return "nothing is in quarantine"
 
 
 def _sets(texts: tuple[str, ...]) -> dict[str, str]:
