@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable
 
 import pytest
-from tests.run.lakes import Written
+from tests.run.lakes import Cut, Written
+
+from lakesmith.spark.write import Writer
 
 pytestmark = pytest.mark.spark
 
@@ -108,6 +110,29 @@ def test_unique_in_the_table_compares_with_rows_that_are_there(written: Written)
     written.land("orders/3.json", again[1])
     steps = written.run()
     assert steps["silver.latest"].rows_quarantined == 1
+
+
+def test_a_batch_that_is_seen_through_is_judged_against_the_table_as_it_was_before(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unique = "  once: {unique: {columns: [email], within: table}}\n"
+    written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver(unique)})
+    written.land("orders/1.json", {"id": 1, "email": "a"})
+    written.run()
+    written.land("orders/2.json", {"id": 2, "email": "a"}, {"id": 3, "email": "b"})
+
+    written.run("bronze.orders")
+
+    def killed(*_: object) -> int:
+        raise Cut
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "_quarantine", killed)
+        with pytest.raises(Cut):
+            written.run("silver.orders")
+    written.run()
+    assert written.rows("SELECT id FROM silver.orders ORDER BY id") == [(1,), (3,)]
+    assert written.rows("SELECT rules FROM quarantine.silver_orders") == [(["once"],)]
 
 
 BATCH_RULES = """\

@@ -64,7 +64,9 @@ def test_bronze_does_with_a_difference_what_the_contract_says(written: Written, 
 
 def test_a_column_that_a_batch_does_not_bring_is_missing(written: Written) -> None:
     for reaction in ("evolve", "freeze", "quarantine", "discard"):
-        written.declare({f"bronze/{reaction}.yml": bronze("missing_column", reaction).replace("orders", reaction)})
+        # Nothing else is asked of the rows: their readers would write them by themselves.
+        text = bronze("missing_column", reaction).replace("orders", reaction).replace(", required: true", "")
+        written.declare({f"bronze/{reaction}.yml": text})
         written.land(f"{reaction}/1.json", {"id": 1}, {"id": 2})
     steps = written.run(ok=False)
     (error,) = written.reports[-1].errors
