@@ -150,9 +150,11 @@ class Stage:
         return {tuple(row[name] for name in numbers): row["count"] for row in counted}
 
     def _ends(self) -> tuple[FileEnd, ...]:
-        if not self._files["end"]:
+        if END not in self.arrival.rows.columns:
             return ()
-        told = self._read("end").select(FILE, END).collect()
+        # A file that was refused as a whole ends with the one row that stands for it.
+        rows = self._read("end").unionByName(self._read("refused")).where(f"{END} IS NOT NULL")
+        told = rows.select(FILE, END).collect()
         return tuple(FileEnd(number=row[FILE], **row[END].asDict()) for row in told)
 
     def _read(self, kind: str) -> DataFrame:
