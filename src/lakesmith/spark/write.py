@@ -109,6 +109,8 @@ class Writer:
         if not plain or _write(arrival).partition_by or arrival.columns_widened:
             return False
         stored = arrival.rows.select(*map(quoted, arrival.payload))
+        if "void" in stored.schema.simpleString():
+            return False  # a column of which nobody has seen a value yet has no place in a file
         return self._format.takes_rows(stored, self._location(arrival))
 
     def _settle_staged(self, arrival: Arrival, rows: DataFrame) -> Settled:
