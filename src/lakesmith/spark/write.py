@@ -122,12 +122,7 @@ class Writer:
             counts = stage.counts()
             _refuse_missing(arrival, counts)
             checks = self._judged(arrival, counts, stage.all())
-            if stage.has_good:
-                like, location = arrival.rows.select(*map(quoted, arrival.payload)), self._location(arrival)
-                whole = arrival.facts is not None and arrival.replaces
-                written = self._format.take_folder(stage.good_folder, like, location, _write(arrival), whole=whole)
-            else:
-                written = self._commit(arrival, stage.good(), counts)
+            written = self._commit(arrival, stage if stage.has_good else stage.good(), counts)
             refused = self._quarantine(arrival, stage.refused(), counts.refused)
         finally:
             stage.remove()
@@ -200,13 +195,18 @@ class Writer:
         """Commit rows that are known to be good."""
         return self._commit(arrival, good, None)
 
-    def _commit(self, arrival: Arrival, good: DataFrame | tuple[DataFile, ...], counts: Counts | None) -> Written:
+    def _commit(
+        self, arrival: Arrival, good: DataFrame | Stage | tuple[DataFile, ...], counts: Counts | None
+    ) -> Written:
         """The one place where rows of a batch, or files that hold them, become part of the table."""
         location, write, load = self._location(arrival), _write(arrival), arrival.table.load
         stored = list(map(quoted, arrival.payload))
         if isinstance(good, tuple):
             made_for = arrival.facts.table_id if arrival.facts else None
             return self._format.add(good, arrival.rows.select(*stored).schema.json(), location, write, made_for)
+        if isinstance(good, Stage):
+            whole, like = arrival.facts is not None and arrival.replaces, arrival.rows.select(*stored)
+            return self._format.take_folder(good.good_folder, like, location, write, whole=whole)
         good = good.select(*stored)
         if arrival.facts is None or arrival.replaces:
             if is_shaped(load) and arrival.part is not None:
