@@ -224,5 +224,5 @@ def test_more_broken_rows_than_are_tolerated_refuse_the_batch(written: Written) 
     written.land("orders/2.json", *numbered(4, lambda n: n - 2))
     written.run(ok=False)
     (error,) = written.reports[-1].errors
-    assert "sane: 50.00% of 4 rows are amounts are prices, and 25.00% are tolerated" in error.what
+    assert "sane: 50.00% of 4 rows break it, and 25.00% are tolerated: amounts are prices" in error.what
     assert written.version("silver.orders") == 0

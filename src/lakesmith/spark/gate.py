@@ -109,11 +109,11 @@ def _row_failure(rule: RowRule, counts: Counts) -> Failure | None:
             return None
         most = f"{rule.limit.rows:,}" if rule.limit.rows is not None else f"{rule.limit.share:.2%}"
         share = f"{broken / counts.came:.2%}" if rule.limit.share is not None else f"{broken:,}"
-        what = f"{rule.name}: {share} of {counts.came:,} rows are {rule.reason}, and {most} are tolerated"
+        what = f"{rule.name}: {share} of {counts.came:,} rows break it, and {most} are tolerated: {rule.reason}"
         return Failure(check=rule.name, what=what, at=rule.declared_at, rows=broken)
     if rule.severity != "fail" or not broken:
         return None
-    what = f"{rule.name}: {broken:,} rows are {rule.reason}"
+    what = f"{rule.name}: {broken:,} rows break it: {rule.reason}"
     return Failure(check=rule.name, what=what, at=rule.declared_at, rows=broken)
 
 
