@@ -154,7 +154,11 @@ BATCH_RULES = """\
 """
 
 
-def test_batch_rules_are_judged_on_the_good_rows_and_tell_what_they_found(written: Written) -> None:
+@pytest.mark.parametrize("many", [0, 1_000_000])
+def test_batch_rules_are_judged_on_the_good_rows_and_tell_what_they_found(
+    written: Written, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr("lakesmith.spark.count._MANY", many)
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver(BATCH_RULES)})
     written.land("orders/1.json", *ROWS)
     written.run()

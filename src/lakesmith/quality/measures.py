@@ -51,6 +51,14 @@ class Measure:
         return isinstance(self.rule, Distinct) and self.rule.exact
 
     @property
+    def sketches(self) -> bool:
+        """It takes a function that Spark does not compile, of one column."""
+        rule = self.rule
+        return not self.where and (
+            isinstance(rule, Drift | Distinct) or (isinstance(rule, Bounds) and rule.of == "quantile")
+        )
+
+    @property
     def remembers(self) -> bool:
         """The batches before have to be asked."""
         rule = self.rule

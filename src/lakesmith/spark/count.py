@@ -76,15 +76,23 @@ def count(rows: DataFrame, rules: Rules, filled: Sequence[str] = ()) -> Counts:
     return replace(told, measured=measured(rules.batch, good_rows(rows, rules))) if rules.batch else told
 
 
-def measured(measures: Sequence[Measure], good: DataFrame) -> dict[str, dict[str, object]]:
+_MANY = 1_000_000
+"""Of so many rows a look at one column costs less than aggregates that keep all others from being compiled."""
+
+
+def measured(measures: Sequence[Measure], good: DataFrame, rows: int = 0) -> dict[str, dict[str, object]]:
     """What is asked of good rows all together: one look at them, however many rules there are; and one more for each
-    that asks only some rows in a way that cannot be said in the same breath."""
+    that asks only some rows in a way that cannot be said in the same breath. Where there are many `rows`, rules that
+    need a sketch have a look of their own, at their column alone: beside one Spark compiles no aggregate."""
     types = _types(good)
-    together = [measure for measure in measures if not (measure.where and measure.afterwards)]
+    alone = [measure for measure in measures if rows >= _MANY and measure.sketches]
+    apart = [measure for measure in measures if measure.where and measure.afterwards]
+    together = [measure for measure in measures if measure not in (*alone, *apart)]
     found = _collected(good, {"good": "count(*)", **_batch_metrics(together, types)})
-    for measure in measures:
-        if measure not in together:
-            found |= _collected(good.where(str(measure.where)), _batch_metrics([measure], types))
+    for measure in alone:
+        found |= _collected(good, _batch_metrics([measure], types))
+    for measure in apart:
+        found |= _collected(good.where(str(measure.where)), _batch_metrics([measure], types))
     return {
         measure.name: {
             name.removeprefix(_metric(measure, "")): value

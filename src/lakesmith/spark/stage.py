@@ -70,7 +70,7 @@ class Stage:
             refused=refused,
             discarded=discarded,
             broken=broken,
-            measured=measured(rules.batch, self.good()) if rules.batch else {},
+            measured=measured(rules.batch, self.good(), self._rows("good")) if rules.batch else {},
             filled={name: self._filled(name) for name in arrival.payload} if arrival.again else {},
             again=again,
             rescued=self._filled(RESCUED) if RESCUED in arrival.payload else 0,
