@@ -24,7 +24,8 @@ from lakesmith.declare import (
     Table,
     TableName,
 )
-from lakesmith.declare.checks import BatchSql
+from lakesmith.declare.checks import BatchSql, References
+from lakesmith.declare.contract import QuarantinePolicy
 from lakesmith.errors import DataError, LakesmithError, Place, UsageError
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.graph import Graph
@@ -35,6 +36,7 @@ from lakesmith.plan.steps import (
     Ingest,
     Input,
     LakeFacts,
+    Mend,
     Plan,
     Position,
     Progress,
@@ -55,6 +57,7 @@ class Known(TypedDict, total=False):
     progress: Mapping[str, Progress]
     landing: Mapping[str, tuple[FileFact, ...]]
     selected: tuple[str, ...] | None
+    aged: Mapping[str, int]
 
 
 def plan(*tables: Table, full_refresh: bool = False, **known: Unpack[Known]) -> Plan:
@@ -63,6 +66,7 @@ def plan(*tables: Table, full_refresh: bool = False, **known: Unpack[Known]) -> 
         tables={named(name): found for name, found in known.get("there", {}).items()},
         progress={named(name): found for name, found in known.get("progress", {}).items()},
         landing={named(name): found for name, found in known.get("landing", {}).items()},
+        aged={named(name): rows for name, rows in known.get("aged", {}).items()},
     )
     selected = known.get("selected")
     chosen = declared.tables if selected is None else [named(name) for name in selected]
@@ -669,3 +673,24 @@ def test_tables_stand_in_an_order_that_the_graph_allows() -> None:
     found = plan(DAILY, SILVER, ORDERS, landing={"bronze.orders": (file("a.json"),)})
     order: list[TableName] = [table.table for table in found.tables]
     assert order == [named("bronze.orders"), named("silver.orders"), named("gold.daily")]
+
+
+def test_rows_that_lie_in_quarantine_for_too_long_are_given_up_by_a_step_of_their_own() -> None:
+    kept = replace(bronze("orders"), quarantine=QuarantinePolicy(discard_after=86400.0 * 30))
+    found = plan(
+        kept, there={"bronze.orders": facts()}, progress={"bronze.orders": Progress(head=1)}, aged={"bronze.orders": 4}
+    )
+    (step,) = of(found, "bronze.orders").steps
+    assert isinstance(step, Mend)
+    assert (step.replay.discard, step.replay.by, step.replay.chosen.older_than) == (True, "policy", 86400.0 * 30)
+    assert step.reason == "4 rows lie in quarantine for longer than 30 days"
+    assert not of(plan(kept, there={"bronze.orders": facts()}, aged={"bronze.orders": 0}), "bronze.orders").steps
+
+
+def test_a_table_waits_for_those_that_its_checks_refer_to_and_the_plan_tells_what_shuffles() -> None:
+    customers, rule = bronze("customers"), References(columns=("c",), table=named("bronze.customers"), key=("id",))
+    check = Check(name="known", rule=rule, on_fail="quarantine", declared_at=Place("bronze/a.yml"))
+    new = (FileFact("x.json", 1, 1),)
+    found = plan(replace(bronze("a"), checks=(check,)), customers, landing={"bronze.a": new, "bronze.customers": new})
+    assert [str(table.table) for table in found.tables] == ["bronze.customers", "bronze.a"]
+    assert (of(found, "bronze.a").after, of(found, "bronze.a").shuffles) == ((named("bronze.customers"),), ("known",))

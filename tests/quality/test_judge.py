@@ -192,4 +192,4 @@ def test_an_aggregate_is_narrowed_to_rows_that_count_where_it_is_known_to_pass_o
 def test_what_is_not_known_is_measured_afterwards(condition: str, can: bool) -> None:
     assert can_be_narrowed(condition) == can
     measure = Measure(name="x", rule=BatchSql(condition=condition), severity="warn", declared_at=Place("x"))
-    assert measure.afterwards != can
+    assert measure.picks_rows != can

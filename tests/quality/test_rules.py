@@ -121,3 +121,25 @@ def test_a_stream_knows_corrections_only_where_it_knows_amounts() -> None:
     ledger = kind(Changes(key=("id",), order_by=("at",), op="op", amounts=("n",)))
     assert [word for word in OPS if literal(word) not in plain] == ["CORRECTION", "REVERSAL"]
     assert [word for word in OPS if literal(word) not in ledger] == []
+
+
+def test_a_promise_that_a_column_is_unique_or_a_key_is_a_rule_of_its_own() -> None:
+    columns = tuple(Column(name=name, key=True, declared_at=HERE) for name in ("a", "b"))
+    columns = (*columns, Column(name="email", unique=True, declared_at=HERE))
+    rules = rules_of(table(columns=columns, load=Append()))
+    assert [rule.name for rule in rules.rows] == ["a.required", "b.required", "email.unique", "key.unique"]
+    assert [rule.asks and rule.asks.columns for rule in rules.flags] == [("email",), ("a", "b")]  # type: ignore[union-attr]
+
+
+def test_the_key_of_a_load_is_unique_without_being_asked() -> None:
+    key = Column(name="id", key=True, declared_at=HERE)
+    assert [rule.name for rule in rules_of(table(columns=(key,), load=MERGE)).rows] == ["id.required"]
+
+
+def test_rules_beyond_sixty_have_a_number_of_their_own() -> None:
+    checks = tuple(Check(name=f"c{n}", rule=RowSql(condition="x"), on_fail="warn", declared_at=HERE) for n in range(70))
+    rules = rules_of(table(checks=checks, load=Append()))
+    assert list(rules.failed()) == ["_lakesmith_failed_0", "_lakesmith_failed_1"]
+    assert rules.broke(rules.rows[60]) == "(_lakesmith_failed_1 & 1L) <> 0"
+    assert rules.has_bit((0, 1), 60)
+    assert not rules.has_bit((1, 0), 60)

@@ -128,12 +128,8 @@ class _Planning:
     def _without_aged(self, table: Table, planned: TablePlan) -> TablePlan:
         """Rows that lie in quarantine for too long are given up, after what else happens to the table."""
         limit, rows = table.quarantine.discard_after, self.facts.aged.get(table.name, 0)
-        if (
-            limit is None
-            or not rows
-            or table.name in self.blocked
-            or self._rebuild_because(table, self._progress(table))
-        ):
+        rebuilt = any(isinstance(step, Build) and step.rebuild for step in planned.steps)
+        if limit is None or not rows or rebuilt or table.name in self.blocked:
             return planned
         told = f"{rows} rows lie in quarantine for longer than {limit / 86400:g} days"
         replay = Replay(chosen=Chosen(older_than=limit), by="policy", why=told, discard=True)

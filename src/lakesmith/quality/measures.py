@@ -65,7 +65,7 @@ class Measure:
         return isinstance(rule, Drift | Anomaly) or (isinstance(rule, RowCount) and rule.change is not None)
 
     @property
-    def afterwards(self) -> bool:
+    def picks_rows(self) -> bool:
         """Its aggregates cannot be narrowed to some rows, so that rows have to be chosen before."""
         match self.rule:
             case BatchSql(condition=sql) | Anomaly(of=sql) | Reconcile(own=sql):
@@ -75,7 +75,7 @@ class Measure:
 
     def metrics(self, types: Mapping[str, str]) -> dict[str, str]:
         """SQL aggregates by name, over good rows. `types` are those of the rows' columns."""
-        where = None if self.afterwards else self.where
+        where = None if self.picks_rows else self.where
 
         def held(column: str) -> str:
             return _only(quoted(column), where)

@@ -86,7 +86,7 @@ def measured(measures: Sequence[Measure], good: DataFrame, rows: int = 0) -> dic
     need a sketch have a look of their own, at their column alone: beside one Spark compiles no aggregate."""
     types = _types(good)
     alone = [measure for measure in measures if rows >= _MANY and measure.sketches]
-    apart = [measure for measure in measures if measure.where and measure.afterwards]
+    apart = [measure for measure in measures if measure.where and measure.picks_rows]
     together = [measure for measure in measures if measure not in (*alone, *apart)]
     found = _collected(good, {"good": "count(*)", **_batch_metrics(together, types)})
     for measure in alone:
