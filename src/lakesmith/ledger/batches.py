@@ -24,6 +24,7 @@ from typing import TypeVar
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
+from lakesmith.failpoints import reach
 from lakesmith.plan.steps import Approval, Backfill, Position, Progress, Replay, Seen, Span
 from lakesmith.ports import CommitFact, FileFact, Slice, Storage, TableFacts
 
@@ -135,6 +136,7 @@ class Batches:
         while True:
             pinned = replace(batch, attempt=attempt)
             if self._storage.put_if_absent(self._key(batch.sequence, f"{attempt:02}"), _encode(pinned)):
+                reach("batch.pinned", self._table)
                 return pinned
             attempt += 1
 
@@ -151,7 +153,9 @@ class Batches:
 
     def finish(self, done: Done) -> None:
         """Note that every part of the batch is where it belongs."""
+        reach("batch.finishing", self._table)
         self._storage.put_if_absent(self._key(done.sequence, "done"), _encode(done))
+        reach("batch.done", self._table)
 
     def pinned(self, sequence: int, attempt: int) -> Batch:
         """An attempt as it was written down."""

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 
 from lakesmith.declare import TableName
 from lakesmith.errors import InfrastructureError
+from lakesmith.failpoints import reach
 from lakesmith.ports import Storage
 
 SECONDS = 60.0
@@ -71,11 +72,13 @@ class Leases:
         keeper = threading.Thread(target=self._keep, args=(key, lease, ended), daemon=True)
         keeper.start()
         try:
+            reach("lease.taken", table)
             yield
         finally:
             ended.set()
             keeper.join()
             self._storage.replace(key, _encode(replace(lease, released=True)))
+        reach("lease.released", table)
 
     def _take(self, folder: str, table: TableName, purpose: str) -> tuple[str, Lease]:
         numbers = [int(name.removesuffix(".json")) for name in self._storage.keys(folder)]

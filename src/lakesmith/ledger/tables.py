@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
+from lakesmith.failpoints import reach
 from lakesmith.records import AuditRecord, CheckRecord, ContractRecord, FileRecord, RunRecord, StepRecord
 from lakesmith.storage import Warehouse
 
@@ -42,12 +43,14 @@ class Ledger:
         audit: Sequence[AuditRecord] = (),
     ) -> None:
         """The parts first: a run that is in the ledger is there with all of them."""
+        reach("ledger.recording")
         self._append("steps", steps)
         self._append("checks", checks)
         self._append("files", files)
         self._append("contracts", contracts)
         self._append("audit", audit)
         self._append("runs", [run])
+        reach("ledger.recorded")
 
     def runs(self, limit: int) -> tuple[RunRecord, ...]:
         return self._read("runs", RunRecord, "started_at DESC", limit=limit)
@@ -82,6 +85,7 @@ class Ledger:
             [dataclasses.asdict(record) for record in records], schema=_arrow_schema(type(records[0]))
         )
         write_deltalake(self._warehouse.system(name), rows, mode="append", schema_mode="merge")
+        reach("ledger.appended", f"system.{name}")
 
     def _read(
         self,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from lakesmith.declare import Append, Environment, Files, Jdbc, OtherTable, Source, Table, TableName
 from lakesmith.errors import DataError, InfrastructureError, LakesmithError
+from lakesmith.failpoints import reach
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batches import Batch, Batches, Done, flow
 from lakesmith.plan.fingerprint import definition, rebuild_because
@@ -257,6 +258,7 @@ class Workplace:
         return None
 
     def _finish(self, table: Table, step: Finish, facts: TableFacts | None, batches: Batches) -> Moved:
+        reach("finish.begun", table.name)
         location = self.warehouse.table(table.name)
         batch = batches.committed(step.sequence, lambda: self.format.commits(location))
         if batch.definition != definition(table):
@@ -429,7 +431,10 @@ class Workplace:
         return file_records(self.run_id, table, batch, settled, self.format, self.warehouse, landing)
 
     def _archive(self, table: Table, *taken: Mapping[str, FileFact]) -> list[LakesmithError]:
-        return archive_taken(table.origin, *self.landings[table.name], taken) if isinstance(table.origin, Files) else []
+        if not isinstance(table.origin, Files):
+            return []
+        reach("files.archiving", table.name)
+        return archive_taken(table.origin, *self.landings[table.name], taken)
 
     def _forget(self, table: Table, batch: Batch) -> None:
         """Remove what was staged for the batch only."""

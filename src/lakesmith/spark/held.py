@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import Table
+from lakesmith.failpoints import reach
 from lakesmith.ledger.held import HeldBatch, HeldBatches
 from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.checked import closes_file
@@ -45,6 +46,7 @@ def hold(warehouse: Warehouse, arrival: Arrival, rows: DataFrame, failed: GateFa
             samples=failed.samples,
         )
     )
+    reach("batch.held", arrival.table.name)
     return failed
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import AUDIT, CODE, CORRUPT, GONE, HIDDEN, RESCUED
 from lakesmith.declare import Append, Source, Table
 from lakesmith.errors import DataError
+from lakesmith.failpoints import reach
 from lakesmith.ledger.batches import Batch, Done, flow
 from lakesmith.plan.steps import Replay
 from lakesmith.ports import TableFacts, TableFormat, Upsert, Write, Written
@@ -372,12 +373,14 @@ class Replaying:
         facts = self.format.facts(location, self._flow)
         if facts is None or facts.sequence < batch.sequence:
             self.format.append(told, location, write)
+        reach("settled.committed", self.table.name)
         quarantine = self.warehouse.quarantine(self.table.name)
         kept = self.format.facts(quarantine, self._flow)
         if kept is not None and kept.sequence < batch.sequence:
             gone = settled.selectExpr(f"{_ID} AS id", f"true AS {GONE}")
             upsert = Upsert(rows=_shaped_like(self._chosen(), gone), key=("id",), newer="true")
             self.format.merge(upsert, quarantine, replace(write, evolve=False))
+        reach("quarantine.committed", self.table.name)
 
 
 def _shaped_like(columns: DataFrame, gone: DataFrame) -> DataFrame:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import END, WRITTEN
 from lakesmith.declare import Append, Merge, ReplacePartitions, Snapshot, Source, SqlQuery
 from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.failpoints import reach
 from lakesmith.ledger.batches import Done, flow
 from lakesmith.plan.query import Sums, sums
 from lakesmith.ports import CommitFact, DataFile, TableFacts, TableFormat, Upsert, Write, Written
@@ -119,6 +120,7 @@ class Writer:
         stage = Stage(folder=self._warehouse.staged(arrival.table.name), arrival=arrival)
         try:
             stage.write(rows)
+            reach("batch.staged", arrival.table.name)
             counts = stage.counts()
             _refuse_missing(arrival, counts)
             checks = self._judged(arrival, counts, stage.all())
@@ -199,6 +201,14 @@ class Writer:
         self, arrival: Arrival, good: DataFrame | Stage | tuple[DataFile, ...], counts: Counts | None
     ) -> Written:
         """The one place where rows of a batch, or files that hold them, become part of the table."""
+        reach("table.committing", arrival.table.name)
+        written = self._committed(arrival, good, counts)
+        reach("table.committed", arrival.table.name)
+        return written
+
+    def _committed(
+        self, arrival: Arrival, good: DataFrame | Stage | tuple[DataFile, ...], counts: Counts | None
+    ) -> Written:
         location, write, load = self._location(arrival), _write(arrival), arrival.table.load
         stored = list(map(quoted, arrival.payload))
         if isinstance(good, tuple):
@@ -294,8 +304,11 @@ class Writer:
             evolve=True,
         )
         if not replaces or facts is None:
-            return self._format.append(rows, location, write).inserted
-        return self._format.overwrite(rows, location, write, arrival.refused_part).inserted
+            kept = self._format.append(rows, location, write)
+        else:
+            kept = self._format.overwrite(rows, location, write, arrival.refused_part)
+        reach("quarantine.committed", arrival.table.name)
+        return kept.inserted
 
     def _close(
         self, arrival: Arrival, counts: Counts, written: Written, refused: int, checks: tuple[CheckRecord, ...]

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 
 from lakesmith.disk import sync
 from lakesmith.errors import InfrastructureError
+from lakesmith.failpoints import reach
 from lakesmith.formats.delta.files import moment, sync_commit
 from lakesmith.formats.delta.vectors import read_vector, write_vectors
 from lakesmith.ports import Write
@@ -272,11 +273,13 @@ def commit_actions(
         ) from error
     finally:
         os.remove(temporary)
+    reach("log.linked", write.flow)
     sync_commit(location, version + 1)
     if (version + 1) % _CHECKPOINTS == 0:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
+        reach("log.summing", write.flow)
         with suppress(DeltaError):  # it saves time, no more
             DeltaTable(location, version=version + 1).create_checkpoint()
 

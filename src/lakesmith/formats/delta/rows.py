@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import GONE, HIDDEN
+from lakesmith.failpoints import reach
 from lakesmith.formats.delta.files import sync_commit
 from lakesmith.formats.delta.log import DeltaLog, is_widened
 from lakesmith.formats.delta.parts import partition_escaped, replace_part, replaceable
@@ -143,6 +144,7 @@ def _let(spark: SparkSession, location: str, feature: str) -> None:
     """Let the table use a feature. A commit of its own that changes no row: to end after it does no harm."""
     if _opened(location).metadata().configuration.get(feature) != "true":
         spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{feature}' = 'true')").collect()
+        reach("feature.let", location)
 
 
 def _no_rows(spark: SparkSession, location: str) -> DataFrame:

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from lakesmith.failpoints import reach
 from lakesmith.formats.delta.actions import additions, commit_actions, everything, fresh_folder, rows_in
 from lakesmith.formats.delta.committable import committable
 from lakesmith.formats.delta.files import add_files
@@ -29,6 +30,7 @@ def take_folder(
     own = fresh_folder(write)
     os.makedirs(location, exist_ok=True)
     os.rename(folder, os.path.join(location, own))
+    reach("files.moved", write.flow)
     added = list(additions(location, own))
     if table is None or not whole:
         made_for = str(table.metadata().id) if table is not None else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakesmith.declare.loads import Changes, Load, Merge, Scd2
+from lakesmith.failpoints import reach
 from lakesmith.ledger.batches import Batch
 from lakesmith.ports import TableFormat, Write
 from lakesmith.quality.rules import kind
@@ -86,3 +87,4 @@ class Ends:
             self.format.append(ends, self.location, write)
         else:
             self.format.overwrite(ends, self.location, write)
+        reach("ends.kept", self.flow)
