@@ -37,7 +37,7 @@ PLACES: Mapping[str, str] = MappingProxyType(
 """By name, what has happened when the place is reached."""
 
 Watch = Callable[[str, str], None]
-"""Told the place, and what it is about: a table, by its name, its writer's or its folder's, which all end in the name."""
+"""Told the place, and what it is about: a table, by its name or its writer's, or the folder that it lies in."""
 
 _watch: Watch | None = None
 
