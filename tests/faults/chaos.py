@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tests.faults.attach import Engine, Jvm
 from tests.faults.flows import FLOWS
@@ -119,7 +119,7 @@ class Chaos:
                 return broken
         weapon = choose.choices(list(_WEAPONS), weights=list(_WEAPONS.values()))[0]
         siege.jvm = self._jvm() if weapon != "own" else None
-        order = siege.order(do)
+        order = siege.order(do, **_details(siege, do, choose))
         if weapon == "place":
             about = choose.choice(("bronze.events", "silver.events", "silver.events", ""))
             order = replace(order, place=choose.choice(_PLACES), about=about, nth=choose.choice((1, 1, 1, 2)))
@@ -211,10 +211,22 @@ class _Struck:
 
 def _deeds(flow: str, choose: random.Random) -> list[Deed]:
     """What happens to a lake besides runs: decisions about refused rows, or upkeep."""
-    deeds: list[Deed] = ["run", "run", "run"]
-    if choose.random() < 0.4 and not FLOWS[flow].grouped:
-        deeds += ["replay", "discard"]
+    deeds: list[Deed] = ["run", "run", "run", "run"]
+    match choose.randrange(4):
+        case 0 | 1:
+            deeds += [] if FLOWS[flow].grouped else ["replay", "discard", "vacuum"]
+        case 2:
+            deeds += ["compact", "vacuum", "restore"]
     return deeds
+
+
+def _details(siege: Siege, do: Deed, choose: random.Random) -> dict[str, Any]:
+    """Which table a deed is about, and which version."""
+    if do not in ("compact", "vacuum", "restore"):
+        return {}
+    table = choose.choice(("bronze.events", "silver.events"))
+    log = siege.folder / ".lakesmith" / "warehouse" / table.replace(".", "/") / "_delta_log"
+    return {"table": table, "version": choose.randrange(max(1, len(list(log.glob("*.json")))))}
 
 
 def say(line: str) -> None:

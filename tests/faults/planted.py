@@ -85,6 +85,19 @@ def _cleanup() -> None:
     _put(writer, "_commit", commit)
 
 
+def _vacuum_unlocked() -> None:
+    """A vacuum asks nobody, and keeps nobody out."""
+    from lakesmith.run.upkeep import Upkeep, no_rows
+
+    def vacuum(self: Upkeep, *_: Any) -> Any:
+        for location in self._places():
+            self.format.vacuum(self.session(), location, 0.0)
+        return no_rows(self.run_id, self.facts.version)
+
+    _no_lock()
+    _put(Upkeep, "vacuum", vacuum)
+
+
 def _writer() -> type[Writer]:
     from lakesmith.spark.write import Writer
 
@@ -100,4 +113,5 @@ BUGS: dict[str, Callable[[], None]] = {
     "no lock": _no_lock,
     "bookmark first": _bookmark_first,
     "cleanup on unknown": _cleanup,
+    "vacuum unlocked": _vacuum_unlocked,
 }

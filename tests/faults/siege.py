@@ -111,6 +111,9 @@ class Siege:
             self.pending = replace(self.pending or self.decided, mended=self.acknowledged)
         elif do == "discard":
             self.pending = replace(self.pending or self.decided, discarded=self.acknowledged)
+        elif do == "restore":
+            # Until the next run has ended well, the table may be at any version that there was.
+            self.restored, self.acknowledged = True, 0
 
     def heard(self, do: Deed, answer: Answer) -> None:
         """A process has said what it did."""

@@ -53,11 +53,20 @@ def not_heard(siege: Siege) -> list[str]:
     return [*untyped(answer), *siege.judge(), *siege.settle()]
 
 
+def vacuumed(siege: Siege) -> list[str]:
+    """A process is stopped when its files lie in the table's folder, and they are vacuumed before it goes on."""
+    process, order = _stopped(siege, place="files.moved", lease_seconds=SLEEP)
+    time.sleep(SLEEP)
+    broken = untyped(siege.send(siege.order("vacuum")))
+    return [*broken, *_go_on(siege, process, order), *siege.judge(), *siege.settle()]
+
+
 ATTACKS: dict[str, Callable[[Siege], list[str]]] = {
     "no fence": slept,
     "no lock": beside,
     "bookmark first": cut_in_the_middle,
     "cleanup on unknown": not_heard,
+    "vacuum unlocked": vacuumed,
 }
 
 

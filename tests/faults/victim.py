@@ -11,7 +11,7 @@ import traceback
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from tests.faults.attach import Jvm
 from tests.faults.planted import plant
@@ -45,6 +45,8 @@ class Order:
     """The file that the process writes its answer to."""
     do: Deed = "run"
     table: str = "silver.events"
+    version: int = 0
+    """Of a table that is rolled back."""
     jvm: Jvm | None = None
     """None for a Spark of its own."""
     place: str | None = None
@@ -148,8 +150,14 @@ def _report(order: Order, spark: SparkSession | None) -> RunReport:
             return lake.replay(order.table, chosen, set={"amount": "abs(amount)"}, why="test", by="test", session=spark)
         case "discard":
             return lake.discard(order.table, Chosen(), why="test", by="test", session=spark)
+        case "compact":
+            return lake.compact((order.table,), session=spark)
+        case "vacuum":
+            return lake.vacuum((order.table,), older_than=0.0, force=True, session=spark)
+        case "restore":
+            return lake.restore(order.table, order.version, session=spark)
         case _:
-            raise NotImplementedError(order.do)
+            assert_never(order.do)
 
 
 def _told(error: LakesmithError) -> dict[str, Any]:
