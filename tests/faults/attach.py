@@ -32,11 +32,12 @@ class Jvm:
         """A session of this process on that Spark."""
         os.environ["PYSPARK_GATEWAY_PORT"] = str(self.port)
         os.environ["PYSPARK_GATEWAY_SECRET"] = self.token
-        from pyspark import SparkConf, SparkContext
-        from pyspark.java_gateway import launch_gateway
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        from pyspark import SparkConf, SparkContext, java_gateway
         from pyspark.sql import SparkSession
 
-        gateway: Any = launch_gateway()
+        launch: Any = java_gateway.launch_gateway
+        gateway = launch()
         spark = gateway.jvm.org.apache.spark
         inner = spark.api.java.JavaSparkContext.fromSparkContext(spark.SparkContext.getOrCreate())
         conf: Any = SparkConf

@@ -104,11 +104,10 @@ def main() -> None:
         reached("facts.read", str(table.name))
         return real(self, table, *rest, **named)
 
-    Workplace._batch = batch  # type: ignore[method-assign]
+    setattr(Workplace, "_batch", batch)  # noqa: B010 - mypy would not have it otherwise
     if order["jvm"]:
         session = Jvm(**order["jvm"]).attach()
-        execute.open_session = lambda *_, **__: session  # type: ignore[attr-defined]
-        execute.close_session = lambda _: None  # type: ignore[attr-defined]
+        vars(execute).update(open_session=lambda *_, **__: session, close_session=lambda _: None)
     app.main(prog_name="lakesmith")
 
 

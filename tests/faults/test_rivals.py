@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.attach import Jvm
-from tests.faults.sleeper import Sleeper, Stop
+from tests.faults.sleeper import Ended, Sleeper, Stop
 from tests.run.lakes import Written
 
-from lakesmith import failpoints
-from lakesmith.errors import LakesmithError
 from lakesmith.spark.session import isolated
 
 if TYPE_CHECKING:
@@ -42,14 +41,7 @@ LAKE = {
     ),
 }
 """Every way in which a batch is committed: files of readers, files that were judged, Spark's append, and a merge."""
-HOW = {
-    "bronze.clicks": "an append of files",
-    "bronze.paid": "a checked load",
-    "silver.copy": "an append",
-    "silver.orders": "a merge",
-}
-
-Start = Callable[..., Sleeper]
+TABLES = ("bronze.clicks", "bronze.paid", "silver.copy", "silver.orders")
 
 
 def row(id: int, amount: int = 1, at: int = 1) -> dict[str, object]:
@@ -73,75 +65,134 @@ def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
     return lake.folder
 
 
-@pytest.fixture
-def lake(tmp_path: Path, first_day: Path, spark: SparkSession) -> Written:
-    shutil.copytree(first_day, tmp_path / "shop")
-    return Written(tmp_path / "shop", spark)
+Nap = tuple[str, str]
+"""A table, and the place at which its holder fell asleep."""
+
+REFUSED: tuple[Nap, ...] = (
+    ("bronze.clicks", "table.committing"),
+    ("bronze.paid", "batch.staged"),
+    ("bronze.paid", "table.committing"),
+    ("silver.copy", "facts.read"),
+    ("silver.copy", "table.committing"),
+    ("silver.orders", "batch.pinned"),
+    ("silver.orders", "table.committing"),
+)
+COMMITTED: Nap = ("silver.orders", "table.committed")
+
+
+class Shop(Written):
+    """The lake, and commands at it that end with the test."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        super().__init__(folder, spark)
+        self.sleepers: list[Sleeper] = []
+
+    def start(self, *words: str, stops: tuple[Stop, ...] = (), own_spark: bool = False) -> Sleeper:
+        self.sleepers.append(Sleeper(self.folder, *words, stops=stops, jvm=None if own_spark else Jvm.of(self.spark)))
+        return self.sleepers[-1]
+
+    def sleeping(self, table: str, place: str) -> Sleeper:
+        """One that has come to the place and fell asleep, and has lost its lease since."""
+        sleeper = self.start("run", table, stops=(Stop(place, table),))
+        sleeper.asleep()
+        (lease,) = (self.folder / f".lakesmith/warehouse/_lakesmith/leases/{table}").iterdir()
+        time.sleep(max(0.0, json.loads(lease.read_text())["expires_at"] - time.time()))
+        return sleeper
+
+    def close(self) -> None:
+        for each in self.sleepers:
+            each.kill()
+
+
+def copied(first_day: Path, folder: Path, spark: SparkSession) -> Iterator[Shop]:
+    shutil.copytree(first_day, folder)
+    shop = Shop(folder, isolated(spark))
+    try:
+        yield shop
+    finally:
+        shop.close()
 
 
 @pytest.fixture
-def start(lake: Written) -> Iterator[Start]:
-    """Starts commands that are ended with the test."""
-    begun: list[Sleeper] = []
-
-    def make(*words: str, stops: tuple[Stop, ...] = (), own_spark: bool = False) -> Sleeper:
-        jvm = None if own_spark else Jvm.of(lake.spark)
-        begun.append(Sleeper(lake.folder, *words, stops=stops, jvm=jvm))
-        return begun[-1]
-
-    yield make
-    for each in begun:
-        each.kill()
+def shop(tmp_path: Path, first_day: Path, shared_spark: SparkSession) -> Iterator[Shop]:
+    yield from copied(first_day, tmp_path / "shop", shared_spark)
 
 
-def take_over(lake: Written, *tables: str) -> list[LakesmithError]:
-    """Run as soon as the one that sleeps has lost its lease; the errors."""
-    while True:
-        lake.run(*tables, ok=False)
-        errors = list(lake.reports[-1].errors)
-        if "table-leased" not in [error.code for error in errors]:
-            return errors
-        assert all(error.exit_code == 4 and error.hint for error in errors)
-        time.sleep(0.2)
+@pytest.fixture(scope="module")
+def woken(
+    first_day: Path, shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Shop, dict[Nap, Ended]]]:
+    """Holders of every kind that fell asleep one after the other; then another run took over, and they were woken."""
+    for shop in copied(first_day, tmp_path_factory.mktemp("woken") / "shop", shared_spark):
+        asleep = {nap: shop.sleeping(*nap) for nap in (*REFUSED, COMMITTED)}
+        shop.run()
+        for sleeper in asleep.values():
+            sleeper.wake()
+        yield shop, {nap: sleeper.ended() for nap, sleeper in asleep.items()}
 
 
-def holds_every_row_once(lake: Written) -> None:
-    """After one more run, which has nothing to mend by hand, every row is where it belongs, once."""
-    lake.run()
-    assert lake.run() == {}
-    assert lake.rows("SELECT id FROM bronze.clicks ORDER BY id") == [(i,) for i in (1, 1, 2, 4, 4, 5)]
-    assert lake.rows("SELECT id FROM bronze.paid ORDER BY id") == [(i,) for i in (1, 1, 4, 4)]
-    assert lake.rows("SELECT id FROM silver.copy ORDER BY id") == [(i,) for i in (1, 1, 4, 4)]
-    assert lake.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 10), (4, 4)]
-    refused = {"bronze_clicks": 2, "bronze_paid": 4, "silver_copy": 2, "silver_orders": 2}
-    assert {name: lake.rows(f"SELECT count(*) FROM quarantine.{name}")[0][0] for name in refused} == refused
-    warehouse = lake.folder / ".lakesmith/warehouse/_lakesmith"
-    for table in HOW:
-        assert len(list((warehouse / "leases" / table).iterdir())) == 1
+@pytest.mark.parametrize("nap", REFUSED, ids=" ".join)
+def test_a_holder_that_slept_while_another_took_over_is_refused(woken: tuple[Shop, dict[Nap, Ended]], nap: Nap) -> None:
+    ended = woken[1][nap]
+    assert ended.exit_code == 4
+    assert ended.codes == {nap[0]: "commit-lost"}
+    assert "run again" in ended.hints[0]
+
+
+def test_a_holder_that_slept_after_its_commit_ends_well_though_another_has_seen_the_batch_through(
+    woken: tuple[Shop, dict[Nap, Ended]],
+) -> None:
+    shop, ended = woken
+    assert ended[COMMITTED].exit_code == 0
+    assert {(step.step, step.sequence) for step in shop.reports[0].steps if step.table == "silver.orders"} == {
+        ("finish", 2)
+    }
+
+
+def test_whoever_slept_and_whoever_took_over_every_row_is_in_one_place_once(
+    woken: tuple[Shop, dict[Nap, Ended]],
+) -> None:
+    shop, _ = woken
+    assert shop.run() == {}
+    assert_every_row_once(shop)
+    warehouse = shop.folder / ".lakesmith/warehouse/_lakesmith"
+    leases = {table.name: len(list(table.iterdir())) for table in (warehouse / "leases").iterdir()}
+    assert leases == dict.fromkeys(("bronze.orders", *TABLES), 1)
     assert not list((warehouse / "checked").glob("*/*"))
 
 
-@pytest.mark.parametrize(
-    ("table", "place"),
-    [
-        ("bronze.clicks", "table.committing"),
-        ("bronze.paid", "batch.staged"),
-        ("bronze.paid", "table.committing"),
-        ("silver.copy", "facts.read"),
-        ("silver.copy", "table.committing"),
-        ("silver.orders", "batch.pinned"),
-        ("silver.orders", "table.committing"),
-    ],
-)
-def test_a_holder_that_slept_while_another_took_over_is_refused_and_nothing_is_lost_or_doubled(
-    lake: Written, start: Start, table: str, place: str
-) -> None:
-    sleeper = start("run", table, stops=(Stop(place, table),))
+def assert_every_row_once(shop: Shop) -> None:
+    assert shop.rows("SELECT id FROM bronze.clicks ORDER BY id") == [(i,) for i in (1, 1, 2, 4, 4, 5)]
+    assert shop.rows("SELECT id FROM bronze.paid ORDER BY id") == [(i,) for i in (1, 1, 4, 4)]
+    assert shop.rows("SELECT id FROM silver.copy ORDER BY id") == [(i,) for i in (1, 1, 4, 4)]
+    assert shop.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 10), (4, 4)]
+    refused = {"bronze_clicks": 2, "bronze_paid": 4, "silver_copy": 2, "silver_orders": 2}
+    assert {name: shop.rows(f"SELECT count(*) FROM quarantine.{name}")[0][0] for name in refused} == refused
+
+
+def test_of_two_that_have_staged_the_same_batch_each_has_its_own_files_and_one_commits(shop: Shop) -> None:
+    first, second = (shop.sleeping("bronze.paid", "batch.staged") for _ in range(2))
+    first.wake()
+    assert first.ended().exit_code == 0
+    second.wake()
+    ended = second.ended()
+    assert (ended.exit_code, ended.codes) == (4, {"bronze.paid": "commit-lost"})
+    assert shop.run("bronze.paid") == {}
+    assert shop.rows("SELECT id FROM bronze.paid ORDER BY id") == [(i,) for i in (1, 1, 4, 4)]
+    assert shop.rows("SELECT count(*) FROM quarantine.bronze_paid") == [(4,)]
+
+
+def test_while_its_lease_lasts_a_holder_that_sleeps_keeps_others_off(shop: Shop) -> None:
+    sleeper = shop.start("run", "bronze.clicks", stops=(Stop("lease.taken", "bronze.clicks"),), own_spark=True)
     sleeper.asleep()
-    assert take_over(lake, table) == []
+    (lease,) = (shop.folder / ".lakesmith/warehouse/_lakesmith/leases/bronze.clicks").iterdir()
+    # As it would be with the real time: it was read a moment ago, and lasts a minute.
+    lease.write_text(json.dumps({**json.loads(lease.read_text()), "expires_at": time.time() + 60}))
+    shop.run("bronze.clicks", ok=False)
+    (error,) = shop.reports[-1].errors
+    assert (error.code, error.exit_code) == ("table-leased", 4)
+    assert "wait until it has ended" in str(error.hint)
     sleeper.wake()
-    ended = sleeper.ended()
-    assert ended.exit_code == 4
-    assert ended.codes == {table: "commit-lost"}
-    assert "run again" in ended.hints[0]
-    holds_every_row_once(lake)
+    assert sleeper.ended().exit_code == 0
+    assert shop.run("bronze.clicks") == {}
+    assert shop.rows("SELECT id FROM bronze.clicks ORDER BY id") == [(i,) for i in (1, 1, 2, 4, 4, 5)]
