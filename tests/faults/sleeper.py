@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from tests.faults.attach import Jvm
 
 SHORT = 1.0
 """How many seconds a lease of such a process outlives its last sign of life."""
+
+_PROCESSES = get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["tests.faults.sleeper", "lakesmith.run", "deltalake", "pyspark.sql", "duckdb"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,53 +52,60 @@ class Ended:
 class Sleeper:
     """A command that was started and may be asleep."""
 
-    def __init__(self, lake: Path, *words: str, stops: Sequence[Stop] = (), jvm: Jvm | None = None) -> None:
-        order = {"stops": [asdict(stop) for stop in stops], "jvm": asdict(jvm) if jvm else None}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.sleeper", json.dumps(order), "-C", str(lake), *words, "--json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    def __init__(self, lake: Path, *words: str, said: Path, stops: Sequence[Stop] = (), jvm: Jvm | None = None) -> None:
+        self._said = said
+        self._process = _PROCESSES.Process(target=_sleep, args=(["-C", str(lake), *words], str(said), stops, jvm))
+        self._process.start()
 
     def asleep(self) -> None:
         """Wait until it has fallen asleep."""
-        found = os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        assert found is not None
-        assert found.si_code == os.CLD_STOPPED, self._process.communicate()
+        while self._state() != "T":
+            assert self._process.is_alive(), self._said.read_text()
+            time.sleep(0.02)
 
     def wake(self) -> None:
         """Let it go on, and its Spark with it."""
+        assert self._process.pid is not None
         os.killpg(self._process.pid, signal.SIGCONT)
 
     def ended(self) -> Ended:
         """Wait for its end."""
-        out, said = self._process.communicate(timeout=200)
+        self._process.join(200)
+        said = self._said.read_text()
+        assert self._process.exitcode is not None, said
         assert "Traceback" not in said, said
-        return Ended(self._process.returncode, json.loads(out))
+        return Ended(self._process.exitcode, json.loads(said))
 
     def kill(self) -> None:
         """End it, whatever it does."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate()
+        if self._process.is_alive() and self._process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.join()
+
+    def _state(self) -> str:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return "X"
 
 
-def main() -> None:
+def _sleep(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) -> None:
     """Be the command, with a short lease, and fall asleep where it was said."""
-    order = json.loads(sys.argv.pop(1))
+    os.setsid()
+    out = os.open(said, os.O_WRONLY | os.O_CREAT)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
     from lakesmith import failpoints
     from lakesmith.cli import app
     from lakesmith.ledger import lease
     from lakesmith.run import execute
     from lakesmith.run.step import Workplace
 
-    stops = {(stop["place"], stop["table"]) for stop in order["stops"]}
+    left = {(stop.place, stop.table) for stop in stops}
 
     def reached(place: str, about: str) -> None:
-        if (place, about) in stops:
-            stops.discard((place, about))
+        if (place, about) in left:
+            left.discard((place, about))
             os.killpg(0, signal.SIGSTOP)
 
     lease.SECONDS = SHORT
@@ -105,11 +117,8 @@ def main() -> None:
         return real(self, table, *rest, **named)
 
     setattr(Workplace, "_batch", batch)  # noqa: B010 - mypy would not have it otherwise
-    if order["jvm"]:
-        session = Jvm(**order["jvm"]).attach()
+    if jvm is not None:
+        session = jvm.attach()
         vars(execute).update(open_session=lambda *_, **__: session, close_session=lambda _: None)
-    app.main(prog_name="lakesmith")
-
-
-if __name__ == "__main__":
-    main()
+    sys.argv = ["lakesmith"]
+    app.main(args=[*words, "--json"], prog_name="lakesmith")

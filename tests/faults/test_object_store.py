@@ -7,18 +7,25 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.run.lakes import Written
 from tests.servers.http_proxy import HttpProxy, Request, Spoil
 from tests.servers.s3 import S3Server
-from tests.storage.stores import Place, make_place
+from tests.storage.stores import Place, make_place, put
 
+from lakesmith import failpoints
 from lakesmith.declare import TableName
 from lakesmith.errors import InfrastructureError
 from lakesmith.ledger.batches import Batch, Batches, Done
 from lakesmith.ledger.lease import Leases
 from lakesmith.ports import Storage
 from lakesmith.storage import failures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.servers
 
@@ -188,3 +195,40 @@ def test_credentials_that_expire_in_the_middle_are_told_and_nothing_is_half_done
     proxy.heal()
     batches.finish(DONE)
     assert (batches.pinned(7, 1), batches.done(7)) == (pinned, DONE)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("spoil", "code"), [("503", "storage-unreachable"), ("expired", "storage-denied")])
+def test_a_landing_zone_that_fails_in_the_middle_of_a_run_costs_no_row_and_doubles_none(
+    tmp_path: Path, spark: SparkSession, place: Place, proxy: HttpProxy, spoil: Spoil, code: str
+) -> None:
+    lake = Written(tmp_path / "shop", spark)
+    behind = place.through(proxy.port)
+    lake.declare(
+        {
+            "lakesmith.yml": json.dumps({"name": "shop", "environments": {"dev": {"storage": behind.settings}}}),
+            "bronze/orders.yml": f'source: {{files: "{behind.url}/*.json", archive: done}}\n',
+        }
+    )
+    for number in (1, 2, 3):
+        put(place.open(), f"{number}.json", b'{"id": %d}\n{broken\n' % number)
+    proxy.spoil("503", times=4)
+
+    def fail(place: str, about: str) -> None:
+        if place == "batch.pinned":
+            proxy.spoil(spoil, times=-1)
+
+    failpoints.watch(fail)
+    try:
+        lake.run(ok=False)
+    finally:
+        failpoints.watch(None)
+    errors = lake.reports[-1].errors
+    assert {error.code for error in errors} == {code}
+    assert all(error.hint for error in errors)
+    proxy.heal()
+    assert lake.run()["bronze.orders"].rows_written == 3
+    assert lake.run() == {}
+    assert lake.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,), (3,)]
+    assert lake.rows("SELECT count(*) FROM quarantine.bronze_orders") == [(3,)]
+    assert [file.path for file in place.open().list("**")] == [f"done/{number}.json" for number in (1, 2, 3)]

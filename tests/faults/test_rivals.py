@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 from tests.faults.attach import Jvm
 from tests.faults.sleeper import Ended, Sleeper, Stop
 from tests.run.lakes import Written
 
+from lakesmith import failpoints
 from lakesmith.spark.session import isolated
 
 if TYPE_CHECKING:
@@ -88,15 +91,17 @@ class Shop(Written):
         self.sleepers: list[Sleeper] = []
 
     def start(self, *words: str, stops: tuple[Stop, ...] = (), own_spark: bool = False) -> Sleeper:
-        self.sleepers.append(Sleeper(self.folder, *words, stops=stops, jvm=None if own_spark else Jvm.of(self.spark)))
+        said = self.folder / f"said-{len(self.sleepers)}.json"
+        jvm = None if own_spark else Jvm.of(self.spark)
+        self.sleepers.append(Sleeper(self.folder, *words, said=said, stops=stops, jvm=jvm))
         return self.sleepers[-1]
 
     def sleeping(self, table: str, place: str) -> Sleeper:
         """One that has come to the place and fell asleep, and has lost its lease since."""
         sleeper = self.start("run", table, stops=(Stop(place, table),))
         sleeper.asleep()
-        (lease,) = (self.folder / f".lakesmith/warehouse/_lakesmith/leases/{table}").iterdir()
-        time.sleep(max(0.0, json.loads(lease.read_text())["expires_at"] - time.time()))
+        kept = max((self.folder / f".lakesmith/warehouse/_lakesmith/leases/{table}").glob("*.json"))
+        time.sleep(max(0.0, json.loads(kept.read_text())["expires_at"] - time.time()))
         return sleeper
 
     def close(self) -> None:
@@ -196,3 +201,57 @@ def test_while_its_lease_lasts_a_holder_that_sleeps_keeps_others_off(shop: Shop)
     assert sleeper.ended().exit_code == 0
     assert shop.run("bronze.clicks") == {}
     assert shop.rows("SELECT id FROM bronze.clicks ORDER BY id") == [(i,) for i in (1, 1, 2, 4, 4, 5)]
+
+
+def test_runs_that_begin_at_the_same_time_on_a_new_lake_share_the_work_or_are_told_who_is_at_it(
+    tmp_path: Path, first_day: Path, shared_spark: SparkSession
+) -> None:
+    def declared_only(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if name == ".lakesmith"}
+
+    shutil.copytree(first_day, tmp_path / "shop", ignore=declared_only)
+    shop = Shop(tmp_path / "shop", isolated(shared_spark))
+    try:
+        ended = [run.ended() for run in [shop.start("run") for _ in range(3)]]
+    finally:
+        shop.close()
+    for each in ended:
+        assert set(each.codes.values()) <= {"table-leased", "commit-lost", "commit-conflict"}
+        assert each.exit_code == (4 if each.codes else 0)
+        assert all(each.hints)
+    shop.run()
+    assert shop.run() == {}
+    assert_every_row_once(shop)
+    told = [each.report["run"]["run_id"] for each in ended if each.report["run"]]
+    assert set(told) <= {str(run) for (run,) in shop.rows("SELECT run_id FROM system.runs")}
+
+
+def test_readers_beside_a_writer_see_whole_versions_only(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Written(tmp_path / "shop", spark)
+    # Of each table, every batch has the same twenty keys, and one amount.
+    lake.declare({**LAKE, "gold/now.sql": "/* lakesmith\nload: replace\n*/\nSELECT * FROM silver.orders\n"})
+    seen: dict[str, set[int]] = {}
+
+    def look(place: str = "", about: str = "") -> None:
+        for table in ("bronze.clicks", "bronze.paid", "silver.orders", "gold.now"):
+            location = lake.folder / f".lakesmith/warehouse/{table.replace('.', '/')}"
+            if not (location / "_delta_log/00000000000000000000.json").exists():
+                continue
+            directly = DeltaTable(location).to_pyarrow_table(columns=["amount"])["amount"].to_pylist()
+            asked = [amount for (amount,) in lake.rows(f"SELECT amount FROM {table}")]
+            for amounts in (directly, asked):
+                counted = Counter(amounts)
+                assert set(counted.values()) == {20}, (place, about, table, counted)
+                assert table.startswith("bronze") or len(counted) == 1
+                seen.setdefault(table, set()).update(counted)
+
+    for number in (1, 2):
+        for folder in ("clicks", "paid", "orders"):
+            lake.land(f"{folder}/{number}.json", *(row(id, number, at=number) for id in range(20)))
+        failpoints.watch(look)
+        try:
+            lake.run()
+        finally:
+            failpoints.watch(None)
+        look()
+    assert seen == {table: {1, 2} for table in ("bronze.clicks", "bronze.paid", "silver.orders", "gold.now")}

@@ -36,6 +36,7 @@ from lakesmith.quality import Past, looked_up, only_readability, rules_of
 from lakesmith.records import CheckRecord, FileRecord
 from lakesmith.run.failures import is_foreign
 from lakesmith.run.files import archive_taken, file_records
+from lakesmith.sources import look_again
 from lakesmith.spark.arrival import Arrival, Settled
 from lakesmith.spark.build import build_batch
 from lakesmith.spark.checked import field_paths
@@ -420,8 +421,8 @@ class Workplace:
         )
 
     def _tell_outcome(self, table: Table, batch: Batch, error: Exception) -> None:
-        """Raise what became of the batch where the table's log knows, whatever the reply to its commit was: it may be
-        in the table, or be another's by now, who has removed what this attempt worked with."""
+        """Raise what became of the batch where that is known. Whatever the reply to its commit was, the table's log may
+        hold it, or another's, who has removed what this attempt worked with; or its source may have lost it."""
         if not (is_foreign(error) or isinstance(error, GateFailed)):
             return
         location = self.warehouse.table(table.name)
@@ -430,6 +431,8 @@ class Workplace:
         made = self.format.facts(location, flow(table.name))
         if made is not None and made.sequence >= batch.sequence:
             raise _overtaken(table, batch) from error
+        if batch.slice is not None and is_foreign(error):
+            look_again(table, self.environment, batch.slice)
 
     def _books(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:
         if not settled.ends:
