@@ -87,7 +87,7 @@ def registry_home() -> Path:
 
 def spark_jars() -> tuple[Path, ...]:
     """What Spark needs to talk to the servers."""
-    return resolve_jars(("kafka", "iceberg", "postgresql"))
+    return resolve_jars(("kafka", "iceberg", "postgresql", "s3"))
 
 
 SERVERS: Mapping[str, Callable[[], object]] = {

@@ -16,7 +16,12 @@ import org.apache.hadoop.fs.Path;
 public final class Drive {
 
     public static void main(String[] words) throws Exception {
-        Configuration configuration = new Configuration(false);
+        Configuration configuration = new Configuration(Boolean.getBoolean("defaults"));
+        System.getProperties().forEach((name, value) -> {
+            if (name.toString().startsWith("fs.")) {
+                configuration.set(name.toString(), value.toString());
+            }
+        });
         if (words[0].equals("race")) {
             configuration.setClass("fs.file.impl", SlowRename.class, org.apache.hadoop.fs.FileSystem.class);
             SlowRename.delay = Integer.parseInt(words[5]);
