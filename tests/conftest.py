@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest_plugins = [
-    f"tests.servers.{name}" for name in ("azure", "http", "kafka", "postgresql", "proxy", "registry", "s3", "sftp")
+    f"tests.servers.{name}"
+    for name in ("azure", "http", "kafka", "postgresql", "proxy", "http_proxy", "registry", "s3", "sftp")
 ]
 
 

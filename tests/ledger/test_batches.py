@@ -191,7 +191,7 @@ def test_numbers_go_on_after_those_of_a_table_that_was_dropped_and_pins_alone_do
     for number in (1, 2):
         batches.finish(done(batches.pin(batch(number)), number - 1))
     batches.pin(batch(3))
-    assert (batches.next_sequence(0), batches.next_sequence(2), batches.next_sequence(0, 7)) == (3, 3, 8)
+    assert batches.spent() == 2
 
 
 def test_the_hundredth_attempt_is_found_again(batches: Batches) -> None:
@@ -210,13 +210,6 @@ def test_a_batch_that_somebody_overwrote_is_an_error_of_its_table(batches: Batch
     with pytest.raises(DataError) as caught:
         batches.progress(facts(0, 1), lambda: ())
     assert (caught.value.code, caught.value.table) == ("batch-unreadable", "silver.orders")
-
-
-def test_a_run_that_fell_behind_takes_the_number_that_collides_with_what_others_committed(batches: Batches) -> None:
-    pinned = batches.pin(batch(8))
-    batches.finish(done(pinned, 8))
-    assert batches.next_sequence(7, 0) == 8
-    assert batches.next_sequence(0, 0) == 9
 
 
 def test_which_files_were_taken_in_is_summed_up_now_and_then(batches: Batches, tmp_path: Path) -> None:

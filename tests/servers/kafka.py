@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,28 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def run_broker(folder: Path) -> Iterator[Broker]:
+    broker, command = prepare_broker(folder)
+    with started(command, lambda: _answers(broker), folder=folder):
+        yield broker
+
+
+class Restarted:
+    """A broker that can be stopped and started again, with what it had."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.broker, self._command = prepare_broker(folder)
+        self._running = ExitStack()
+
+    def start(self) -> None:
+        self._running.enter_context(started(self._command, lambda: _answers(self.broker), folder=self._folder))
+
+    def stop(self) -> None:
+        self._running.close()
+
+
+def prepare_broker(folder: Path) -> tuple[Broker, list[str]]:
+    """A broker's folder, and the command that starts it."""
     port, secured, controller = free_port(), free_port(), free_port()
     broker = Broker(address=f"127.0.0.1:{port}", secured=f"127.0.0.1:{secured}")
     properties = folder / "server.properties"
@@ -136,8 +158,7 @@ def run_broker(folder: Path) -> Iterator[Broker]:
     command += ["-cp", f"{kafka_jars()}/*"]
     tool = [*command, "kafka.tools.StorageTool", "format", "--standalone", "-t", "bGFrZXNtaXRoLXRlc3RzAA"]
     subprocess.run([*tool, "-c", str(properties)], check=True, capture_output=True, cwd=folder)
-    with started([*command, "kafka.Kafka", str(properties)], lambda: _answers(broker), folder=folder):
-        yield broker
+    return broker, [*command, "kafka.Kafka", str(properties)]
 
 
 def _until(holds: Callable[[], bool]) -> None:

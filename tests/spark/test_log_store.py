@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.servers.fetch import strace
 
 from lakesmith.spark.jars import LOG_STORE, digest, spark_jars
 from lakesmith.spark.java import find_java
@@ -21,6 +24,8 @@ OURS = LOG_STORE_CLASS
 DELTAS = "io.delta.storage.LocalLogStore"
 DELAY = 25
 """Milliseconds between a store's look whether a version is taken and its claim to it."""
+SLOW = 3000
+"""Microseconds by which every rename and every link is held up."""
 
 Drive = Callable[..., list[str]]
 
@@ -97,6 +102,43 @@ def test_a_delay_before_the_claim_loses_nothing(command: list[str], tmp_path: Pa
 
 def test_the_same_delay_makes_the_store_of_delta_lose_acknowledged_commits(command: list[str], tmp_path: Path) -> None:
     result = race(command, DELTAS, tmp_path, versions=40, delay=DELAY)
+    assert len(result.gone) >= 10, "a delayed rename has to lose commits again and again, not by luck"
+
+
+def contend(command: list[str], store: str, folder: Path, commits: int) -> Race:
+    """Two processes that each commit so many times, while the disk takes its time with every name that it gives."""
+    log = folder / "_delta_log"
+    log.mkdir()
+    program = strace()
+    calls = "rename,renameat,renameat2,link,linkat"
+    slowly = [str(program), "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", f"--trace={calls}"]
+    slowly.append(f"--inject={calls}:delay_enter={SLOW}")
+    words = [(*slowly, *command, "commit", store, str(log), str(n), str(commits), f"{folder}/barrier") for n in (0, 1)]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(program.parent)}
+    writers = [
+        subprocess.Popen(each, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        for each in words
+    ]
+    answers = [writer.communicate(timeout=200) for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0], answers
+    told = [line.split() for out, _ in answers for line in out.splitlines()]
+    present = [file.read_text().strip() for file in sorted(log.glob("*.json"))]
+    return Race(acknowledged=[what for word, what in told if word == "won"], present=present)
+
+
+def test_two_writers_of_five_hundred_commits_each_on_a_slow_disk_leave_all_thousand(
+    command: list[str], tmp_path: Path
+) -> None:
+    result = contend(command, OURS, tmp_path, 500)
+    assert len(result.present) == 1000
+    assert sorted(result.present) == sorted(result.acknowledged)
+    changes = sum(one[0] != other[0] for one, other in itertools.pairwise(result.present))
+    assert changes >= 100, "one process wrote after the other: nothing was raced"
+
+
+def test_the_same_two_writers_lose_commits_with_the_store_of_delta(command: list[str], tmp_path: Path) -> None:
+    result = contend(command, DELTAS, tmp_path, 500)
+    assert len(result.acknowledged) == 1000
     assert len(result.gone) >= 10, "a delayed rename has to lose commits again and again, not by luck"
 
 

@@ -140,16 +140,12 @@ class Batches:
                 return pinned
             attempt += 1
 
-    def next_sequence(self, *committed: int) -> int:
-        """The number of the next batch: after all that are committed, and after those of a table that was dropped.
+    def spent(self) -> int:
+        """The greatest number of a batch that was seen through, also of a table of this name that was dropped.
 
         A batch that is only pinned does not count: a twin of this run has to end up with the same number.
         """
-        if max(committed, default=0) > 0:
-            # Not what others have finished since: then this batch would no longer collide with theirs.
-            return max(committed) + 1
-        done = [int(name[:8]) for name in self._names() if name.endswith(".done.json")]
-        return max(done, default=0) + 1
+        return max((int(name[:8]) for name in self._names() if name.endswith(".done.json")), default=0)
 
     def finish(self, done: Done) -> None:
         """Note that every part of the batch is where it belongs."""

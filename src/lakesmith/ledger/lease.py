@@ -2,7 +2,8 @@
 
 A lease is a numbered file, so taking it over is put-if-absent of the next number: of two that judge a lease dead at the
 same moment, one wins. A lease makes a second run wait its turn with a clear word; it is the fence in the table's
-log that keeps rows from being lost or doubled.
+log that keeps rows from being lost or doubled. A holder that slept past the end of its lease learns from a later number
+that somebody else has taken over, and leaves the lease alone from then on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from lakesmith.declare import TableName
@@ -77,7 +78,7 @@ class Leases:
         finally:
             ended.set()
             keeper.join()
-            self._storage.replace(key, _encode(replace(lease, released=True)))
+            self._renew(key, replace(lease, released=True))
         reach("lease.released", table)
 
     def _take(self, folder: str, table: TableName, purpose: str) -> tuple[str, Lease]:
@@ -113,7 +114,18 @@ class Leases:
 
     def _keep(self, key: str, lease: Lease, ended: threading.Event) -> None:
         while not ended.wait(SECONDS / 4):
-            self._storage.replace(key, _encode(replace(lease, expires_at=self._clock() + SECONDS)))
+            if not self._renew(key, replace(lease, expires_at=self._clock() + SECONDS)):
+                return
+
+    def _renew(self, key: str, lease: Lease) -> bool:
+        """Write a lease that is held anew; False where somebody else has taken over since."""
+        folder, _, name = key.rpartition("/")
+        # A lease that cannot be written now ends by itself, and what was done under it is not undone.
+        with suppress(InfrastructureError, OSError):
+            if any(later > name for later in self._storage.keys(folder)):
+                return False
+            self._storage.replace(key, _encode(lease))
+        return True
 
 
 class Taken(InfrastructureError):

@@ -297,6 +297,8 @@ class Progress:
     rewritten: int | None = None
     """The newest version that replaced rows instead of adding to them, where that is known: whoever has read
     less cannot go on by adding the rows that are new."""
+    spent: int = 0
+    """The greatest number that a batch is known to have had before the table was looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,10 @@ _CONFLICTS = (
     "ConcurrentWrite",
     "ConcurrentDelete",
     "CONCURRENT",
+    "MetadataChanged",
+    "METADATA_CHANGED",
+    "ProtocolChanged",
+    "PROTOCOL_CHANGED",
 )
 _DATA = (
     "CAST_INVALID_INPUT",

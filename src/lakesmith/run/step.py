@@ -36,9 +36,11 @@ from lakesmith.quality import Past, looked_up, only_readability, rules_of
 from lakesmith.records import CheckRecord, FileRecord
 from lakesmith.run.failures import is_foreign
 from lakesmith.run.files import archive_taken, file_records
+from lakesmith.sources import look_again
 from lakesmith.spark.arrival import Arrival, Settled
 from lakesmith.spark.build import build_batch
 from lakesmith.spark.checked import field_paths
+from lakesmith.spark.gate import GateFailed
 from lakesmith.spark.ingest import Inlet, check_source, pin_slice, read_batch
 from lakesmith.spark.ingest.known import new_fields, wider_fields
 from lakesmith.spark.replay import Replaying
@@ -101,12 +103,13 @@ class Workplace:
 
     def take(self, table: Table, step: Step) -> Moved:
         """Carry the step out."""
-        facts = self.format.facts(self.warehouse.table(table.name), flow(table.name))
         batches = Batches(self.warehouse.storage, table.name)
+        spent = self._spent(table, batches)
+        facts = self.format.facts(self.warehouse.table(table.name), flow(table.name))
         commits = partial(self.format.commits, self.warehouse.table(table.name))
         # A rebuild reads everything: where the table stood does not matter, and may not even be known any more.
         rebuild = isinstance(step, Build) and step.rebuild
-        progress = Progress() if rebuild else batches.progress(facts, commits)
+        progress = replace(Progress() if rebuild else batches.progress(facts, commits), spent=spent)
         if progress.unfinished is not None and not isinstance(step, Finish):
             # Another run was cut short since this one was planned: its refused rows come first.
             reason = f"batch {progress.unfinished} was interrupted before its end"
@@ -139,7 +142,7 @@ class Workplace:
         if source_slice is not None and source_slice.since != progress.reached and progress.reached:
             return Moved(mode="slice", reason="another run has read on since", before=facts)
         mode = "files" if source_slice is None else "slice"
-        batch = self._batch(table, facts, batches, progress, mode=mode, files=files, slice=source_slice)
+        batch = self._batch(table, facts, progress, mode=mode, files=files, slice=source_slice)
         if step.look is not None:
             batch = replace(batch, seen=seen_with(step.look, step.files, progress))
         batch = pin_slice(self._inlet(), table, batch) if source_slice is not None else batch
@@ -183,7 +186,6 @@ class Workplace:
         batch = self._batch(
             table,
             facts,
-            batches,
             progress,
             mode=mode,
             inputs={n: Position(table_id=f.table_id, version=f.version) for n, f in inputs.items()},
@@ -201,7 +203,7 @@ class Workplace:
         if begun is not None and begun.span == step.backfill.span and begun.done and begun.done >= step.chunk.end:
             return Moved(mode=step.mode, reason="another run has computed these days", before=facts)
         batch = replace(
-            self._batch(table, facts, batches, progress, mode=step.mode, inputs=progress.positions),
+            self._batch(table, facts, progress, mode=step.mode, inputs=progress.positions),
             days=step.chunk,
             backfill=step.backfill.after(step.chunk),
         )
@@ -335,7 +337,7 @@ class Workplace:
                 table=str(table.name),
                 hint=f"bring it up to date first: lakesmith run {table.name}",
             )
-        made = self._batch(table, facts, batches, progress, mode=step.mode, inputs=progress.positions)
+        made = self._batch(table, facts, progress, mode=step.mode, inputs=progress.positions)
         replay = replace(step.replay, version=kept.version, moment=made.pinned_at)
         batch = batches.pin(replace(made, replay=replay, backfill=None))
         settled = self._replaying(table, batch, facts).settle()
@@ -395,8 +397,7 @@ class Workplace:
             except Exception as error:
                 abort = Abort.in_text(str(error))
                 if abort is None or (abort.kind == "new-fields" and survey):
-                    if is_foreign(error) and self._is_committed(table, batch):
-                        raise _unheard(table, batch, error) from error
+                    self._tell_outcome(table, batch, error)
                     raise
                 made = self.format.facts(self.warehouse.table(table.name), flow(table.name))
                 if made is not None and made.sequence >= batch.sequence:
@@ -419,10 +420,19 @@ class Workplace:
             hint="landing is append-only: land files under a temporary name and rename them when they are whole",
         )
 
-    def _is_committed(self, table: Table, batch: Batch) -> bool:
-        """Whether the table's log holds the batch, whatever the reply to its commit was."""
-        commits = self.format.commits(self.warehouse.table(table.name))
-        return any(commit.note == batch.note for commit in commits)
+    def _tell_outcome(self, table: Table, batch: Batch, error: Exception) -> None:
+        """Raise what became of the batch where that is known. Whatever the reply to its commit was, the table's log may
+        hold it, or another's, who has removed what this attempt worked with; or its source may have lost it."""
+        if not (is_foreign(error) or isinstance(error, GateFailed)):
+            return
+        location = self.warehouse.table(table.name)
+        if any(commit.note == batch.note for commit in self.format.commits(location)):
+            raise _unheard(table, batch, error) from error
+        made = self.format.facts(location, flow(table.name))
+        if made is not None and made.sequence >= batch.sequence:
+            raise _overtaken(table, batch) from error
+        if batch.slice is not None and is_foreign(error):
+            look_again(table, self.environment, batch.slice)
 
     def _books(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:
         if not settled.ends:
@@ -513,7 +523,6 @@ class Workplace:
         self,
         table: Table,
         facts: TableFacts | None,
-        batches: Batches,
         progress: Progress,
         *,
         mode: str,
@@ -522,9 +531,8 @@ class Workplace:
         inputs: Mapping[str, Position] | None = None,
         since: Mapping[str, int] | None = None,
     ) -> Batch:
-        kept = self.format.facts(self.warehouse.quarantine(table.name), flow(table.name))
         return Batch(
-            sequence=batches.next_sequence(facts.sequence if facts else 0, kept.sequence if kept else 0),
+            sequence=max(facts.sequence if facts else 0, progress.spent) + 1,
             attempt=0,
             parent=progress.head,
             run_id=self.run_id,
@@ -539,6 +547,16 @@ class Workplace:
             contract=self.contracts.get(table.name),
             backfill=progress.backfill if mode != "whole" else None,
         )
+
+    def _spent(self, table: Table, batches: Batches) -> int:
+        """The greatest number of a batch, told by all but the table itself, which is to be looked at after this.
+
+        A batch is in the table before it is anywhere else. So the facts know of every batch that is found here, and a
+        batch that another run commits after this look has the number which this run is going to use: they collide.
+        """
+        done = batches.spent()
+        kept = self.format.facts(self.warehouse.quarantine(table.name), flow(table.name))
+        return max(done, kept.sequence if kept else 0)
 
     def _lookups(self, table: Table) -> dict[str, Position]:
         """The tables that checks refer to, as they are now."""
@@ -571,6 +589,15 @@ def _unheard(table: Table, batch: Batch, error: Exception) -> InfrastructureErro
         f"batch {batch.sequence} is in the table, but its end was not heard of: {said}",
         table=str(table.name),
         hint="run again: that sees the batch through to its end, and nothing is lost or doubled",
+    )
+
+
+def _overtaken(table: Table, batch: Batch) -> InfrastructureError:
+    return InfrastructureError(
+        "commit-lost",
+        f"batch {batch.sequence} was committed by another run first, while this one was still at it",
+        table=str(table.name),
+        hint="nothing is lost: run again when the other run has ended",
     )
 
 

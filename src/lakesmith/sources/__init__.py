@@ -12,7 +12,7 @@ from lakesmith.ports import Slice
 if TYPE_CHECKING:
     from lakesmith.sources.registry import Registry
 
-__all__ = ["connection", "named_connection", "new_in", "registry_of"]
+__all__ = ["connection", "look_again", "named_connection", "new_in", "registry_of"]
 
 
 def new_in(table: Table, environment: Environment, reached: Mapping[str, int | str]) -> Slice | None:
@@ -33,6 +33,14 @@ def new_in(table: Table, environment: Environment, reached: Mapping[str, int | s
             return new_versions(table, source, reached)
         case _:
             return None
+
+
+def look_again(table: Table, environment: Environment, stretch: Slice) -> None:
+    """Raise where a stretch that could not be read is not there any more, or its source does not answer."""
+    if isinstance(table.origin, Kafka):
+        from lakesmith.sources.kafka import pinned_offsets
+
+        pinned_offsets(table, table.origin, connection(table, environment), stretch)
 
 
 def registry_of(table: Table, environment: Environment) -> Registry:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_STORE_CLASS = "io.lakesmith.storage.LocalLogStore"
+S3_LOG_STORE_CLASS = "io.lakesmith.storage.S3LogStore"
 
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -124,6 +125,8 @@ def session_settings(
     ours = {
         "spark.master": "local[*]",
         **DELTA,
+        "spark.delta.logStore.s3a.impl": S3_LOG_STORE_CLASS,
+        "spark.hadoop.io.delta.kernel.logStore.s3a.impl": S3_LOG_STORE_CLASS,
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": " ".join(java_options(java, jars, brief=brief)),
         "spark.databricks.delta.snapshotPartitions": "2",

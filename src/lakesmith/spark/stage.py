@@ -3,10 +3,11 @@ there are of each kind is told by the files themselves."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,10 +31,20 @@ _ASIDE_COLUMNS = (CORRUPT, CODE, END, FILE)
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """The folder of one batch that is written and not committed."""
+    """The folder of one attempt at a batch that is written and not committed.
 
-    folder: str
+    Nobody else writes to it. Whoever commits the batch removes what other attempts at it have left: they cannot be
+    committed any more, so that it does no harm to take the files away from one that still goes on.
+    """
+
+    beside: str
+    """The folder of all attempts."""
     arrival: Arrival
+
+    @property
+    def folder(self) -> str:
+        batch = self.arrival.batch
+        return os.path.join(self.beside, f"{batch.sequence:08}.{batch.attempt:02}")
 
     def write(self, rows: DataFrame) -> None:
         """Write the rows, which are checked, in one pass: what is set aside beside the good ones."""
@@ -65,7 +76,7 @@ class Stage:
         rules, arrival = self.arrival.rules, self.arrival
         again, refused, discarded = (self._rows(kind) for kind in ("again", "refused", "discarded"))
         broken = by_rule(rules, self._broken() if self._some_broke() else {})
-        return Counts(
+        counts = Counts(
             came=self._rows("good") + again + refused + discarded,
             refused=refused,
             discarded=discarded,
@@ -76,6 +87,10 @@ class Stage:
             rescued=self._filled(RESCUED) if RESCUED in arrival.payload else 0,
             ends=self._ends(),
         )
+        # Spark makes the mark when the last file is in its place; it goes before any of them does.
+        if not os.path.isfile(self._mark(self.folder)):
+            raise FileNotFoundError(errno.ENOENT, "the files of the batch are gone", self.folder)
+        return counts
 
     def good(self) -> DataFrame:
         """The good rows, as they are to be stored."""
@@ -102,6 +117,18 @@ class Stage:
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def remove_outdated(self) -> None:
+        """Remove what attempts at this batch and at earlier ones have left: the batch is committed."""
+        for name in os.listdir(self.beside):
+            if not name[:8].isdigit() or int(name[:8]) <= self.arrival.batch.sequence:
+                folder = os.path.join(self.beside, name)
+                with suppress(OSError):
+                    os.unlink(self._mark(folder))
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _mark(self, folder: str) -> str:
+        return os.path.join(folder, "_SUCCESS")
 
     def _folder(self, kind: str) -> str:
         return os.path.join(self.folder, f"{_KIND}={kind}")

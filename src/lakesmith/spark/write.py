@@ -116,8 +116,7 @@ class Writer:
 
     def _settle_staged(self, arrival: Arrival, rows: DataFrame) -> Settled:
         """Write good rows and refused ones in one pass that counts them; what passes the gate is only committed."""
-        # One writer at a time has the table's lease: what another has left there is of no use to anybody.
-        stage = Stage(folder=self._warehouse.staged(arrival.table.name), arrival=arrival)
+        stage = Stage(beside=self._warehouse.staged(arrival.table.name), arrival=arrival)
         try:
             stage.write(rows)
             reach("batch.staged", arrival.table.name)
@@ -126,6 +125,7 @@ class Writer:
             checks = self._judged(arrival, counts, stage.all())
             written = self._commit(arrival, stage if stage.has_good else stage.good(), counts)
             refused = self._quarantine(arrival, stage.refused(), counts.refused)
+            stage.remove_outdated()
         finally:
             stage.remove()
         return self._close(arrival, counts, written, refused, checks)

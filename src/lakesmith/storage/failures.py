@@ -20,6 +20,9 @@ Result = TypeVar("Result")
 WAITS = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds before each further try; up to half as much is added, so that many who wait do not come back at once."""
 
+WRITE = "lakesmithwrite"
+"""The name under which a file that was put tells of the write that did it."""
+
 _BY_NAME: dict[str, Kind] = {
     "NotFound": "missing",
     "FileNotFoundError": "missing",
@@ -41,6 +44,9 @@ _BY_NAME: dict[str, Kind] = {
     "ParamValidationError": "refused",
 }
 _BY_STATUS: dict[int, Kind] = {401: "denied", 403: "denied", 404: "missing", 412: "taken"}
+_OVER = ("ExpiredToken", "TokenRefreshRequired", "RequestExpired", "InvalidToken", "400")
+"""What S3 says of credentials whose time is over, with a status that tells less. Asked for the head of a file alone it
+says no word, and there is nothing else in such a question that could be wrong."""
 _WORTH_ANOTHER_TRY = (408, 409, 425, 429)
 _BUGS = (TypeError, AttributeError, NameError, AssertionError)
 
@@ -53,6 +59,8 @@ def kind_of(error: BaseException) -> Kind:
         kind = _BY_NAME.get(type(each).__name__)
         if kind is not None:
             return kind
+        if _code(each) in _OVER:
+            return "denied"
         status = _status(each)
         if status in _BY_STATUS:
             return _BY_STATUS[status]
@@ -148,6 +156,11 @@ def _is_guess(error: BaseException) -> bool:
     wrapped = error.__cause__ or error.__context__
     guessed = type(error).__name__ in ("NotFound", "PermissionDenied")
     return guessed and wrapped is not None and type(error).__module__.startswith("remote_store")
+
+
+def _code(error: BaseException) -> str | None:
+    response = getattr(error, "response", None)
+    return response.get("Error", {}).get("Code") if isinstance(response, dict) else None
 
 
 def _status(error: BaseException) -> int | None:

@@ -50,7 +50,7 @@ class Warehouse:
         return f"{self.root}/settled/{name.layer}/{name.name}"
 
     def staged(self, name: TableName) -> str:
-        """Where batches lie that are written and not committed."""
+        """Where batches lie that are written and not committed, each attempt in a folder of its own."""
         return f"{self.root}/_lakesmith/checked/{name}"
 
     def held(self, name: TableName) -> str:

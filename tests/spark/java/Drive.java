@@ -16,7 +16,12 @@ import org.apache.hadoop.fs.Path;
 public final class Drive {
 
     public static void main(String[] words) throws Exception {
-        Configuration configuration = new Configuration(false);
+        Configuration configuration = new Configuration(Boolean.getBoolean("defaults"));
+        System.getProperties().forEach((name, value) -> {
+            if (name.toString().startsWith("fs.")) {
+                configuration.set(name.toString(), value.toString());
+            }
+        });
         if (words[0].equals("race")) {
             configuration.setClass("fs.file.impl", SlowRename.class, org.apache.hadoop.fs.FileSystem.class);
             SlowRename.delay = Integer.parseInt(words[5]);
@@ -26,6 +31,7 @@ public final class Drive {
             .newInstance(configuration);
         switch (words[0]) {
             case "race" -> race(store, configuration, words);
+            case "commit" -> commit(store, configuration, words);
             case "write" -> write(store, configuration, new Path(words[2]), words[3], Boolean.valueOf(words[4]), 0);
             case "read" -> store.read(new Path(words[2]), configuration).forEachRemaining(System.out::println);
             case "list" -> list(store.listFrom(new Path(words[2]), configuration));
@@ -55,7 +61,29 @@ public final class Drive {
         }
     }
 
-    private static void write(
+    /** Make so many commits, each with the next version that is free, beside another process that does the same. */
+    private static void commit(LogStore store, Configuration configuration, String[] words) throws Exception {
+        String folder = words[2];
+        int self = Integer.parseInt(words[3]);
+        int commits = Integer.parseInt(words[4]);
+        try (RandomAccessFile file = new RandomAccessFile(words[5], "rw")) {
+            MappedByteBuffer ready = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, 128);
+            ready.putInt(self * 64, 1);
+            while (ready.getInt((1 - self) * 64) == 0) {
+                Thread.yield();
+                java.lang.invoke.VarHandle.fullFence();
+            }
+        }
+        int version = 0;
+        for (int number = 0; number < commits; version++) {
+            Path path = new Path(folder, String.format("%020d.json", version));
+            if (write(store, configuration, path, self + ":" + number, false, 0)) {
+                number++;
+            }
+        }
+    }
+
+    private static boolean write(
             LogStore store, Configuration configuration, Path path, String line, boolean overwrite, int delay)
             throws Exception {
         Iterator<String> once = Arrays.asList(line).iterator();
@@ -78,8 +106,10 @@ public final class Drive {
         try {
             store.write(path, slow, overwrite, configuration);
             System.out.println("won " + line);
+            return true;
         } catch (FileAlreadyExistsException taken) {
             System.out.println("lost " + line);
+            return false;
         }
     }
 

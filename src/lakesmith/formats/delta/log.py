@@ -179,6 +179,8 @@ class DeltaLog:
                 commit_properties=CommitProperties(
                     custom_metadata={"userMetadata": write.note},
                     app_transactions=[Transaction(write.flow, write.sequence)],
+                    # delta-rs would commit behind a twin's commit of the same batch.
+                    max_commit_retries=0,
                 ),
             )
         except DeltaError as error:

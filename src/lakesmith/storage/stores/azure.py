@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, BinaryIO
@@ -9,7 +10,7 @@ from typing import Any, BinaryIO
 from lakesmith.errors import DeclarationError
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
-from lakesmith.storage.failures import patiently
+from lakesmith.storage.failures import WRITE, kind_of, patiently
 from lakesmith.storage.globs import Glob, walk
 
 _BLOCK = 8 * 1024 * 1024
@@ -106,4 +107,10 @@ class Azure:
             sent += len(chunk)
             tell(sent)
         # Only now it can be seen, and only if nothing has that name.
-        patiently(lambda: target.commit_block_list(blocks, match_condition=MatchConditions.IfMissing))
+        told, missing = {WRITE: uuid.uuid4().hex}, MatchConditions.IfMissing
+        try:
+            patiently(lambda: target.commit_block_list(blocks, metadata=told, match_condition=missing))
+        except Exception as error:
+            # Where the answer to the first try was lost, the second one finds that the name is taken: by the first.
+            if kind_of(error) != "taken" or patiently(target.get_blob_properties).metadata != told:
+                raise

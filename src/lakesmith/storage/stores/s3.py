@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO
 
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
-from lakesmith.storage.failures import patiently
+from lakesmith.storage.failures import WRITE, kind_of, patiently
 from lakesmith.storage.globs import Glob
 
 _PART = 8 * 1024 * 1024
@@ -69,14 +71,36 @@ class S3:
         return self.store.read(key)
 
     def create(self, key: str, file: BinaryIO, size: int, tell: Callable[[int], None]) -> None:
+        write = uuid.uuid4().hex
+        try:
+            self._put(key, file, size, tell, {WRITE: write})
+        except Exception as error:
+            # Where the answer to the first try was lost, the second one finds that the name is taken: by the first. Of
+            # an upload in parts that was completed, some stores know nothing any more.
+            if kind_of(error) not in ("taken", "missing") or self._write_of(key) != write:
+                raise
+
+    def _write_of(self, key: str) -> str | None:
+        """Which write has made a file."""
+        try:
+            found = patiently(lambda: self._s3.call_s3("head_object", Bucket=self._bucket, Key=key))
+        except Exception as error:
+            if kind_of(error) != "missing":
+                raise
+            return None
+        written: str | None = found["Metadata"].get(WRITE)
+        return written
+
+    def _put(self, key: str, file: BinaryIO, size: int, tell: Callable[[int], None], metadata: dict[str, str]) -> None:
         part = max(_PART, size // _MOST_PARTS)
         first = file.read(part)
         target = {"Bucket": self._bucket, "Key": key}
         if len(first) < part:
-            patiently(lambda: self._s3.call_s3("put_object", Body=first, IfNoneMatch="*", **target))
+            put = {"Body": first, "Metadata": metadata, "IfNoneMatch": "*", **target}
+            patiently(lambda: self._s3.call_s3("put_object", **put))
             tell(len(first))
             return
-        upload = patiently(lambda: self._s3.call_s3("create_multipart_upload", **target))
+        upload = patiently(lambda: self._s3.call_s3("create_multipart_upload", Metadata=metadata, **target))
         target["UploadId"] = upload["UploadId"]
         try:
             parts = list(self._parts(target, first, file, part, tell))
@@ -86,8 +110,12 @@ class S3:
                 )
             )
         except BaseException:
-            self._s3.call_s3("abort_multipart_upload", **target)
+            self._abort(target)
             raise
+
+    def _abort(self, target: dict[str, str]) -> None:
+        with suppress(Exception):  # a store that does not answer keeps the parts; what went wrong first is told
+            self._s3.call_s3("abort_multipart_upload", **target)
 
     def _parts(
         self, target: dict[str, str], first: bytes, file: BinaryIO, part: int, tell: Callable[[int], None]

@@ -1,0 +1,124 @@
+"""A real `lakesmith` command in a process of its own, which falls asleep where it is told to and can be woken."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from tests.faults.attach import Jvm
+
+SHORT = 1.0
+"""How many seconds a lease of such a process outlives its last sign of life."""
+
+_PROCESSES = get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["tests.faults.sleeper", "lakesmith.run", "deltalake", "pyspark.sql", "duckdb"])
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a process falls asleep, the first time that it comes there."""
+
+    place: str
+    """A failpoint, or `facts.read`: the table was looked at, and nothing is written down."""
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    exit_code: int
+    report: dict[str, Any]
+
+    @property
+    def codes(self) -> dict[str, str]:
+        """By table, the code of its error."""
+        return {error["table"]: error["code"] for error in self.report["errors"]}
+
+    @property
+    def hints(self) -> list[str]:
+        return [error["hint"] for error in self.report["errors"]]
+
+
+class Sleeper:
+    """A command that was started and may be asleep."""
+
+    def __init__(self, lake: Path, *words: str, said: Path, stops: Sequence[Stop] = (), jvm: Jvm | None = None) -> None:
+        self._said = said
+        self._process = _PROCESSES.Process(target=_sleep, args=(["-C", str(lake), *words], str(said), stops, jvm))
+        self._process.start()
+
+    def asleep(self) -> None:
+        """Wait until it has fallen asleep."""
+        while self._state() != "T":
+            assert self._process.is_alive(), self._said.read_text()
+            time.sleep(0.02)
+
+    def wake(self) -> None:
+        """Let it go on, and its Spark with it."""
+        assert self._process.pid is not None
+        os.killpg(self._process.pid, signal.SIGCONT)
+
+    def ended(self) -> Ended:
+        """Wait for its end."""
+        self._process.join(200)
+        said = self._said.read_text()
+        assert self._process.exitcode is not None, said
+        assert "Traceback" not in said, said
+        return Ended(self._process.exitcode, json.loads(said))
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        if self._process.is_alive() and self._process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.join()
+
+    def _state(self) -> str:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return "X"
+
+
+def _sleep(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) -> None:
+    """Be the command, with a short lease, and fall asleep where it was said."""
+    os.setsid()
+    out = os.open(said, os.O_WRONLY | os.O_CREAT)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    from lakesmith import failpoints
+    from lakesmith.cli import app
+    from lakesmith.ledger import lease
+    from lakesmith.run import execute
+    from lakesmith.run.step import Workplace
+
+    left = {(stop.place, stop.table) for stop in stops}
+
+    def reached(place: str, about: str) -> None:
+        if (place, about) in left:
+            left.discard((place, about))
+            os.killpg(0, signal.SIGSTOP)
+
+    lease.SECONDS = SHORT
+    failpoints.watch(reached)
+    real = Workplace._batch
+
+    def batch(self: Workplace, table: Any, *rest: Any, **named: Any) -> Any:
+        reached("facts.read", str(table.name))
+        return real(self, table, *rest, **named)
+
+    setattr(Workplace, "_batch", batch)  # noqa: B010 - mypy would not have it otherwise
+    if jvm is not None:
+        session = jvm.attach()
+        vars(execute).update(open_session=lambda *_, **__: session, close_session=lambda _: None)
+    sys.argv = ["lakesmith"]
+    app.main(args=[*words, "--json"], prog_name="lakesmith")

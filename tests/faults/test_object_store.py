@@ -1,0 +1,234 @@
+"""Pinned batches and leases in an object store behind a line that fails: each is made exactly once, and known."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.run.lakes import Written
+from tests.servers.http_proxy import HttpProxy, Request, Spoil
+from tests.servers.s3 import S3Server
+from tests.storage.stores import Place, make_place, put
+
+from lakesmith import failpoints
+from lakesmith.declare import TableName
+from lakesmith.errors import InfrastructureError
+from lakesmith.ledger.batches import Batch, Batches, Done
+from lakesmith.ledger.lease import Leases
+from lakesmith.ports import Storage
+from lakesmith.storage import failures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.servers
+
+NAME = TableName("gold", "sales")
+FOLDER = f"_lakesmith/batches/{NAME}"
+LEASES = f"_lakesmith/leases/{NAME}"
+BATCH = Batch(sequence=7, attempt=0, parent=6, run_id="one", pinned_at=1, definition="d", mode="whole")
+DONE = Done(
+    sequence=7, attempt=1, version=3, run_id="one", rows_in=1, rows_written=1, rows_quarantined=0, rows_deduplicated=0
+)
+LARGE = bytes(range(256)) * 70_000
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many tries as ever, but without the waiting."""
+    monkeypatch.setattr(failures, "WAITS", (0.01,) * 5)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> Place:
+    return make_place("s3", request)
+
+
+@pytest.fixture
+def proxy(place: Place, s3: S3Server, http_proxy_to: Callable[..., HttpProxy]) -> HttpProxy:
+    def resign(request: Request) -> None:
+        from botocore.auth import S3SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
+
+        kept = {name: value for name, value in request.headers if name.lower() != "authorization"}
+        signed = AWSRequest(request.method, f"http://{kept['Host']}{request.path}", headers=kept, data=request.body)
+        S3SigV4Auth(Credentials(s3.key, s3.secret), "s3", "us-east-1").add_auth(signed)
+        request.headers = list(signed.headers.items())
+
+    return http_proxy_to(place.port, resign)
+
+
+@pytest.fixture
+def storage(place: Place, proxy: HttpProxy) -> Storage:
+    """The store behind the proxy."""
+    return place.through(proxy.port).open()
+
+
+@pytest.mark.parametrize("spoil", ["503", "reset", "drop reply"])
+def test_a_batch_is_pinned_once_and_finished_once_whatever_the_line_does(
+    place: Place, proxy: HttpProxy, storage: Storage, spoil: Spoil
+) -> None:
+    batches = Batches(storage, NAME)
+    proxy.spoil(spoil, "PUT", times=4)
+    pinned = batches.pin(BATCH)
+    proxy.spoil(spoil, "PUT", times=4)
+    batches.finish(DONE)
+    proxy.spoil(spoil, "GET", times=4)
+    assert pinned == batches.pinned(7, 1) == replace(BATCH, attempt=1)
+    assert batches.done(7) == DONE
+    assert list(place.open().keys(FOLDER)) == ["00000007.01.json", "00000007.done.json"]
+    assert proxy.spoilt[0].startswith("PUT")
+    assert len(proxy.spoilt) >= 6
+
+
+def test_of_two_that_pin_the_same_batch_over_a_line_that_drops_replies_each_knows_its_own(
+    place: Place, proxy: HttpProxy, storage: Storage
+) -> None:
+    proxy.spoil("drop reply", "PUT", times=5)
+    with ThreadPoolExecutor(4) as pool:
+        runs = [replace(BATCH, run_id=str(number)) for number in range(4)]
+        pinned = list(pool.map(Batches(storage, NAME).pin, runs))
+    assert sorted(each.attempt for each in pinned) == [1, 2, 3, 4]
+    assert all(Batches(place.open(), NAME).pinned(7, each.attempt) == each for each in pinned)
+
+
+@pytest.mark.parametrize("spoil", ["503", "reset", "drop reply"])
+def test_a_lease_is_taken_once_and_given_back_whatever_the_line_does(
+    place: Place, proxy: HttpProxy, storage: Storage, spoil: Spoil
+) -> None:
+    proxy.spoil(spoil, "PUT", times=4)
+    with Leases(storage, "run one").held(NAME, "run"):
+        with pytest.raises(InfrastructureError, match="run one"), Leases(place.open(), "run two").held(NAME, "run"):
+            pass
+        proxy.spoil(spoil, "PUT", times=4)
+    assert len(proxy.spoilt) == 8
+    with Leases(place.open(), "run two").held(NAME, "run"):
+        pass
+    assert list(place.open().keys(LEASES)) == ["00000002.json"]
+
+
+def test_a_lease_that_cannot_be_given_back_fails_nothing_and_ends_by_itself(
+    place: Place, proxy: HttpProxy, storage: Storage
+) -> None:
+    with Leases(storage, "run one").held(NAME, "run"):
+        proxy.spoil("503", times=-1)
+    (lease,) = place.open().keys(LEASES)
+    kept = json.loads(place.open().read(f"{LEASES}/{lease}") or b"")
+    assert kept["released"] is False
+    with Leases(place.open(), "run two", clock=lambda: kept["expires_at"]).held(NAME, "run"):
+        pass
+
+
+def test_the_last_reply_to_a_large_file_may_be_lost(place: Place, proxy: HttpProxy, storage: Storage) -> None:
+    proxy.spoil("drop reply", "POST", "uploadId=")
+    assert storage.put_file("large.bin", io.BytesIO(LARGE), size=len(LARGE), tell=lambda _: None)
+    assert len(proxy.spoilt) == 1
+    assert not storage.put_file("large.bin", io.BytesIO(LARGE), size=len(LARGE), tell=lambda _: None)
+    assert place.open().open("large.bin").read() == LARGE
+
+
+def test_azure_knows_its_own_file_too_when_the_reply_was_lost(
+    request: pytest.FixtureRequest, http_proxy_to: Callable[..., HttpProxy]
+) -> None:
+    place = make_place("azure", request)
+    proxy = http_proxy_to(place.port)
+    storage = place.through(proxy.port).open()
+    proxy.spoil("drop reply", "PUT", "comp=blocklist")
+    assert storage.put_if_absent("a.json", b"first")
+    assert len(proxy.spoilt) == 1
+    assert not storage.put_if_absent("a.json", b"first")
+
+
+@pytest.mark.parametrize("method", ["PUT", "GET"])
+def test_a_store_that_never_answers_is_given_up_and_told(
+    place: Place, proxy: HttpProxy, storage: Storage, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    from s3fs import S3FileSystem
+
+    assert S3FileSystem.read_timeout <= 60, "six tries of a minute each are the most that anybody should wait"
+    monkeypatch.setattr(S3FileSystem, "read_timeout", 0.3)
+    proxy.spoil("hang", method, times=-1)
+    batches = Batches(storage, NAME)
+    with pytest.raises(InfrastructureError) as caught:
+        batches.pin(BATCH) if method == "PUT" else batches.done(7)
+    assert (caught.value.code, caught.value.exit_code) == ("storage-unreachable", 4)
+    assert "run again" in str(caught.value.hint)
+    assert len(proxy.spoilt) == 6
+    assert list(place.open().keys(FOLDER)) == []
+    proxy.heal()
+    assert batches.pin(BATCH).attempt == 1
+
+
+def test_a_store_that_does_not_heed_the_condition_is_refused_by_the_probe(proxy: HttpProxy, storage: Storage) -> None:
+    assert storage.probe() is None
+    proxy.spoil("unconditional", "PUT", times=-1)
+    assert "two writers of one file both won" in str(storage.probe())
+    assert len(proxy.spoilt) == 2
+
+
+@pytest.mark.parametrize("spoil", ["expired", "expired token"])
+def test_credentials_that_expire_in_the_middle_are_told_and_nothing_is_half_done(
+    place: Place, proxy: HttpProxy, storage: Storage, spoil: Spoil
+) -> None:
+    batches = Batches(storage, NAME)
+    pinned = batches.pin(BATCH)
+    proxy.spoil(spoil, times=-1)
+    for ask in (
+        lambda: batches.finish(DONE),
+        lambda: batches.pin(replace(BATCH, sequence=8)),
+        lambda: batches.done(7),
+        lambda: Leases(storage, "run").held(NAME, "run").__enter__(),
+    ):
+        with pytest.raises(InfrastructureError) as caught:
+            ask()
+        assert (caught.value.code, caught.value.exit_code) == ("storage-denied", 4)
+        assert "give credentials" in str(caught.value.hint)
+    assert len(proxy.spoilt) <= 5, "what was refused is not asked for again and again"
+    assert list(place.open().keys(FOLDER)) == ["00000007.01.json"]
+    proxy.heal()
+    batches.finish(DONE)
+    assert (batches.pinned(7, 1), batches.done(7)) == (pinned, DONE)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("spoil", "code"), [("503", "storage-unreachable"), ("expired", "storage-denied")])
+def test_a_landing_zone_that_fails_in_the_middle_of_a_run_costs_no_row_and_doubles_none(
+    tmp_path: Path, spark: SparkSession, place: Place, proxy: HttpProxy, spoil: Spoil, code: str
+) -> None:
+    lake = Written(tmp_path / "shop", spark)
+    behind = place.through(proxy.port)
+    lake.declare(
+        {
+            "lakesmith.yml": json.dumps({"name": "shop", "environments": {"dev": {"storage": behind.settings}}}),
+            "bronze/orders.yml": f'source: {{files: "{behind.url}/*.json", archive: done}}\n',
+        }
+    )
+    for number in (1, 2, 3):
+        put(place.open(), f"{number}.json", b'{"id": %d}\n{broken\n' % number)
+    proxy.spoil("503", times=4)
+
+    def fail(place: str, about: str) -> None:
+        if place == "batch.pinned":
+            proxy.spoil(spoil, times=-1)
+
+    failpoints.watch(fail)
+    try:
+        lake.run(ok=False)
+    finally:
+        failpoints.watch(None)
+    errors = lake.reports[-1].errors
+    assert {error.code for error in errors} == {code}
+    assert all(error.hint for error in errors)
+    proxy.heal()
+    assert lake.run()["bronze.orders"].rows_written == 3
+    assert lake.run() == {}
+    assert lake.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,), (3,)]
+    assert lake.rows("SELECT count(*) FROM quarantine.bronze_orders") == [(3,)]
+    assert [file.path for file in place.open().list("**")] == [f"done/{number}.json" for number in (1, 2, 3)]

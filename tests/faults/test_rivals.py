@@ -1,0 +1,257 @@
+"""Two at one lake: a holder that slept past its lease, two runs at once, and readers beside a writer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+from tests.faults.attach import Jvm
+from tests.faults.sleeper import Ended, Sleeper, Stop
+from tests.run.lakes import Written
+
+from lakesmith import failpoints
+from lakesmith.spark.session import isolated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+LAKE = {
+    "lakesmith.yml": "name: shop\n",
+    "bronze/clicks.yml": "source: {files: landing/clicks/*.json}\n",
+    "bronze/paid.yml": (
+        "source: {files: landing/paid/*.json}\n"
+        "columns:\n  amount: {type: int, check: amount >= 0}\n"
+        "checks:\n  some: {expect: count(*) > 0, on_fail: fail}\n"
+    ),
+    "bronze/orders.yml": "source: {files: landing/orders/*.json}\n",
+    "silver/copy.sql": (
+        "/* lakesmith\nload: append\ncolumns:\n  amount: {type: int, check: amount >= 0}\n*/\n"
+        "SELECT id, amount, at FROM bronze.orders\n"
+    ),
+    "silver/orders.sql": (
+        "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n"
+        "columns:\n  id: {type: bigint, required: true}\n  amount: {type: int, check: amount >= 0}\n*/\n"
+        "SELECT id, amount, at FROM bronze.orders\n"
+    ),
+}
+"""Every way in which a batch is committed: files of readers, files that were judged, Spark's append, and a merge."""
+TABLES = ("bronze.clicks", "bronze.paid", "silver.copy", "silver.orders")
+
+
+def row(id: int, amount: int = 1, at: int = 1) -> dict[str, object]:
+    return {"id": id, "amount": amount, "at": at}
+
+
+def land(lake: Written, name: str, *rows: dict[str, object] | str) -> None:
+    for folder in ("clicks", "paid", "orders"):
+        lake.land(f"{folder}/{name}.json", *rows)
+
+
+@pytest.fixture(scope="module")
+def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake after its first run whose bronze orders have come on since, to be copied."""
+    lake = Written(tmp_path_factory.mktemp("first") / "shop", isolated(shared_spark))
+    lake.declare(LAKE)
+    land(lake, "1", row(1), row(2, -1), '{"id": 3, "am')
+    lake.run()
+    land(lake, "2", row(1, 10, at=2), row(4, 4), row(5, -5), '{"id": 6, "am', row(4, 4))
+    lake.run("bronze.orders")
+    return lake.folder
+
+
+Nap = tuple[str, str]
+"""A table, and the place at which its holder fell asleep."""
+
+REFUSED: tuple[Nap, ...] = (
+    ("bronze.clicks", "table.committing"),
+    ("bronze.paid", "batch.staged"),
+    ("bronze.paid", "table.committing"),
+    ("silver.copy", "facts.read"),
+    ("silver.copy", "table.committing"),
+    ("silver.orders", "batch.pinned"),
+    ("silver.orders", "table.committing"),
+)
+COMMITTED: Nap = ("silver.orders", "table.committed")
+
+
+class Shop(Written):
+    """The lake, and commands at it that end with the test."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        super().__init__(folder, spark)
+        self.sleepers: list[Sleeper] = []
+
+    def start(self, *words: str, stops: tuple[Stop, ...] = (), own_spark: bool = False) -> Sleeper:
+        said = self.folder / f"said-{len(self.sleepers)}.json"
+        jvm = None if own_spark else Jvm.of(self.spark)
+        self.sleepers.append(Sleeper(self.folder, *words, said=said, stops=stops, jvm=jvm))
+        return self.sleepers[-1]
+
+    def sleeping(self, table: str, place: str) -> Sleeper:
+        """One that has come to the place and fell asleep, and has lost its lease since."""
+        sleeper = self.start("run", table, stops=(Stop(place, table),))
+        sleeper.asleep()
+        kept = max((self.folder / f".lakesmith/warehouse/_lakesmith/leases/{table}").glob("*.json"))
+        time.sleep(max(0.0, json.loads(kept.read_text())["expires_at"] - time.time()))
+        return sleeper
+
+    def close(self) -> None:
+        for each in self.sleepers:
+            each.kill()
+
+
+def copied(first_day: Path, folder: Path, spark: SparkSession) -> Iterator[Shop]:
+    shutil.copytree(first_day, folder)
+    shop = Shop(folder, isolated(spark))
+    try:
+        yield shop
+    finally:
+        shop.close()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, first_day: Path, shared_spark: SparkSession) -> Iterator[Shop]:
+    yield from copied(first_day, tmp_path / "shop", shared_spark)
+
+
+@pytest.fixture(scope="module")
+def woken(
+    first_day: Path, shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Shop, dict[Nap, Ended]]]:
+    """Holders of every kind that fell asleep one after the other; then another run took over, and they were woken."""
+    for shop in copied(first_day, tmp_path_factory.mktemp("woken") / "shop", shared_spark):
+        asleep = {nap: shop.sleeping(*nap) for nap in (*REFUSED, COMMITTED)}
+        shop.run()
+        for sleeper in asleep.values():
+            sleeper.wake()
+        yield shop, {nap: sleeper.ended() for nap, sleeper in asleep.items()}
+
+
+@pytest.mark.parametrize("nap", REFUSED, ids=" ".join)
+def test_a_holder_that_slept_while_another_took_over_is_refused(woken: tuple[Shop, dict[Nap, Ended]], nap: Nap) -> None:
+    ended = woken[1][nap]
+    assert ended.exit_code == 4
+    assert ended.codes == {nap[0]: "commit-lost"}
+    assert "run again" in ended.hints[0]
+
+
+def test_a_holder_that_slept_after_its_commit_ends_well_though_another_has_seen_the_batch_through(
+    woken: tuple[Shop, dict[Nap, Ended]],
+) -> None:
+    shop, ended = woken
+    assert ended[COMMITTED].exit_code == 0
+    assert {(step.step, step.sequence) for step in shop.reports[0].steps if step.table == "silver.orders"} == {
+        ("finish", 2)
+    }
+
+
+def test_whoever_slept_and_whoever_took_over_every_row_is_in_one_place_once(
+    woken: tuple[Shop, dict[Nap, Ended]],
+) -> None:
+    shop, _ = woken
+    assert shop.run() == {}
+    assert_every_row_once(shop)
+    warehouse = shop.folder / ".lakesmith/warehouse/_lakesmith"
+    leases = {table.name: len(list(table.iterdir())) for table in (warehouse / "leases").iterdir()}
+    assert leases == dict.fromkeys(("bronze.orders", *TABLES), 1)
+    assert not list((warehouse / "checked").glob("*/*"))
+
+
+def assert_every_row_once(shop: Shop) -> None:
+    assert shop.rows("SELECT id FROM bronze.clicks ORDER BY id") == [(i,) for i in (1, 1, 2, 4, 4, 5)]
+    assert shop.rows("SELECT id FROM bronze.paid ORDER BY id") == [(i,) for i in (1, 1, 4, 4)]
+    assert shop.rows("SELECT id FROM silver.copy ORDER BY id") == [(i,) for i in (1, 1, 4, 4)]
+    assert shop.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 10), (4, 4)]
+    refused = {"bronze_clicks": 2, "bronze_paid": 4, "silver_copy": 2, "silver_orders": 2}
+    assert {name: shop.rows(f"SELECT count(*) FROM quarantine.{name}")[0][0] for name in refused} == refused
+
+
+def test_of_two_that_have_staged_the_same_batch_each_has_its_own_files_and_one_commits(shop: Shop) -> None:
+    first, second = (shop.sleeping("bronze.paid", "batch.staged") for _ in range(2))
+    first.wake()
+    assert first.ended().exit_code == 0
+    second.wake()
+    ended = second.ended()
+    assert (ended.exit_code, ended.codes) == (4, {"bronze.paid": "commit-lost"})
+    assert shop.run("bronze.paid") == {}
+    assert shop.rows("SELECT id FROM bronze.paid ORDER BY id") == [(i,) for i in (1, 1, 4, 4)]
+    assert shop.rows("SELECT count(*) FROM quarantine.bronze_paid") == [(4,)]
+
+
+def test_while_its_lease_lasts_a_holder_that_sleeps_keeps_others_off(shop: Shop) -> None:
+    sleeper = shop.start("run", "bronze.clicks", stops=(Stop("lease.taken", "bronze.clicks"),), own_spark=True)
+    sleeper.asleep()
+    (lease,) = (shop.folder / ".lakesmith/warehouse/_lakesmith/leases/bronze.clicks").iterdir()
+    # As it would be with the real time: it was read a moment ago, and lasts a minute.
+    lease.write_text(json.dumps({**json.loads(lease.read_text()), "expires_at": time.time() + 60}))
+    shop.run("bronze.clicks", ok=False)
+    (error,) = shop.reports[-1].errors
+    assert (error.code, error.exit_code) == ("table-leased", 4)
+    assert "wait until it has ended" in str(error.hint)
+    sleeper.wake()
+    assert sleeper.ended().exit_code == 0
+    assert shop.run("bronze.clicks") == {}
+    assert shop.rows("SELECT id FROM bronze.clicks ORDER BY id") == [(i,) for i in (1, 1, 2, 4, 4, 5)]
+
+
+def test_runs_that_begin_at_the_same_time_on_a_new_lake_share_the_work_or_are_told_who_is_at_it(
+    tmp_path: Path, first_day: Path, shared_spark: SparkSession
+) -> None:
+    def declared_only(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if name == ".lakesmith"}
+
+    shutil.copytree(first_day, tmp_path / "shop", ignore=declared_only)
+    shop = Shop(tmp_path / "shop", isolated(shared_spark))
+    try:
+        ended = [run.ended() for run in [shop.start("run") for _ in range(3)]]
+    finally:
+        shop.close()
+    for each in ended:
+        assert set(each.codes.values()) <= {"table-leased", "commit-lost", "commit-conflict"}
+        assert each.exit_code == (4 if each.codes else 0)
+        assert all(each.hints)
+    shop.run()
+    assert shop.run() == {}
+    assert_every_row_once(shop)
+    told = [each.report["run"]["run_id"] for each in ended if each.report["run"]]
+    assert set(told) <= {str(run) for (run,) in shop.rows("SELECT run_id FROM system.runs")}
+
+
+def test_readers_beside_a_writer_see_whole_versions_only(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Written(tmp_path / "shop", spark)
+    # Of each table, every batch has the same twenty keys, and one amount.
+    lake.declare({**LAKE, "gold/now.sql": "/* lakesmith\nload: replace\n*/\nSELECT * FROM silver.orders\n"})
+    seen: dict[str, set[int]] = {}
+
+    def look(place: str = "", about: str = "") -> None:
+        for table in ("bronze.clicks", "bronze.paid", "silver.orders", "gold.now"):
+            location = lake.folder / f".lakesmith/warehouse/{table.replace('.', '/')}"
+            if not (location / "_delta_log/00000000000000000000.json").exists():
+                continue
+            directly = DeltaTable(location).to_pyarrow_table(columns=["amount"])["amount"].to_pylist()
+            asked = [amount for (amount,) in lake.rows(f"SELECT amount FROM {table}")]
+            for amounts in (directly, asked):
+                counted = Counter(amounts)
+                assert set(counted.values()) == {20}, (place, about, table, counted)
+                assert table.startswith("bronze") or len(counted) == 1
+                seen.setdefault(table, set()).update(counted)
+
+    for number in (1, 2):
+        for folder in ("clicks", "paid", "orders"):
+            lake.land(f"{folder}/{number}.json", *(row(id, number, at=number) for id in range(20)))
+        failpoints.watch(look)
+        try:
+            lake.run()
+        finally:
+            failpoints.watch(None)
+        look()
+    assert seen == {table: {1, 2} for table in ("bronze.clicks", "bronze.paid", "silver.orders", "gold.now")}

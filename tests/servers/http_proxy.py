@@ -1,0 +1,216 @@
+"""A proxy on the loopback that understands HTTP: it knows which request it is about to spoil, and when."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import BinaryIO, Literal
+
+import pytest
+from tests.servers.proxy import _reset
+
+Spoil = Literal["503", "reset", "drop reply", "hang", "expired", "expired token", "unconditional"]
+"""`drop reply`: the server does it, and nobody hears of that. `hang`: no answer ever comes. `expired` and `expired
+token`: the credentials are refused, with 403 and with 400. `unconditional`: the server is not told the condition."""
+
+_ANSWERS = {
+    "503": ("503 Slow Down", "SlowDown", "Reduce your request rate."),
+    "expired": ("403 Forbidden", "ExpiredToken", "The provided token has expired."),
+    "expired token": ("400 Bad Request", "ExpiredToken", "The provided token has expired."),
+}
+
+
+@dataclass(slots=True)
+class Rule:
+    """Requests that are spoilt, as often as `times` says."""
+
+    spoil: Spoil
+    method: str = ""
+    part: str = ""
+    """What their path contains."""
+    times: int = 1
+    after: int = 0
+    """So many of them pass before."""
+
+    def befalls(self, request: Request) -> bool:
+        if self.times == 0 or self.method not in ("", request.method) or self.part not in request.path:
+            return False
+        if self.after:
+            self.after -= 1
+            return False
+        self.times -= 1
+        return True
+
+
+@dataclass(slots=True)
+class Request:
+    """A request as it came."""
+
+    method: str
+    path: str
+    headers: list[tuple[str, str]]
+    body: bytes = b""
+
+    def header(self, name: str) -> str | None:
+        return next((value for key, value in self.headers if key.lower() == name), None)
+
+    def raw(self) -> bytes:
+        head = [f"{self.method} {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in self.headers)]
+        return "\r\n".join([*head, "", ""]).encode() + self.body
+
+
+@dataclass(slots=True)
+class HttpProxy:
+    """Passes requests on to a server, and spoils some of them."""
+
+    server: int
+    resign: Callable[[Request], None] | None = None
+    """Signs a request anew whose headers were changed."""
+    spoilt: list[str] = field(default_factory=list)
+    """Method and path of each request that was spoilt."""
+    seen: list[str] = field(default_factory=list)
+    """Method and path of each request that came."""
+    port: int = 0
+    _rules: list[Rule] = field(default_factory=list)
+    _open: set[socket.socket] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
+
+    def __post_init__(self) -> None:
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def spoil(self, spoil: Spoil, method: str = "", part: str = "", *, times: int = 1, after: int = 0) -> None:
+        """From now on, spoil such requests; times -1 means always."""
+        self._rules.append(Rule(spoil, method, part, times, after))
+
+    def heal(self) -> None:
+        """From now on, spoil nothing."""
+        self._rules.clear()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in list(self._open):
+            _reset(connection)
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        self._open.add(client)
+        try:
+            with client.makefile("rb") as stream:
+                while (request := _read_request(stream, client)) and self._answer(request, client):
+                    pass
+        except (OSError, ValueError):
+            pass
+        finally:
+            self._open.discard(client)
+            _reset(client)
+
+    def _answer(self, request: Request, client: socket.socket) -> bool:
+        """Whether the connection goes on."""
+        with self._lock:
+            spoil = next((rule.spoil for rule in self._rules if rule.befalls(request)), None)
+            self.seen.append(f"{request.method} {request.path}")
+            if spoil:
+                self.spoilt.append(f"{request.method} {request.path}")
+        match spoil:
+            case "503" | "expired" | "expired token":
+                client.sendall(_told(*_ANSWERS[spoil], empty=request.method == "HEAD"))
+                return True
+            case "reset":
+                return False
+            case "hang":
+                threading.Event().wait()
+            case "drop reply":
+                self._ask(request)
+                return False
+            case "unconditional":
+                request.headers = [each for each in request.headers if each[0].lower() != "if-none-match"]
+                assert self.resign is not None
+                self.resign(request)
+        client.sendall(self._ask(request))
+        return True
+
+    def _ask(self, request: Request) -> bytes:
+        """What the server answers, to the last byte."""
+        with socket.create_connection(("127.0.0.1", self.server)) as server, server.makefile("rb") as stream:
+            server.sendall(request.raw())
+            return _read_answer(stream, empty=request.method == "HEAD")
+
+
+def _told(status: str, code: str, words: str, *, empty: bool) -> bytes:
+    body = b"" if empty else f"<Error><Code>{code}</Code><Message>{words}</Message></Error>".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _read_request(stream: BinaryIO, client: socket.socket) -> Request | None:
+    line = stream.readline().decode()
+    if not line:
+        return None
+    method, path, _ = line.split()
+    headers = _read_headers(stream)
+    request = Request(method, path, headers)
+    if request.header("expect"):
+        request.headers = [each for each in headers if each[0].lower() != "expect"]
+        client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.body = _read_body(stream, headers, otherwise=b"")
+    return request
+
+
+def _read_answer(stream: BinaryIO, *, empty: bool) -> bytes:
+    line = stream.readline()
+    headers = _read_headers(stream)
+    head = line + "".join(f"{name}: {value}\r\n" for name, value in headers).encode() + b"\r\n"
+    if empty or line.split()[1] in (b"204", b"304"):
+        return head
+    return head + _read_body(stream, headers, otherwise=None)
+
+
+def _read_headers(stream: BinaryIO) -> list[tuple[str, str]]:
+    found = []
+    while (line := stream.readline().decode().rstrip("\r\n")) != "":
+        name, _, value = line.partition(":")
+        found.append((name, value.strip()))
+    return found
+
+
+def _read_body(stream: BinaryIO, headers: list[tuple[str, str]], otherwise: bytes | None) -> bytes:
+    """The bytes as they come over the line; without a length, `otherwise`, or all that comes."""
+    told = {name.lower(): value for name, value in headers}
+    if "content-length" in told:
+        return stream.read(int(told["content-length"]))
+    if told.get("transfer-encoding") == "chunked":
+        whole = b""
+        while True:
+            size = stream.readline()
+            whole += size
+            chunk = stream.read(int(size.split(b";")[0], 16) + 2)
+            whole += chunk
+            if chunk == b"\r\n":
+                return whole
+    return stream.read() if otherwise is None else otherwise
+
+
+@pytest.fixture
+def http_proxy_to() -> Iterator[Callable[..., HttpProxy]]:
+    """Makes a proxy to a port."""
+    made: list[HttpProxy] = []
+
+    def make(port: int, resign: Callable[[Request], None] | None = None) -> HttpProxy:
+        made.append(HttpProxy(port, resign))
+        return made[-1]
+
+    yield make
+    for proxy in made:
+        proxy.close()
