@@ -42,7 +42,7 @@ class Lease:
     def is_dead(self, now: float) -> bool:
         if self.released or now >= self.expires_at:
             return True
-        return self.host == socket.gethostname() and not _is_alive(self.process)
+        return self.host == _host() and not _is_alive(self.process)
 
 
 class Leases:
@@ -68,15 +68,11 @@ class Leases:
                 if BACKFILL not in (purpose, error.holder.partition(" ")[0]):
                     raise
             time.sleep(TURN / 5)
-        ended = threading.Event()
-        keeper = threading.Thread(target=self._keep, args=(key, lease, ended), daemon=True)
-        keeper.start()
         try:
-            reach("lease.taken", table)
-            yield
+            with self._kept_alive(key, lease):
+                reach("lease.taken", table)
+                yield
         finally:
-            ended.set()
-            keeper.join()
             self._storage.replace(key, _encode(replace(lease, released=True)))
         reach("lease.released", table)
 
@@ -88,8 +84,8 @@ class Leases:
             raise Taken(table, held)
         lease = Lease(
             holder=f"{purpose} {self._holder}",
-            host=socket.gethostname(),
-            process=os.getpid(),
+            host=_host(),
+            process=_process(),
             expires_at=self._clock() + SECONDS,
         )
         key = f"{folder}/{newest + 1:08}.json"
@@ -111,9 +107,25 @@ class Leases:
         except (TypeError, ValueError):  # not a lease: nobody holds the table by it
             return None
 
-    def _keep(self, key: str, lease: Lease, ended: threading.Event) -> None:
-        while not ended.wait(SECONDS / 4):
-            self._storage.replace(key, _encode(replace(lease, expires_at=self._clock() + SECONDS)))
+    @contextmanager
+    def _kept_alive(self, key: str, lease: Lease) -> Iterator[None]:
+        """Give a sign of life now and then, from beside the work."""
+        ended = threading.Event()
+
+        def keep() -> None:
+            while not ended.wait(SECONDS / 4):
+                self._renew(key, lease)
+
+        keeper = threading.Thread(target=keep, daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            keeper.join()
+
+    def _renew(self, key: str, lease: Lease) -> None:
+        self._storage.replace(key, _encode(replace(lease, expires_at=self._clock() + SECONDS)))
 
 
 class Taken(InfrastructureError):
@@ -127,6 +139,14 @@ class Taken(InfrastructureError):
             hint=f"wait until it has ended; a holder that died gives the table back within {SECONDS:.0f} seconds",
         )
         self.holder = lease.holder
+
+
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _process() -> int:
+    return os.getpid()
 
 
 def _is_alive(process: int) -> bool:
