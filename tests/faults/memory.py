@@ -265,6 +265,14 @@ class Rows:
         found = (row for row in self.rows if isinstance(row, Refused) and row.id in meant)
         return Rows(tuple(Settled(row, other.how) for row in found))
 
+    def where(self, condition: str) -> Rows:
+        meant = condition.removeprefix("(NOT (").removesuffix("))")
+        rows = [row for row in self.rows if is_in(row, Part(meant)) == (meant == condition)]  # type: ignore[arg-type]
+        return Rows(tuple(rows))
+
+    def unionByName(self, other: Rows) -> Rows:
+        return Rows(self.rows + other.rows, gone=GONE in self.columns)
+
     def count(self) -> int:
         return len(self.rows)
 
@@ -335,10 +343,8 @@ class MemoryFormat:
         return self._commit(location, write, lambda rows: (rows + frame.rows, len(frame.rows), 0, 0), blind=True)
 
     def overwrite(self, frame: Rows, location: str, write: Write, part: Part | None = None) -> Written:
-        meant = None if part is None else {int(value) for value in part.partitions if value is not None}
-
         def change(rows: Content) -> tuple[Content, int, int, int]:
-            kept = () if meant is None else tuple(row for row in rows if place_of(row) not in meant)
+            kept = () if part is None else tuple(row for row in rows if not is_in(row, part))
             return kept + frame.rows, len(frame.rows), 0, 0
 
         return self._commit(location, write, change, parameters={"mode": "Overwrite"})
@@ -481,13 +487,13 @@ def latest(rows: Content) -> list[Row]:
     return sorted(found.values())
 
 
-def place_of(row: AnyRow) -> int:
-    """The value that a row's partition has, or the batch that it was refused in."""
+def is_in(row: AnyRow, part: Part) -> bool:
+    """Whether a row is in one of some partitions; one of a quarantine, whether a later batch refused it."""
     match row:
         case Day(day=day):
-            return day
+            return str(day) in part.partitions
         case Refused(batch=batch):
-            return batch
+            return batch > int(part.where.removeprefix("batch > "))
         case _:
             raise AssertionError(row)
 

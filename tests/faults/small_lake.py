@@ -263,10 +263,6 @@ class MemoryWriter(Writer):
 class MemoryReplaying(Replaying):
     """Rows of a quarantine are judged in memory."""
 
-    def _chosen(self) -> Any:
-        location = self.warehouse.quarantine(self.table.name)
-        return self.format.read(cast("Any", None), location, self._replay.version)
-
     def _judged(self) -> Any:
         return Rows(tuple(row.row for row in self._chosen().rows))
 

@@ -59,6 +59,13 @@ class Stepped:
     worlds = 0
 
 
+class Onlooking(MemoryStorage):
+    """Whoever only looks on is spared."""
+
+    def _look(self, operation: str, key: str) -> None:
+        """Nothing fails."""
+
+
 @dataclass
 class World:
     """A lake, the processes that work on it, and what is wrong with the ground under them."""
@@ -81,7 +88,7 @@ class World:
         self.disk = Disk(self.clock)
         self.bridge.disk, self.bridge.clock = self.disk, self.clock
         self.bridge.alive = lambda number: any(each.number == number for each in self.alive)
-        self.storage, self.format = MemoryStorage(self.disk, _NOBODY), MemoryFormat(self.disk, _NOBODY)
+        self.storage, self.format = Onlooking(self.disk, _NOBODY), MemoryFormat(self.disk, _NOBODY)
         self.warehouse = MemoryWarehouse(self.storage)
         self._looked = -1
         self._judged: dict[str, int] = {}
@@ -341,7 +348,7 @@ class World:
                         self.wait(SECONDS + 1)
                     case "gate-failed":
                         self.finish(self.start("approve", "home"))
-                    case "source-gap":
+                    case "source-gap" | "unknown-progress":
                         self.finish(self.start("refresh", "home"))
                     case "unfinished-under-other-definition":
                         self._finish_as_it_was(TableName.parse(str(error.table)))
@@ -353,6 +360,7 @@ class World:
         assert progress is not None
         assert progress.definition is not None
         self.define(self._defined(name, progress.definition))
+        self.wait(SECONDS + 1)
         self.finish(self.start("run", "home"))
         self.define(now)
 
@@ -405,11 +413,17 @@ class World:
     def _orders(self) -> tuple[set[int], Counter[int], set[int]]:
         """The rows in the bronze table, those in its quarantine, and those that were given up."""
         there = {row.uid for row in self._rows(self.warehouse.table(ORDERS)) if isinstance(row, Row)}
-        kept = self._rows(self.warehouse.quarantine(ORDERS))
+        kept = self._live(self._rows(self.warehouse.quarantine(ORDERS)))
         settled = self._rows(self.warehouse.settled(ORDERS))
-        refused = Counter(row.row.uid for row in kept if isinstance(row, Refused))
+        refused = Counter(row.row.uid for row in kept)
         given_up = {each.refused.row.uid for each in settled if isinstance(each, Settled) and each.how == "discarded"}
         return there, refused, given_up
+
+    def _live(self, refused: Sequence[object]) -> list[Refused]:
+        """Without the rows that were refused by batches which are rolled back now: they come again."""
+        progress = None if self.spoilt else self._progress(ORDERS)
+        head = progress.head if progress is not None else 0
+        return [row for row in refused if isinstance(row, Refused) and row.batch <= head]
 
     def _rows(self, location: str) -> Sequence[object]:
         table = self.disk.tables.get(location)
@@ -429,11 +443,7 @@ class World:
         if self._table(name) is None or self.spoilt:
             return None
         facts = self.format.facts(self.warehouse.table(name), flow(name))
-        faults, self.disk.faults = self.disk.faults, []
-        try:
-            return self._batches(name).progress(facts, lambda: self._commits(name))
-        finally:
-            self.disk.faults = faults
+        return self._batches(name).progress(facts, lambda: self._commits(name))
 
     def _defined(self, name: TableName, told: str) -> Definition:
         """The definition that a batch was made with."""

@@ -70,6 +70,11 @@ class Batch:
         """What the commit carries, to tell this attempt from any other."""
         return f"lakesmith batch {self.sequence}.{self.attempt} run {self.run_id}"
 
+    @property
+    def follows_rollback(self) -> bool:
+        """Whether batches between this one and the one that it builds upon were rolled back."""
+        return 0 < self.parent < self.sequence - 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:

@@ -13,16 +13,18 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from lakesmith.declare import TableName
-from lakesmith.errors import InfrastructureError
+from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.failpoints import reach
 from lakesmith.ports import Storage
 
 SECONDS = 60.0
 """How long a lease outlives its holder's last sign of life."""
+ASKEW = 600.0
+"""So many seconds clocks may be apart. A lease that would last longer was written by one that has been set since."""
 TURN = 1.0
 """For how many seconds a backfill leaves a table to others between two of its commits."""
 BACKFILL = "backfill"
@@ -40,7 +42,7 @@ class Lease:
     released: bool = False
 
     def is_dead(self, now: float) -> bool:
-        if self.released or now >= self.expires_at:
+        if self.released or not now < self.expires_at <= now + SECONDS + ASKEW:
             return True
         return self.host == _host() and not _is_alive(self.process)
 
@@ -114,7 +116,9 @@ class Leases:
 
         def keep() -> None:
             while not ended.wait(SECONDS / 4):
-                self._renew(key, lease)
+                # The store may take the next sign of life: until the lease expires there are some left.
+                with suppress(LakesmithError, OSError):
+                    self._renew(key, lease)
 
         keeper = threading.Thread(target=keep, daemon=True)
         keeper.start()
