@@ -242,9 +242,8 @@ def hold(warehouse: Warehouse, arrival: Arrival, _: Rows, failed: GateFailed) ->
 
 
 def let_go(warehouse: Warehouse, table: Table) -> None:
-    kept = HeldBatches(warehouse.storage)
-    if kept.of(str(table.name)) is not None:
-        kept.forget(str(table.name))
+    if warehouse.storage.keys(f"_lakesmith/held/{table.name}"):
+        HeldBatches(warehouse.storage).forget(str(table.name))
 
 
 class MemoryWriter(Writer):

@@ -342,10 +342,10 @@ class World:
             report = self._report(process)
             if report.run is None and not report.errors:
                 return
-            for error in report.errors:
+            self.wait(SECONDS + 1)
+            # What was held back is approved as it was declared then.
+            for error in sorted(report.errors, key=lambda error: error.code != "gate-failed"):
                 match error.code:
-                    case "table-leased":
-                        self.wait(SECONDS + 1)
                     case "gate-failed":
                         self.finish(self.start("approve", "home"))
                     case "source-gap" | "unknown-progress":
@@ -360,7 +360,6 @@ class World:
         assert progress is not None
         assert progress.definition is not None
         self.define(self._defined(name, progress.definition))
-        self.wait(SECONDS + 1)
         self.finish(self.start("run", "home"))
         self.define(now)
 

@@ -198,8 +198,9 @@ class Batches:
             return Progress()
         done = self.done(facts.sequence)
         head = facts.sequence
-        if done and facts.version > done.version:
-            head = self._sequence_at(facts.version, facts.sequence, commits())
+        made = done.version if done else self._version_of(self.committed(facts.sequence, commits), commits())
+        if made is not None and facts.version > made:
+            head = self._sequence_at(facts.version, facts.sequence, made, commits())
         if head == 0:
             return Progress()
         newest = batch = self.committed(head, commits)
@@ -218,20 +219,25 @@ class Batches:
             rewritten=done.version if done and head == done.sequence and newest.mode == "whole" else None,
         )
 
-    def _sequence_at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> int:
-        """The batch that the rows of a version end with, following rollbacks."""
+    def _version_of(self, batch: Batch, commits: Sequence[CommitFact]) -> int | None:
+        """The version that a batch was committed as, where the log still tells."""
+        return next((commit.version for commit in commits if commit.note == batch.note), None)
+
+    def _sequence_at(self, version: int, newest: int, made: int, commits: Sequence[CommitFact]) -> int:
+        """The batch that the rows of a version end with, following rollbacks. The newest was committed as `made`."""
         # Batches before the first of this table belong to one of the same name that was dropped.
         first = self.committed(newest, lambda: commits)
         while first.parent:
             first = self.committed(first.parent, lambda: commits)
-        by_version = {done.version: seq for seq in range(first.sequence, newest + 1) if (done := self.done(seq))}
+        by_version = {done.version: seq for seq in range(first.sequence, newest) if (done := self.done(seq))}
+        by_version[made] = newest
         for commit in commits:
             if commit.version > version:
                 continue
             if commit.version in by_version:
                 return by_version[commit.version]
             if commit.operation == "RESTORE":
-                return self._sequence_at(_restored_version(commit, commits), newest, commits)
+                return self._sequence_at(_restored_version(commit, commits), newest, made, commits)
         return max((seq for made, seq in by_version.items() if made <= version), default=0)
 
     def keep_taken(self, batch: Batch, progress: Progress) -> None:
