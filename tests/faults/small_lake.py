@@ -32,7 +32,7 @@ from lakesmith.errors import Place
 from lakesmith.lake.refused import Refused as LakeOfRefused
 from lakesmith.ledger.batches import Batch
 from lakesmith.ledger.held import HeldBatch, HeldBatches
-from lakesmith.ledger.lease import Lease, Leases
+from lakesmith.ledger.lease import SECONDS, Lease, Leases
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.steps import Chosen, LakeFacts, Mend, Replay
@@ -151,7 +151,8 @@ class VirtualLeases(Leases):
 
     @contextmanager
     def _kept_alive(self, key: str, lease: Lease) -> Iterator[None]:
-        hold = Hold(key.split("/")[-2], lease, lambda: self._renew(key, lease), self._clock())
+        hold = Hold(key.split("/")[-2], lease, lambda: self._renew(key, lease), lease.expires_at - SECONDS)
+        hold.sound = self._clock() < lease.expires_at
         self._process.holds.append(hold)
         try:
             yield

@@ -331,7 +331,8 @@ class World:
         self._until_quiet()
         self.define(Definition(LENIENT, self.definition.query))
         self._until_quiet()
-        self._report(self.finish(self.start("replay", "home")))
+        while self._report(self.finish(self.start("replay", "home"))).errors:
+            self.wait(SECONDS + 1)
         self._until_quiet()
         self._check_end()
 
@@ -358,8 +359,8 @@ class World:
         assert name is not None
         progress, now = self._progress(name), self.definition
         assert progress is not None
-        assert progress.definition is not None
-        self.define(self._defined(name, progress.definition))
+        assert progress.unfinished_as is not None
+        self.define(self._defined(name, progress.unfinished_as))
         self.finish(self.start("run", "home"))
         self.define(now)
 

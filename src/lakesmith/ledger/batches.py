@@ -198,7 +198,8 @@ class Batches:
             return Progress()
         done = self.done(facts.sequence)
         head = facts.sequence
-        made = done.version if done else self._version_of(self.committed(facts.sequence, commits), commits())
+        unfinished = self.committed(facts.sequence, commits) if done is None else None
+        made = self._version_of(unfinished, commits()) if unfinished else done and done.version
         if made is not None and facts.version > made:
             head = self._sequence_at(facts.version, facts.sequence, made, commits())
         if head == 0:
@@ -215,7 +216,8 @@ class Batches:
             seen=batch.seen,
             reached=batch.slice.until if batch.slice else {},
             backfill=batch.backfill,
-            unfinished=facts.sequence if done is None else None,
+            unfinished=unfinished and unfinished.sequence,
+            unfinished_as=unfinished and unfinished.definition,
             rewritten=done.version if done and head == done.sequence and newest.mode == "whole" else None,
         )
 
