@@ -70,6 +70,11 @@ class Batch:
         """What the commit carries, to tell this attempt from any other."""
         return f"lakesmith batch {self.sequence}.{self.attempt} run {self.run_id}"
 
+    @property
+    def follows_rollback(self) -> bool:
+        """Whether batches between this one and the one that it builds upon were rolled back."""
+        return 0 < self.parent < self.sequence - 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
@@ -189,8 +194,10 @@ class Batches:
             return Progress()
         done = self.done(facts.sequence)
         head = facts.sequence
-        if done and facts.version > done.version:
-            head = self._sequence_at(facts.version, facts.sequence, commits())
+        unfinished = self.committed(facts.sequence, commits) if done is None else None
+        made = self._version_of(unfinished, commits()) if unfinished else done and done.version
+        if made is not None and facts.version > made:
+            head = self._sequence_at(facts.version, facts.sequence, made, commits())
         if head == 0:
             return Progress()
         newest = batch = self.committed(head, commits)
@@ -205,24 +212,30 @@ class Batches:
             seen=batch.seen,
             reached=batch.slice.until if batch.slice else {},
             backfill=batch.backfill,
-            unfinished=facts.sequence if done is None else None,
+            unfinished=unfinished and unfinished.sequence,
+            unfinished_as=unfinished and unfinished.definition,
             rewritten=done.version if done and head == done.sequence and newest.mode == "whole" else None,
         )
 
-    def _sequence_at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> int:
-        """The batch that the rows of a version end with, following rollbacks."""
+    def _version_of(self, batch: Batch, commits: Sequence[CommitFact]) -> int | None:
+        """The version that a batch was committed as, where the log still tells."""
+        return next((commit.version for commit in commits if commit.note == batch.note), None)
+
+    def _sequence_at(self, version: int, newest: int, made: int, commits: Sequence[CommitFact]) -> int:
+        """The batch that the rows of a version end with, following rollbacks. The newest was committed as `made`."""
         # Batches before the first of this table belong to one of the same name that was dropped.
         first = self.committed(newest, lambda: commits)
         while first.parent:
             first = self.committed(first.parent, lambda: commits)
-        by_version = {done.version: seq for seq in range(first.sequence, newest + 1) if (done := self.done(seq))}
+        by_version = {done.version: seq for seq in range(first.sequence, newest) if (done := self.done(seq))}
+        by_version[made] = newest
         for commit in commits:
             if commit.version > version:
                 continue
             if commit.version in by_version:
                 return by_version[commit.version]
             if commit.operation == "RESTORE":
-                return self._sequence_at(_restored_version(commit, commits), newest, commits)
+                return self._sequence_at(_restored_version(commit, commits), newest, made, commits)
         return max((seq for made, seq in by_version.items() if made <= version), default=0)
 
     def keep_taken(self, batch: Batch, progress: Progress) -> None:

@@ -204,7 +204,7 @@ class _Planning:
         # What a full refresh computes anew, quarantine and all, needs no end; and its inputs may be gone.
         if progress.unfinished is None or (self.full_refresh and not isinstance(table.origin, Source)):
             return []
-        if progress.definition is not None and progress.definition != definition(table):
+        if progress.unfinished_as is not None and progress.unfinished_as != definition(table):
             other_way = (
                 ""
                 if isinstance(table.origin, Source)

@@ -294,6 +294,8 @@ class Progress:
     """One that was begun and has not come to its end."""
     unfinished: int | None = None
     """A batch whose rows are in the table but that was not seen through to its end."""
+    unfinished_as: str | None = None
+    """The fingerprint of the declaration that it was made with: after a rollback it is not the head."""
     rewritten: int | None = None
     """The newest version that replaced rows instead of adding to them, where that is known: whoever has read
     less cannot go on by adding the rows that are new."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from lakesmith.columns import KEY_TWICE, OVERLAP
 from lakesmith.declare import Source, Table
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError
 
+_DELTA = ("deltalake.exceptions", "DeltaError")
+_SPARK = ("pyspark.errors", "PySparkException")
+_ANALYSIS = ("pyspark.errors", "AnalysisException")
+_BRIDGE = ("py4j.protocol", "Py4JError")
 _CONFLICTS = (
     "ConcurrentTransaction",
     "ConcurrentAppend",
@@ -47,11 +52,13 @@ _GONE = re.compile(
 
 def is_foreign(error: Exception) -> bool:
     """Whether Spark, Delta or the machine raised it."""
-    from deltalake.exceptions import DeltaError
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    return isinstance(error, OSError) or any(_is_of(error, *kind) for kind in (_DELTA, _SPARK, _BRIDGE))
 
-    return isinstance(error, DeltaError | PySparkException | Py4JError | OSError)
+
+def _is_of(error: Exception, module: str, name: str) -> bool:
+    """Whether it is of a kind that lies in a library: one that was never imported has raised nothing."""
+    library = sys.modules.get(module)
+    return library is not None and isinstance(error, getattr(library, name))
 
 
 def translate(error: Exception, table: Table) -> LakesmithError:
@@ -62,10 +69,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
         return error
     if not is_foreign(error):
         raise error
-    from deltalake.exceptions import DeltaError
-    from pyspark.errors import AnalysisException
-
-    if isinstance(error, DeltaError):
+    if _is_of(error, *_DELTA):
         return InfrastructureError(
             "table-unreadable",
             f"the table's log cannot be read or written: {_first_lines(str(error))}",
@@ -114,7 +118,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=name,
             hint="a landing zone is append-only: put the file back, or run again without it",
         )
-    if isinstance(error, AnalysisException):
+    if _is_of(error, *_ANALYSIS):
         return DeclarationError(
             "query-refused",
             f"Spark cannot run the query: {said}",
