@@ -29,6 +29,8 @@ _NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 _VACUUM = {
     # What may be deleted was judged before, and the age that was asked for is not too short.
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Delta would take the table's own setting in place of any age but 0.
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
     # Two commits that nobody reads.
     "spark.databricks.delta.vacuum.logging.enabled": "false",
     # Folders are listed by so many tasks, of which each would cost more than a folder of a small table does.
