@@ -66,13 +66,15 @@ class Upkeep:
 
     def vacuum(self, step: Vacuum, made: Batch) -> Settled:
         """Fence the table and what is kept beside it, then delete what is old and not needed."""
-        batch = self.batches.pin(replace(made, inputs=self._carried_on(), definition=self.progress.definition or ""))
+        made = replace(made, inputs=self._carried_on(), definition=self._definition(self.progress))
+        batch = self.batches.pin(made)
         version = self.format.advance(self.facts.location, self._write(batch), self.session()).version
         reach("table.committed", self.table.name)
         for location in (self._quarantine, self._settled):
             facts = self.format.facts(location, self._flow)
             if facts is not None and facts.sequence < batch.sequence:
                 self.format.advance(location, self._write(batch), self.session())
+                reach("table.fenced", location)
         self._ends.fence(batch)
         reach("table.fenced", self.table.name)
         age = self._age(step)
@@ -112,7 +114,7 @@ class Upkeep:
             replace(
                 made,
                 parent=before.head,
-                definition=before.definition or "",
+                definition=self._definition(before),
                 inputs=before.positions,
                 backfill=before.backfill,
                 restore=rollback,
@@ -129,11 +131,13 @@ class Upkeep:
         if batch.restore is None:
             return self._finished(batch, made)
         self._ends.fence(batch, believed=False)
+        reach("table.fenced", self.table.name)
         self._take_back(self._settled, batch, batch.restore.settled)
         reach("settled.committed", self.table.name)
         self._take_back(self._quarantine, batch, batch.restore.quarantine)
         reach("quarantine.committed", self.table.name)
         if self.landing is not None and isinstance(self.table.origin, Files):
+            reach("files.returning", self.table.name)
             bring_back(self.table.origin, *self.landing, self._rolled_back(batch.restore, batch.parent))
         let_go(self.warehouse, self.table)
         return self._finished(batch, made)
@@ -147,6 +151,18 @@ class Upkeep:
         settled = no_rows(self.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
         self.batches.finish(settled.done)
         return settled
+
+    def _definition(self, progress: Progress) -> str:
+        """What the table's rows are made by."""
+        if progress.definition is None:
+            raise DataError(
+                "unknown-progress",
+                f"{self.table.name} exists, but no batch of this lake is recorded in it",
+                at=self.table.declared_at,
+                table=str(self.table.name),
+                hint=f"to replace it by what the declaration says: lakesmith run {self.table.name} --full-refresh",
+            )
+        return progress.definition
 
     def _is_restored(self, version: int) -> bool:
         """Whether the table went back to that version, and nothing came after."""
