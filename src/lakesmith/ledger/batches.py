@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property, partial
@@ -25,8 +26,8 @@ from typing import TypeVar
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
 from lakesmith.failpoints import reach
-from lakesmith.plan.steps import Approval, Backfill, Position, Progress, Replay, Seen, Span
-from lakesmith.ports import CommitFact, FileFact, Slice, Storage, TableFacts
+from lakesmith.plan.steps import Approval, Backfill, Position, Progress, Replay, Rollback, Seen, Span
+from lakesmith.ports import QUIET, CommitFact, FileFact, Slice, Storage, TableFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +65,14 @@ class Batch:
     """Who let it pass a gate that had refused it."""
     replay: Replay | None = None
     """For a batch of rows out of the quarantine, which they are."""
+    restore: Rollback | None = None
+    """For a batch that takes others back, to where."""
 
     @property
     def note(self) -> str:
         """What the commit carries, to tell this attempt from any other."""
-        return f"lakesmith batch {self.sequence}.{self.attempt} run {self.run_id}"
+        begin = QUIET if self.mode == "vacuum" else _NOTE
+        return f"{begin}{self.sequence}.{self.attempt} run {self.run_id}"
 
     @property
     def follows_rollback(self) -> bool:
@@ -92,6 +96,12 @@ class Done:
 
 
 Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
+EMPTY = -1
+"""In the place of a version: there was nothing yet."""
+_NOTE = "lakesmith batch "
+_NOTED = re.compile(rf"(?:{_NOTE}|{QUIET})(\d+)\.")
+_BESIDE = ("replay", "vacuum", "restore")
+"""Batches that read nothing on: where the table stands is told by the one before."""
 SUMMED_UP = 16
 """With each batch of such a number, the files that were taken in so far are written down together."""
 
@@ -196,26 +206,61 @@ class Batches:
         head = facts.sequence
         unfinished = self.committed(facts.sequence, commits) if done is None else None
         made = self._version_of(unfinished, commits()) if unfinished else done and done.version
-        if made is not None and facts.version > made:
+        if made is not None and facts.changed > made:
             head = self._sequence_at(facts.version, facts.sequence, made, commits())
         if head == 0:
             return Progress()
+        told = self._told_by(head, commits)
+        rewritten = self.done(told.rewrote) if told.rewrote and head == facts.sequence else None
+        return replace(
+            told.progress,
+            unfinished=unfinished and unfinished.sequence,
+            unfinished_as=unfinished and unfinished.definition,
+            rewritten=rewritten.version if rewritten else None,
+        )
+
+    def at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> Progress:
+        """How far the rows of an earlier version had come; `newest` is the newest batch."""
+        done = self.done(newest)
+        made = done.version if done else self._version_of(self.committed(newest, lambda: commits), commits)
+        head = self._sequence_at(version, newest, version + 1 if made is None else made, commits)
+        return self._told_by(head, lambda: commits).progress if head else Progress()
+
+    def _told_by(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> _Told:
         newest = batch = self.committed(head, commits)
-        while batch.mode == "replay" and batch.parent:
-            # Rows out of the quarantine read nothing on: where the table stands is told by the batch before.
+        rewrote = 0
+        while batch.mode in _BESIDE and batch.parent:
+            rewrote = rewrote or (batch.sequence if batch.mode == "restore" else 0)
             batch = self.committed(batch.parent, commits)
-        return Progress(
+        rewrote = rewrote or (batch.sequence if batch.mode == "whole" else 0)
+        progress = Progress(
             head=head,
             definition=newest.definition,
-            positions=batch.inputs,
+            positions=newest.inputs,
             taken=self._taken(batch, commits),
             seen=batch.seen,
             reached=batch.slice.until if batch.slice else {},
             backfill=batch.backfill,
-            unfinished=unfinished and unfinished.sequence,
-            unfinished_as=unfinished and unfinished.definition,
-            rewritten=done.version if done and head == done.sequence and newest.mode == "whole" else None,
         )
+        return _Told(progress=progress, rewrote=rewrote)
+
+    def chain(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> dict[int, Batch]:
+        """By number, the batches that the rows of one are made of, the newest first."""
+        found: dict[int, Batch] = {}
+        while head:
+            batch = found[head] = self.committed(head, commits)
+            head = batch.parent
+        return found
+
+    def ground(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> int:
+        """The newest batch up to this one that did more than to fence a vacuum."""
+        while head and (batch := self.committed(head, commits)).mode == "vacuum":
+            head = batch.parent
+        return head
+
+    def is_overtaken(self, sequence: int) -> bool:
+        """Whether somebody has begun a later batch."""
+        return any(int(name[:8]) > sequence for name in self._names() if not name.endswith(".done.json"))
 
     def _version_of(self, batch: Batch, commits: Sequence[CommitFact]) -> int | None:
         """The version that a batch was committed as, where the log still tells."""
@@ -258,7 +303,7 @@ class Batches:
         """The files in the table, from its batches back to the last one with which they were summed up."""
         taken: dict[str, FileFact] = {}
         batch = head
-        while batch.files or batch.mode == "replay":
+        while batch.files or batch.mode in _BESIDE:
             summary = self._summary(self._taken_key(batch.sequence, batch.attempt))
             if summary is not None:
                 return summary | taken if taken else summary
@@ -309,6 +354,30 @@ class Batches:
         return f"{self._folder}/{sequence:08}.{suffix}.json"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    progress: Progress
+    rewrote: int
+    """The newest batch that replaced rows in place of adding to them, when none that only added came after it."""
+
+
+def kept_with(batches: Container[int], commits: Sequence[CommitFact]) -> int | None:
+    """The version in which something kept beside a table was what these batches had left there; None when it is so
+    now, EMPTY when there was nothing yet. `commits` are all that it has, the newest first."""
+    others = [commit for commit in commits if (number := _noted(commit)) and number not in batches]
+    if not others:
+        return None
+    own = next((commit for commit in commits if (number := _noted(commit)) and number in batches), None)
+    if own is None:
+        return others[-1].version - 1
+    return own.version if others[0].version > own.version else None
+
+
+def _noted(commit: CommitFact) -> int | None:
+    found = _NOTED.match(commit.note or "")
+    return int(found[1]) if found else None
+
+
 def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int:
     version = restore.parameters.get("version", "")
     if version.isdigit():
@@ -352,6 +421,7 @@ def _decode(data: bytes) -> Batch:
     values["lookups"] = {table: Position(**position) for table, position in values.get("lookups", {}).items()}
     values["approval"] = Approval(**values["approval"]) if values.get("approval") else None
     values["replay"] = Replay.read(values["replay"]) if values.get("replay") else None
+    values["restore"] = Rollback(**values["restore"]) if values.get("restore") else None
     values["days"] = _span(values["days"]) if values.get("days") else None
     if values.get("backfill"):
         kept = values["backfill"]

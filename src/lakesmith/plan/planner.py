@@ -339,7 +339,7 @@ class _Planning:
         """The inputs that have, or will have, rows that the table has not seen, each with that in words."""
         told: dict[TableName, str] = {}
         for each in self.graph.upstream(table.name):
-            seen, now = progress.positions[str(each)].version, self.facts.tables[each].version
+            seen, now = progress.positions[str(each)].version, self.facts.tables[each].changed
             if self._changes_here(each):
                 told[each] = f"{each} changes in this run"
             elif now > seen:

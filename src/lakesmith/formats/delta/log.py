@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
@@ -14,7 +15,8 @@ from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats.delta.adopt import adopt_files
 from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
 from lakesmith.formats.delta.memory import FactsMemory
-from lakesmith.ports import ColumnFact, CommitFact, DataFile, TableFacts, Write, Written
+from lakesmith.formats.delta.restore import restore, way_back
+from lakesmith.ports import QUIET, ColumnFact, CommitFact, DataFile, TableFacts, Write, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 _RECENT = 20
 """How many commits of others may come between a commit and its being read back."""
+_TRIES = 10
+_UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END")
+"""Operations that change no row."""
 _SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
@@ -63,6 +68,7 @@ class DeltaLog:
             sequence=table.transaction_version(flow) or 0,
             change_feed=_has_feed(table),
             widened=is_widened(table),
+            quiet=sum(1 for _ in takewhile(_is_quiet, table.history())) if _is_quiet(newest) else 0,
         )
 
     def commits(self, location: str, limit: int | None = None) -> Sequence[CommitFact]:
@@ -164,32 +170,46 @@ class DeltaLog:
 
     def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> Written:
         from deltalake import CommitProperties, Transaction
-        from deltalake.exceptions import DeltaError
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
-        table = _open(location)
-        if table is None:
-            raise DataError("no-table", f"there is no table at {location} whose position could be moved")
-        try:
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": write.note},
+            app_transactions=[Transaction(write.flow, write.sequence)],
+            # delta-rs would commit behind a twin's commit of the same number.
+            max_commit_retries=0,
+        )
+        for left in reversed(range(_TRIES)):
+            table = _open(location)
+            if table is None:
+                raise DataError("no-table", f"there is no table at {location} whose position could be moved")
             if (table.transaction_version(write.flow) or 0) >= write.sequence:
                 raise commit_lost(write)
-            table.create_write_transaction(
-                [],
-                "append",
-                table.schema(),
-                commit_properties=CommitProperties(
-                    custom_metadata={"userMetadata": write.note},
-                    app_transactions=[Transaction(write.flow, write.sequence)],
-                    # delta-rs would commit behind a twin's commit of the same batch.
-                    max_commit_retries=0,
-                ),
-            )
-        except DeltaError as error:
-            raise InfrastructureError(
-                "commit-conflict",
-                f"another writer changed the table at the same time: {str(error).splitlines()[0]}",
-                hint="nothing is lost: run again",
-            ) from error
+            try:
+                table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+                break
+            except DeltaError as error:
+                if left and isinstance(error, CommitFailedError):
+                    continue
+                raise InfrastructureError(
+                    "commit-conflict",
+                    f"another writer changed the table at the same time: {str(error).splitlines()[0]}",
+                    hint="nothing is lost: run again",
+                ) from error
         return self.committed(location, write)
+
+    def restore(self, location: str, version: int | None, write: Write) -> Written:
+        table = _open(location)
+        if table is None:
+            raise DataError("no-table", f"there is no table at {location} that could be restored")
+        if (table.transaction_version(write.flow) or 0) >= write.sequence:
+            raise commit_lost(write)
+        restore(table, location, version, write)
+        return self.committed(location, write)
+
+    def refuse_restore(self, location: str, version: int | None) -> None:
+        table = _open(location)
+        if table is not None:
+            way_back(table, location, version)
 
     def takes_files(self, location: str) -> bool:
         return takes_files(_open(location))
@@ -338,6 +358,11 @@ def _oldest_commit(location: str) -> int:
 
 def _moment(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _is_quiet(entry: Mapping[str, Any]) -> bool:
+    """Whether a commit, as the history tells it, moved no row and nobody has to follow it."""
+    return entry.get("operation") in _UPKEEP or str(entry.get("userMetadata") or "").startswith(QUIET)
 
 
 def _texts(values: object) -> dict[str, str]:
