@@ -13,11 +13,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from lakesmith.declare import TableName
-from lakesmith.errors import InfrastructureError
+from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.failpoints import reach
 from lakesmith.ports import Storage
 
@@ -27,6 +27,9 @@ TURN = 1.0
 """For how many seconds a backfill leaves a table to others between two of its commits."""
 BACKFILL = "backfill"
 """The purpose that takes turns with all others."""
+
+_unsaid: set[tuple[str, str]] = set()
+"""Leases that this process gave back when it could not write that down: where they lie, and their holders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +80,25 @@ class Leases:
         finally:
             ended.set()
             keeper.join()
-            self._storage.replace(key, _encode(replace(lease, released=True)))
+            self._give_back(key, lease)
         reach("lease.released", table)
+
+    def _give_back(self, key: str, lease: Lease) -> None:
+        """What was done under the lease counts, whether or not there is room to write down that it ended: nobody keeps
+        it alive any more."""
+        try:
+            self._storage.replace(key, _encode(replace(lease, released=True)))
+        except LakesmithError:
+            _unsaid.add((self._storage.location(key), lease.holder))
+
+    def _is_over(self, key: str, lease: Lease) -> bool:
+        return lease.is_dead(self._clock()) or (self._storage.location(key), lease.holder) in _unsaid
 
     def _take(self, folder: str, table: TableName, purpose: str) -> tuple[str, Lease]:
         numbers = [int(name.removesuffix(".json")) for name in self._storage.keys(folder)]
         newest = max(numbers, default=0)
         held = self._read(f"{folder}/{newest:08}.json")
-        if held and not held.is_dead(self._clock()):
+        if held and not self._is_over(f"{folder}/{newest:08}.json", held):
             raise Taken(table, held)
         lease = Lease(
             holder=f"{purpose} {self._holder}",
@@ -113,7 +127,9 @@ class Leases:
 
     def _keep(self, key: str, lease: Lease, ended: threading.Event) -> None:
         while not ended.wait(SECONDS / 4):
-            self._storage.replace(key, _encode(replace(lease, expires_at=self._clock() + SECONDS)))
+            # A disk that is full for a while must not end it: there is time for more tries.
+            with suppress(LakesmithError):
+                self._storage.replace(key, _encode(replace(lease, expires_at=self._clock() + SECONDS)))
 
 
 class Taken(InfrastructureError):

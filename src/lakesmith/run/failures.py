@@ -6,6 +6,7 @@ import re
 
 from lakesmith.columns import KEY_TWICE, OVERLAP
 from lakesmith.declare import Source, Table
+from lakesmith.disk import disk_failure
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError
 
 _CONFLICTS = (
@@ -34,6 +35,7 @@ _CLEANED_LOG = (
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
     "DELTA_MISSING_CHANGE_DATA",
 )
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _GONE = re.compile(
     r"/([^/\s]+)/([^/\s]+)/(?:_change_data/|batch-\d{8}-[0-9a-f]{8}/)?(?:[^/\s]+=[^/\s]*/)*"
     r"([^/\s]+\.(?:parquet|bin))\.?\s(?:File )?does not exist"
@@ -61,15 +63,18 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     from deltalake.exceptions import DeltaError
     from pyspark.errors import AnalysisException
 
+    if failure := disk_failure(str(error), first_lines(str(error))):
+        failure.table = str(table.name)
+        return failure
     if isinstance(error, DeltaError):
         return InfrastructureError(
             "table-unreadable",
-            f"the table's log cannot be read or written: {_first_lines(str(error))}",
+            f"the table's log cannot be read or written: {first_lines(str(error))}",
             table=str(table.name),
             hint="look at the files in its _delta_log; when another run is writing it, run again",
         )
     text = str(error)
-    said = _first_lines(text)
+    said = first_lines(text)
     name = str(table.name)
     if any(word in text for word in _CONFLICTS):
         return InfrastructureError(
@@ -130,7 +135,7 @@ def _lost(text: str, name: str) -> DataError | None:
     """The error for an input whose past is gone. What it holds now can be read all the same."""
     whole = f"the table is as it was; compute it from all rows once: lakesmith run {name} --full-refresh"
     if any(word in text for word in _CLEANED_LOG):
-        what = f"what changed in an input cannot be read any more: {_first_lines(text)}"
+        what = f"what changed in an input cannot be read any more: {first_lines(text)}"
         return DataError("source-gap", what, table=name, hint=whole)
     found = _GONE.search(text)
     if found is None:
@@ -144,6 +149,8 @@ def _lost(text: str, name: str) -> DataError | None:
     )
 
 
-def _first_lines(text: str) -> str:
+def first_lines(text: str) -> str:
+    """What a foreign error says, without its stack and its colours."""
+    text = _COLOUR.sub("", text)
     lines = [line.strip() for line in text.splitlines() if line.strip() and "\tat " not in line]
     return " ".join(lines[:2])[:400]
