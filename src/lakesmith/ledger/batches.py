@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import gc
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -87,6 +88,7 @@ class Done:
 
 
 Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
+_SEAL = b'{"seal": "'
 SUMMED_UP = 16
 """With each batch of such a number, the files that were taken in so far are written down together."""
 
@@ -154,7 +156,12 @@ class Batches:
     def finish(self, done: Done) -> None:
         """Note that every part of the batch is where it belongs."""
         reach("batch.finishing", self._table)
-        self._storage.put_if_absent(self._key(done.sequence, "done"), _encode(done))
+        key = self._key(done.sequence, "done")
+        if not self._storage.put_if_absent(key, _encode(done)):
+            known = self.done(done.sequence)
+            # Another attempt's commit was lost with the end of a log: the table's log has this one.
+            if known is None or known.attempt != done.attempt:
+                self._storage.replace(key, _encode(done))
         reach("batch.done", self._table)
 
     def pinned(self, sequence: int, attempt: int) -> Batch:
@@ -164,7 +171,7 @@ class Batches:
     def done(self, sequence: int) -> Done | None:
         key = self._key(sequence, "done")
         data = self._storage.read(key)
-        return self._understood(key, lambda: Done(**json.loads(data))) if data else None
+        return None if data is None else self._understood(key, lambda: Done(**json.loads(_unsealed(data))))
 
     def committed(self, sequence: int, commits: Callable[[], Sequence[CommitFact]]) -> Batch:
         """The attempt that the table's log holds under this number."""
@@ -191,6 +198,7 @@ class Batches:
         """How far the table's rows have come. `commits` is called only when the log has to be asked."""
         if facts is None or facts.sequence == 0:
             return Progress()
+        self.refuse_lost(facts, commits)
         done = self.done(facts.sequence)
         head = facts.sequence
         if done and facts.version > done.version:
@@ -211,6 +219,24 @@ class Batches:
             backfill=batch.backfill,
             unfinished=facts.sequence if done is None else None,
             rewritten=done.version if done and head == done.sequence and newest.mode == "whole" else None,
+        )
+
+    def refuse_lost(self, facts: TableFacts, commits: Callable[[], Sequence[CommitFact]]) -> None:
+        """Raise where a batch is done that the table's log does not know: its newest commits are gone, and with them
+        rows that other tables may have read."""
+        done = self.done(facts.sequence + 1) if facts.sequence else None
+        if done is None:
+            return
+        newest = max((commit.version for commit in commits()), default=-1)
+        if newest != facts.version:
+            return  # it was committed since the facts were read
+        raise DataError(
+            "commits-missing",
+            f"{facts.location}/_delta_log/{done.version:020}.json is missing or not as it was: batch {done.sequence} "
+            f"is done, and the table's log ends with batch {facts.sequence}",
+            table=str(self._table),
+            hint="put the log back as it was, from a copy of the warehouse; or make the table anew: "
+            f"remove {facts.location} and run",
         )
 
     def _sequence_at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> int:
@@ -238,7 +264,7 @@ class Batches:
     def sum_up(self, sequence: int, attempt: int, taken: Mapping[str, FileFact]) -> None:
         """Write down all files that are in the table with a batch."""
         rows = [[file.path, file.size, file.modified] for file in taken.values()]
-        self._storage.put_if_absent(self._taken_key(sequence, attempt), json.dumps(rows).encode())
+        self._storage.put_if_absent(self._taken_key(sequence, attempt), _sealed(json.dumps({"files": rows})))
 
     def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> Mapping[str, FileFact]:
         if head.seen is None:
@@ -275,7 +301,7 @@ class Batches:
                 table=str(self._table),
                 hint=self._way_out(),
             )
-        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: _decode(data))
+        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: _decode(_unsealed(data)))
 
     def _understood(self, key: str, decode: Callable[[], Kind]) -> Kind:
         try:
@@ -320,7 +346,24 @@ def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int
 
 
 def _encode(value: Batch | Done) -> bytes:
-    return json.dumps(asdict(value), sort_keys=True, default=date.isoformat).encode()
+    return _sealed(json.dumps(asdict(value), sort_keys=True, default=date.isoformat))
+
+
+def _sealed(text: str) -> bytes:
+    """JSON whose first key tells a sum of all that follows."""
+    rest = text[1:].encode()
+    return b'%s%08x", %s' % (_SEAL, zlib.crc32(rest), rest)
+
+
+def _unsealed(data: bytes) -> bytes:
+    """The JSON without its seal; raises where it does not fit. Older files have none."""
+    if not data.startswith(_SEAL):
+        return data
+    start = len(_SEAL) + 8 + len('", ')
+    rest = data[start:]
+    if data[:start] != b'%s%08x", ' % (_SEAL, zlib.crc32(rest)):
+        raise ValueError("the file is not as it was written")
+    return b"{" + rest
 
 
 def _files(data: bytes) -> dict[str, FileFact]:
@@ -328,7 +371,8 @@ def _files(data: bytes) -> dict[str, FileFact]:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return {file[0]: FileFact._make(file) for file in json.loads(data)}
+        told = json.loads(_unsealed(data))
+        return {file[0]: FileFact._make(file) for file in (told if isinstance(told, list) else told["files"])}
     finally:
         if collecting:
             gc.enable()

@@ -127,9 +127,10 @@ class Ledger:
 
 def _unwritten(name: str, said: str) -> InfrastructureError:
     failure = disk_failure(said, f"cannot write system.{name}")
+    why = failure.what if failure else said.splitlines()[0]
     return InfrastructureError(
         "ledger-unwritten",
-        f"what the run did is in the tables, and not in the ledger: {failure.what if failure else said.splitlines()[0]}",
+        f"what the run did is in the tables, and not in the ledger: {why}",
         hint=f"{failure.hint if failure else 'look at the storage of the warehouse'}; the ledger will lack this run",
     )
 

@@ -63,9 +63,9 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     from deltalake.exceptions import DeltaError
     from pyspark.errors import AnalysisException
 
-    if failure := disk_failure(str(error), first_lines(str(error))):
-        failure.table = str(table.name)
-        return failure
+    if of_disk := disk_failure(str(error), first_lines(str(error))):
+        of_disk.table = str(table.name)
+        return of_disk
     if isinstance(error, DeltaError):
         return InfrastructureError(
             "table-unreadable",
