@@ -56,6 +56,25 @@ def sshd() -> Path:
     return fetched("sshd", fill)
 
 
+def strace() -> Path:
+    """The program that holds up system calls: the system's own, or Debian's package, unpacked without root."""
+
+    def fill(folder: Path) -> None:
+        installed = shutil.which("strace")
+        if installed:
+            shutil.copy(installed, folder / "strace")
+            return
+        with tempfile.TemporaryDirectory() as temporary:
+            _run("apt-get", "download", "strace", "libunwind8", folder=Path(temporary))
+            for package in Path(temporary).glob("*.deb"):
+                _run("dpkg", "-x", str(package), f"{temporary}/unpacked")
+            for file in Path(temporary, "unpacked").rglob("*"):
+                if (file.name == "strace" and file.parent.name == "bin") or ".so." in file.name:
+                    shutil.copy(file, folder / file.name)
+
+    return fetched("strace", fill) / "strace"
+
+
 def kafka_jars() -> Path:
     """The folder with the broker and all that it needs."""
     return jars("org.apache.kafka", "kafka_2.13", "4.3.1")
@@ -75,6 +94,7 @@ SERVERS: Mapping[str, Callable[[], object]] = {
     "s3": versitygw,
     "azure": azurite,
     "sftp": sshd,
+    "strace": strace,
     "kafka": kafka_jars,
     "registry": registry_home,
     "jars": spark_jars,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.disk import disk_failure
-from lakesmith.errors import InfrastructureError, LakesmithError, Place, UsageError, did_you_mean
+from lakesmith.errors import InfrastructureError, LakesmithError, Place, UsageError, did_you_mean, uncoloured
 from lakesmith.ports import Answer, View
 from lakesmith.query.names import unknown_table
 from lakesmith.query.spark_sql import select_of
@@ -288,14 +288,14 @@ def _unread(name: str, rows: pyarrow.dataset.Dataset | pa.RecordBatchReader, sai
     """The error for a table whose rows could not be read, by the name of the file that is to blame."""
     import pyarrow as pa
 
-    told = f"{name} cannot be read: {' '.join(said.split())}"
+    told = f"{name} cannot be read: {' '.join(uncoloured(said).split())}"
     if not isinstance(rows, pa.RecordBatchReader):
         for fragment in rows.get_fragments():
             try:
                 for _ in fragment.to_batches():
                     pass
             except (pa.ArrowException, OSError) as error:
-                told = f"{name} cannot be read: {fragment.path}: {' '.join(str(error).split())}"
+                told = f"{name} cannot be read: {fragment.path}: {' '.join(uncoloured(str(error)).split())}"
                 break
     return disk_failure(said, told) or InfrastructureError(
         "table-unreadable",

@@ -7,7 +7,7 @@ import re
 from lakesmith.columns import KEY_TWICE, OVERLAP
 from lakesmith.declare import Source, Table
 from lakesmith.disk import disk_failure
-from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError
+from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError, uncoloured
 
 _CONFLICTS = (
     "ConcurrentTransaction",
@@ -35,7 +35,6 @@ _CLEANED_LOG = (
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
     "DELTA_MISSING_CHANGE_DATA",
 )
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _GONE = re.compile(
     r"/([^/\s]+)/([^/\s]+)/(?:_change_data/|batch-\d{8}-[0-9a-f]{8}/)?(?:[^/\s]+=[^/\s]*/)*"
     r"([^/\s]+\.(?:parquet|bin))\.?\s(?:File )?does not exist"
@@ -63,7 +62,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     from deltalake.exceptions import DeltaError
     from pyspark.errors import AnalysisException
 
-    if of_disk := disk_failure(str(error), first_lines(str(error))):
+    if of_disk := failed_disk(error):
         of_disk.table = str(table.name)
         return of_disk
     if isinstance(error, DeltaError):
@@ -131,6 +130,15 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     )
 
 
+def failed_disk(error: Exception) -> InfrastructureError | None:
+    """The error for a disk that Spark, Delta or Python found full, locked or failing."""
+    text = str(error)
+    said = first_lines(text)
+    # What a worker raised comes with the whole way to it; its last line tells.
+    told = text.strip().splitlines()[-1] if "Traceback" in said else said
+    return disk_failure(text, told)
+
+
 def _lost(text: str, name: str) -> DataError | None:
     """The error for an input whose past is gone. What it holds now can be read all the same."""
     whole = f"the table is as it was; compute it from all rows once: lakesmith run {name} --full-refresh"
@@ -151,6 +159,5 @@ def _lost(text: str, name: str) -> DataError | None:
 
 def first_lines(text: str) -> str:
     """What a foreign error says, without its stack and its colours."""
-    text = _COLOUR.sub("", text)
-    lines = [line.strip() for line in text.splitlines() if line.strip() and "\tat " not in line]
+    lines = [line.strip() for line in uncoloured(text).splitlines() if line.strip() and "\tat " not in line]
     return " ".join(lines[:2])[:400]

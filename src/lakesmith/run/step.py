@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from lakesmith.declare import Append, Environment, Files, Jdbc, OtherTable, Source, Table, TableName
-from lakesmith.disk import disk_failure
 from lakesmith.errors import DataError, InfrastructureError, LakesmithError
 from lakesmith.failpoints import reach
 from lakesmith.intake.rows import Abort
@@ -35,7 +34,7 @@ from lakesmith.plan.widening import retyped_told
 from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
 from lakesmith.quality import Past, looked_up, only_readability, rules_of
 from lakesmith.records import CheckRecord, FileRecord
-from lakesmith.run.failures import first_lines, is_foreign
+from lakesmith.run.failures import failed_disk, first_lines, is_foreign
 from lakesmith.run.files import archive_taken, file_records
 from lakesmith.spark.arrival import Arrival, Settled
 from lakesmith.spark.build import build_batch
@@ -567,7 +566,7 @@ def _unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
 
 def _unheard(table: Table, batch: Batch, error: Exception) -> InfrastructureError:
     said = first_lines(str(error))
-    failure = disk_failure(str(error), said)
+    failure = failed_disk(error)
     return InfrastructureError(
         "commit-unknown",
         f"batch {batch.sequence} is in the table, but its end was not heard of: {failure.what if failure else said}",
