@@ -50,7 +50,7 @@ class Made:
 
     def data(self, version: int) -> Path:
         lines = map(json.loads, self.commit(version).read_text().splitlines())
-        return self.table / next(line["add"]["path"] for line in lines if "add" in line)
+        return self.table / str(next(line["add"]["path"] for line in lines if "add" in line))
 
     def lake(self) -> Lake:
         return Lake.open(self.folder)

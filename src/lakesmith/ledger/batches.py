@@ -27,7 +27,7 @@ from lakesmith.declare import TableName
 from lakesmith.errors import DataError
 from lakesmith.failpoints import reach
 from lakesmith.plan.steps import Approval, Backfill, Position, Progress, Replay, Seen, Span
-from lakesmith.ports import CommitFact, FileFact, Slice, Storage, TableFacts
+from lakesmith.ports import CommitFact, FileFact, Slice, Storage, TableFacts, in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,8 +341,8 @@ def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int
         ) from None
     # Delta keeps the text that the user wrote; Lakesmith's sessions are in UTC.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    earlier = [commit for commit in commits if commit.version < restore.version and commit.committed_at <= moment]
-    return max((commit.version for commit in earlier), default=0)
+    before = [commit for commit in commits if commit.version < restore.version]
+    return max((commit.version for commit in in_order(before) if commit.committed_at <= moment), default=0)
 
 
 def _encode(value: Batch | Done) -> bytes:

@@ -23,6 +23,8 @@ from lakesmith.ports import Storage
 
 SECONDS = 60.0
 """How long a lease outlives its holder's last sign of life."""
+ASKEW = 600.0
+"""So many seconds clocks may be apart. A lease that would last longer was written by one that has been set since."""
 TURN = 1.0
 """For how many seconds a backfill leaves a table to others between two of its commits."""
 BACKFILL = "backfill"
@@ -43,7 +45,7 @@ class Lease:
     released: bool = False
 
     def is_dead(self, now: float) -> bool:
-        if self.released or now >= self.expires_at:
+        if self.released or not now < self.expires_at <= now + SECONDS + ASKEW:
             return True
         return self.host == socket.gethostname() and not _is_alive(self.process)
 

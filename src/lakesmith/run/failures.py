@@ -23,6 +23,7 @@ _DATA = (
     "DIVIDE_BY_ZERO",
     "NUMERIC_VALUE_OUT_OF_RANGE",
 )
+_WORKER = ("Python worker exited unexpectedly", "Python worker faulthandler", "MemoryError", "ArrowMemoryError")
 _CHANGED_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 _OF_LOAD = ("key-twice", "snapshot-shrank", "partition-escaped")
 """Errors that point to the load, which does not hold what it promised."""
@@ -96,6 +97,14 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             at=table.load_at or table.declared_at,
             table=name,
             hint="group by the key, or say order_by: then the latest of them is kept",
+        )
+    if any(word in text for word in _WORKER):
+        return InfrastructureError(
+            "worker-died",
+            "a process that read rows was killed or died, most likely for want of memory; nothing was written",
+            table=name,
+            hint="`dmesg` tells who killed it; give the machine or the container more memory, or take in less at a "
+            "time (max_files, max_bytes), then run again: nothing is lost or doubled",
         )
     if any(word in text for word in _DATA):
         return DataError(

@@ -9,14 +9,24 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from lakesmith.declare import Append, Environment, Files, Jdbc, OtherTable, Source, Table, TableName
-from lakesmith.errors import DataError, InfrastructureError, LakesmithError
+from lakesmith.declare import (
+    Append,
+    Environment,
+    Files,
+    Jdbc,
+    OtherTable,
+    Source,
+    SqlQuery,
+    Table,
+    TableName,
+)
+from lakesmith.errors import DataError, InfrastructureError, LakesmithError, Place
 from lakesmith.failpoints import reach
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batches import Batch, Batches, Done, flow
 from lakesmith.plan.fingerprint import definition, rebuild_because
 from lakesmith.plan.listing import seen_with
-from lakesmith.plan.query import partition_source
+from lakesmith.plan.query import partition_source, random_call
 from lakesmith.plan.steps import (
     Build,
     Finish,
@@ -269,6 +279,7 @@ class Workplace:
                 table=str(table.name),
                 hint="run once with the definition as it was, so that its refused rows are kept, then change it",
             )
+        _refuse_random(table, batch)
         if batch.replay is not None:
             settled = self._replaying(table, batch, facts).finish()
             batches.finish(settled.done)
@@ -553,6 +564,23 @@ class Workplace:
 
 def _is_ahead(found: TableFacts, position: Position | None) -> bool:
     return position is None or found.table_id != position.table_id or found.version > position.version
+
+
+def _refuse_random(table: Table, batch: Batch) -> None:
+    """Raise where nobody can tell which rows a batch refused that was cut short: asked again, the query gives others,
+    and as many of them may add up all the same."""
+    called = random_call(table.origin) if isinstance(table.origin, SqlQuery) else None
+    if called is None or not rules_of(table).sets_aside:
+        return
+    word, line = called
+    raise InfrastructureError(
+        "books-open",
+        f"batch {batch.sequence} was cut short, and {word}() gives other rows each time: those that were refused are "
+        "not known any more",
+        at=Place(table.declared_at.file, line),
+        table=str(table.name),
+        hint=f"compute the table anew: lakesmith run {table.name} --full-refresh; and make the query deterministic",
+    )
 
 
 def _unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:

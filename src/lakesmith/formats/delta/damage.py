@@ -73,8 +73,7 @@ def _damages(log: str) -> Iterator[str]:
         if number not in commits:
             yield f"{path} is missing"
             continue
-        with open(path, "rb") as file:
-            lines = file.read().splitlines()
+        lines = _content(path).splitlines()
         if not lines:
             yield f"{path} is empty"
         for place, line in enumerate(lines, 1):
@@ -84,10 +83,17 @@ def _damages(log: str) -> Iterator[str]:
         yield told
     hint = f"{log}/_last_checkpoint"
     if os.path.exists(hint):
-        with open(hint, "rb") as file:
-            said = file.read()
+        said = _content(hint)
         if _is_json(said) and json.loads(said).get("version") not in sums:
             yield f"{hint} names a checkpoint that is not there"
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:  # one that comes while a file is read does not name it
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _since_sum(log: str, version: int) -> list[str]:

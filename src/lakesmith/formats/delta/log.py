@@ -15,7 +15,7 @@ from lakesmith.formats.delta.adopt import adopt_files
 from lakesmith.formats.delta.damage import log_failure, refuse_damage
 from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
 from lakesmith.formats.delta.memory import FactsMemory
-from lakesmith.ports import ColumnFact, CommitFact, DataFile, TableFacts, Write, Written
+from lakesmith.ports import ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,14 +132,14 @@ class DeltaLog:
         adopt_files(location)
 
     def version_at(self, location: str, when: datetime) -> int:
-        past = [commit for commit in self.commits(location) if commit.committed_at <= when]
+        past = [commit for commit in in_order(self.commits(location)) if commit.committed_at <= when]
         if not past:
             raise UsageError(
                 "before-first-version",
                 f"there was no version of {_shown(location)} at {when:%Y-%m-%d %H:%M:%S} UTC",
                 hint="name a later time; `lakesmith history TABLE` lists the versions",
             )
-        return past[0].version
+        return past[-1].version
 
     def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
         from deltalake import DeltaTable, QueryBuilder
