@@ -6,12 +6,22 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from tests.faults.lakes import assert_typed
+from tests.faults.lakes import (
+    assert_right_after_a_rerun,
+    assert_typed,
+    begin,
+    content,
+    failing,
+    go_on,
+    warehouse,
+)
 from tests.faults.made import BRONZE, Made, made_lake
+from tests.run.lakes import Written
 
 from lakesmith.errors import LakesmithError, Problems
 from lakesmith.formats.delta.actions import log_files
@@ -20,6 +30,9 @@ from lakesmith.ledger.held import HeldBatches
 from lakesmith.ledger.lease import Leases
 from lakesmith.plan.steps import Finish
 from lakesmith.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -156,6 +169,26 @@ def test_a_bit_that_flips_in_a_page_with_a_sum_is_no_value(made: Made) -> None:
     error = stopped(made.ids)
     assert_typed(error, "table-unreadable")
     assert file.name in error.what
+
+
+@pytest.mark.spark
+def test_a_run_stops_at_a_data_file_that_is_damaged_and_names_it(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Written(tmp_path / "shop", spark)
+    begin(lake)
+    go_on(lake)
+    lake.run("bronze.orders")
+    file = sorted((warehouse(lake) / "bronze/orders").glob("*.parquet"), key=os.path.getmtime)[-1]
+    whole, before = file.read_bytes(), content(lake)
+    column = pq.ParquetFile(file).metadata.row_group(0).column(0)
+    last = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1
+    for damage in (lambda: flip(file, last, 0), lambda: file.write_bytes(whole[:-60]), lambda: file.write_bytes(b"")):
+        damage()
+        [error] = failing(lake).errors
+        assert_typed(error, "table-unreadable")
+        assert file.name in error.what
+        file.write_bytes(whole)
+        assert content(lake) == before
+    assert_right_after_a_rerun(lake)
 
 
 def _tell_size(made: Made, version: int, size: int) -> None:

@@ -36,6 +36,7 @@ _CLEANED_LOG = (
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
     "DELTA_MISSING_CHANGE_DATA",
 )
+_DAMAGED = re.compile(r"FAILED_READ_FILE\.(?:NO_HINT|CANNOT_READ_FILE_FOOTER)\][^\n]*?file:/*(/[^\s]+\.parquet)")
 _GONE = re.compile(
     r"/([^/\s]+)/([^/\s]+)/(?:_change_data/|batch-\d{8}-[0-9a-f]{8}/)?(?:[^/\s]+=[^/\s]*/)*"
     r"([^/\s]+\.(?:parquet|bin))\.?\s(?:File )?does not exist"
@@ -116,6 +117,13 @@ def translate(error: Exception, table: Table) -> LakesmithError:
         )
     if not isinstance(table.origin, Source) and (failure := _lost(text, name)):
         return failure
+    if damaged := _DAMAGED.search(text):
+        return InfrastructureError(
+            "table-unreadable",
+            f"{damaged[1]} is damaged: {said}",
+            table=name,
+            hint="put the file back as it was, from a copy of the warehouse, or make its table anew, then run again",
+        )
     if any(word in text for word in _CHANGED_FILES):
         return DataError(
             "file-gone",
