@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -87,6 +87,16 @@ class CommitFact:
     metrics: Mapping[str, str]
     note: str | None = None
     """What the writer left in the commit."""
+
+
+def in_order(commits: Sequence[CommitFact]) -> list[CommitFact]:
+    """The commits from the oldest on, each later than the one before, as Delta counts them for time travel: a clock
+    that was set back makes no version older than those before it."""
+    told: list[CommitFact] = []
+    for commit in sorted(commits, key=lambda each: each.version):
+        least = told[-1].committed_at + timedelta(milliseconds=1) if told else commit.committed_at
+        told.append(replace(commit, committed_at=max(commit.committed_at, least)))
+    return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

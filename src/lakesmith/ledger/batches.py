@@ -17,6 +17,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import zlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -27,7 +28,7 @@ from lakesmith.declare import TableName
 from lakesmith.errors import DataError
 from lakesmith.failpoints import reach
 from lakesmith.plan.steps import Approval, Backfill, Position, Progress, Replay, Rollback, Seen, Span
-from lakesmith.ports import QUIET, CommitFact, FileFact, Slice, Storage, TableFacts
+from lakesmith.ports import QUIET, CommitFact, FileFact, Slice, Storage, TableFacts, in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,7 @@ _NOTE = "lakesmith batch "
 _NOTED = re.compile(rf"(?:{_NOTE}|{QUIET})(\d+)\.")
 _BESIDE = ("replay", "vacuum", "restore")
 """Batches that read nothing on: where the table stands is told by the one before."""
+_SEAL = b'{"seal": "'
 SUMMED_UP = 16
 """With each batch of such a number, the files that were taken in so far are written down together."""
 
@@ -165,7 +167,12 @@ class Batches:
     def finish(self, done: Done) -> None:
         """Note that every part of the batch is where it belongs."""
         reach("batch.finishing", self._table)
-        self._storage.put_if_absent(self._key(done.sequence, "done"), _encode(done))
+        key = self._key(done.sequence, "done")
+        if not self._storage.put_if_absent(key, _encode(done)):
+            known = self.done(done.sequence)
+            # Another attempt's commit was lost with the end of a log: the table's log has this one.
+            if known is None or known.attempt != done.attempt:
+                self._storage.replace(key, _encode(done))
         reach("batch.done", self._table)
 
     def pinned(self, sequence: int, attempt: int) -> Batch:
@@ -175,7 +182,7 @@ class Batches:
     def done(self, sequence: int) -> Done | None:
         key = self._key(sequence, "done")
         data = self._storage.read(key)
-        return self._understood(key, lambda: Done(**json.loads(data))) if data else None
+        return None if data is None else self._understood(key, lambda: Done(**json.loads(_unsealed(data))))
 
     def committed(self, sequence: int, commits: Callable[[], Sequence[CommitFact]]) -> Batch:
         """The attempt that the table's log holds under this number."""
@@ -202,10 +209,11 @@ class Batches:
         """How far the table's rows have come. `commits` is called only when the log has to be asked."""
         if facts is None or facts.sequence == 0:
             return Progress()
+        self.refuse_lost(facts, commits)
         done = self.done(facts.sequence)
         head = facts.sequence
         unfinished = self.committed(facts.sequence, commits) if done is None else None
-        made = self._version_of(unfinished, commits()) if unfinished else done and done.version
+        made = done.version if done else self._version_of(unfinished, commits()) if unfinished else None
         if made is not None and facts.changed > made:
             head = self._sequence_at(facts.version, facts.sequence, made, commits())
         if head == 0:
@@ -214,8 +222,8 @@ class Batches:
         rewritten = self.done(told.rewrote) if told.rewrote and head == facts.sequence else None
         return replace(
             told.progress,
-            unfinished=unfinished and unfinished.sequence,
-            unfinished_as=unfinished and unfinished.definition,
+            unfinished=unfinished.sequence if unfinished else None,
+            unfinished_as=unfinished.definition if unfinished else None,
             rewritten=rewritten.version if rewritten else None,
         )
 
@@ -243,6 +251,24 @@ class Batches:
             backfill=batch.backfill,
         )
         return _Told(progress=progress, rewrote=rewrote)
+
+    def refuse_lost(self, facts: TableFacts, commits: Callable[[], Sequence[CommitFact]]) -> None:
+        """Raise where a batch is done that the table's log does not know: its newest commits are gone, and with them
+        rows that other tables may have read."""
+        done = self.done(facts.sequence + 1) if facts.sequence else None
+        if done is None:
+            return
+        newest = max((commit.version for commit in commits()), default=-1)
+        if newest != facts.version:
+            return  # it was committed since the facts were read
+        raise DataError(
+            "commits-missing",
+            f"{facts.location}/_delta_log/{done.version:020}.json is missing or not as it was: batch {done.sequence} "
+            f"is done, and the table's log ends with batch {facts.sequence}",
+            table=str(self._table),
+            hint="put the log back as it was, from a copy of the warehouse; or make the table anew: "
+            f"remove {facts.location} and run",
+        )
 
     def chain(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> dict[int, Batch]:
         """By number, the batches that the rows of one are made of, the newest first."""
@@ -292,7 +318,7 @@ class Batches:
     def sum_up(self, sequence: int, attempt: int, taken: Mapping[str, FileFact]) -> None:
         """Write down all files that are in the table with a batch."""
         rows = [[file.path, file.size, file.modified] for file in taken.values()]
-        self._storage.put_if_absent(self._taken_key(sequence, attempt), json.dumps(rows).encode())
+        self._storage.put_if_absent(self._taken_key(sequence, attempt), _sealed(json.dumps({"files": rows})))
 
     def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> Mapping[str, FileFact]:
         if head.seen is None:
@@ -329,7 +355,7 @@ class Batches:
                 table=str(self._table),
                 hint=self._way_out(),
             )
-        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: _decode(data))
+        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: _decode(_unsealed(data)))
 
     def _understood(self, key: str, decode: Callable[[], Kind]) -> Kind:
         try:
@@ -393,12 +419,29 @@ def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int
         ) from None
     # Delta keeps the text that the user wrote; Lakesmith's sessions are in UTC.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    earlier = [commit for commit in commits if commit.version < restore.version and commit.committed_at <= moment]
-    return max((commit.version for commit in earlier), default=0)
+    before = [commit for commit in commits if commit.version < restore.version]
+    return max((commit.version for commit in in_order(before) if commit.committed_at <= moment), default=0)
 
 
 def _encode(value: Batch | Done) -> bytes:
-    return json.dumps(asdict(value), sort_keys=True, default=date.isoformat).encode()
+    return _sealed(json.dumps(asdict(value), sort_keys=True, default=date.isoformat))
+
+
+def _sealed(text: str) -> bytes:
+    """JSON whose first key tells a sum of all that follows."""
+    rest = text[1:].encode()
+    return b'%s%08x", %s' % (_SEAL, zlib.crc32(rest), rest)
+
+
+def _unsealed(data: bytes) -> bytes:
+    """The JSON without its seal; raises where it does not fit. Older files have none."""
+    if not data.startswith(_SEAL):
+        return data
+    start = len(_SEAL) + 8 + len('", ')
+    rest = data[start:]
+    if data[:start] != b'%s%08x", ' % (_SEAL, zlib.crc32(rest)):
+        raise ValueError("the file is not as it was written")
+    return b"{" + rest
 
 
 def _files(data: bytes) -> dict[str, FileFact]:
@@ -406,7 +449,8 @@ def _files(data: bytes) -> dict[str, FileFact]:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return {file[0]: FileFact._make(file) for file in json.loads(data)}
+        told = json.loads(_unsealed(data))
+        return {file[0]: FileFact._make(file) for file in (told if isinstance(told, list) else told["files"])}
     finally:
         if collecting:
             gc.enable()

@@ -52,7 +52,7 @@ class HeldBatches:
                 "batch-unreadable",
                 f"{_key(table)} in the warehouse is not what Lakesmith wrote there",
                 table=table,
-                hint="remove the file and run again: a batch that may not pass is kept anew",
+                hint=f"run again, and the gate will hold the batch back anew: lakesmith run {table}",
             ) from error
 
     def forget(self, table: str) -> None:

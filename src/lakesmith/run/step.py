@@ -9,14 +9,24 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from lakesmith.declare import Append, Environment, Files, Jdbc, OtherTable, Source, Table, TableName
-from lakesmith.errors import DataError, InfrastructureError, LakesmithError
+from lakesmith.declare import (
+    Append,
+    Environment,
+    Files,
+    Jdbc,
+    OtherTable,
+    Source,
+    SqlQuery,
+    Table,
+    TableName,
+)
+from lakesmith.errors import DataError, InfrastructureError, LakesmithError, Place
 from lakesmith.failpoints import reach
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batches import Batch, Batches, flow
 from lakesmith.plan.fingerprint import definition, rebuild_because
 from lakesmith.plan.listing import seen_with
-from lakesmith.plan.query import partition_source
+from lakesmith.plan.query import partition_source, random_call
 from lakesmith.plan.steps import (
     Build,
     Compact,
@@ -37,7 +47,7 @@ from lakesmith.plan.widening import retyped_told
 from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
 from lakesmith.quality import Past, looked_up, only_readability, rules_of
 from lakesmith.records import CheckRecord, FileRecord
-from lakesmith.run.failures import is_foreign
+from lakesmith.run.failures import failed_disk, first_lines, is_foreign
 from lakesmith.run.files import archive_taken, file_records
 from lakesmith.run.upkeep import Upkeep, no_rows
 from lakesmith.sources import look_again
@@ -281,6 +291,7 @@ class Workplace:
                 table=str(table.name),
                 hint="run once with the definition as it was, so that its refused rows are kept, then change it",
             )
+        _refuse_random(table, batch)
         if batch.replay is not None:
             settled = self._replaying(table, batch, facts).finish()
             batches.finish(settled.done)
@@ -633,6 +644,23 @@ def _read_upto(found: TableFacts, position: Position) -> int:
     return position.version if found.changed > position.version else found.version
 
 
+def _refuse_random(table: Table, batch: Batch) -> None:
+    """Raise where nobody can tell which rows a batch refused that was cut short: asked again, the query gives others,
+    and as many of them may add up all the same."""
+    called = random_call(table.origin) if isinstance(table.origin, SqlQuery) else None
+    if called is None or not rules_of(table).sets_aside:
+        return
+    word, line = called
+    raise InfrastructureError(
+        "books-open",
+        f"batch {batch.sequence} was cut short, and {word}() gives other rows each time: those that were refused are "
+        "not known any more",
+        at=Place(table.declared_at.file, line),
+        table=str(table.name),
+        hint=f"compute the table anew: lakesmith run {table.name} --full-refresh; and make the query deterministic",
+    )
+
+
 def _unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
     return DataError(
         "batch-unfinished",
@@ -643,10 +671,11 @@ def _unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
 
 
 def _unheard(table: Table, batch: Batch, error: Exception) -> InfrastructureError:
-    said = str(error).strip().partition("\n")[0]
+    said = first_lines(str(error))
+    failure = failed_disk(error)
     return InfrastructureError(
         "commit-unknown",
-        f"batch {batch.sequence} is in the table, but its end was not heard of: {said}",
+        f"batch {batch.sequence} is in the table, but its end was not heard of: {failure.what if failure else said}",
         table=str(table.name),
         hint="run again: that sees the batch through to its end, and nothing is lost or doubled",
     )

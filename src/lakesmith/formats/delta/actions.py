@@ -280,11 +280,11 @@ def commit_actions(
     lines = [{"commitInfo": info}, {"txn": told}, *actions]
     log = os.path.join(location, "_delta_log")
     temporary = os.path.join(log, f".{uuid.uuid4()}.tmp")
-    with open(temporary, "x", encoding="utf-8") as file:
-        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
     try:
+        with open(temporary, "x", encoding="utf-8") as file:
+            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
         # Refused where the name is taken: of two writers of one version exactly one wins.
         os.link(temporary, os.path.join(log, f"{version + 1:020}.json"))
     except FileExistsError as error:
@@ -294,7 +294,8 @@ def commit_actions(
             hint="nothing is lost: run again",
         ) from error
     finally:
-        os.remove(temporary)
+        with suppress(OSError):  # the outcome is decided, and nobody reads what stays behind
+            os.remove(temporary)
     reach("log.linked", write.flow)
     sync_commit(location, version + 1)
     if (version + 1) % _CHECKPOINTS == 0:

@@ -13,10 +13,11 @@ from urllib.parse import unquote
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats.delta.adopt import adopt_files
+from lakesmith.formats.delta.damage import log_failure, refuse_damage
 from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
 from lakesmith.formats.delta.memory import FactsMemory
 from lakesmith.formats.delta.restore import restore, way_back
-from lakesmith.ports import QUIET, ColumnFact, CommitFact, DataFile, TableFacts, Write, Written
+from lakesmith.ports import QUIET, ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,14 +138,14 @@ class DeltaLog:
         adopt_files(location)
 
     def version_at(self, location: str, when: datetime) -> int:
-        past = [commit for commit in self.commits(location) if commit.committed_at <= when]
+        past = [commit for commit in in_order(self.commits(location)) if commit.committed_at <= when]
         if not past:
             raise UsageError(
                 "before-first-version",
                 f"there was no version of {_shown(location)} at {when:%Y-%m-%d %H:%M:%S} UTC",
                 hint="name a later time; `lakesmith history TABLE` lists the versions",
             )
-        return past[0].version
+        return past[-1].version
 
     def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
         from deltalake import DeltaTable, QueryBuilder
@@ -152,12 +153,16 @@ class DeltaLog:
 
         try:
             table = DeltaTable(location, version=version)
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
+            newest = _open(location)
+            if newest is not None and newest.version() == version:
+                raise log_failure(location, str(error)) from error
             raise UsageError(
                 "unknown-version",
                 f"{_shown(location)} has no version {version}",
                 hint="`lakesmith history TABLE` lists the versions that can be read",
             ) from error
+        refuse_damage(location, version)
         if is_widened(table):
             return _widened_rows(location, table)
         if _deletes_by_vector(table):
@@ -166,7 +171,7 @@ class DeltaLog:
             # A pyarrow dataset would show the deleted rows; DataFusion, inside delta-rs, leaves them out.
             stream = QueryBuilder().register("rows", table).execute("SELECT * FROM rows")
             return pa.RecordBatchReader.from_stream(stream)
-        return table.to_pyarrow_dataset()
+        return _verified(table.to_pyarrow_dataset())
 
     def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> Written:
         from deltalake import CommitProperties, Transaction
@@ -292,15 +297,13 @@ def _open(location: str) -> DeltaTable | None:
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        return DeltaTable(location)
+        table = DeltaTable(location)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise InfrastructureError(
-            "table-unreadable",
-            f"the log of {_shown(location)} cannot be read: {str(error).splitlines()[0]}",
-            hint=f"look at {location}/_delta_log: a file there is missing, damaged or may not be read",
-        ) from error
+        raise log_failure(location, str(error)) from error
+    refuse_damage(location, table.version())
+    return table
 
 
 def _has_feed(table: DeltaTable) -> bool:
@@ -336,7 +339,17 @@ def _widened_rows(location: str, table: DeltaTable) -> pa.dataset.Dataset:
             told = super().protocol()
             return told._replace(reader_features=[f for f in told.reader_features or () if f != "typeWidening"])
 
-    return Narrow(location, version=table.version()).to_pyarrow_dataset()
+    return _verified(Narrow(location, version=table.version()).to_pyarrow_dataset())
+
+
+def _verified(rows: pa.dataset.Dataset) -> pa.dataset.Dataset:
+    """The same rows, each page held to its sum where it has one: Arrow would take a flipped bit for a value."""
+    from pyarrow.dataset import ParquetFragmentScanOptions
+
+    rows.format.default_fragment_scan_options = ParquetFragmentScanOptions(
+        pre_buffer=True, page_checksum_verification=True
+    )
+    return rows
 
 
 def _count(table: DeltaTable) -> int:
