@@ -22,17 +22,18 @@ def plant(name: str) -> None:
 
 
 def _no_fence() -> None:
-    """The number of a batch is taken when it is committed, so that it never collides with a twin's."""
-    writer = _writer()
-    original = writer._committed
+    """Files are committed under a number that is free, and not under the one that was pinned for them."""
+    from deltalake import DeltaTable
 
-    def committed(self: Writer, arrival: Any, *rest: Any) -> Any:
-        now = self._format.facts(self._location(arrival), flow(arrival.table.name))
-        if now is not None and now.sequence >= arrival.batch.sequence:
-            arrival = replace(arrival, batch=replace(arrival.batch, sequence=now.sequence + 1))
-        return original(self, arrival, *rest)
+    from lakesmith.formats.delta import staged
 
-    _put(writer, "_committed", committed)
+    original = staged.add_files
+
+    def add_files(location: str, files: Any, columns: str, write: Any, table_id: str | None) -> bool:
+        seen = DeltaTable(location).transaction_version(write.flow) or 0 if table_id else 0
+        return original(location, files, columns, replace(write, sequence=max(seen + 1, write.sequence)), table_id)
+
+    _put(staged, "add_files", add_files)
 
 
 def _no_lock() -> None:
@@ -104,7 +105,7 @@ def _writer() -> type[Writer]:
     return Writer
 
 
-def _put(owner: type, name: str, value: object) -> None:
+def _put(owner: object, name: str, value: object) -> None:
     setattr(owner, name, value)
 
 

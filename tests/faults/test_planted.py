@@ -24,7 +24,7 @@ SLEEP = 1.5
 
 def slept(siege: Siege) -> list[str]:
     """A process is stopped before its commit, and goes on when another has taken its place."""
-    process, order = _stopped(siege, place="table.committing", lease_seconds=SLEEP)
+    process, order = _stopped(siege, place="files.moved", lease_seconds=SLEEP)
     time.sleep(SLEEP)
     broken = siege.settle()
     return [*broken, *_go_on(siege, process, order), *siege.judge(settled=True)]
