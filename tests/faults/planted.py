@@ -27,11 +27,14 @@ def _no_fence() -> None:
 
     from lakesmith.formats.delta import staged
 
-    original = staged.add_files
+    original: Any = vars(staged)["add_files"]
 
     def add_files(location: str, files: Any, columns: str, write: Any, table_id: str | None) -> bool:
         seen = DeltaTable(location).transaction_version(write.flow) or 0 if table_id else 0
-        return original(location, files, columns, replace(write, sequence=max(seen + 1, write.sequence)), table_id)
+        fenced: bool = original(
+            location, files, columns, replace(write, sequence=max(seen + 1, write.sequence)), table_id
+        )
+        return fenced
 
     _put(staged, "add_files", add_files)
 

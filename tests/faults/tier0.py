@@ -21,9 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from tests.faults.small_lake import Bridge, without_spark
 from tests.faults.world import DEFINITIONS, MOST_ALIVE, TABLES, Stepped, World
 
-_ROWS = st.lists(
-    st.tuples(st.integers(0, 4), st.sampled_from((1, 2, 3, 4, -1, -3, -9, 101))), min_size=1, max_size=3
-)
+_ROWS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from((1, 2, 3, 4, -1, -3, -9, 101))), min_size=1, max_size=3)
 _WHICH = st.integers(0, MOST_ALIVE - 1)
 _KINDS = st.sampled_from(("run",) * 5 + ("approve", "replay", "discard", "refresh"))
 _HOSTS = st.sampled_from(("here", "here", "there"))
@@ -82,7 +80,10 @@ class Machine(RuleBasedStateMachine):
     def jump(self, seconds: float) -> None:
         self.world.jump(seconds)
 
-    @rule(operation=st.sampled_from(("read", "list", "write", "write", "remove", "commit", "commit")), effect=st.booleans())
+    @rule(
+        operation=st.sampled_from(("read", "list", "write", "write", "remove", "commit", "commit")),
+        effect=st.booleans(),
+    )
     def fail(self, operation: str, effect: bool) -> None:
         self.world.fail(operation, effect and operation in ("write", "commit"))
 

@@ -1,10 +1,10 @@
 """The world that the state machine moves: what may happen to a lake, and what has to hold whatever happened.
 
-    N  each row that landed is in exactly one of table, quarantine, discarded; none is in the table twice
-    A  what a run has reported as done does not vanish
-    V  versions follow each other without a gap, and each number is committed at most once
-    R  every table is what its inputs say, at the versions that its bookmark names; at the end, what all landed files say
-    E  what leaves the product is an error with a code and a next step, and following it is enough
+N  each row that landed is in exactly one of table, quarantine, discarded; none is in the table twice
+A  what a run has reported as done does not vanish
+V  versions follow each other without a gap, and each number is committed at most once
+R  every table is what its inputs say, at the versions that its bookmark names; at the end, what all landed files say
+E  what leaves the product is an error with a code and a next step, and following it is enough
 """
 
 from __future__ import annotations
@@ -317,7 +317,9 @@ class World:
         rows = inputs.versions[position.version].rows
         if name == LATEST:
             made = self._defined(name, progress.definition)
-            assert table.newest.rows == scaled(tuple(latest(rows)), made.factor), f"R: {name} is not what its inputs say"
+            assert table.newest.rows == scaled(tuple(latest(rows)), made.factor), (
+                f"R: {name} is not what its inputs say"
+            )
         else:
             assert tuple(sorted(table.newest.rows)) == by_day(rows), f"R: {name} is not what its inputs say"
 
