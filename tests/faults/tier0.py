@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import process_time
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -36,7 +37,8 @@ _FAILURES = (
     ("list", False),
     ("remove", False),
 )
-_OFTEN = {
+_PLACES = ("lease.taken", "batch.pinned", "table.committing", "table.committed", "quarantine.committed")
+OFTEN: Mapping[str, int] = {
     "land": 6,
     "start": 8,
     "advance": 6,
@@ -54,10 +56,9 @@ _OFTEN = {
     "spoil": 1,
 }
 """What may happen, and how much more often than other things."""
-_ACTIONS = tuple(name for name, times in _OFTEN.items() for _ in range(times))
 
 _BRIDGE = Bridge()
-_LAKES = 100
+_LAKES = 50
 """So many lakes are met with one seed."""
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -69,7 +70,8 @@ class Machine(RuleBasedStateMachine):
     often, is one in which nothing moves.
     """
 
-    outcomes: Counter[str] = Counter()
+    outcomes: ClassVar[Counter[str]] = Counter()
+    actions: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +80,7 @@ class Machine(RuleBasedStateMachine):
     @rule(what=st.binary(min_size=8, max_size=8))
     def happens(self, what: bytes) -> None:
         try:
-            self._happens(_ACTIONS[what[0] % len(_ACTIONS)], *what[1:])
+            self._happens(self.actions[what[0] % len(self.actions)], *what[1:])
         except Exception as error:
             error.add_note("\n".join(self.world.told))
             raise
@@ -103,7 +105,7 @@ class Machine(RuleBasedStateMachine):
                 world.stop(alive[a % len(alive)])
             case "overtake" if working and room:
                 process = working[a % len(working)]
-                other = world.overtake(process, 1 + b % 60)
+                other = world.overtake(process, _PLACES[more[1] % len(_PLACES)], 1 + b % 60)
                 if c % 2 and other.alive:
                     world.kill(other)
                 world.advance(process, 1 + more[0] % 24)
@@ -138,9 +140,18 @@ class Machine(RuleBasedStateMachine):
             Machine.outcomes += self.world.outcomes
 
 
-def explore(steps: int, seed: int, *, lakes: int | None = None, shrink: bool = False, plant: Plant | None = None) -> int:
+def explore(
+    steps: int,
+    seed: int,
+    *,
+    lakes: int | None = None,
+    often: Mapping[str, int] = OFTEN,
+    shrink: bool = False,
+    plant: Plant | None = None,
+) -> int:
     """Let the machine take so many steps, or meet so many lakes; returns how many steps it took. With `plant`, the
     product has a bug."""
+    Machine.actions = tuple(name for name, times in often.items() for _ in range(times))
     given = settings(
         max_examples=min(lakes or _LAKES, _LAKES),
         stateful_step_count=80,
@@ -156,8 +167,8 @@ def explore(steps: int, seed: int, *, lakes: int | None = None, shrink: bool = F
         if plant:
             plant(patch)
         while Stepped.all() - before < steps and (lakes is None or Stepped.worlds - met < lakes):
-            Machine._hypothesis_internal_use_seed = seed  # type: ignore[attr-defined]  # as `hypothesis.seed` sets it
-            run_state_machine_as_test(Machine, settings=given)  # type: ignore[no-untyped-call]
+            Machine._hypothesis_internal_use_seed = seed  # as `hypothesis.seed` sets it
+            run_state_machine_as_test(Machine, settings=given)
             seed += 1
     return Stepped.all() - before
 

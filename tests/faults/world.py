@@ -1,10 +1,10 @@
 """The world that the state machine moves: what may happen to a lake, and what has to hold whatever happened.
 
-    N  each row that landed is in exactly one of table, quarantine, discarded; none is in the table twice
-    A  what a run has reported as done does not vanish
-    V  versions follow each other without a gap, and each number is committed at most once
-    R  every table is what its inputs say, at the versions that its bookmark names; at the end, what all landed files say
-    E  what leaves the product is an error with a code and a next step, and following it is enough
+N  each row that landed is in exactly one of table, quarantine, discarded; none is in the table twice
+A  what a run has reported as done does not vanish
+V  versions follow each other without a gap, and each number is committed at most once
+R  every table is what its inputs say, at the versions that its bookmark names; at the end, what all files say
+E  what leaves the product is an error with a code and a next step, and following it is enough
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from lakesmith.ledger.batches import Batches, Done, flow
 from lakesmith.ledger.lease import SECONDS
 from lakesmith.plan.fingerprint import definition as fingerprint
 from lakesmith.plan.steps import Progress
-from lakesmith.ports import FileFact
+from lakesmith.ports import CommitFact, FileFact
 from lakesmith.reports import RunReport
 
 DEFINITIONS = tuple(Definition(floor, query) for floor in (STRICT, LENIENT) for query in range(len(QUERIES)))
@@ -184,8 +184,13 @@ class World:
         process.stopped = not process.stopped
         self._happened(f"{'stop' if process.stopped else 'go on'} {process.number}")
 
-    def overtake(self, process: Process, steps: int) -> Process:
-        """It is suspended for so long that another run takes the table over, and goes on when that has come so far."""
+    def overtake(self, process: Process, place: str, steps: int) -> Process:
+        """It is suspended at a place for so long that another run takes the table over, and goes on when that has come
+        so far."""
+        for _ in range(_LONGEST):
+            if not process.alive or process.place == place:
+                break
+            self.advance(process, 1)
         self.stop(process)
         self.wait(SECONDS + 1)
         other = self.start("run", process.host)
@@ -342,7 +347,9 @@ class World:
         rows = inputs.versions[position.version].rows
         if name == LATEST:
             made = self._defined(name, progress.definition)
-            assert table.newest.rows == scaled(tuple(latest(rows)), made.factor), f"R: {name} is not what its inputs say"
+            assert table.newest.rows == scaled(tuple(latest(rows)), made.factor), (
+                f"R: {name} is not what its inputs say"
+            )
         else:
             assert tuple(sorted(table.newest.rows)) == by_day(rows), f"R: {name} is not what its inputs say"
 
@@ -464,7 +471,7 @@ class World:
     def _batches(self, name: TableName) -> Batches:
         return KnownBatches(self.storage, name)
 
-    def _commits(self, name: TableName) -> Sequence[object]:
+    def _commits(self, name: TableName) -> Sequence[CommitFact]:
         return self.format.commits(self.warehouse.table(name))
 
     def _progress(self, name: TableName) -> Progress | None:
@@ -476,8 +483,7 @@ class World:
 
     def _defined(self, name: TableName, told: str) -> Definition:
         """The definition that a batch was made with."""
-        found = (each for each in DEFINITIONS if fingerprint(declared(each)[0].tables[name]) == told)
-        alike = [each for each in found]
+        alike = [each for each in DEFINITIONS if fingerprint(declared(each)[0].tables[name]) == told]
         return next((each for each in alike if each == self.definition), alike[0])
 
     def _mode(self, name: TableName, version: Version) -> str | None:

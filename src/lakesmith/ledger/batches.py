@@ -198,8 +198,8 @@ class Batches:
             return Progress()
         done = self.done(facts.sequence)
         head = facts.sequence
-        unfinished = self.committed(facts.sequence, commits) if done is None else None
-        made = self._version_of(unfinished, commits()) if unfinished else done and done.version
+        unfinished = None if done else self.committed(facts.sequence, commits)
+        made = done.version if done else _version_of(unfinished, commits())
         if made is not None and facts.version > made:
             head = self._sequence_at(facts.version, facts.sequence, made, commits())
         if head == 0:
@@ -216,14 +216,10 @@ class Batches:
             seen=batch.seen,
             reached=batch.slice.until if batch.slice else {},
             backfill=batch.backfill,
-            unfinished=unfinished and unfinished.sequence,
-            unfinished_as=unfinished and unfinished.definition,
+            unfinished=unfinished.sequence if unfinished else None,
+            unfinished_as=unfinished.definition if unfinished else None,
             rewritten=done.version if done and head == done.sequence and newest.mode == "whole" else None,
         )
-
-    def _version_of(self, batch: Batch, commits: Sequence[CommitFact]) -> int | None:
-        """The version that a batch was committed as, where the log still tells."""
-        return next((commit.version for commit in commits if commit.note == batch.note), None)
 
     def _sequence_at(self, version: int, newest: int, made: int, commits: Sequence[CommitFact]) -> int:
         """The batch that the rows of a version end with, following rollbacks. The newest was committed as `made`."""
@@ -311,6 +307,11 @@ class Batches:
 
     def _key(self, sequence: int, suffix: str) -> str:
         return f"{self._folder}/{sequence:08}.{suffix}.json"
+
+
+def _version_of(batch: Batch | None, commits: Sequence[CommitFact]) -> int | None:
+    """The version that a batch was committed as, where the log still tells."""
+    return next((commit.version for commit in commits if batch and commit.note == batch.note), None)
 
 
 def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int:
