@@ -234,7 +234,7 @@ class Schema:
 class Rows:
     """Stands in for a DataFrame: the few calls that the writer makes before and after the rows themselves move."""
 
-    columns = ("uid", "key", "value")
+    columns: tuple[str, ...] = ("uid", "key", "value")
     schema = Schema()
     sparkSession = None
 
@@ -267,7 +267,7 @@ class Rows:
 
     def where(self, condition: str) -> Rows:
         meant = condition.removeprefix("(NOT (").removesuffix("))")
-        rows = [row for row in self.rows if is_in(row, Part(meant)) == (meant == condition)]  # type: ignore[arg-type]
+        rows = [row for row in self.rows if is_in(row, Part(meant)) == (meant == condition)]
         return Rows(tuple(rows))
 
     def unionByName(self, other: Rows) -> Rows:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -37,7 +38,7 @@ from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.steps import Chosen, LakeFacts, Mend, Replay
 from lakesmith.ports import Part, TableFacts, TableFormat, Upsert
-from lakesmith.quality import Rules
+from lakesmith.quality import Rules, rules_of
 from lakesmith.reports import RunReport
 from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.build import Built
@@ -266,9 +267,9 @@ class MemoryReplaying(Replaying):
     def _judged(self) -> Any:
         return Rows(tuple(row.row for row in self._chosen().rows))
 
-    @property
-    def _rules(self) -> Rules:  # type: ignore[override]  # nothing is worth being kept here
-        asked = lakesmith.run.step.rules_of(self.table)
+    @cached_property
+    def _rules(self) -> Rules:
+        asked = rules_of(self.table)
         return replace(asked, rows=tuple(replace(rule, severity="quarantine") for rule in asked.rows))
 
     def _put_aside(self, good: Any) -> None:

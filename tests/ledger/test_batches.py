@@ -11,6 +11,7 @@ import pytest
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
 from lakesmith.ledger.batches import SUMMED_UP, Batch, Batches, Done
+from lakesmith.ledger.held import HeldBatches
 from lakesmith.plan.steps import Position, Progress, Seen
 from lakesmith.ports import CommitFact, FileFact, TableFacts
 from lakesmith.storage import LocalStorage
@@ -131,6 +132,46 @@ def test_after_a_rollback_the_position_is_that_of_the_rows_and_not_of_the_transa
     assert progress.head == 1
     assert progress.positions["bronze.orders"].version == 10
     assert set(progress.taken) == {"f1"}
+
+
+def test_a_rollback_past_a_batch_that_was_cut_short_is_followed_before_that_is_finished(batches: Batches) -> None:
+    for number in (1, 2):
+        pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),)))
+        batches.finish(done(pinned, number - 1))
+    cut_short = batches.pin(batch(3, files=(FileFact("f3", 1, 1),)))
+    log = [
+        commit(3, "RESTORE", version="0"),
+        commit(2, "WRITE", cut_short.note),
+        commit(1, "WRITE"),
+        commit(0, "WRITE"),
+    ]
+    progress = batches.progress(facts(3, 3), lambda: log)
+    assert (progress.head, progress.unfinished, set(progress.taken)) == (1, 3, {"f1"})
+
+
+def test_under_which_definition_a_batch_was_cut_short_is_known_though_it_was_rolled_back(batches: Batches) -> None:
+    batches.finish(done(batches.pin(replace(batch(1), definition="old")), 0))
+    cut_short = batches.pin(replace(batch(2), definition="new"))
+    log = [commit(2, "RESTORE", version="0"), commit(1, "WRITE", cut_short.note), commit(0, "WRITE")]
+    progress = batches.progress(facts(2, 2), lambda: log)
+    assert (progress.definition, progress.unfinished_as) == ("old", "new")
+
+
+def test_a_batch_follows_a_rollback_when_others_lie_between_it_and_what_it_builds_upon(batches: Batches) -> None:
+    assert batch(5, parent=2).follows_rollback
+    assert not batch(5, parent=4).follows_rollback
+    assert not batch(5, parent=0).follows_rollback
+
+
+@pytest.mark.parametrize("text", ["{broken", "{}", "[]"])
+def test_a_held_batch_that_somebody_overwrote_is_an_error_with_a_next_step(tmp_path: Path, text: str) -> None:
+    folder = tmp_path / "_lakesmith/held/silver.orders"
+    folder.mkdir(parents=True)
+    (folder / "batch.json").write_text(text)
+    with pytest.raises(DataError) as caught:
+        HeldBatches(LocalStorage(tmp_path)).of("silver.orders")
+    assert (caught.value.code, caught.value.table) == ("batch-unreadable", "silver.orders")
+    assert caught.value.hint
 
 
 def test_batches_after_a_rollback_build_upon_the_restored_one(batches: Batches) -> None:

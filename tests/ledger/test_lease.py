@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from lakesmith.declare import TableName
 from lakesmith.errors import InfrastructureError
+from lakesmith.ledger import lease as lease_room
 from lakesmith.ledger.lease import SECONDS, Leases
 from lakesmith.storage import LocalStorage
 
@@ -64,6 +66,34 @@ def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(tmp_path
         pass
     with Leases(storage, "b", clock=lambda: 1000.0 + SECONDS).held(NAME, "run"):
         pass
+
+
+def test_a_lease_of_a_clock_that_was_a_day_ahead_does_not_hold_the_table_for_a_day(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 87400.0, "released": False}
+    storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
+    with Leases(storage, "b", clock=lambda: 1000.0).held(NAME, "run"):
+        pass
+
+
+def test_a_sign_of_life_that_the_store_does_not_take_is_followed_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = threading.Event()
+
+    class Faulty(LocalStorage):
+        failed = False
+
+        def replace(self, key: str, data: bytes) -> None:
+            if not self.failed:
+                self.failed = True
+                raise InfrastructureError("storage-write", "no room", hint="make some")
+            super().replace(key, data)
+            heard.set()
+
+    monkeypatch.setattr(lease_room, "SECONDS", 0.04)
+    with Leases(Faulty(tmp_path), "run").held(NAME, "run"):
+        assert heard.wait(60)
 
 
 def test_of_many_that_take_over_a_dead_lease_one_wins(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lakesmith.formats import Delta
 from lakesmith.formats.delta.rows import FENCE
 from lakesmith.ledger.batches import Batch, Batches
 from lakesmith.ledger.lease import Lease
+from lakesmith.plan.steps import Chosen
 from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.write import Writer
 
@@ -93,6 +94,27 @@ def test_a_rollback_by_hand_and_a_rerun_lose_nothing_and_double_nothing(orders: 
     assert {(steps[table].mode, steps[table].rows_in) for table in ("silver.orders", "silver.log")} == {("changes", 2)}
     assert ids(orders, "bronze.orders") == ids(orders, "silver.orders") == ids(orders, "silver.log") == [1, 2, 3]
     assert orders.rows("SELECT orders, amount FROM gold.sales") == [(3, 6)]
+
+
+def test_rows_that_a_batch_refused_which_was_rolled_back_are_in_quarantine_once(
+    orders: Written, spark: SparkSession
+) -> None:
+    def refused() -> list[tuple[object, ...]]:
+        return orders.rows("SELECT raw->>'$.id' FROM quarantine.silver_orders ORDER BY 1")
+
+    for number in (1, 2, 3):
+        orders.land(f"orders/{number}.json", row(number, number), row(10 + number, -1))
+        orders.run()
+    back = f"RESTORE delta.`{path(orders, 'silver.orders')}` TO VERSION AS OF 0"
+    spark.sql(back).collect()
+    assert orders.run()["silver.orders"].rows_quarantined == 2
+    assert refused() == [("11",), ("12",), ("13",)]
+    spark.sql(back).collect()
+    report = orders.lake().discard("silver.orders", Chosen(), why="wrong", session=orders.spark)
+    assert [step.rows_discarded for step in report.steps] == [1]
+    orders.run()
+    assert refused() == [("12",), ("13",)]
+    assert ids(orders, "silver.orders") == [1, 2, 3]
 
 
 def test_settings_of_a_fence_that_somebody_left_behind_swallow_no_write(orders: Written) -> None:

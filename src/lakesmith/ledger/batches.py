@@ -212,8 +212,8 @@ class Batches:
         self.refuse_lost(facts, commits)
         done = self.done(facts.sequence)
         head = facts.sequence
-        unfinished = self.committed(facts.sequence, commits) if done is None else None
-        made = done.version if done else self._version_of(unfinished, commits()) if unfinished else None
+        unfinished = None if done else self.committed(facts.sequence, commits)
+        made = done.version if done else _version_of(unfinished, commits())
         if made is not None and facts.changed > made:
             head = self._sequence_at(facts.version, facts.sequence, made, commits())
         if head == 0:
@@ -230,7 +230,7 @@ class Batches:
     def at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> Progress:
         """How far the rows of an earlier version had come; `newest` is the newest batch."""
         done = self.done(newest)
-        made = done.version if done else self._version_of(self.committed(newest, lambda: commits), commits)
+        made = done.version if done else _version_of(self.committed(newest, lambda: commits), commits)
         head = self._sequence_at(version, newest, version + 1 if made is None else made, commits)
         return self._told_by(head, lambda: commits).progress if head else Progress()
 
@@ -287,10 +287,6 @@ class Batches:
     def is_overtaken(self, sequence: int) -> bool:
         """Whether somebody has begun a later batch."""
         return any(int(name[:8]) > sequence for name in self._names() if not name.endswith(".done.json"))
-
-    def _version_of(self, batch: Batch, commits: Sequence[CommitFact]) -> int | None:
-        """The version that a batch was committed as, where the log still tells."""
-        return next((commit.version for commit in commits if commit.note == batch.note), None)
 
     def _sequence_at(self, version: int, newest: int, made: int, commits: Sequence[CommitFact]) -> int:
         """The batch that the rows of a version end with, following rollbacks. The newest was committed as `made`."""
@@ -402,6 +398,11 @@ def kept_with(batches: Container[int], commits: Sequence[CommitFact]) -> int | N
 def _noted(commit: CommitFact) -> int | None:
     found = _NOTED.match(commit.note or "")
     return int(found[1]) if found else None
+
+
+def _version_of(batch: Batch | None, commits: Sequence[CommitFact]) -> int | None:
+    """The version that a batch was committed as, where the log still tells."""
+    return next((commit.version for commit in commits if batch and commit.note == batch.note), None)
 
 
 def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int:

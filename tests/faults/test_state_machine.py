@@ -1,0 +1,142 @@
+"""Tier 0: a hundred thousand steps of runs that are killed, suspended and lied to, without a JVM."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.faults.memory import MemoryFormat, Rows
+from tests.faults.small_lake import MemoryWriter
+from tests.faults.tier0 import Machine, Plant, explore
+
+from lakesmith.declare import TableName
+from lakesmith.ledger.batches import Batch, Batches, Done
+from lakesmith.ledger.lease import SECONDS, Lease, Leases
+from lakesmith.plan.steps import Progress
+from lakesmith.ports import CommitFact, TableFacts, Write, Written
+from lakesmith.run.step import Workplace
+from lakesmith.spark.arrival import Arrival
+
+STEPS = 100_000
+SEED = 1
+ENOUGH = 300
+"""Within so many lakes every planted bug has to be found."""
+
+
+def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens_in_whatever_order() -> None:
+    seed = int(os.environ.get("LAKESMITH_SEED", SEED))
+    steps = int(os.environ.get("LAKESMITH_STEPS", STEPS))
+    Machine.outcomes.clear()
+    assert explore(steps, seed) >= steps
+    # A machine that met none of these would prove little.
+    met = {"table-leased", "gate-failed", "commit-unknown", "batch-unreadable", "unfinished-under-other-definition"}
+    assert met <= set(Machine.outcomes)
+
+
+def test_the_machine_needs_no_spark() -> None:
+    code = (
+        "import sys\n"
+        "from tests.faults.tier0 import explore\n"
+        "explore(500, 1)\n"
+        "assert not {'pyspark', 'py4j'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def _no_fence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryFormat, "fenced", lambda *_: False)
+    patch.setattr(MemoryFormat, "unfenced", lambda *_: True)
+
+
+def _no_lease(patch: pytest.MonkeyPatch) -> None:
+    def take(self: Leases, folder: str, table: TableName, purpose: str) -> tuple[str, Lease]:
+        expires = self._clock() + SECONDS
+        return f"{folder}/00000001.json", Lease(holder=purpose, host="", process=0, expires_at=expires)
+
+    patch.setattr(Leases, "_take", take)
+
+
+def _bookmark_first(patch: pytest.MonkeyPatch) -> None:
+    append = MemoryFormat.append
+
+    def first(self: MemoryFormat, frame: Rows, location: str, write: Write) -> Written:
+        append(self, Rows(()), location, write)
+        return append(self, frame, location, replace(write, flow="rows", note=f"{write.note} rows"))
+
+    patch.setattr(MemoryFormat, "append", first)
+
+
+def _position_from_the_number(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Batches, "_sequence_at", lambda _, __, newest, ___, ____: newest)
+
+
+def _unfinished_batches_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    progress = Batches.progress
+
+    def forgetful(self: Batches, facts: TableFacts | None, commits: Callable[[], Sequence[CommitFact]]) -> Progress:
+        return replace(progress(self, facts, commits), unfinished=None, unfinished_as=None)
+
+    patch.setattr(Batches, "progress", forgetful)
+
+
+def _done_before_quarantine(patch: pytest.MonkeyPatch) -> None:
+    quarantine = MemoryWriter._quarantine
+
+    def late(self: MemoryWriter, arrival: Arrival, rows: Any, refused: int) -> int:
+        batch, facts = arrival.batch, self._format.facts(self._location(arrival), f"lakesmith.{arrival.table.name}")
+        assert facts is not None
+        done = Done(
+            sequence=batch.sequence,
+            attempt=batch.attempt,
+            version=facts.version,
+            run_id=batch.run_id,
+            rows_in=0,
+            rows_written=0,
+            rows_quarantined=0,
+            rows_deduplicated=0,
+        )
+        Batches(self._warehouse.storage, arrival.table.name).finish(done)
+        return quarantine(self, arrival, rows, refused)
+
+    patch.setattr(MemoryWriter, "_quarantine", late)
+
+
+def _cleanup_when_the_reply_is_lost(patch: pytest.MonkeyPatch) -> None:
+    def cleaned(self: Workplace, table: Any, batch: Batch) -> bool:
+        key = f"_lakesmith/batches/{table.name}/{batch.sequence:08}.{batch.attempt:02}.json"
+        self.warehouse.storage.remove(key)
+        return False
+
+    patch.setattr(Workplace, "_is_committed", cleaned)
+
+
+def _refused_rows_of_a_rollback_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Batch, "follows_rollback", False)
+
+
+_OVERTAKEN = {"land": 4, "start": 4, "overtake": 6, "kill": 2}
+_ROLLED_BACK = {"land": 4, "start": 8, "restore": 4, "define": 1}
+_CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
+
+
+@pytest.mark.parametrize(
+    ("plant", "often", "broken"),
+    [
+        (_no_fence, _OVERTAKEN, "V: a number was committed twice"),
+        (_no_lease, _OVERTAKEN, "two processes hold"),
+        (_bookmark_first, _CUT_SHORT, "R: "),
+        (_unfinished_batches_are_forgotten, _CUT_SHORT, "N: the bookmark is ahead of the rows|A: "),
+        (_done_before_quarantine, _CUT_SHORT, "N: the bookmark is ahead of the rows"),
+        (_cleanup_when_the_reply_is_lost, _CUT_SHORT, "what it was made from is not in|is missing from the warehouse"),
+        (_position_from_the_number, _ROLLED_BACK, "N: |R: "),
+        (_refused_rows_of_a_rollback_stay, _ROLLED_BACK, "N: rows are in more than one place"),
+    ],
+)
+def test_a_planted_bug_is_found(plant: Plant, often: Mapping[str, int], broken: str) -> None:
+    with pytest.raises(Exception, match=broken):
+        explore(STEPS, SEED, lakes=ENOUGH, often=often, plant=plant)
