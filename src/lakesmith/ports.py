@@ -244,6 +244,9 @@ class TableFormat(Protocol):
     def vacuum(self, spark: SparkSession, location: str, older_than: float) -> None:
         """Delete the files that no version needs which was current in so many seconds, and that no version knows."""
 
+    def stale(self, location: str, older_than: float) -> int:
+        """How many files a vacuum would delete at the most. Without a JVM."""
+
     def restore(self, location: str, version: int | None, write: Write) -> Written:
         """Give the table the rows and columns of an earlier version, or no rows, in one commit. Without a JVM."""
 

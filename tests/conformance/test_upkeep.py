@@ -87,11 +87,14 @@ def test_a_vacuum_deletes_what_is_old_and_keeps_what_a_version_since_needs(
     stray.parent.mkdir()
     stray.write_bytes(b"never committed")
     before = files(place)
+    assert format.stale(place, 3600.0) == 0
     format.vacuum(spark, place, 3600.0)
     assert files(place) == before
     assert held(format, place, 0) == [(1, "a"), (2, "a")]
     format.overwrite(rows(spark, (3, "c")), place, write(3))
+    assert format.stale(place, 0.0) >= 3
     format.vacuum(spark, place, 0.0)
+    assert format.stale(place, 0.0) == 0
     assert not stray.parent.exists()
     assert len(files(place)) == 1
     assert held(format, place) == [(3, "c")]

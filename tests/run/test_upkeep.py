@@ -46,6 +46,14 @@ def data_files(lake: Written, place: str) -> set[str]:
     return {path.name for path in (warehouse(lake) / place).rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
+def leave_stray(lake: Written, place: str = "bronze/orders") -> Path:
+    """A file as a killed run leaves it."""
+    path = warehouse(lake) / place / "batch-00000009-0a0a0a0a" / "stray.parquet"
+    path.parent.mkdir()
+    path.write_bytes(b"never committed")
+    return path
+
+
 def newest(lake: Written, table: str) -> int:
     version = lake.version(table)
     assert version is not None
@@ -120,22 +128,22 @@ def test_compacted_tables_hold_the_same_rows_in_fewer_files_and_nothing_is_compu
 def test_a_vacuum_deletes_what_no_version_needs_and_what_killed_runs_have_left(shop: Written) -> None:
     shop.lake().compact(session=shop.spark)
     before = content(shop)
-    left = warehouse(shop) / "bronze/orders/batch-00000009-0a0a0a0a/part.parquet"
+    left = leave_stray(shop)
     staged = warehouse(shop) / "_lakesmith/checked/bronze.orders/part.parquet"
-    for path in (left, staged):
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"what a killed run has left")
+    staged.parent.mkdir(parents=True)
+    staged.write_bytes(b"likewise")
     _age(warehouse(shop), 8 * 86400)
     had = data_files(shop, "bronze/orders")
     assert only(shop.lake().vacuum(("bronze.orders",), session=shop.spark)).sequence == 3
     # The log tells when files were taken out of the table, and that was today.
-    assert data_files(shop, "bronze/orders") == had - {"part.parquet"}
+    assert data_files(shop, "bronze/orders") == had - {left.name}
     assert not left.parent.exists()
     assert not staged.exists()
     assert not shop.lake().vacuum(older_than=0.0, force=True, session=shop.spark).errors
     assert len(data_files(shop, "bronze/orders")) == 1
     assert content(shop) == before
     assert shop.run() == {}
+    assert not any(shop.lake().plan_vacuum(older_than=0.0, force=True).steps)
     shop.land("orders/3.json", row(10, 5, at=9))
     assert shop.run()["silver.orders"].rows_in == 1
 
@@ -156,7 +164,7 @@ def test_what_a_table_has_not_read_yet_is_kept_however_old(orders: Written) -> N
     kept = data_files(orders, "bronze/orders")
     plan = orders.lake().plan_vacuum(("bronze.orders",), older_than=0.0, force=True)
     assert "silver.orders has read it up to version 0" in plan.tables[0].reason
-    only(orders.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=orders.spark))
+    assert orders.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=orders.spark).run is None
     assert data_files(orders, "bronze/orders") == kept
     assert orders.run()["silver.orders"].rows_in == 1
     only(orders.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=orders.spark))
@@ -176,6 +184,7 @@ def test_less_than_an_hour_is_refused_without_force(orders: Written) -> None:
     "place", ["batch.pinned", "table.committed", "table.fenced", "files.vacuumed", "batch.finishing"]
 )
 def test_a_vacuum_that_is_killed_leaves_every_row_where_it_was(shop: Written, place: str) -> None:
+    leave_stray(shop)
     with watched(cut_at(place)), pytest.raises(Cut):
         shop.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=shop.spark)
     shop.land("orders/3.json", row(30), '{"id": 31, "am')
@@ -241,6 +250,7 @@ def test_a_run_that_was_suspended_through_a_vacuum_is_refused_and_the_next_one_i
         thread.start()
         try:
             assert asleep.wait(120)
+            leave_stray(orders, table.replace(".", "/"))
             only(orders.lake().vacuum((table,), older_than=0.0, force=True, session=orders.spark))
         finally:
             awake.set()
@@ -267,6 +277,7 @@ def test_a_vacuum_that_was_suspended_deletes_nothing_of_a_run_that_began_since(
             shop.land("orders/3.json", row(30))
             shop.run("bronze.orders")
 
+    leave_stray(shop)
     with watched(told):
         report = shop.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=shop.spark)
     assert [error.code for error in report.errors] == ["vacuum-overtaken"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -105,8 +106,7 @@ class Kept(Refused):
         return self._steps_plan({name: Restore(table=name, version=version, reason=reason)})
 
     def _compact(self, name: TableName, facts: TableFacts) -> Step | str:
-        beside = (self._warehouse.quarantine(name), self._warehouse.settled(name), self._warehouse.ends(name))
-        found = [facts, *(kept for place in beside if (kept := self._format.facts(place, "")))]
+        found = [facts, *(kept for place in self._beside(name) if (kept := self._format.facts(place, "")))]
         several = [each for each in found if each.files > 1]
         files, size = sum(each.files for each in several), sum(each.bytes for each in several)
         if not several:
@@ -115,15 +115,26 @@ class Kept(Refused):
 
     def _vacuum(self, older_than: float, name: TableName, facts: TableFacts) -> Step | str:
         readers = self._readers(name)
-        places = [(reader, self._warehouse.table(reader)) for reader in readers]
-        found = unread(self._format, self._warehouse.storage, facts, name, places)
-        reason = "asked for"
-        if found is not None and found.age(time.time()) > older_than:
-            reason = (
-                f"{found.reader} has read it up to version {found.version}: what is newer is kept, however old "
-                f"(lakesmith run {found.reader} reads it)"
-            )
+        read_at = [(reader, self._warehouse.table(reader)) for reader in readers]
+        found = unread(self._format, self._warehouse.storage, facts, name, read_at)
+        behind = found.age(time.time()) if found else 0.0
+        held_up = (
+            f"{found.reader} has read it up to version {found.version}: what is newer is kept, however old "
+            f"(lakesmith run {found.reader} reads it)"
+            if found and behind > older_than
+            else ""
+        )
+        places = [facts.location, *self._beside(name)]
+        files = sum(self._format.stale(place, max(older_than, behind)) for place in places)
+        staged = self._warehouse.staged(name)
+        if not files and not os.path.isdir(staged):
+            return held_up or f"no file is older than {age(older_than)} and not needed"
+        reason = "; ".join(filter(None, [f"{files} files at the most", held_up]))
         return Vacuum(table=name, older_than=older_than, readers=readers, reason=reason)
+
+    def _beside(self, name: TableName) -> tuple[str, ...]:
+        """Where it lies what is kept beside a table."""
+        return (self._warehouse.quarantine(name), self._warehouse.settled(name), self._warehouse.ends(name))
 
     def _readers(self, name: TableName) -> tuple[TableName, ...]:
         """The tables that read this one, for their rows or for their checks."""

@@ -401,7 +401,7 @@ class Workplace:
                 settled, otherwise = upkeep.compact(), "no files are to be put together"
             case Vacuum():
                 made = self._batch(table, facts, progress, mode=step.mode)
-                settled, otherwise = upkeep.vacuum(step, made), ""
+                settled, otherwise = upkeep.vacuum(step, made), "no file is old and not needed"
             case Restore():
                 made = self._batch(table, facts, progress, mode=step.mode)
                 settled, otherwise = upkeep.restore(step, made), f"it is as it was at version {step.version}"

@@ -64,8 +64,12 @@ class Upkeep:
         assert now is not None
         return replace(no_rows(self.run_id, now.version), bytes=bytes)
 
-    def vacuum(self, step: Vacuum, made: Batch) -> Settled:
-        """Fence the table and what is kept beside it, then delete what is old and not needed."""
+    def vacuum(self, step: Vacuum, made: Batch) -> Settled | None:
+        """Fence the table and what is kept beside it, then delete what is old and not needed; None when nothing is."""
+        age = self._age(step)
+        left = self._left_behind(age)
+        if not left and not any(self.format.stale(location, age) for location in self._places()):
+            return None
         made = replace(made, inputs=self._carried_on(), definition=self._definition(self.progress))
         batch = self.batches.pin(made)
         version = self.format.advance(self.facts.location, self._write(batch), self.session()).version
@@ -77,9 +81,10 @@ class Upkeep:
                 reach("table.fenced", location)
         self._ends.fence(batch)
         reach("table.fenced", self.table.name)
-        age = self._age(step)
         for location in self._places():
-            if self.format.facts(location, self._flow) is None:
+            # From the moment at which the number was taken: this process may have been suspended since.
+            kept = age + max(0.0, time.time() - batch.pinned_at / 1000)
+            if not self.format.stale(location, kept):
                 continue
             if self.batches.is_overtaken(batch.sequence):
                 raise InfrastructureError(
@@ -88,10 +93,10 @@ class Upkeep:
                     table=str(self.table.name),
                     hint="nothing is lost: vacuum again when the other run has ended",
                 )
-            # From the moment at which the number was taken: this process may have been suspended since.
-            self.format.vacuum(self.session(), location, age + max(0.0, time.time() - batch.pinned_at / 1000))
+            self.format.vacuum(self.session(), location, kept)
             reach("files.vacuumed", location)
-        self._clean(age)
+        for folder in left:
+            shutil.rmtree(folder, ignore_errors=True)
         return self._finished(batch, version)
 
     def restore(self, step: Restore, made: Batch) -> Settled | None:
@@ -217,15 +222,13 @@ class Upkeep:
         found = unread(self.format, self.warehouse.storage, self.facts, self.table.name, readers)
         return step.older_than if found is None else max(step.older_than, found.age(time.time()))
 
-    def _clean(self, age: float) -> None:
-        """Remove what runs that were killed have staged. What a gate holds back stays until the table goes on."""
+    def _left_behind(self, age: float) -> list[str]:
+        """What runs that were killed have staged. What a gate holds back stays until the table goes on."""
         name = self.table.name
         folders = [self.warehouse.staged(name)]
         if HeldBatches(self.warehouse.storage).of(str(name)) is None:
             folders.append(self.warehouse.held(name))
-        for folder in folders:
-            if _newest(folder) < time.time() - age:
-                shutil.rmtree(folder, ignore_errors=True)
+        return [folder for folder in folders if _newest(folder) < time.time() - age]
 
     def _places(self) -> tuple[str, ...]:
         """The table, and what is kept beside it."""

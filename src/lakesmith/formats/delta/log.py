@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
+from lakesmith.formats.delta.actions import added_files, log_files
 from lakesmith.formats.delta.adopt import adopt_files
 from lakesmith.formats.delta.damage import log_failure, refuse_damage
 from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
@@ -163,6 +165,7 @@ class DeltaLog:
                 hint="`lakesmith history TABLE` lists the versions that can be read",
             ) from error
         refuse_damage(location, version)
+        _refuse_vacuumed(location, table)
         if is_widened(table):
             return _widened_rows(location, table)
         if _deletes_by_vector(table):
@@ -210,6 +213,15 @@ class DeltaLog:
             raise commit_lost(write)
         restore(table, location, version, write)
         return self.committed(location, write)
+
+    def stale(self, location: str, older_than: float) -> int:
+        table = _open(location)
+        if table is None:
+            return 0
+        readable = log_files(location, table.version()) is not None
+        needed = added_files(location, table.version(), lambda _: True) if readable else {}
+        before = time.time() - older_than
+        return sum(1 for path in _data_files(location) if path not in needed and os.stat(path).st_mtime < before)
 
     def refuse_restore(self, location: str, version: int | None) -> None:
         table = _open(location)
@@ -318,6 +330,30 @@ def is_widened(table: DeltaTable) -> bool:
     """Whether files of the table may hold narrower types than its columns have. delta-rs neither writes such a table
     nor plans a query over it, but its log can be read."""
     return "typeWidening" in (table.protocol().reader_features or ())
+
+
+def _data_files(location: str) -> Iterator[str]:
+    """The files in a table's folder that are not of its log."""
+    for parent, folders, names in os.walk(os.path.abspath(location)):
+        folders[:] = [name for name in folders if name[0] not in "._" or name == "_change_data" or "=" in name]
+        yield from (os.path.join(parent, name) for name in names if name[0] not in "._")
+
+
+def _refuse_vacuumed(location: str, table: DeltaTable) -> None:
+    """Raise where files of an earlier version are gone: it is read as a whole, or not at all."""
+    version = table.version()
+    newest = not os.path.exists(f"{location}/_delta_log/{version + 1:020}.json")
+    if newest or log_files(location, version) is None:
+        return
+    files = added_files(location, version, lambda _: True)
+    missing = next((path for path in files if not os.path.exists(path)), None)
+    if missing is not None:
+        raise UsageError(
+            "unknown-version",
+            f"version {version} of {_shown(location)} cannot be read any more: {os.path.basename(missing)} was "
+            "vacuumed or deleted",
+            hint="ask for a later version; `lakesmith history TABLE` lists them",
+        )
 
 
 def _widened_rows(location: str, table: DeltaTable) -> pa.dataset.Dataset:
