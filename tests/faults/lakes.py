@@ -86,9 +86,9 @@ def assert_right_after_a_rerun(lake: Written) -> None:
     assert_bookmarks_hold(lake)
 
 
-def content(lake: Written) -> list[object]:
-    """What all tables hold."""
-    return [
-        sorted(map(repr, lake.rows(f"SELECT * FROM {name}")))
+def content(lake: Written) -> dict[str, list[str]]:
+    """What each table holds."""
+    return {
+        name: sorted(map(repr, lake.rows(f"SELECT * FROM {name}")))
         for name in ("bronze.orders", "silver.orders", "gold.sales", "quarantine.bronze_orders")
-    ]
+    }

@@ -44,6 +44,7 @@ def lake(tmp_path: Path, spark: SparkSession) -> Iterator[Written]:
     failpoints.watch(None)
 
 
+@pytest.mark.timeout(900)
 def test_ten_thousand_tiny_files_are_taken_in_with_closed_books_and_little_memory(lake: Written) -> None:
     for number in range(TINY):
         text = f'{{"id": {number}}}\n' if number % 1000 else '{"id": tru\n'
