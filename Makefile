@@ -8,7 +8,7 @@ UV := $(VENV)/uv/bin/uv
 
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup servers demo test test-pure test-spark lint format bench wheel log-store jars-lock relock clean
+.PHONY: setup servers demo test test-pure test-spark lint format bench chaos wheel log-store jars-lock relock clean
 
 setup: $(VENV)/.installed
 	@$(BIN)/python -m lakesmith.spark.setup
@@ -57,6 +57,11 @@ bench: $(VENV)/.bench
 $(VENV)/.bench: setup requirements-bench.lock
 	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
 	@touch $@
+
+# Kills at random, for as long as you like: `make chaos KILLS=1000 SEED=1`; `ONLY=17` is one episode of a seed again.
+chaos: setup
+	$(BIN)/python -m tests.faults.chaos --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) \
+		$(if $(MINUTES),--minutes $(MINUTES))
 
 wheel: setup
 	$(UV) build --quiet --python $(BIN)/python --no-build-isolation --wheel --out-dir dist

@@ -13,8 +13,11 @@ Every error has a code, a short stable word that `docs/reference/errors.md` expl
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,11 @@ def raise_all(errors: Sequence[LakesmithError]) -> None:
         raise errors[0]
     if errors:
         raise Problems(errors)
+
+
+def uncoloured(text: str) -> str:
+    """What a library says, without the colours that some give their words."""
+    return _COLOUR.sub("", text)
 
 
 def did_you_mean(word: str, known: Iterable[str], *, label: str) -> str:

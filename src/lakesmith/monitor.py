@@ -15,7 +15,8 @@ def table_status(
     table: Table, facts: TableFacts | None, quarantine: TableFacts | None, now: datetime | None = None
 ) -> TableStatus:
     """One table as it is now."""
-    age = ((now or datetime.now(UTC)) - facts.committed_at).total_seconds() if facts else None
+    # A clock that was set back makes no table younger than new.
+    age = max(((now or datetime.now(UTC)) - facts.committed_at).total_seconds(), 0.0) if facts else None
     return TableStatus(
         table=str(table.name),
         layer=table.name.layer,

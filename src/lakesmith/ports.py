@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ class Capability(enum.Enum):
     SCHEMA_EVOLUTION = "take in a new column with the rows"
     TYPE_WIDENING = "give a column a wider type without writing its rows anew"
     READ_WITHOUT_SPARK = "be read without a JVM"
+    COMPACT = "put the rows of small files together"
+    VACUUM = "delete files that no version needs any more"
+    RESTORE = "go back to an earlier version in one commit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,13 @@ class TableFacts:
     """Whether the table tells which rows each version changed. Those that Lakesmith makes do."""
     widened: bool = False
     """Whether types of its columns may have become wider since it was made."""
+    quiet: int = 0
+    """How many of the newest versions moved no row: they tell of files that were put together or deleted."""
+
+    @property
+    def changed(self) -> int:
+        """The newest version that may have changed rows: whoever has read so far has read all."""
+        return self.version - self.quiet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,16 @@ class CommitFact:
     metrics: Mapping[str, str]
     note: str | None = None
     """What the writer left in the commit."""
+
+
+def in_order(commits: Sequence[CommitFact]) -> list[CommitFact]:
+    """The commits from the oldest on, each later than the one before, as Delta counts them for time travel: a clock
+    that was set back makes no version older than those before it."""
+    told: list[CommitFact] = []
+    for commit in sorted(commits, key=lambda each: each.version):
+        least = told[-1].committed_at + timedelta(milliseconds=1) if told else commit.committed_at
+        told.append(replace(commit, committed_at=max(commit.committed_at, least)))
+    return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +120,8 @@ class Write:
     """Columns for which the rows have a wider type become as wide. Only with `evolve`, and only for `append`."""
 
 
+QUIET = "lakesmith vacuum "
+"""With this begins the note of a commit that moves no row and that no reader has to follow."""
 MOST_HELD = 4_000_000
 """Of a frame that has no more rows, every task of a join holds all."""
 
@@ -215,6 +237,18 @@ class TableFormat(Protocol):
 
     def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> Written:
         """Commit the sequence number alone. Without a JVM, unless the table is one that only `spark` can write."""
+
+    def compact(self, spark: SparkSession, location: str, note: str) -> Written | None:
+        """Put the rows of small files together in a commit that changes no row; None when there was nothing to do."""
+
+    def vacuum(self, spark: SparkSession, location: str, older_than: float) -> None:
+        """Delete the files that no version needs which was current in so many seconds, and that no version knows."""
+
+    def restore(self, location: str, version: int | None, write: Write) -> Written:
+        """Give the table the rows and columns of an earlier version, or no rows, in one commit. Without a JVM."""
+
+    def refuse_restore(self, location: str, version: int | None) -> None:
+        """Raise where a table cannot be restored so: what it takes is gone from its log or from its folder."""
 
     def takes_files(self, location: str) -> bool:
         """Whether Parquet files that others wrote can be committed to the table, or to one that is made there."""

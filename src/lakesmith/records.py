@@ -16,7 +16,7 @@ class StepRecord:
     run_id: str
     table: str
     step: str
-    """`ingest`, `widen`, `build`, `refill`, `finish`, `publish` or `mend`."""
+    """`ingest`, `widen`, `build`, `refill`, `finish`, `publish`, `mend`, `compact`, `vacuum` or `restore`."""
     mode: str
     """`files`, `columns`, `changes`, `partitions`, `whole`, …"""
     reason: str
@@ -91,17 +91,17 @@ class CheckRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """Somebody's decision about rows that a rule had refused."""
+    """Somebody's decision about rows that a rule had refused, or about a table as a whole."""
 
     run_id: str
     """The run that carried it out."""
     table: str
     action: str
-    """`approve`, `replay` or `discard`."""
+    """`approve`, `replay`, `discard`, `compact`, `vacuum` or `restore`."""
     by: str
     why: str
     subject: str
-    """Which batch, or which rows, in words."""
+    """Which batch, which rows, or what was done, in words."""
     rows: int
     outcome: Outcome
     decided_at: datetime

@@ -13,7 +13,7 @@ from lakesmith.cli import app
 from lakesmith.cli.call import Call
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
-from lakesmith.plan.steps import Build, Ingest, Input, Plan, TablePlan
+from lakesmith.plan.steps import Build, Compact, Ingest, Input, Plan, Restore, Step, TablePlan, Vacuum
 from lakesmith.ports import Answer, FileFact
 from lakesmith.records import CheckRecord, Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
@@ -70,6 +70,32 @@ class FakeLake:
 
     def will_end(self, outcome: Outcome, *errors: LakesmithError) -> None:
         self.report = _report(outcome, *errors)
+
+    def plan_compact(self, tables: Sequence[str] = ()) -> Plan:
+        self._ask("plan_compact", tables=tables)
+        return _upkeep(Compact(table=SILVER, files=3, bytes=2048, reason="3 files"))
+
+    def compact(self, tables: Sequence[str] = (), *, on_event: Callable[[Event], None]) -> RunReport:
+        self._ask("compact", tables=tables)
+        return self.report
+
+    def plan_vacuum(self, tables: Sequence[str] = (), *, older_than: float, force: bool) -> Plan:
+        self._ask("plan_vacuum", tables=tables, older_than=older_than, force=force)
+        return _upkeep(Vacuum(table=SILVER, older_than=older_than, reason="asked for"))
+
+    def vacuum(
+        self, tables: Sequence[str] = (), *, older_than: float, force: bool, on_event: Callable[[Event], None]
+    ) -> RunReport:
+        self._ask("vacuum", tables=tables, older_than=older_than, force=force)
+        return self.report
+
+    def plan_restore(self, table: str, version: int) -> Plan:
+        self._ask("plan_restore", table=table, version=version)
+        return _upkeep(Restore(table=SILVER, version=version, reason="from version 7"))
+
+    def restore(self, table: str, version: int, *, on_event: Callable[[Event], None]) -> RunReport:
+        self._ask("restore", table=table, version=version)
+        return self.report
 
     def _ask(self, verb: str, **asked: object) -> None:
         self.asked = {"verb": verb, **asked}
@@ -413,3 +439,8 @@ def parsed() -> Parsed:
         return json.loads(result.stdout)
 
     return load
+
+
+def _upkeep(step: Step) -> Plan:
+    table = TablePlan(table=SILVER, status="changed", reason=step.reason, steps=(step,))
+    return Plan(lake="shop", environment="dev", tables=(table,))

@@ -6,7 +6,18 @@ from tests.plan.lakes import file, named
 
 from lakesmith.errors import DataError
 from lakesmith.plan.explain import ExplainedStep, explain, in_words
-from lakesmith.plan.steps import Build, Finish, Ingest, Input, Plan, TablePlan, Widen
+from lakesmith.plan.steps import (
+    Build,
+    Compact,
+    Finish,
+    Ingest,
+    Input,
+    Plan,
+    Restore,
+    TablePlan,
+    Vacuum,
+    Widen,
+)
 from lakesmith.ports import ColumnFact
 
 
@@ -24,6 +35,10 @@ def test_each_step_is_told_in_words() -> None:
             Build(table=orders, mode="whole", inputs=whole, reason=""),
             Widen(table=orders, columns=(ColumnFact("id", "bigint"), ColumnFact("n", "double")), reason=""),
             Finish(table=orders, sequence=4, reason=""),
+            Compact(table=orders, files=12, bytes=4000, reason=""),
+            Vacuum(table=orders, older_than=7 * 86400.0, reason=""),
+            Vacuum(table=orders, older_than=5400.0, reason=""),
+            Restore(table=orders, version=3, reason=""),
         )
     ] == [
         "take in 2 files (4.1 kB)",
@@ -33,6 +48,10 @@ def test_each_step_is_told_in_words() -> None:
         "compute all rows from bronze.a, bronze.b",
         "widen id to bigint, n to double",
         "finish batch 4, which was interrupted",
+        "put the rows of 12 files together (4.0 kB)",
+        "delete files that no version of the last 7d needs",
+        "delete files that no version of the last 90m needs",
+        "go back to version 3",
     ]
 
 

@@ -645,7 +645,8 @@ def test_an_interrupted_batch_is_finished_though_nothing_is_new() -> None:
 
 def test_a_batch_interrupted_under_another_definition_is_a_problem() -> None:
     known = settled()
-    known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
+    made = definition(SILVER)
+    known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4, unfinished_as=made)}
     other = replace(SILVER, contract="strict")
     error = problem(plan(ORDERS, other, **known))
     assert (error.code, error.exit_code) == ("unfinished-under-other-definition", 1)

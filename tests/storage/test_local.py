@@ -80,7 +80,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "fsync", failing(os.fsync, errno.ENOSPC))
     with pytest.raises(InfrastructureError) as caught:
         LocalStorage(tmp_path).put_if_absent("in/a.json", b"1")
-    assert caught.value.code == "storage-write"
+    assert caught.value.code == "disk-full"
     assert os.listdir(tmp_path / "in") == []
 
 

@@ -27,6 +27,9 @@ VERBS = {
     "contract": "Compare, export, import and publish contracts.",
     "approve": "List batches that gates hold back, or publish one.",
     "quarantine": "Look at refused rows, take them back or give them up.",
+    "compact": "Put the rows of small files together.",
+    "vacuum": "Delete files that no version of late needs.",
+    "restore": "Give a table the rows of an earlier version again. Needs no Java.",
     "doctor": "Check Java, jars, Spark, storage and versions.",
     "completion": "Print the completion script for a shell.",
 }

@@ -111,7 +111,12 @@ class _Rows:
             os.makedirs(self.folder, exist_ok=True)
             self.file = pa.OSFile(os.path.join(self.folder, self.path), "wb")
             self.writer = pq.ParquetWriter(
-                self.file, group.schema, compression="zstd", store_schema=False, store_decimal_as_integer=True
+                self.file,
+                group.schema,
+                compression="zstd",
+                store_schema=False,
+                store_decimal_as_integer=True,
+                write_page_checksum=True,
             )
         self.writer.write_table(group, row_group_size=max(len(group), 1))
         self.count += len(group)

@@ -18,7 +18,7 @@ from lakesmith.errors import (
 )
 from lakesmith.lake.opened import Opened
 from lakesmith.lake.words import layer_order, today
-from lakesmith.ledger.batches import flow
+from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ledger.tables import SYSTEM_TABLES
 from lakesmith.monitor import table_status
 from lakesmith.plan.select import select as choose
@@ -126,9 +126,20 @@ class Asked(Opened):
         facts = self._format.facts(location, "")
         if facts is None:
             raise _not_built(name)
+        self._refuse_lost(name, location)
         if isinstance(moment, datetime):
             moment = self._format.version_at(location, moment)
         return self._format.arrow(location, facts.version if moment is None else moment)
+
+    def _refuse_lost(self, name: str, location: str) -> None:
+        """Raise where a table of the lake has lost its newest commits: what is left would pass for all of it."""
+        table = TableName.parse(name)
+        if table is None or table not in self.tables or self.tables[table].adopted:
+            return
+        facts = self._format.facts(location, flow(table))
+        if facts is not None:
+            commits = partial(self._format.commits, location)
+            Batches(self._warehouse.storage, table).refuse_lost(facts, commits)
 
     def _held_rows(self, name: str, location: str) -> pa.dataset.Dataset:
         import pyarrow.dataset as ds

@@ -67,7 +67,7 @@ class Refused(Running):
                 if known
                 else "none is: a batch is kept until its table goes on",
             )
-        who = by or _user()
+        who = by or user()
         steps: dict[TableName, Step] = {
             self._name(batch.table): Publish(
                 table=self._name(batch.table),
@@ -79,7 +79,7 @@ class Refused(Running):
             for batch in held
         }
         told = {batch.table: f"batch {batch.sequence} of run {run_id}" for batch in held}
-        decision = partial(_audited, "approve", who, reason, told)
+        decision = partial(audited, "approve", who, reason, told)
         return self._execute(self._only(steps), LakeFacts(), on_event=on_event, session=session, decision=decision)
 
     def held(self) -> tuple[HeldBatch, ...]:
@@ -106,7 +106,7 @@ class Refused(Running):
         """
         quarantine_room.refuse_unreadable_sql(set or {})
         whole = {self.quarantine_ids(table, (row,))[0]: values for row, values in (edits or {}).items()}
-        replay = Replay(chosen=chosen, by=by or _user(), why=why, set=set or {}, edits=whole)
+        replay = Replay(chosen=chosen, by=by or user(), why=why, set=set or {}, edits=whole)
         return self._mend(table, replay, on_event=on_event, session=session)
 
     def discard(
@@ -120,7 +120,7 @@ class Refused(Running):
         session: SparkSession | None = None,
     ) -> RunReport:
         """Give rows of a table's quarantine up; they are counted, and kept apart with the reason."""
-        replay = Replay(chosen=chosen, by=by or _user(), why=why, discard=True)
+        replay = Replay(chosen=chosen, by=by or user(), why=why, discard=True)
         return self._mend(table, replay, on_event=on_event, session=session)
 
     def _mend(
@@ -148,7 +148,7 @@ class Refused(Running):
             )
         action = "discard" if replay.discard else "replay"
         step = Mend(table=name, replay=replay, reason=f"{action} asked for by {replay.by}")
-        decision = partial(_audited, action, replay.by, replay.why, {table: str(replay.chosen)})
+        decision = partial(audited, action, replay.by, replay.why, {table: str(replay.chosen)})
         return self._execute(
             self._only({name: step}), LakeFacts(), on_event=on_event, session=session, decision=decision
         )
@@ -197,14 +197,15 @@ class Refused(Running):
         return [name for name in names if self._quarantined(name)]
 
 
-def _user() -> str:
+def user() -> str:
+    """Who is at this machine."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
 
 
-def _audited(
+def audited(
     action: str, by: str, why: str, subjects: Mapping[str, str], run_id: str, steps: Sequence[StepRecord]
 ) -> list[AuditRecord]:
     """A decision that was carried out, or was to be."""

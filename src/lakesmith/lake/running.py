@@ -16,6 +16,7 @@ from lakesmith.contracts import (
 from lakesmith.declare import Jdbc, TableName
 from lakesmith.declare.contract import QuarantinePolicy
 from lakesmith.errors import (
+    DataError,
     InfrastructureError,
     UsageError,
     raise_all,
@@ -184,10 +185,14 @@ class Running(Contracted):
             executor.close()
             self._memory.save()
             record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
-            executor.checks.extend(self._aging(executor.run_id, [table.table for table in plan.tables]))
-            audit = decision(executor.run_id, executor.steps) if decision else ()
-            contracts = [] if decision else self._new_contracts(executor.run_id, executor.steps)
-            self._ledger.record(record, executor.steps, executor.checks, executor.files, contracts, audit)
+            try:
+                executor.checks.extend(self._aging(executor.run_id, [table.table for table in plan.tables]))
+                audit = decision(executor.run_id, executor.steps) if decision else ()
+                contracts = [] if decision else self._new_contracts(executor.run_id, executor.steps)
+                self._ledger.record(record, executor.steps, executor.checks, executor.files, contracts, audit)
+            except (DataError, InfrastructureError) as error:
+                # What the steps did, and why they failed, is told all the same.
+                executor.errors.append(error)
         return RunReport(
             run=record,
             steps=tuple(executor.steps),

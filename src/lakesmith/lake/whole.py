@@ -12,7 +12,7 @@ from lakesmith.errors import (
     UsageError,
     raise_all,
 )
-from lakesmith.lake.refused import Refused
+from lakesmith.lake.upkeep import Kept
 from lakesmith.lake.words import silent
 from lakesmith.load import load_tests
 from lakesmith.plan.select import select as choose
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Lake(Refused):
+class Lake(Kept):
     """A lake in one environment."""
 
     def test(

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+import zlib
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property, partial
@@ -25,8 +27,8 @@ from typing import TypeVar
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
 from lakesmith.failpoints import reach
-from lakesmith.plan.steps import Approval, Backfill, Position, Progress, Replay, Seen, Span
-from lakesmith.ports import CommitFact, FileFact, Slice, Storage, TableFacts
+from lakesmith.plan.steps import Approval, Backfill, Position, Progress, Replay, Rollback, Seen, Span
+from lakesmith.ports import QUIET, CommitFact, FileFact, Slice, Storage, TableFacts, in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +66,19 @@ class Batch:
     """Who let it pass a gate that had refused it."""
     replay: Replay | None = None
     """For a batch of rows out of the quarantine, which they are."""
+    restore: Rollback | None = None
+    """For a batch that takes others back, to where."""
 
     @property
     def note(self) -> str:
         """What the commit carries, to tell this attempt from any other."""
-        return f"lakesmith batch {self.sequence}.{self.attempt} run {self.run_id}"
+        begin = QUIET if self.mode == "vacuum" else _NOTE
+        return f"{begin}{self.sequence}.{self.attempt} run {self.run_id}"
+
+    @property
+    def follows_rollback(self) -> bool:
+        """Whether batches between this one and the one that it builds upon were rolled back."""
+        return 0 < self.parent < self.sequence - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +97,13 @@ class Done:
 
 
 Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
+EMPTY = -1
+"""In the place of a version: there was nothing yet."""
+_NOTE = "lakesmith batch "
+_NOTED = re.compile(rf"(?:{_NOTE}|{QUIET})(\d+)\.")
+_BESIDE = ("replay", "vacuum", "restore")
+"""Batches that read nothing on: where the table stands is told by the one before."""
+_SEAL = b'{"seal": "'
 SUMMED_UP = 16
 """With each batch of such a number, the files that were taken in so far are written down together."""
 
@@ -150,7 +167,12 @@ class Batches:
     def finish(self, done: Done) -> None:
         """Note that every part of the batch is where it belongs."""
         reach("batch.finishing", self._table)
-        self._storage.put_if_absent(self._key(done.sequence, "done"), _encode(done))
+        key = self._key(done.sequence, "done")
+        if not self._storage.put_if_absent(key, _encode(done)):
+            known = self.done(done.sequence)
+            # Another attempt's commit was lost with the end of a log: the table's log has this one.
+            if known is None or known.attempt != done.attempt:
+                self._storage.replace(key, _encode(done))
         reach("batch.done", self._table)
 
     def pinned(self, sequence: int, attempt: int) -> Batch:
@@ -160,7 +182,7 @@ class Batches:
     def done(self, sequence: int) -> Done | None:
         key = self._key(sequence, "done")
         data = self._storage.read(key)
-        return self._understood(key, lambda: Done(**json.loads(data))) if data else None
+        return None if data is None else self._understood(key, lambda: Done(**json.loads(_unsealed(data))))
 
     def committed(self, sequence: int, commits: Callable[[], Sequence[CommitFact]]) -> Batch:
         """The attempt that the table's log holds under this number."""
@@ -187,42 +209,104 @@ class Batches:
         """How far the table's rows have come. `commits` is called only when the log has to be asked."""
         if facts is None or facts.sequence == 0:
             return Progress()
+        self.refuse_lost(facts, commits)
         done = self.done(facts.sequence)
         head = facts.sequence
-        if done and facts.version > done.version:
-            head = self._sequence_at(facts.version, facts.sequence, commits())
+        unfinished = self.committed(facts.sequence, commits) if done is None else None
+        made = done.version if done else self._version_of(unfinished, commits()) if unfinished else None
+        if made is not None and facts.changed > made:
+            head = self._sequence_at(facts.version, facts.sequence, made, commits())
         if head == 0:
             return Progress()
+        told = self._told_by(head, commits)
+        rewritten = self.done(told.rewrote) if told.rewrote and head == facts.sequence else None
+        return replace(
+            told.progress,
+            unfinished=unfinished.sequence if unfinished else None,
+            unfinished_as=unfinished.definition if unfinished else None,
+            rewritten=rewritten.version if rewritten else None,
+        )
+
+    def at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> Progress:
+        """How far the rows of an earlier version had come; `newest` is the newest batch."""
+        done = self.done(newest)
+        made = done.version if done else self._version_of(self.committed(newest, lambda: commits), commits)
+        head = self._sequence_at(version, newest, version + 1 if made is None else made, commits)
+        return self._told_by(head, lambda: commits).progress if head else Progress()
+
+    def _told_by(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> _Told:
         newest = batch = self.committed(head, commits)
-        while batch.mode == "replay" and batch.parent:
-            # Rows out of the quarantine read nothing on: where the table stands is told by the batch before.
+        rewrote = 0
+        while batch.mode in _BESIDE and batch.parent:
+            rewrote = rewrote or (batch.sequence if batch.mode == "restore" else 0)
             batch = self.committed(batch.parent, commits)
-        return Progress(
+        rewrote = rewrote or (batch.sequence if batch.mode == "whole" else 0)
+        progress = Progress(
             head=head,
             definition=newest.definition,
-            positions=batch.inputs,
+            positions=newest.inputs,
             taken=self._taken(batch, commits),
             seen=batch.seen,
             reached=batch.slice.until if batch.slice else {},
             backfill=batch.backfill,
-            unfinished=facts.sequence if done is None else None,
-            rewritten=done.version if done and head == done.sequence and newest.mode == "whole" else None,
+        )
+        return _Told(progress=progress, rewrote=rewrote)
+
+    def refuse_lost(self, facts: TableFacts, commits: Callable[[], Sequence[CommitFact]]) -> None:
+        """Raise where a batch is done that the table's log does not know: its newest commits are gone, and with them
+        rows that other tables may have read."""
+        done = self.done(facts.sequence + 1) if facts.sequence else None
+        if done is None:
+            return
+        newest = max((commit.version for commit in commits()), default=-1)
+        if newest != facts.version:
+            return  # it was committed since the facts were read
+        raise DataError(
+            "commits-missing",
+            f"{facts.location}/_delta_log/{done.version:020}.json is missing or not as it was: batch {done.sequence} "
+            f"is done, and the table's log ends with batch {facts.sequence}",
+            table=str(self._table),
+            hint="put the log back as it was, from a copy of the warehouse; or make the table anew: "
+            f"remove {facts.location} and run",
         )
 
-    def _sequence_at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> int:
-        """The batch that the rows of a version end with, following rollbacks."""
+    def chain(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> dict[int, Batch]:
+        """By number, the batches that the rows of one are made of, the newest first."""
+        found: dict[int, Batch] = {}
+        while head:
+            batch = found[head] = self.committed(head, commits)
+            head = batch.parent
+        return found
+
+    def ground(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> int:
+        """The newest batch up to this one that did more than to fence a vacuum."""
+        while head and (batch := self.committed(head, commits)).mode == "vacuum":
+            head = batch.parent
+        return head
+
+    def is_overtaken(self, sequence: int) -> bool:
+        """Whether somebody has begun a later batch."""
+        return any(int(name[:8]) > sequence for name in self._names() if not name.endswith(".done.json"))
+
+    def _version_of(self, batch: Batch, commits: Sequence[CommitFact]) -> int | None:
+        """The version that a batch was committed as, where the log still tells."""
+        return next((commit.version for commit in commits if commit.note == batch.note), None)
+
+    def _sequence_at(self, version: int, newest: int, made: int, commits: Sequence[CommitFact]) -> int:
+        """The batch that the rows of a version end with, following rollbacks. The newest was committed as `made`."""
         # Batches before the first of this table belong to one of the same name that was dropped.
         first = self.committed(newest, lambda: commits)
         while first.parent:
             first = self.committed(first.parent, lambda: commits)
-        by_version = {done.version: seq for seq in range(first.sequence, newest + 1) if (done := self.done(seq))}
+        by_version = {done.version: seq for seq in range(first.sequence, newest) if (done := self.done(seq))}
+        by_version[made] = newest
         for commit in commits:
             if commit.version > version:
                 continue
             if commit.version in by_version:
                 return by_version[commit.version]
             if commit.operation == "RESTORE":
-                return self._sequence_at(_restored_version(commit, commits), newest, commits)
+                return self._sequence_at(_restored_version(commit, commits), newest, made, commits)
         return max((seq for made, seq in by_version.items() if made <= version), default=0)
 
     def keep_taken(self, batch: Batch, progress: Progress) -> None:
@@ -234,7 +318,7 @@ class Batches:
     def sum_up(self, sequence: int, attempt: int, taken: Mapping[str, FileFact]) -> None:
         """Write down all files that are in the table with a batch."""
         rows = [[file.path, file.size, file.modified] for file in taken.values()]
-        self._storage.put_if_absent(self._taken_key(sequence, attempt), json.dumps(rows).encode())
+        self._storage.put_if_absent(self._taken_key(sequence, attempt), _sealed(json.dumps({"files": rows})))
 
     def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> Mapping[str, FileFact]:
         if head.seen is None:
@@ -245,7 +329,7 @@ class Batches:
         """The files in the table, from its batches back to the last one with which they were summed up."""
         taken: dict[str, FileFact] = {}
         batch = head
-        while batch.files or batch.mode == "replay":
+        while batch.files or batch.mode in _BESIDE:
             summary = self._summary(self._taken_key(batch.sequence, batch.attempt))
             if summary is not None:
                 return summary | taken if taken else summary
@@ -271,7 +355,7 @@ class Batches:
                 table=str(self._table),
                 hint=self._way_out(),
             )
-        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: _decode(data))
+        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: _decode(_unsealed(data)))
 
     def _understood(self, key: str, decode: Callable[[], Kind]) -> Kind:
         try:
@@ -296,6 +380,30 @@ class Batches:
         return f"{self._folder}/{sequence:08}.{suffix}.json"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    progress: Progress
+    rewrote: int
+    """The newest batch that replaced rows in place of adding to them, when none that only added came after it."""
+
+
+def kept_with(batches: Container[int], commits: Sequence[CommitFact]) -> int | None:
+    """The version in which something kept beside a table was what these batches had left there; None when it is so
+    now, EMPTY when there was nothing yet. `commits` are all that it has, the newest first."""
+    others = [commit for commit in commits if (number := _noted(commit)) and number not in batches]
+    if not others:
+        return None
+    own = next((commit for commit in commits if (number := _noted(commit)) and number in batches), None)
+    if own is None:
+        return others[-1].version - 1
+    return own.version if others[0].version > own.version else None
+
+
+def _noted(commit: CommitFact) -> int | None:
+    found = _NOTED.match(commit.note or "")
+    return int(found[1]) if found else None
+
+
 def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int:
     version = restore.parameters.get("version", "")
     if version.isdigit():
@@ -311,12 +419,29 @@ def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int
         ) from None
     # Delta keeps the text that the user wrote; Lakesmith's sessions are in UTC.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    earlier = [commit for commit in commits if commit.version < restore.version and commit.committed_at <= moment]
-    return max((commit.version for commit in earlier), default=0)
+    before = [commit for commit in commits if commit.version < restore.version]
+    return max((commit.version for commit in in_order(before) if commit.committed_at <= moment), default=0)
 
 
 def _encode(value: Batch | Done) -> bytes:
-    return json.dumps(asdict(value), sort_keys=True, default=date.isoformat).encode()
+    return _sealed(json.dumps(asdict(value), sort_keys=True, default=date.isoformat))
+
+
+def _sealed(text: str) -> bytes:
+    """JSON whose first key tells a sum of all that follows."""
+    rest = text[1:].encode()
+    return b'%s%08x", %s' % (_SEAL, zlib.crc32(rest), rest)
+
+
+def _unsealed(data: bytes) -> bytes:
+    """The JSON without its seal; raises where it does not fit. Older files have none."""
+    if not data.startswith(_SEAL):
+        return data
+    start = len(_SEAL) + 8 + len('", ')
+    rest = data[start:]
+    if data[:start] != b'%s%08x", ' % (_SEAL, zlib.crc32(rest)):
+        raise ValueError("the file is not as it was written")
+    return b"{" + rest
 
 
 def _files(data: bytes) -> dict[str, FileFact]:
@@ -324,7 +449,8 @@ def _files(data: bytes) -> dict[str, FileFact]:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return {file[0]: FileFact._make(file) for file in json.loads(data)}
+        told = json.loads(_unsealed(data))
+        return {file[0]: FileFact._make(file) for file in (told if isinstance(told, list) else told["files"])}
     finally:
         if collecting:
             gc.enable()
@@ -339,6 +465,7 @@ def _decode(data: bytes) -> Batch:
     values["lookups"] = {table: Position(**position) for table, position in values.get("lookups", {}).items()}
     values["approval"] = Approval(**values["approval"]) if values.get("approval") else None
     values["replay"] = Replay.read(values["replay"]) if values.get("replay") else None
+    values["restore"] = Rollback(**values["restore"]) if values.get("restore") else None
     values["days"] = _span(values["days"]) if values.get("days") else None
     if values.get("backfill"):
         kept = values["backfill"]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from lakesmith.errors import DataError
 from lakesmith.ports import Storage
 
 _FOLDER = "_lakesmith/held"
@@ -43,8 +44,16 @@ class HeldBatches:
         data = self._storage.read(_key(table))
         if data is None:
             return None
-        told = json.loads(data)
-        return HeldBatch(**{**told, "failures": tuple(told["failures"]), "samples": tuple(told["samples"])})
+        try:
+            told = json.loads(data)
+            return HeldBatch(**{**told, "failures": tuple(told["failures"]), "samples": tuple(told["samples"])})
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                "batch-unreadable",
+                f"{_key(table)} in the warehouse is not what Lakesmith wrote there",
+                table=table,
+                hint=f"run again, and the gate will hold the batch back anew: lakesmith run {table}",
+            ) from error
 
     def forget(self, table: str) -> None:
         self._storage.remove(_key(table))

@@ -18,16 +18,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from lakesmith.declare import TableName
-from lakesmith.errors import InfrastructureError
+from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.failpoints import reach
 from lakesmith.ports import Storage
 
 SECONDS = 60.0
 """How long a lease outlives its holder's last sign of life."""
+ASKEW = 600.0
+"""So many seconds clocks may be apart. A lease that would last longer was written by one that has been set since."""
 TURN = 1.0
 """For how many seconds a backfill leaves a table to others between two of its commits."""
 BACKFILL = "backfill"
 """The purpose that takes turns with all others."""
+
+_unsaid: set[tuple[str, str]] = set()
+"""Leases that this process gave back when it could not write that down: where they lie, and their holders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +46,9 @@ class Lease:
     released: bool = False
 
     def is_dead(self, now: float) -> bool:
-        if self.released or now >= self.expires_at:
+        if self.released or not now < self.expires_at <= now + SECONDS + ASKEW:
             return True
-        return self.host == socket.gethostname() and not _is_alive(self.process)
+        return self.host == _host() and not _is_alive(self.process)
 
 
 class Leases:
@@ -69,28 +74,27 @@ class Leases:
                 if BACKFILL not in (purpose, error.holder.partition(" ")[0]):
                     raise
             time.sleep(TURN / 5)
-        ended = threading.Event()
-        keeper = threading.Thread(target=self._keep, args=(key, lease, ended), daemon=True)
-        keeper.start()
         try:
-            reach("lease.taken", table)
-            yield
+            with self._kept_alive(key, lease):
+                reach("lease.taken", table)
+                yield
         finally:
-            ended.set()
-            keeper.join()
-            self._renew(key, replace(lease, released=True))
+            self._give_back(key, lease)
         reach("lease.released", table)
+
+    def _is_over(self, key: str, lease: Lease) -> bool:
+        return lease.is_dead(self._clock()) or (self._storage.location(key), lease.holder) in _unsaid
 
     def _take(self, folder: str, table: TableName, purpose: str) -> tuple[str, Lease]:
         numbers = [int(name.removesuffix(".json")) for name in self._storage.keys(folder)]
         newest = max(numbers, default=0)
         held = self._read(f"{folder}/{newest:08}.json")
-        if held and not held.is_dead(self._clock()):
+        if held and not self._is_over(f"{folder}/{newest:08}.json", held):
             raise Taken(table, held)
         lease = Lease(
             holder=f"{purpose} {self._holder}",
-            host=socket.gethostname(),
-            process=os.getpid(),
+            host=_host(),
+            process=_process(),
             expires_at=self._clock() + SECONDS,
         )
         key = f"{folder}/{newest + 1:08}.json"
@@ -112,19 +116,43 @@ class Leases:
         except (TypeError, ValueError):  # not a lease: nobody holds the table by it
             return None
 
-    def _keep(self, key: str, lease: Lease, ended: threading.Event) -> None:
-        while not ended.wait(SECONDS / 4):
-            if not self._renew(key, replace(lease, expires_at=self._clock() + SECONDS)):
-                return
+    @contextmanager
+    def _kept_alive(self, key: str, lease: Lease) -> Iterator[None]:
+        """Give a sign of life now and then, from beside the work."""
+        ended = threading.Event()
+
+        def keep() -> None:
+            while not ended.wait(SECONDS / 4):
+                # The store may take the next sign of life: until the lease expires there are some left.
+                with suppress(LakesmithError, OSError):
+                    if not self._renew(key, lease):
+                        return
+
+        keeper = threading.Thread(target=keep, daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            keeper.join()
 
     def _renew(self, key: str, lease: Lease) -> bool:
-        """Write a lease that is held anew; False where somebody else has taken over since."""
+        """Give a sign of life; False where somebody else has taken over since."""
+        return self._write(key, replace(lease, expires_at=self._clock() + SECONDS))
+
+    def _give_back(self, key: str, lease: Lease) -> None:
+        """What was done under the lease counts, whether or not it can be written down that it ended: nobody keeps it
+        alive any more."""
+        try:
+            self._write(key, replace(lease, released=True))
+        except (LakesmithError, OSError):
+            _unsaid.add((self._storage.location(key), lease.holder))
+
+    def _write(self, key: str, lease: Lease) -> bool:
         folder, _, name = key.rpartition("/")
-        # A lease that cannot be written now ends by itself, and what was done under it is not undone.
-        with suppress(InfrastructureError, OSError):
-            if any(later > name for later in self._storage.keys(folder)):
-                return False
-            self._storage.replace(key, _encode(lease))
+        if any(later > name for later in self._storage.keys(folder)):
+            return False
+        self._storage.replace(key, _encode(lease))
         return True
 
 
@@ -139,6 +167,14 @@ class Taken(InfrastructureError):
             hint=f"wait until it has ended; a holder that died gives the table back within {SECONDS:.0f} seconds",
         )
         self.holder = lease.holder
+
+
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _process() -> int:
+    return os.getpid()
 
 
 def _is_alive(process: int) -> bool:

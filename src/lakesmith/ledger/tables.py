@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
+from lakesmith.disk import disk_failure
+from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
 from lakesmith.records import AuditRecord, CheckRecord, ContractRecord, FileRecord, RunRecord, StepRecord
 from lakesmith.storage import Warehouse
@@ -80,11 +82,15 @@ class Ledger:
             return
         import pyarrow as pa
         from deltalake import write_deltalake
+        from deltalake.exceptions import DeltaError
 
         rows = pa.Table.from_pylist(
             [dataclasses.asdict(record) for record in records], schema=_arrow_schema(type(records[0]))
         )
-        write_deltalake(self._warehouse.system(name), rows, mode="append", schema_mode="merge")
+        try:
+            write_deltalake(self._warehouse.system(name), rows, mode="append", schema_mode="merge")
+        except (DeltaError, OSError) as error:
+            raise _unwritten(name, str(error)) from error
         reach("ledger.appended", f"system.{name}")
 
     def _read(
@@ -117,6 +123,16 @@ class Ledger:
         names = [field.name for field in dataclasses.fields(record)]
         values = [found[column].to_pylist() for column in names]
         return tuple(record(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True))
+
+
+def _unwritten(name: str, said: str) -> InfrastructureError:
+    failure = disk_failure(said, f"cannot write system.{name}")
+    why = failure.what if failure else said.splitlines()[0]
+    return InfrastructureError(
+        "ledger-unwritten",
+        f"what the run did is in the tables, and not in the ledger: {why}",
+        hint=f"{failure.hint if failure else 'look at the storage of the warehouse'}; the ledger will lack this run",
+    )
 
 
 def _text(value: str) -> str:

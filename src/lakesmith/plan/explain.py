@@ -8,7 +8,22 @@ from typing import Literal, assert_never
 from lakesmith.declare import LAYERS
 from lakesmith.errors import LakesmithError
 from lakesmith.plan.planner import size
-from lakesmith.plan.steps import Build, Finish, Ingest, Mend, Plan, Publish, Refill, Status, Step, TablePlan, Widen
+from lakesmith.plan.steps import (
+    Build,
+    Compact,
+    Finish,
+    Ingest,
+    Mend,
+    Plan,
+    Publish,
+    Refill,
+    Restore,
+    Status,
+    Step,
+    TablePlan,
+    Vacuum,
+    Widen,
+)
 
 Symbol = Literal["+", "~", "=", "!"]
 _SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="}
@@ -18,7 +33,7 @@ _SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="
 class ExplainedStep:
     """One step in words."""
 
-    step: Literal["ingest", "widen", "build", "refill", "finish", "publish", "mend"]
+    step: Literal["ingest", "widen", "build", "refill", "finish", "publish", "mend", "compact", "vacuum", "restore"]
     what: str
     cost_reason: str | None = None
     """Why it is not done in a cheaper way."""
@@ -71,8 +86,24 @@ def in_words(step: Step) -> ExplainedStep:
             return ExplainedStep(step="mend", what=what)
         case Finish(sequence=sequence):
             return ExplainedStep(step="finish", what=f"finish batch {sequence}, which was interrupted")
+        case Compact(files=files, bytes=bytes):
+            return ExplainedStep(step="compact", what=f"put the rows of {files} files together ({size(bytes)})")
+        case Vacuum(older_than=older_than):
+            kept = f"no version of the last {age(older_than)} needs"
+            return ExplainedStep(step="vacuum", what=f"delete files that {kept}")
+        case Restore(version=version):
+            return ExplainedStep(step="restore", what=f"go back to version {version}")
         case _:
             assert_never(step)
+
+
+def age(seconds: float) -> str:
+    """A length of time, as people type it."""
+    units = {"d": 86400, "h": 3600, "m": 60}
+    for unit, length in units.items():
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:g}s"
 
 
 def _explained(table: TablePlan, problem: LakesmithError | None) -> ExplainedTable:

@@ -29,6 +29,9 @@ CHANGING = _words(
 )
 """Spark's functions whose value is not decided by their arguments."""
 
+RANDOM = _words("rand randn random randstr shuffle uniform uuid")
+"""Those of them that nobody can ask again for the value that they gave."""
+
 BARE = frozenset(
     {"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp", "session_user"}
 )

@@ -6,7 +6,19 @@ from typing import assert_never
 
 from lakesmith.declare import Append, Changes, Merge, Replace, ReplacePartitions, Scd2, Snapshot, Table
 from lakesmith.errors import DeclarationError, LakesmithError
-from lakesmith.plan.steps import Build, Finish, Ingest, Mend, Publish, Refill, Step, Widen
+from lakesmith.plan.steps import (
+    Build,
+    Compact,
+    Finish,
+    Ingest,
+    Mend,
+    Publish,
+    Refill,
+    Restore,
+    Step,
+    Vacuum,
+    Widen,
+)
 from lakesmith.ports import Capability
 
 
@@ -20,6 +32,12 @@ def needs(table: Table, step: Step) -> frozenset[Capability]:
             return frozenset(always)
         case Mend():
             return frozenset({*always, Capability.MERGE, Capability.TIME_TRAVEL})
+        case Compact():
+            return frozenset({Capability.COMPACT})
+        case Vacuum():
+            return frozenset({Capability.FENCE, Capability.VACUUM})
+        case Restore():
+            return frozenset({Capability.FENCE, Capability.RESTORE})
         case Widen():
             return frozenset({*always, Capability.TYPE_WIDENING})
         case Build(mode="whole"):

@@ -204,7 +204,7 @@ class _Planning:
         # What a full refresh computes anew, quarantine and all, needs no end; and its inputs may be gone.
         if progress.unfinished is None or (self.full_refresh and not isinstance(table.origin, Source)):
             return []
-        if progress.definition is not None and progress.definition != definition(table):
+        if progress.unfinished_as is not None and progress.unfinished_as != definition(table):
             other_way = (
                 ""
                 if isinstance(table.origin, Source)
@@ -339,7 +339,7 @@ class _Planning:
         """The inputs that have, or will have, rows that the table has not seen, each with that in words."""
         told: dict[TableName, str] = {}
         for each in self.graph.upstream(table.name):
-            seen, now = progress.positions[str(each)].version, self.facts.tables[each].version
+            seen, now = progress.positions[str(each)].version, self.facts.tables[each].changed
             if self._changes_here(each):
                 told[each] = f"{each} changes in this run"
             elif now > seen:

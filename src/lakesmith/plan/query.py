@@ -114,6 +114,14 @@ def bind(query: SqlQuery, names: Mapping[TableName, str]) -> str:
     return text
 
 
+def random_call(query: SqlQuery) -> tuple[str, int] | None:
+    """The function that makes the query give other rows each time, and its line in the file."""
+    from lakesmith.plan.functions import RANDOM
+
+    called = _statement(query).called(RANDOM)
+    return None if called is None else (called[0], called[1] + query.declared_at.line - 1)
+
+
 def partition_trace(query: SqlQuery, by: str) -> PartitionTrace | str:
     """What decides the partition column `by`, or in words why that cannot be proved."""
     statement = _statement(query)

@@ -220,7 +220,53 @@ class Mend:
     mode: Literal["replay"] = "replay"
 
 
-Step = Ingest | Widen | Build | Refill | Finish | Publish | Mend
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compact:
+    """Puts the rows of small files together, in the table and in what is kept beside it. Never changes a row."""
+
+    table: TableName
+    files: int
+    bytes: int
+    reason: str
+    mode: Literal["files"] = "files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacuum:
+    """Deletes files that no version of late needs. Never one that is still to be read, or to be committed."""
+
+    table: TableName
+    older_than: float
+    """Seconds: what was part of a version since then stays."""
+    readers: tuple[TableName, ...] = ()
+    """The tables that are made from this one, or are checked against it: what they have not read stays too."""
+    reason: str
+    mode: Literal["vacuum"] = "vacuum"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback:
+    """To which versions a table and what is kept beside it go back."""
+
+    version: int
+    head: int
+    """The batch that the table's rows ended with before."""
+    quarantine: int | None = None
+    """-1 for what there was nothing in, None for what stays as it is."""
+    settled: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    """Gives a table the rows of an earlier version again, with the quarantine of that time. Never half of it."""
+
+    table: TableName
+    version: int
+    reason: str
+    mode: Literal["restore"] = "restore"
+
+
+Step = Ingest | Widen | Build | Refill | Finish | Publish | Mend | Compact | Vacuum | Restore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,11 +298,13 @@ class Plan:
         return (step for table in self.tables for step in table.steps)
 
     def bytes(self, facts: LakeFacts) -> int:
-        """How much will be read at the most: new files, and the inputs of each build as they are now."""
+        """How much will be read at the most: new files, the inputs of each build as they are now, and files that are
+        put together."""
         sizes = {name: table.bytes for name, table in facts.tables.items()}
         new = sum(file.size for step in self.steps if isinstance(step, Ingest) for file in step.files)
         inputs = [each.table for step in self.steps if isinstance(step, Build) for each in step.inputs]
         inputs += [each for step in self.steps if isinstance(step, Refill) for each in step.inputs]
+        new += sum(step.bytes for step in self.steps if isinstance(step, Compact))
         return new + sum(sizes.get(name, new) for name in inputs)
 
     @property
@@ -294,6 +342,8 @@ class Progress:
     """One that was begun and has not come to its end."""
     unfinished: int | None = None
     """A batch whose rows are in the table but that was not seen through to its end."""
+    unfinished_as: str | None = None
+    """The fingerprint of the declaration that it was made with: after a rollback it is not the head."""
     rewritten: int | None = None
     """The newest version that replaced rows instead of adding to them, where that is known: whoever has read
     less cannot go on by adding the rows that are new."""

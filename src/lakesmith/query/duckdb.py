@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakesmith.errors import InfrastructureError, LakesmithError, Place, UsageError, did_you_mean
+from lakesmith.disk import disk_failure
+from lakesmith.errors import InfrastructureError, LakesmithError, Place, UsageError, did_you_mean, uncoloured
 from lakesmith.ports import Answer, View
 from lakesmith.query.names import unknown_table
 from lakesmith.query.spark_sql import select_of
@@ -23,6 +24,7 @@ _PREFIX = re.compile(r"^[A-Z][A-Za-z ]+ Error: ")
 _NO_COLUMN = re.compile(r'Referenced column "(.+?)" not found|does not have a column named "(.+?)"')
 _NO_TABLE = re.compile(r"Table with name \"?(.+?)\"? does not exist")
 _NO_FUNCTION = re.compile(r"Function with name \"?(.+?)\"? (?:does not exist|is not in the catalog)")
+_STREAM = re.compile(r"reading the stream registered as 'input_(\d+)' failed: (.*)", re.DOTALL)
 _FILE = re.compile(r'Cannot access (?:file|directory) "(.+?)"')
 
 _AS_TEXT = ("UHUGEINT", "BIGNUM", "BIT", "INTERVAL", "TIME WITH TIME ZONE")
@@ -76,16 +78,16 @@ class DuckDB:
         import duckdb
 
         with self._connect() as connection:
-            connection.register("rows", rows)
+            connection.register("input_0", rows)
             chosen = ", ".join(map(_quoted, columns)) or "NULL"
             try:
                 return connection.sql(
-                    f"SELECT {chosen} FROM rows USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)"
+                    f"SELECT {chosen} FROM input_0 USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)"
                 ).to_arrow_table()
             except duckdb.InterruptException:
                 raise KeyboardInterrupt from None
             except duckdb.Error as error:
-                raise _translate(error, {}) from None
+                raise _translate(error, {"the table": rows}) from None
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         # duckdb takes 0.2 s to import: only a query pays for it.
@@ -282,6 +284,27 @@ def _values(column: pa.ChunkedArray, kind: str) -> Sequence[object]:
     return values
 
 
+def _unread(name: str, rows: pyarrow.dataset.Dataset | pa.RecordBatchReader, said: str) -> InfrastructureError:
+    """The error for a table whose rows could not be read, by the name of the file that is to blame."""
+    import pyarrow as pa
+
+    told = f"{name} cannot be read: {' '.join(uncoloured(said).split())}"
+    if not isinstance(rows, pa.RecordBatchReader):
+        for fragment in rows.get_fragments():
+            try:
+                for _ in fragment.to_batches():
+                    pass
+            except (pa.ArrowException, OSError) as error:
+                told = f"{name} cannot be read: {fragment.path}: {' '.join(uncoloured(str(error)).split())}"
+                break
+    return disk_failure(said, told) or InfrastructureError(
+        "table-unreadable",
+        told,
+        hint="put the file back as it was, from a copy of the warehouse; a table of silver or gold can be made anew: "
+        f"lakesmith run {name} --full-refresh",
+    )
+
+
 def _no_file(path: str) -> UsageError:
     return UsageError("no-file-access", f"'{path}' cannot be read in a query", hint=_NO_FILES)
 
@@ -293,6 +316,8 @@ def _translate(
     import duckdb
 
     message = str(error)
+    if stream := _STREAM.search(message):
+        return _unread(*list(tables.items())[int(stream[1])], stream[2])
     line = _LINE.search(message)
     at = Place("query", int(line.group(1))) if line else None
     shown = f"the line reads: {line.group(2).strip()}" if line else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from lakesmith.declare import LakeDeclaration, TableName
 from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.ledger.lease import BACKFILL, TURN, Leases
-from lakesmith.plan.steps import Plan, Refill, Step, TablePlan
+from lakesmith.plan.steps import Compact, Plan, Refill, Restore, Step, TablePlan, Vacuum
 from lakesmith.ports import Storage, TableFormat
 from lakesmith.quality import Past
 from lakesmith.records import CheckRecord, FileRecord, StepRecord
@@ -127,6 +127,8 @@ class Executor:
                 if purpose == BACKFILL:
                     time.sleep(TURN)
                 purpose = BACKFILL
+            elif isinstance(step, Compact | Vacuum | Restore):
+                purpose = _kind(step)
             self._tell(StepStarted(table=str(plan.table), step=_kind(step), reason=step.reason))
             started, clock = datetime.now(UTC), time.monotonic()
             try:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from lakesmith.columns import KEY_TWICE, OVERLAP
 from lakesmith.declare import Source, Table
-from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError
+from lakesmith.disk import disk_failure
+from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError, uncoloured
 
+_DELTA = ("deltalake.exceptions", "DeltaError")
+_SPARK = ("pyspark.errors", "PySparkException")
+_ANALYSIS = ("pyspark.errors", "AnalysisException")
+_BRIDGE = ("py4j.protocol", "Py4JError")
 _CONFLICTS = (
     "ConcurrentTransaction",
     "ConcurrentAppend",
@@ -26,6 +32,7 @@ _DATA = (
     "DIVIDE_BY_ZERO",
     "NUMERIC_VALUE_OUT_OF_RANGE",
 )
+_WORKER = ("Python worker exited unexpectedly", "Python worker faulthandler", "MemoryError", "ArrowMemoryError")
 _CHANGED_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 _OF_LOAD = ("key-twice", "snapshot-shrank", "partition-escaped")
 """Errors that point to the load, which does not hold what it promised."""
@@ -38,6 +45,7 @@ _CLEANED_LOG = (
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
     "DELTA_MISSING_CHANGE_DATA",
 )
+_DAMAGED = re.compile(r"FAILED_READ_FILE\.(?:NO_HINT|CANNOT_READ_FILE_FOOTER)\][^\n]*?file:/*(/[^\s]+\.parquet)")
 _GONE = re.compile(
     r"/([^/\s]+)/([^/\s]+)/(?:_change_data/|batch-\d{8}-[0-9a-f]{8}/)?(?:[^/\s]+=[^/\s]*/)*"
     r"([^/\s]+\.(?:parquet|bin))\.?\s(?:File )?does not exist"
@@ -47,11 +55,13 @@ _GONE = re.compile(
 
 def is_foreign(error: Exception) -> bool:
     """Whether Spark, Delta or the machine raised it."""
-    from deltalake.exceptions import DeltaError
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    return isinstance(error, OSError) or any(_is_of(error, *kind) for kind in (_DELTA, _SPARK, _BRIDGE))
 
-    return isinstance(error, DeltaError | PySparkException | Py4JError | OSError)
+
+def _is_of(error: Exception, module: str, name: str) -> bool:
+    """Whether it is of a kind that lies in a library: one that was never imported has raised nothing."""
+    library = sys.modules.get(module)
+    return library is not None and isinstance(error, getattr(library, name))
 
 
 def translate(error: Exception, table: Table) -> LakesmithError:
@@ -62,18 +72,18 @@ def translate(error: Exception, table: Table) -> LakesmithError:
         return error
     if not is_foreign(error):
         raise error
-    from deltalake.exceptions import DeltaError
-    from pyspark.errors import AnalysisException
-
-    if isinstance(error, DeltaError):
+    if of_disk := failed_disk(error):
+        of_disk.table = str(table.name)
+        return of_disk
+    if _is_of(error, *_DELTA):
         return InfrastructureError(
             "table-unreadable",
-            f"the table's log cannot be read or written: {_first_lines(str(error))}",
+            f"the table's log cannot be read or written: {first_lines(str(error))}",
             table=str(table.name),
             hint="look at the files in its _delta_log; when another run is writing it, run again",
         )
     text = str(error)
-    said = _first_lines(text)
+    said = first_lines(text)
     name = str(table.name)
     if any(word in text for word in _CONFLICTS):
         return InfrastructureError(
@@ -97,6 +107,14 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=name,
             hint="group by the key, or say order_by: then the latest of them is kept",
         )
+    if any(word in text for word in _WORKER):
+        return InfrastructureError(
+            "worker-died",
+            "a process that read rows was killed or died, most likely for want of memory; nothing was written",
+            table=name,
+            hint="`dmesg` tells who killed it; give the machine or the container more memory, or take in less at a "
+            "time (max_files, max_bytes), then run again: nothing is lost or doubled",
+        )
     if any(word in text for word in _DATA):
         return DataError(
             "query-raised",
@@ -107,6 +125,13 @@ def translate(error: Exception, table: Table) -> LakesmithError:
         )
     if not isinstance(table.origin, Source) and (failure := _lost(text, name)):
         return failure
+    if damaged := _DAMAGED.search(text):
+        return InfrastructureError(
+            "table-unreadable",
+            f"{damaged[1]} is damaged: {said}",
+            table=name,
+            hint="put the file back as it was, from a copy of the warehouse, or make its table anew, then run again",
+        )
     if any(word in text for word in _CHANGED_FILES):
         return DataError(
             "file-gone",
@@ -114,7 +139,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=name,
             hint="a landing zone is append-only: put the file back, or run again without it",
         )
-    if isinstance(error, AnalysisException):
+    if _is_of(error, *_ANALYSIS):
         return DeclarationError(
             "query-refused",
             f"Spark cannot run the query: {said}",
@@ -130,11 +155,20 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     )
 
 
+def failed_disk(error: Exception) -> InfrastructureError | None:
+    """The error for a disk that Spark, Delta or Python found full, locked or failing."""
+    text = str(error)
+    said = first_lines(text)
+    # What a worker raised comes with the whole way to it; its last line tells.
+    told = text.strip().splitlines()[-1] if "Traceback" in said else said
+    return disk_failure(text, told)
+
+
 def _lost(text: str, name: str) -> DataError | None:
     """The error for an input whose past is gone. What it holds now can be read all the same."""
     whole = f"the table is as it was; compute it from all rows once: lakesmith run {name} --full-refresh"
     if any(word in text for word in _CLEANED_LOG):
-        what = f"what changed in an input cannot be read any more: {_first_lines(text)}"
+        what = f"what changed in an input cannot be read any more: {first_lines(text)}"
         return DataError("source-gap", what, table=name, hint=whole)
     found = _GONE.search(text)
     if found is None:
@@ -148,6 +182,7 @@ def _lost(text: str, name: str) -> DataError | None:
     )
 
 
-def _first_lines(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip() and "\tat " not in line]
+def first_lines(text: str) -> str:
+    """What a foreign error says, without its stack and its colours."""
+    lines = [line.strip() for line in uncoloured(text).splitlines() if line.strip() and "\tat " not in line]
     return " ".join(lines[:2])[:400]

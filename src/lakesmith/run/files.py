@@ -72,6 +72,24 @@ def file_records(
     return tuple(records)
 
 
+def gone_for_good(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> list[str]:
+    """Which of the files are neither in the landing zone nor in the archive."""
+    there = {file.path for file in landing.list(glob)} if files else set()
+    missing = [path for path in files if path not in there]
+    if source.archive is None or not missing:
+        return missing
+    kept = {file.path for file in landing.list(archived(glob, source.archive, glob))}
+    return [path for path in missing if archived(glob, source.archive, path) not in kept]
+
+
+def bring_back(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> None:
+    """Move files out of the archive into the landing zone again. To do it twice is as good as once."""
+    if source.archive is None:
+        return
+    for path in files:
+        landing.move(archived(glob, source.archive, path), path)
+
+
 def archive_taken(
     source: Files, landing: Storage, glob: str, taken: Sequence[Mapping[str, FileFact]]
 ) -> list[LakesmithError]:

@@ -9,16 +9,27 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from lakesmith.declare import Append, Environment, Files, Jdbc, OtherTable, Source, Table, TableName
-from lakesmith.errors import DataError, InfrastructureError, LakesmithError
+from lakesmith.declare import (
+    Append,
+    Environment,
+    Files,
+    Jdbc,
+    OtherTable,
+    Source,
+    SqlQuery,
+    Table,
+    TableName,
+)
+from lakesmith.errors import DataError, InfrastructureError, LakesmithError, Place
 from lakesmith.failpoints import reach
 from lakesmith.intake.rows import Abort
-from lakesmith.ledger.batches import Batch, Batches, Done, flow
+from lakesmith.ledger.batches import Batch, Batches, flow
 from lakesmith.plan.fingerprint import definition, rebuild_because
 from lakesmith.plan.listing import seen_with
-from lakesmith.plan.query import partition_source
+from lakesmith.plan.query import partition_source, random_call
 from lakesmith.plan.steps import (
     Build,
+    Compact,
     Finish,
     Ingest,
     Mend,
@@ -27,15 +38,18 @@ from lakesmith.plan.steps import (
     Progress,
     Publish,
     Refill,
+    Restore,
     Step,
+    Vacuum,
     Widen,
 )
 from lakesmith.plan.widening import retyped_told
 from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
 from lakesmith.quality import Past, looked_up, only_readability, rules_of
 from lakesmith.records import CheckRecord, FileRecord
-from lakesmith.run.failures import is_foreign
+from lakesmith.run.failures import failed_disk, first_lines, is_foreign
 from lakesmith.run.files import archive_taken, file_records
+from lakesmith.run.upkeep import Upkeep, no_rows
 from lakesmith.sources import look_again
 from lakesmith.spark.arrival import Arrival, Settled
 from lakesmith.spark.build import build_batch
@@ -129,6 +143,8 @@ class Workplace:
                 return self._publish(table, step, facts, batches, progress)
             case Mend():
                 return self._mend(table, step, facts, batches, progress)
+            case Compact() | Vacuum() | Restore():
+                return self._keep_up(table, step, facts, batches, progress)
             case _:
                 assert_never(step)
 
@@ -167,7 +183,7 @@ class Workplace:
         now = self.format.facts(facts.location, flow(table.name))
         assert now is not None
         told = tuple(f"{column.name}: {types[column.name.lower()]} → {column.type}" for column in wider)
-        settled = replace(_no_rows(self.run_id, now.version), columns_widened=told)
+        settled = replace(no_rows(self.run_id, now.version), columns_widened=told)
         return Moved(mode=step.mode, reason=step.reason, before=facts, settled=settled)
 
     def _build(
@@ -189,7 +205,7 @@ class Workplace:
             progress,
             mode=mode,
             inputs={n: Position(table_id=f.table_id, version=f.version) for n, f in inputs.items()},
-            since={n: progress.positions[n].version for n in inputs} if mode != "whole" else {},
+            since={n: _read_upto(f, progress.positions[n]) for n, f in inputs.items()} if mode != "whole" else {},
         )
         return self._settle(table, batches.pin(batch), reason, facts, batches)
 
@@ -231,7 +247,7 @@ class Workplace:
                 return "whole", f"{name} was made anew"
             if found.version > position.version and not self._has_changes(name, position.version):
                 return "whole", f"{name} has no change feed since version {position.version}"
-            if found.oldest > position.version + 1:
+            if found.changed > position.version and found.oldest > position.version + 1:
                 raise DataError(
                     "source-gap",
                     f"{name} has lost the changes of versions {position.version + 1} to {found.oldest - 1}",
@@ -263,7 +279,11 @@ class Workplace:
         reach("finish.begun", table.name)
         location = self.warehouse.table(table.name)
         batch = batches.committed(step.sequence, lambda: self.format.commits(location))
-        if batch.definition != definition(table):
+        if batch.mode in ("vacuum", "restore") and facts is not None:
+            settled = self._upkeep(table, facts, batches, Progress()).finish(batch)
+            return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
+        given_up = batch.replay is not None and batch.replay.discard
+        if not given_up and batch.definition != definition(table):
             raise DataError(
                 "unfinished-under-other-definition",
                 f"batch {step.sequence} was cut short under an earlier definition of the table",
@@ -271,6 +291,7 @@ class Workplace:
                 table=str(table.name),
                 hint="run once with the definition as it was, so that its refused rows are kept, then change it",
             )
+        _refuse_random(table, batch)
         if batch.replay is not None:
             settled = self._replaying(table, batch, facts).finish()
             batches.finish(settled.done)
@@ -302,8 +323,10 @@ class Workplace:
     ) -> Moved:
         """The same inputs again, and the gate's word does not count; that as many rows come of them is made sure of."""
         held = batches.pinned(step.sequence, step.attempt)
-        current = held.definition == definition(table) and held.parent == progress.head
-        if not current or (facts is not None and facts.sequence >= step.sequence):
+        commits = partial(self.format.commits, self.warehouse.table(table.name))
+        # A vacuum takes a number, and moves no row.
+        next_one = batches.ground(held.parent, commits) == batches.ground(progress.head, commits)
+        if held.definition != definition(table) or not next_one:
             raise DataError(
                 "held-outdated",
                 f"the batch that run {step.approval.run_id} held back is not the next one of {table.name} any more",
@@ -311,7 +334,10 @@ class Workplace:
                 table=str(table.name),
                 hint="the table or its declaration has changed since; run again, and approve that run's batch",
             )
-        batch = batches.pin(replace(held, run_id=self.run_id, approval=step.approval))
+        number = self._batch(table, facts, progress, mode=held.mode).sequence
+        batch = batches.pin(
+            replace(held, sequence=number, parent=progress.head, run_id=self.run_id, approval=step.approval)
+        )
         if isinstance(table.origin, Jdbc | OtherTable):
             from lakesmith.spark.ingest.staged import take_over
 
@@ -338,6 +364,9 @@ class Workplace:
                 hint=f"bring it up to date first: lakesmith run {table.name}",
             )
         made = self._batch(table, facts, progress, mode=step.mode, inputs=progress.positions)
+        if step.replay.discard and progress.definition is not None:
+            # What is given up enters no table: its rows are of the definition that they were made with.
+            made = replace(made, definition=progress.definition)
         replay = replace(step.replay, version=kept.version, moment=made.pinned_at)
         batch = batches.pin(replace(made, replay=replay, backfill=None))
         settled = self._replaying(table, batch, facts).settle()
@@ -354,6 +383,43 @@ class Workplace:
             facts=facts,
             format=self.format,
             warehouse=self.warehouse,
+        )
+
+    def _keep_up(
+        self,
+        table: Table,
+        step: Compact | Vacuum | Restore,
+        facts: TableFacts | None,
+        batches: Batches,
+        progress: Progress,
+    ) -> Moved:
+        if facts is None:
+            return Moved(mode=step.mode, reason="it was never built", before=None)
+        upkeep = self._upkeep(table, facts, batches, progress)
+        match step:
+            case Compact():
+                settled, otherwise = upkeep.compact(), "no files are to be put together"
+            case Vacuum():
+                made = self._batch(table, facts, progress, mode=step.mode)
+                settled, otherwise = upkeep.vacuum(step, made), ""
+            case Restore():
+                made = self._batch(table, facts, progress, mode=step.mode)
+                settled, otherwise = upkeep.restore(step, made), f"it is as it was at version {step.version}"
+            case _:
+                assert_never(step)
+        return Moved(mode=step.mode, reason=step.reason if settled else otherwise, before=facts, settled=settled)
+
+    def _upkeep(self, table: Table, facts: TableFacts, batches: Batches, progress: Progress) -> Upkeep:
+        return Upkeep(
+            table=table,
+            facts=facts,
+            progress=progress,
+            run_id=self.run_id,
+            batches=batches,
+            warehouse=self.warehouse,
+            format=self.format,
+            session=self.session,
+            landing=self.landings.get(table.name),
         )
 
     def _settle(self, table: Table, batch: Batch, reason: str, facts: TableFacts | None, batches: Batches) -> Moved:
@@ -570,7 +636,29 @@ class Workplace:
 
 
 def _is_ahead(found: TableFacts, position: Position | None) -> bool:
-    return position is None or found.table_id != position.table_id or found.version > position.version
+    return position is None or found.table_id != position.table_id or found.changed > position.version
+
+
+def _read_upto(found: TableFacts, position: Position) -> int:
+    """The version after which there is something to read."""
+    return position.version if found.changed > position.version else found.version
+
+
+def _refuse_random(table: Table, batch: Batch) -> None:
+    """Raise where nobody can tell which rows a batch refused that was cut short: asked again, the query gives others,
+    and as many of them may add up all the same."""
+    called = random_call(table.origin) if isinstance(table.origin, SqlQuery) else None
+    if called is None or not rules_of(table).sets_aside:
+        return
+    word, line = called
+    raise InfrastructureError(
+        "books-open",
+        f"batch {batch.sequence} was cut short, and {word}() gives other rows each time: those that were refused are "
+        "not known any more",
+        at=Place(table.declared_at.file, line),
+        table=str(table.name),
+        hint=f"compute the table anew: lakesmith run {table.name} --full-refresh; and make the query deterministic",
+    )
 
 
 def _unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
@@ -583,10 +671,11 @@ def _unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
 
 
 def _unheard(table: Table, batch: Batch, error: Exception) -> InfrastructureError:
-    said = str(error).strip().partition("\n")[0]
+    said = first_lines(str(error))
+    failure = failed_disk(error)
     return InfrastructureError(
         "commit-unknown",
-        f"batch {batch.sequence} is in the table, but its end was not heard of: {said}",
+        f"batch {batch.sequence} is in the table, but its end was not heard of: {failure.what if failure else said}",
         table=str(table.name),
         hint="run again: that sees the batch through to its end, and nothing is lost or doubled",
     )
@@ -626,19 +715,4 @@ def _schema_check(table: Table, batch: Batch, unfit: Sequence[str]) -> CheckReco
 
 
 def _nothing(batch: Batch, version: int) -> Settled:
-    return _no_rows(batch.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
-
-
-def _no_rows(run_id: str, version: int, *, sequence: int = 0, attempt: int = 0) -> Settled:
-    """A commit that moved no row."""
-    done = Done(
-        sequence=sequence,
-        attempt=attempt,
-        version=version,
-        run_id=run_id,
-        rows_in=0,
-        rows_written=0,
-        rows_quarantined=0,
-        rows_deduplicated=0,
-    )
-    return Settled(done=done, bytes=0, checks=())
+    return no_rows(batch.run_id, version, sequence=batch.sequence, attempt=batch.attempt)

@@ -105,6 +105,11 @@ def refused_columns(columns: Sequence[str], arrival: Arrival) -> list[str]:
     ]
 
 
+def rolled_back(batch: Batch) -> str:
+    """SQL over the quarantine: the row was refused by a batch that this one does not build upon."""
+    return f"batch > {batch.parent}"
+
+
 def raw_text(columns: Sequence[str], arrival: Arrival) -> str:
     """SQL: the row as it came, before values were cast."""
     names = [name for name in arrival.payload if name not in AUDIT]

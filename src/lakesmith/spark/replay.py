@@ -24,7 +24,7 @@ from lakesmith.quality import RowRule, Rules, rules_of
 from lakesmith.quality.rules import unreadable_version
 from lakesmith.spark.arrival import Arrival, Settled
 from lakesmith.spark.build import Built, typed, whole_query
-from lakesmith.spark.checked import checked, field_paths, good_rows
+from lakesmith.spark.checked import checked, field_paths, good_rows, rolled_back
 from lakesmith.spark.flags import flagged
 from lakesmith.spark.loads import is_shaped
 from lakesmith.spark.loads.keys import touched_keys
@@ -164,9 +164,14 @@ class Replaying:
         if chosen.older_than is not None:
             before = self._replay.moment - int(chosen.older_than * 1000)
             conditions.append(f"quarantined_at < timestamp_millis({before})")
-        location = self.warehouse.quarantine(self.table.name)
-        rows = self.format.read(self.spark, location, self._replay.version)
+        if self.batch.follows_rollback:  # they are no part of the table's past any more, and come again
+            conditions.append(f"NOT ({rolled_back(self.batch)})")
+        rows = self._quarantined()
         return rows.where(" AND ".join(f"({each})" for each in conditions)) if conditions else rows
+
+    def _quarantined(self) -> DataFrame:
+        """All rows of the quarantine."""
+        return self.format.read(self.spark, self.warehouse.quarantine(self.table.name), self._replay.version)
 
     @cached_property
     def _todays_rules(self) -> Rules:
@@ -378,6 +383,9 @@ class Replaying:
         kept = self.format.facts(quarantine, self._flow)
         if kept is not None and kept.sequence < batch.sequence:
             gone = settled.selectExpr(f"{_ID} AS id", f"true AS {GONE}")
+            if batch.follows_rollback:
+                stale = self._quarantined().where(rolled_back(batch))
+                gone = gone.unionByName(stale.selectExpr("id", f"true AS {GONE}"))
             upsert = Upsert(rows=_shaped_like(self._chosen(), gone), key=("id",), newer="true")
             self.format.merge(upsert, quarantine, replace(write, evolve=False))
         reach("quarantine.committed", self.table.name)

@@ -136,6 +136,8 @@ def session_settings(
         "spark.sql.session.timeZone": "UTC",
         # Spark's own default takes twice the room and more time, and has no bounds to skip files by.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Spark writes the sum of each page and does not look at it: a flipped bit would be served as a value.
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         "spark.sql.warehouse.dir": (cache_folder() / "spark" / "warehouse").as_uri(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -13,10 +13,10 @@ from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.failpoints import reach
 from lakesmith.ledger.batches import Done, flow
 from lakesmith.plan.query import Sums, sums
-from lakesmith.ports import CommitFact, DataFile, TableFacts, TableFormat, Upsert, Write, Written
+from lakesmith.ports import CommitFact, DataFile, Part, TableFacts, TableFormat, Upsert, Write, Written
 from lakesmith.records import CheckRecord
 from lakesmith.spark.arrival import ARRIVING, Arrival, Settled
-from lakesmith.spark.checked import checked, counted_by_readers, good_rows, refused_rows
+from lakesmith.spark.checked import checked, counted_by_readers, good_rows, refused_rows, rolled_back
 from lakesmith.spark.count import Counts, Watch, count, count_written
 from lakesmith.spark.flags import flagged
 from lakesmith.spark.gate import GateFailed, judged
@@ -284,11 +284,15 @@ class Writer:
         return Ends(format=self._format, location=location, flow=flow(arrival.table.name))
 
     def _quarantine(self, arrival: Arrival, rows: DataFrame, refused: int) -> int:
-        """Keep the refused rows; what a recomputed part of the table had refused before is replaced."""
+        """Keep the refused rows; what a recomputed part of the table had refused before is replaced, and so is what
+        batches had refused that were rolled back: their rows come again."""
         location = self._warehouse.quarantine(arrival.table.name)
         name = flow(arrival.table.name)
         facts = self._format.facts(location, name)
-        replaces = arrival.replaces or arrival.refused_part is not None
+        part = arrival.refused_part
+        if not arrival.replaces and part is None and arrival.batch.follows_rollback:
+            part = Part(rolled_back(arrival.batch))
+        replaces = arrival.replaces or part is not None
         stale = replaces and facts is not None and facts.rows > 0
         if refused == 0 and not stale:
             return 0
@@ -306,7 +310,7 @@ class Writer:
         if not replaces or facts is None:
             kept = self._format.append(rows, location, write)
         else:
-            kept = self._format.overwrite(rows, location, write, arrival.refused_part)
+            kept = self._format.overwrite(rows, location, write, part)
         reach("quarantine.committed", arrival.table.name)
         return kept.inserted
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from lakesmith.disk import sync
+from lakesmith.disk import disk_failure, sync
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact
 from lakesmith.storage.globs import Glob, walk
@@ -86,6 +86,8 @@ class LocalStorage:
             return (self._root / key).read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _unread(self.location(key), error) from error
 
     def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
         location = self.location(path)
@@ -93,8 +95,8 @@ class LocalStorage:
             file = open(location, "rb")  # noqa: SIM115 - the caller closes it
         except FileNotFoundError as error:
             raise file_gone(location) from error
-        except PermissionError as error:
-            raise _denied(location, "read") from error
+        except OSError as error:
+            raise _unread(location, error) from error
         status = os.fstat(file.fileno())
         if as_of and (as_of.size, as_of.modified) != (status.st_size, status.st_mtime_ns // 1_000_000):
             file.close()
@@ -113,8 +115,13 @@ class LocalStorage:
 
     def replace(self, key: str, data: bytes) -> None:
         target = self._root / key
-        os.replace(self._write_beside(target, [data]), target)
-        sync(target.parent)
+        temporary = self._write_beside(target, [data])
+        try:
+            os.replace(temporary, target)
+            sync(target.parent)
+        except OSError as error:
+            _discard(Path(temporary))
+            raise _unwritten(target, error) from error
 
     def move(self, path: str, to: str) -> None:
         source, target = self.location(path), self.location(to)
@@ -151,6 +158,8 @@ class LocalStorage:
             os.unlink(self._root / key)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise _unwritten(self._root / key, error) from error
         return True
 
     def keys(self, folder: str) -> Sequence[str]:
@@ -158,6 +167,8 @@ class LocalStorage:
             return sorted(name for name in os.listdir(self._root / folder) if not name.startswith("."))
         except FileNotFoundError:
             return ()
+        except OSError as error:
+            raise _unread(self.location(folder), error) from error
 
     def probe(self) -> str | None:
         try:
@@ -173,14 +184,19 @@ class LocalStorage:
         except FileExistsError:
             return False
         except OSError as error:
+            if failure := disk_failure(str(error), f"cannot write {target}"):
+                raise failure from error
             raise InfrastructureError(
                 "no-put-if-absent",
                 f"{target.parent} cannot make hard links ({error.strerror}), so a commit there could be lost",
                 hint="use a warehouse on a local disk with hard links (ext4, xfs, apfs, …)",
             ) from error
         finally:
-            os.unlink(temporary)
-        sync(target.parent)
+            _discard(Path(temporary))
+        try:
+            sync(target.parent)
+        except OSError as error:
+            raise _unwritten(target, error) from error
         return True
 
     def _write_beside(self, target: Path, chunks: Iterable[bytes]) -> str:
@@ -195,11 +211,7 @@ class LocalStorage:
                 os.fsync(file.fileno())
         except OSError as error:
             _discard(temporary)
-            raise InfrastructureError(
-                "storage-write",
-                f"cannot write {target}: {error.strerror}",
-                hint="check that the folder exists, has room, and may be written by this user",
-            ) from error
+            raise _unwritten(target, error) from error
         except BaseException:
             _discard(temporary)
             raise
@@ -216,6 +228,24 @@ def _chunks(file: BinaryIO, tell: Callable[[int], None]) -> Iterator[bytes]:
 
 def _nobody(sent: int) -> None:
     """Nobody waits for this."""
+
+
+def _unwritten(target: Path, error: OSError) -> InfrastructureError:
+    return disk_failure(str(error), f"cannot write {target}") or InfrastructureError(
+        "storage-write",
+        f"cannot write {target}: {error.strerror}",
+        hint="check that the folder exists, has room, and may be written by this user",
+    )
+
+
+def _unread(location: str, error: OSError) -> InfrastructureError:
+    if isinstance(error, PermissionError):
+        return _denied(location, "read")
+    return disk_failure(str(error), f"cannot read {location}") or InfrastructureError(
+        "storage-failed",
+        f"cannot read {location}: {error.strerror}",
+        hint="look at the file; `lakesmith doctor` checks the storage",
+    )
 
 
 def _denied(location: str, verb: str) -> InfrastructureError:

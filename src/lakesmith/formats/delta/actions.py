@@ -35,8 +35,8 @@ def marks(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[di
     """The actions that take rows out of files."""
     if not rows:
         return
-    gone = {_absolute(location, path): numbers for path, numbers in rows.items()}
-    adds = _adds(location, version, lambda add: _absolute(location, add["path"]) in gone)
+    gone = {absolute(location, path): numbers for path, numbers in rows.items()}
+    adds = added_files(location, version, lambda add: absolute(location, add["path"]) in gone)
     if missing := set(gone) - set(adds):
         raise InfrastructureError(
             "commit-conflict",
@@ -53,22 +53,23 @@ def marks(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[di
         if count is None:
             count = _rows_of(path)
             stats = json.dumps({"numRecords": count})
-        yield _removal({**add, "stats": json.dumps({"numRecords": count})})
+        yield removal({**add, "stats": json.dumps({"numRecords": count})})
         yield {"add": {**add, "dataChange": True, "stats": _loosened(stats), "deletionVector": vectors[path]}}
 
 
 def removals(location: str, version: int, column: str, values: Set[str | None]) -> Iterator[dict[str, Any]]:
     """The actions that take whole partitions away."""
-    adds = _adds(location, version, lambda add: (add["partitionValues"].get(column) or None) in values)
-    return map(_removal, adds.values())
+    adds = added_files(location, version, lambda add: (add["partitionValues"].get(column) or None) in values)
+    return map(removal, adds.values())
 
 
 def everything(location: str, version: int) -> Iterator[dict[str, Any]]:
     """The actions that take all files away."""
-    return map(_removal, _adds(location, version, lambda _: True).values())
+    return map(removal, added_files(location, version, lambda _: True).values())
 
 
-def _removal(add: dict[str, Any]) -> dict[str, Any]:
+def removal(add: dict[str, Any]) -> dict[str, Any]:
+    """The action that takes a file away."""
     kept = ("path", "partitionValues", "size", "stats", "deletionVector")
     removed = {name: add[name] for name in kept if add.get(name) is not None}
     return {"remove": {**removed, "deletionTimestamp": _now(), "dataChange": True, "extendedFileMetadata": True}}
@@ -81,7 +82,7 @@ def _loosened(stats: str) -> str:
     return '{"tightBounds":false,' + stats.lstrip()[1:]
 
 
-def _absolute(location: str, path: str) -> str:
+def absolute(location: str, path: str) -> str:
     """Where a file lies that the log, or Spark, names."""
     plain = unquote(path).removeprefix("file:")
     return f"/{plain.lstrip('/')}" if plain.startswith("/") else os.path.join(os.path.abspath(location), plain)
@@ -107,7 +108,7 @@ def log_files(location: str, version: int) -> tuple[str | None, list[str]] | Non
     return newest, [os.path.join(log, name) for name in since]
 
 
-def _adds(location: str, version: int, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
+def added_files(location: str, version: int, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
     """How the log tells of the files that are wanted, by where they lie."""
     import pyarrow.parquet as pq
 
@@ -122,16 +123,37 @@ def _adds(location: str, version: int, wanted: Callable[[dict[str, Any]], bool])
             kept = {name: value for name, value in add.items() if value is not None and not name.endswith("_parsed")}
             kept |= {name: dict(kept[name]) for name in ("partitionValues", "tags") if name in kept}
             if wanted(kept):
-                found[_absolute(location, add["path"])] = kept
+                found[absolute(location, add["path"])] = kept
     for name in commits:
         with open(name, encoding="utf-8") as commit:
             actions = [json.loads(line) for line in commit]
         for action in actions:
             if gone := action.get("remove"):
-                found.pop(_absolute(location, gone["path"]), None)
+                found.pop(absolute(location, gone["path"]), None)
         for action in actions:
             if (add := action.get("add")) and wanted(add):
-                found[_absolute(location, add["path"])] = add
+                found[absolute(location, add["path"])] = add
+    return found
+
+
+def metadata_at(location: str, version: int) -> dict[str, Any]:
+    """How the log tells of a version's columns and settings."""
+    import pyarrow.parquet as pq
+
+    files = log_files(location, version)
+    assert files is not None
+    newest, commits = files
+    found: dict[str, Any] = {}
+    for batch in pq.ParquetFile(newest).iter_batches(columns=["metaData"]) if newest else ():
+        for told in batch.column(0).to_pylist():
+            if told:
+                found = {name: value for name, value in told.items() if value is not None}
+                found["configuration"] = dict(found.get("configuration") or ())
+                found["format"] = {**found["format"], "options": dict(found["format"].get("options") or ())}
+    for name in commits:
+        with open(name, encoding="utf-8") as commit:
+            for line in commit:
+                found = json.loads(line).get("metaData", found)
     return found
 
 
@@ -258,11 +280,11 @@ def commit_actions(
     lines = [{"commitInfo": info}, {"txn": told}, *actions]
     log = os.path.join(location, "_delta_log")
     temporary = os.path.join(log, f".{uuid.uuid4()}.tmp")
-    with open(temporary, "x", encoding="utf-8") as file:
-        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
     try:
+        with open(temporary, "x", encoding="utf-8") as file:
+            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
         # Refused where the name is taken: of two writers of one version exactly one wins.
         os.link(temporary, os.path.join(log, f"{version + 1:020}.json"))
     except FileExistsError as error:
@@ -272,7 +294,8 @@ def commit_actions(
             hint="nothing is lost: run again",
         ) from error
     finally:
-        os.remove(temporary)
+        with suppress(OSError):  # the outcome is decided, and nobody reads what stays behind
+            os.remove(temporary)
     reach("log.linked", write.flow)
     sync_commit(location, version + 1)
     if (version + 1) % _CHECKPOINTS == 0:

@@ -7,14 +7,17 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats.delta.adopt import adopt_files
+from lakesmith.formats.delta.damage import log_failure, refuse_damage
 from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
 from lakesmith.formats.delta.memory import FactsMemory
-from lakesmith.ports import ColumnFact, CommitFact, DataFile, TableFacts, Write, Written
+from lakesmith.formats.delta.restore import restore, way_back
+from lakesmith.ports import QUIET, ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 
 _RECENT = 20
 """How many commits of others may come between a commit and its being read back."""
+_TRIES = 10
+_UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END")
+"""Operations that change no row."""
 _SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
@@ -63,6 +69,7 @@ class DeltaLog:
             sequence=table.transaction_version(flow) or 0,
             change_feed=_has_feed(table),
             widened=is_widened(table),
+            quiet=sum(1 for _ in takewhile(_is_quiet, table.history())) if _is_quiet(newest) else 0,
         )
 
     def commits(self, location: str, limit: int | None = None) -> Sequence[CommitFact]:
@@ -131,14 +138,14 @@ class DeltaLog:
         adopt_files(location)
 
     def version_at(self, location: str, when: datetime) -> int:
-        past = [commit for commit in self.commits(location) if commit.committed_at <= when]
+        past = [commit for commit in in_order(self.commits(location)) if commit.committed_at <= when]
         if not past:
             raise UsageError(
                 "before-first-version",
                 f"there was no version of {_shown(location)} at {when:%Y-%m-%d %H:%M:%S} UTC",
                 hint="name a later time; `lakesmith history TABLE` lists the versions",
             )
-        return past[0].version
+        return past[-1].version
 
     def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
         from deltalake import DeltaTable, QueryBuilder
@@ -146,12 +153,16 @@ class DeltaLog:
 
         try:
             table = DeltaTable(location, version=version)
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
+            newest = _open(location)
+            if newest is not None and newest.version() == version:
+                raise log_failure(location, str(error)) from error
             raise UsageError(
                 "unknown-version",
                 f"{_shown(location)} has no version {version}",
                 hint="`lakesmith history TABLE` lists the versions that can be read",
             ) from error
+        refuse_damage(location, version)
         if is_widened(table):
             return _widened_rows(location, table)
         if _deletes_by_vector(table):
@@ -160,36 +171,50 @@ class DeltaLog:
             # A pyarrow dataset would show the deleted rows; DataFusion, inside delta-rs, leaves them out.
             stream = QueryBuilder().register("rows", table).execute("SELECT * FROM rows")
             return pa.RecordBatchReader.from_stream(stream)
-        return table.to_pyarrow_dataset()
+        return _verified(table.to_pyarrow_dataset())
 
     def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> Written:
         from deltalake import CommitProperties, Transaction
-        from deltalake.exceptions import DeltaError
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
-        table = _open(location)
-        if table is None:
-            raise DataError("no-table", f"there is no table at {location} whose position could be moved")
-        try:
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": write.note},
+            app_transactions=[Transaction(write.flow, write.sequence)],
+            # delta-rs would commit behind a twin's commit of the same number.
+            max_commit_retries=0,
+        )
+        for left in reversed(range(_TRIES)):
+            table = _open(location)
+            if table is None:
+                raise DataError("no-table", f"there is no table at {location} whose position could be moved")
             if (table.transaction_version(write.flow) or 0) >= write.sequence:
                 raise commit_lost(write)
-            table.create_write_transaction(
-                [],
-                "append",
-                table.schema(),
-                commit_properties=CommitProperties(
-                    custom_metadata={"userMetadata": write.note},
-                    app_transactions=[Transaction(write.flow, write.sequence)],
-                    # delta-rs would commit behind a twin's commit of the same batch.
-                    max_commit_retries=0,
-                ),
-            )
-        except DeltaError as error:
-            raise InfrastructureError(
-                "commit-conflict",
-                f"another writer changed the table at the same time: {str(error).splitlines()[0]}",
-                hint="nothing is lost: run again",
-            ) from error
+            try:
+                table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+                break
+            except DeltaError as error:
+                if left and isinstance(error, CommitFailedError):
+                    continue
+                raise InfrastructureError(
+                    "commit-conflict",
+                    f"another writer changed the table at the same time: {str(error).splitlines()[0]}",
+                    hint="nothing is lost: run again",
+                ) from error
         return self.committed(location, write)
+
+    def restore(self, location: str, version: int | None, write: Write) -> Written:
+        table = _open(location)
+        if table is None:
+            raise DataError("no-table", f"there is no table at {location} that could be restored")
+        if (table.transaction_version(write.flow) or 0) >= write.sequence:
+            raise commit_lost(write)
+        restore(table, location, version, write)
+        return self.committed(location, write)
+
+    def refuse_restore(self, location: str, version: int | None) -> None:
+        table = _open(location)
+        if table is not None:
+            way_back(table, location, version)
 
     def takes_files(self, location: str) -> bool:
         return takes_files(_open(location))
@@ -272,15 +297,13 @@ def _open(location: str) -> DeltaTable | None:
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        return DeltaTable(location)
+        table = DeltaTable(location)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise InfrastructureError(
-            "table-unreadable",
-            f"the log of {_shown(location)} cannot be read: {str(error).splitlines()[0]}",
-            hint=f"look at {location}/_delta_log: a file there is missing, damaged or may not be read",
-        ) from error
+        raise log_failure(location, str(error)) from error
+    refuse_damage(location, table.version())
+    return table
 
 
 def _has_feed(table: DeltaTable) -> bool:
@@ -316,7 +339,17 @@ def _widened_rows(location: str, table: DeltaTable) -> pa.dataset.Dataset:
             told = super().protocol()
             return told._replace(reader_features=[f for f in told.reader_features or () if f != "typeWidening"])
 
-    return Narrow(location, version=table.version()).to_pyarrow_dataset()
+    return _verified(Narrow(location, version=table.version()).to_pyarrow_dataset())
+
+
+def _verified(rows: pa.dataset.Dataset) -> pa.dataset.Dataset:
+    """The same rows, each page held to its sum where it has one: Arrow would take a flipped bit for a value."""
+    from pyarrow.dataset import ParquetFragmentScanOptions
+
+    rows.format.default_fragment_scan_options = ParquetFragmentScanOptions(
+        pre_buffer=True, page_checksum_verification=True
+    )
+    return rows
 
 
 def _count(table: DeltaTable) -> int:
@@ -338,6 +371,11 @@ def _oldest_commit(location: str) -> int:
 
 def _moment(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _is_quiet(entry: Mapping[str, Any]) -> bool:
+    """Whether a commit, as the history tells it, moved no row and nobody has to follow it."""
+    return entry.get("operation") in _UPKEEP or str(entry.get("userMetadata") or "").startswith(QUIET)
 
 
 def _texts(values: object) -> dict[str, str]:

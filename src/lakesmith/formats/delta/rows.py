@@ -25,6 +25,17 @@ FENCE = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.
 _SOURCE_VIEW = "lakesmith_merge_source"
 _WIDENING = "delta.enableTypeWidening"
 _VECTORS = "delta.enableDeletionVectors"
+_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
+_VACUUM = {
+    # What may be deleted was judged before, and the age that was asked for is not too short.
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Delta would take the table's own setting in place of any age but 0.
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+    # Two commits that nobody reads.
+    "spark.databricks.delta.vacuum.logging.enabled": "false",
+    # Folders are listed by so many tasks, of which each would cost more than a folder of a small table does.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+}
 _ACROSS_TYPES = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 
 
@@ -126,6 +137,17 @@ class DeltaRows(DeltaLog):
             return super().advance(location, write)
         return self.append(_no_rows(spark, location), location, write)
 
+    def compact(self, spark: SparkSession, location: str, note: str) -> Written | None:
+        before = _opened(location).version()
+        with _set(spark, {_NOTE: note}):
+            spark.sql(f"OPTIMIZE delta.`{location}`").collect()
+        made = [commit for commit in self.commits(location) if commit.version > before and commit.note == note]
+        return self.written(made[0]) if made else None
+
+    def vacuum(self, spark: SparkSession, location: str, older_than: float) -> None:
+        with _set(spark, _VACUUM):
+            spark.sql(f"VACUUM delta.`{location}` RETAIN {older_than / 3600:.6f} HOURS").collect()
+
     def _commit(self, writer: DataFrameWriter, location: str, write: Write) -> Written:
         writer.options(txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note).save(location)
         return self.committed(location, write)
@@ -181,10 +203,13 @@ def _is_only_widened(location: str) -> bool:
 def _fenced(spark: SparkSession, write: Write) -> Iterator[None]:
     """MERGE takes its fence and note from session settings that do not reset themselves: left set, they would make
     Delta skip later writes in silence. They live for this one statement, in a session that one table alone uses."""
-    settings = {
-        **dict(zip(FENCE, (write.flow, str(write.sequence)), strict=True)),
-        "spark.databricks.delta.commitInfo.userMetadata": write.note,
-    }
+    with _set(spark, {**dict(zip(FENCE, (write.flow, str(write.sequence)), strict=True)), _NOTE: write.note}):
+        yield
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings for one statement."""
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:

@@ -68,6 +68,18 @@ class Ends:
         facts = self.format.facts(self.location, self.flow)
         return facts is not None and facts.sequence // _ATTEMPTS <= parent
 
+    def fence(self, batch: Batch, *, believed: bool = True) -> None:
+        """Let no run that was suspended add to them any more. Those that are not believed are not from now on either:
+        the next batch has this one before it."""
+        facts = self.format.facts(self.location, self.flow)
+        if facts is None:
+            return
+        believed = believed and self.follows(batch.parent)
+        own = batch.sequence * _ATTEMPTS + batch.attempt
+        sequence = own if believed else (batch.sequence + 1) * _ATTEMPTS
+        if facts.sequence < sequence:
+            self.format.advance(self.location, Write(flow=self.flow, sequence=sequence, note=batch.note))
+
     def known(self, spark: SparkSession) -> DataFrame | None:
         """All that there are; None when there is none."""
         facts = self.format.facts(self.location, self.flow)

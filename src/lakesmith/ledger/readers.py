@@ -1,0 +1,69 @@
+"""What tables of a lake have still to read of another: its files must not be deleted before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from lakesmith.declare import TableName
+from lakesmith.ledger.batches import Batches, flow
+from lakesmith.ports import Storage, TableFacts, TableFormat
+
+_MARGIN = 3600.0
+"""By how many seconds files may be older than the commit that tells of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """The table that has read the least of another."""
+
+    reader: TableName
+    version: int
+    """It has read as far as this one."""
+    since: datetime
+    """When that one was committed: what is newer is needed."""
+
+    def age(self, now: float) -> float:
+        """For how many seconds files have to be kept."""
+        return now - self.since.timestamp() + _MARGIN
+
+
+def unread(
+    format: TableFormat, storage: Storage, source: TableFacts, name: TableName, readers: Iterable[tuple[TableName, str]]
+) -> Unread | None:
+    """What is the furthest behind of tables that read this one, which are given with where they lie; None when there
+    is nothing that they still need and could read."""
+    behind = {
+        version: reader
+        for reader, location in readers
+        if (version := _needed(format, Batches(storage, reader), location, reader, name, source)) is not None
+    }
+    if not behind:
+        return None
+    moments = {commit.version: commit.committed_at for commit in format.commits(source.location)}
+    known = [version for version in behind if version in moments]
+    if not known:
+        return None
+    least = min(known)
+    return Unread(reader=behind[least], version=least, since=moments[least])
+
+
+def _needed(
+    format: TableFormat, batches: Batches, location: str, reader: TableName, name: TableName, source: TableFacts
+) -> int | None:
+    """The version of the source after which, or as of which, the reader will read."""
+    facts = format.facts(location, flow(reader))
+    commits = partial(format.commits, location)
+    progress = batches.progress(facts, commits)
+    if progress.unfinished is not None:
+        # It is judged again, from the very versions that it was made from.
+        batch = batches.committed(progress.unfinished, commits)
+        read = {key: position.version for key, position in (*batch.inputs.items(), *batch.lookups.items())}
+        needed = [version for version in (read.get(str(name)), batch.since.get(str(name))) if version is not None]
+        return min(needed, default=None)
+    position = progress.positions.get(str(name))
+    if position is None or position.table_id != source.table_id or position.version >= source.changed:
+        return None
+    return position.version

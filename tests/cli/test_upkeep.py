@@ -1,0 +1,69 @@
+"""`compact`, `vacuum` and `restore` as they are typed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakesmith.errors import InfrastructureError
+from lakesmith.reports import RunReport
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import FakeLake, Invoke, Parsed
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked", "shown"),
+    [
+        (("compact",), {"verb": "plan_compact", "tables": ()}, "put the rows of 3 files together"),
+        (
+            ("vacuum", "silver.orders", "--older-than", "30d", "--force"),
+            {"verb": "plan_vacuum", "tables": ("silver.orders",), "older_than": 30 * 86400.0, "force": True},
+            "delete files that no version of the last 30d needs",
+        ),
+        (
+            ("restore", "silver.orders", "--to", "3"),
+            {"verb": "plan_restore", "table": "silver.orders", "version": 3},
+            "go back to version 3",
+        ),
+    ],
+)
+def test_a_dry_run_tells_the_steps_and_takes_none(
+    invoke: Invoke, lake: FakeLake, typed: tuple[str, ...], asked: dict[str, object], shown: str
+) -> None:
+    result = invoke(*typed, "--dry-run")
+    assert result.exit_code == 0
+    assert shown in result.stdout
+    assert lake.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked"),
+    [
+        (("compact", "silver.orders"), {"verb": "compact", "tables": ("silver.orders",)}),
+        (("vacuum",), {"verb": "vacuum", "tables": (), "older_than": 7 * 86400.0, "force": False}),
+        (
+            ("restore", "silver.orders", "--to", "3"),
+            {"verb": "restore", "table": "silver.orders", "version": 3},
+        ),
+    ],
+)
+def test_the_verb_shows_what_was_done_and_ends_as_it_did(
+    invoke: Invoke, lake: FakeLake, parsed: Parsed, typed: tuple[str, ...], asked: dict[str, object]
+) -> None:
+    assert invoke(*typed).exit_code == 0
+    assert lake.asked == asked
+    assert parsed(invoke(*typed, "--json"))["outcome"] == "ok"
+    lake.will_end("failed", InfrastructureError("table-leased", "somebody is working on it", hint="wait"))
+    assert invoke(*typed).exit_code == 4
+
+
+def test_tables_that_are_in_order_are_left_alone(invoke: Invoke, lake: FakeLake) -> None:
+    lake.report = RunReport(run=None, steps=(), checks=())
+    result = invoke("compact")
+    assert (result.exit_code, result.stdout) == (0, "nothing to do: every table is in order\n")
+
+
+def test_a_length_of_time_that_is_none_is_refused(invoke: Invoke, lake: FakeLake) -> None:
+    assert invoke("vacuum", "--older-than", "soon").exit_code == 2

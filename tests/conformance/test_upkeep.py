@@ -1,0 +1,258 @@
+"""What every table format has to do to keep a table in order. A second adapter joins by being added to `FORMATS`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakesmith import failpoints
+from lakesmith.errors import DataError, LakesmithError
+from lakesmith.formats import Delta
+from lakesmith.ports import QUIET, DataFile, Part, TableFormat, Upsert, Write
+from lakesmith.run.failures import is_foreign
+from lakesmith.spark.session import isolated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+FORMATS = [Delta]
+FLOW = "lakesmith.silver.orders"
+FEED = {"delta.enableChangeDataFeed": "true"}
+WAIT = 120.0
+
+
+@pytest.fixture(params=FORMATS, ids=lambda adapter: str(adapter.name))
+def format(request: pytest.FixtureRequest) -> TableFormat:
+    made: TableFormat = request.param()
+    return made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return str(tmp_path / "table")
+
+
+def rows(spark: SparkSession, *values: tuple[int, str]) -> DataFrame:
+    return spark.createDataFrame(list(values), "id bigint, v string").coalesce(1)
+
+
+def write(sequence: int, note: str = "", *, vectors: bool = False) -> Write:
+    own = note or f"batch {sequence}"
+    return Write(flow=FLOW, sequence=sequence, note=own, properties=FEED, vectors=vectors)
+
+
+def held(format: TableFormat, place: str, version: int | None = None) -> list[tuple[object, ...]]:
+    facts = format.facts(place, FLOW)
+    assert facts
+    found = format.arrow(place, facts.version if version is None else version)
+    table = found.read_all() if isinstance(found, pa.RecordBatchReader) else found.to_table()
+    return sorted((each["id"], each["v"]) for each in table.to_pylist())
+
+
+def files(place: str) -> set[str]:
+    return {path.name for path in Path(place).rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def test_compacted_files_hold_the_same_rows_and_no_reader_has_to_follow(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    for number in (1, 2, 3):
+        format.append(rows(spark, (number, "a")), place, write(number))
+    written = format.compact(spark, place, "lakesmith compact run 1")
+    assert written is not None
+    assert format.commits(place, 1)[0].note == "lakesmith compact run 1"
+    facts = format.facts(place, FLOW)
+    assert facts
+    assert (facts.files, facts.sequence, facts.version, facts.changed) == (1, 3, 3, 2)
+    assert held(format, place) == [(1, "a"), (2, "a"), (3, "a")]
+    assert format.changes(spark, place, 2, 3).count() == 0
+    assert format.compact(spark, place, "lakesmith compact run 2") is None
+
+
+def test_a_vacuum_deletes_what_is_old_and_keeps_what_a_version_since_needs(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a"), (2, "a")), place, write(1))
+    format.merge(Upsert(rows=rows(spark, (1, "b")), key=("id",), newer="true"), place, write(2, vectors=True))
+    stray = Path(place) / "batch-00000003-0a0a0a0a" / "part.parquet"
+    stray.parent.mkdir()
+    stray.write_bytes(b"never committed")
+    before = files(place)
+    format.vacuum(spark, place, 3600.0)
+    assert files(place) == before
+    assert held(format, place, 0) == [(1, "a"), (2, "a")]
+    format.overwrite(rows(spark, (3, "c")), place, write(3))
+    format.vacuum(spark, place, 0.0)
+    assert not stray.parent.exists()
+    assert len(files(place)) == 1
+    assert held(format, place) == [(3, "c")]
+
+
+def test_a_version_comes_back_in_one_commit_with_its_columns_and_its_deleted_rows(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a"), (2, "a")), place, write(1))
+    format.merge(Upsert(rows=rows(spark, (1, "b")), key=("id",), newer="true"), place, write(2, vectors=True))
+    marked = format.facts(place, FLOW)
+    assert marked
+    wider = rows(spark, (3, "c")).selectExpr("*", "true AS more")
+    format.append(wider, place, Write(flow=FLOW, sequence=3, note="batch 3", evolve=True))
+    for number in range(4, 13):
+        format.advance(place, write(number), spark)
+    format.refuse_restore(place, marked.version)
+    restored = format.restore(place, marked.version, write(13))
+    facts = format.facts(place, FLOW)
+    assert facts
+    assert (facts.version, facts.sequence, facts.changed) == (restored.version, 13, restored.version)
+    assert [column.name for column in facts.columns] == ["id", "v"]
+    assert held(format, place) == [(1, "b"), (2, "a")]
+    spark_rows = format.read(spark, place, facts.version).collect()
+    assert sorted((row["id"], row["v"]) for row in spark_rows) == [(1, "b"), (2, "a")]
+    format.restore(place, 0, write(14))
+    assert held(format, place) == [(1, "a"), (2, "a")]
+    gone = format.changes(spark, place, restored.version, restored.version + 1)
+    assert sorted((row["id"], row["v"], row["_change_type"]) for row in gone.collect()) == [
+        (1, "a", "insert"),
+        (1, "b", "delete"),
+    ]
+    format.restore(place, None, write(15))
+    assert held(format, place) == []
+    with pytest.raises(LakesmithError) as raised:
+        format.restore(place, 0, write(15, "a twin"))
+    assert raised.value.code == "commit-lost"
+
+
+def test_a_version_whose_files_are_gone_does_not_come_back_in_part(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    format.overwrite(rows(spark, (2, "b")), place, write(2))
+    format.vacuum(spark, place, 0.0)
+    for refused in (lambda: format.restore(place, 0, write(3)), lambda: format.refuse_restore(place, 0)):
+        with pytest.raises(DataError) as raised:
+            refused()
+        assert raised.value.code == "restore-vacuumed"
+    assert held(format, place) == [(2, "b")]
+
+
+class Sleeper:
+    """A writer of a batch that is suspended while it writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.asleep, self.awake = folder / "asleep", folder / "awake"
+        self.raised: list[Exception] = []
+
+    def rows(self, spark: SparkSession, *values: tuple[int, str]) -> DataFrame:
+        """Rows that come only when the writer wakes up."""
+        from pyspark.sql.functions import udf
+
+        asleep, awake, wait = str(self.asleep), str(self.awake), WAIT
+
+        def slow(value: str) -> str:
+            import os
+            import time
+
+            open(asleep, "w").close()
+            until = time.monotonic() + wait
+            while not os.path.exists(awake) and time.monotonic() < until:
+                time.sleep(0.05)
+            return value
+
+        return rows(spark, *values).select("id", udf(slow, "string")("v").alias("v"))
+
+    def moved(self, place: str, _about: str) -> None:
+        if place == "files.moved":
+            self.asleep.touch()
+            _until(self.awake.exists)
+
+    def __call__(self, commit: Callable[[], object]) -> threading.Thread:
+        def writes() -> None:
+            try:
+                commit()
+            except Exception as error:  # noqa: BLE001 - what it is, is asked below
+                self.raised.append(error)
+
+        thread = threading.Thread(target=writes)
+        thread.start()
+        _until(lambda: self.asleep.exists() or not thread.is_alive())
+        return thread
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT
+    while not holds():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def _staged(folder: Path) -> str:
+    """A folder with a file of rows, as a stage leaves it."""
+    own = folder / "staged"
+    own.mkdir()
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    pq.write_table(pa.table({"id": [7], "v": ["late"]}, schema=schema), own / "part.parquet")
+    return str(own)
+
+
+@pytest.mark.parametrize("path", ["append", "overwrite", "part", "merge", "place", "add", "take", "take whole"])
+def test_a_writer_that_slept_through_a_vacuum_cannot_commit(
+    format: TableFormat, spark: SparkSession, place: str, tmp_path: Path, path: str
+) -> None:
+    partitioned = path == "part"
+    first = Write(flow=FLOW, sequence=1, note="1", properties=FEED, partition_by=("v",) if partitioned else ())
+    format.append(rows(spark, (1, "a"), (2, "b")), place, first)
+    facts = format.facts(place, FLOW)
+    assert facts
+    sleeper, late = Sleeper(tmp_path), write(2, "late", vectors=path == "place")
+    new = sleeper.rows(spark, (7, "late"))
+    columns = rows(spark, (7, "late")).schema.json()
+    made_for = facts.table_id
+
+    def add() -> None:
+        sleeper.moved("files.moved", "")
+        format.add((DataFile("late.parquet", 1, 1),), columns, place, late, made_for)
+
+    commits: dict[str, Callable[[], object]] = {
+        "append": lambda: format.append(new, place, late),
+        "overwrite": lambda: format.overwrite(new, place, late),
+        "part": lambda: format.overwrite(
+            new,
+            place,
+            Write(flow=FLOW, sequence=2, note="late", partition_by=("v",)),
+            Part("`v` IN ('late')", ("late",)),
+        ),
+        "merge": lambda: format.merge(Upsert(rows=new, key=("id",), newer="true"), place, late),
+        "place": lambda: format.merge(Upsert(rows=new, key=("id",), newer="true"), place, late),
+        "add": add,
+        "take": lambda: format.take_folder(_staged(tmp_path), rows(spark, (7, "late")), place, late, whole=False),
+        "take whole": lambda: format.take_folder(_staged(tmp_path), rows(spark, (7, "late")), place, late, whole=True),
+    }
+    failpoints.watch(sleeper.moved)
+    try:
+        thread = sleeper(commits[path])
+        assert thread.is_alive(), sleeper.raised
+        own = isolated(spark)
+        format.advance(place, Write(flow=FLOW, sequence=2, note=f"{QUIET}2.1 run 1"), own)
+        format.vacuum(own, place, 0.0)
+    finally:
+        sleeper.awake.touch()
+        failpoints.watch(None)
+    thread.join(WAIT)
+    (error,) = sleeper.raised
+    assert isinstance(error, LakesmithError) or is_foreign(error)
+    code = error.code if isinstance(error, LakesmithError) else "commit-conflict" if "CONCURRENT" in str(error) else ""
+    assert code in ("commit-lost", "commit-conflict"), error
+    assert held(format, place) == [(1, "a"), (2, "b")]
+    now = format.facts(place, FLOW)
+    assert now
+    assert now.changed <= facts.version + (1 if path == "place" else 0)
+    assert format.read(spark, place, now.version).count() == 2

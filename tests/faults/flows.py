@@ -1,0 +1,188 @@
+"""The lakes under attack, one for each load: how a lake is declared, and what must be in its tables, by a model that
+shares no code with the product."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tests.faults.events import readable
+from tests.models.changes import changes
+from tests.models.loads import merge, scd2, snapshot
+from tests.models.rows import Row
+
+EVENT = ("seq", "id", "name", "amount", "day", "at", "op")
+EXTRACT = ("id", "name", "amount", "taken")
+ORDER = ("at", "seq")
+TABLE = "silver.events"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What people have decided of refused rows: rows that came with files up to a number were mended, or given up."""
+
+    mended: int = 0
+    discarded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A bronze table of events, and a silver table with one load."""
+
+    name: str
+    load: Any
+    query: str
+    columns: tuple[str, ...]
+    model: Callable[[Sequence[Row]], list[Row]]
+    condition: str | None = "amount >= 0"
+    """The check of the silver table."""
+    keyed: bool = False
+    """Whether rows without a key are refused."""
+    checked: bool = False
+    """Whether bronze has a check too, which never fails: its rows are then staged before they are committed."""
+    grouped: bool = False
+    """Whether the check is on the rows that the query makes of all events, and not on events."""
+    gold: bool = field(default=False)
+    """Whether a table of sums is made from the silver one."""
+
+    def declarations(self) -> dict[str, str]:
+        bronze = 'source: {files: "landing/events/*.json"}\n'
+        bronze += "checks:\n  known: {where: seq IS NOT NULL, on_fail: quarantine}\n" if self.checked else ""
+        header = f"load: {json.dumps(self.load)}\n"
+        if self.condition:
+            header += f"checks:\n  positive: {{where: {self.condition}, on_fail: quarantine}}\n"
+        files = {
+            "lakesmith.yml": f"name: {self.name}\n",
+            "bronze/events.yml": bronze,
+            "silver/events.sql": f"/* lakesmith\n{header}*/\n{self.query}\n",
+        }
+        if self.gold:
+            files["gold/days.sql"] = (
+                "/* lakesmith\nload: {replace_partitions: day}\n*/\n"
+                "SELECT day, count(*) AS n, sum(amount) AS total FROM silver.events GROUP BY day\n"
+            )
+        return files
+
+    def table(self, seed: int, files: int, decided: Decided) -> list[Row]:
+        """What the silver table holds after the first files."""
+        if self.grouped:
+            return [row for row in self.model(_events(seed, files)) if not self._is_refused(row)]
+        return self.model([row for row in self._mended(seed, files, decided) if not self._is_refused(row)])
+
+    def quarantine(self, seed: int, files: int, decided: Decided) -> list[Row]:
+        """The rows that the silver table has refused, and that nobody has decided of."""
+        if self.grouped:
+            return [row for row in self.model(_events(seed, files)) if self._is_refused(row)]
+        rows = [row for row in self._mended(seed, files, decided) if self._is_refused(row)]
+        return [row for row in rows if row["came"] > decided.discarded]
+
+    def days(self, seed: int, files: int, decided: Decided) -> list[Row]:
+        """What the gold table holds."""
+        return per_day(self.table(seed, files, decided))
+
+    def _mended(self, seed: int, files: int, decided: Decided) -> list[Row]:
+        """The events, with those changed that pass as they were mended: others stay as they came."""
+        rows = []
+        for row in _events(seed, files):
+            mended = {**row, "amount": abs(row["amount"])}
+            rows.append(mended if row["came"] <= decided.mended and not self._is_refused(mended) else row)
+        return rows
+
+    def _is_refused(self, row: Row) -> bool:
+        if self.grouped:
+            return self.condition is not None and row["total"] < 0
+        return (self.condition is not None and row["amount"] < 0) or (self.keyed and row["id"] is None)
+
+
+def _events(seed: int, files: int) -> list[Row]:
+    """The rows of the first files, with the file that each came with."""
+    return [{**row, "came": file} for file in range(1, files + 1) for row in readable(seed, file)]
+
+
+def per_day(rows: Sequence[Row]) -> list[Row]:
+    """How many events a day has, and the sum of their amounts."""
+    days = sorted({row["day"] for row in rows})
+    amounts = {day: [row["amount"] for row in rows if row["day"] == day] for day in days}
+    return [{"day": day, "n": len(found), "total": sum(found)} for day, found in amounts.items()]
+
+
+def _as_they_are(rows: Sequence[Row]) -> list[Row]:
+    return [dict(row) for row in rows]
+
+
+def _is_delete(row: Row) -> bool | None:
+    return bool(row["op"] == "D")
+
+
+_EVENTS = "SELECT seq, id, name, amount, day, timestamp_seconds(at) AS at, op FROM bronze.events"
+_SLOW = "levenshtein(repeat('a', 4000), repeat('b', 4000 + seq))"
+_SIGNED = "if(seq % 2 = 0, amount, -amount)"
+
+
+def _signed(rows: Sequence[Row]) -> list[Row]:
+    return per_day([{**row, "amount": row["amount"] if row["seq"] % 2 == 0 else -row["amount"]} for row in rows])
+
+
+FLOWS = {
+    flow.name: flow
+    for flow in (
+        Flow("append", "append", _EVENTS, EVENT, _as_they_are),
+        Flow("staged", "append", _EVENTS, EVENT, _as_they_are, checked=True),
+        # A row takes about a twentieth of a second, so that there is time to strike while files are written.
+        Flow("slow", "append", f"{_EVENTS} WHERE {_SLOW} > 0", EVENT, _as_they_are),
+        Flow(
+            "replace",
+            "replace",
+            "SELECT day, count(*) AS n, sum(amount) AS total FROM bronze.events GROUP BY day",
+            ("day", "n", "total"),
+            per_day,
+            condition=None,
+            grouped=True,
+        ),
+        Flow(
+            "partitions",
+            {"replace_partitions": "day"},
+            f"SELECT day, count(*) AS n, sum({_SIGNED}) AS total FROM bronze.events GROUP BY day",
+            ("day", "n", "total"),
+            _signed,
+            condition="total >= 0",
+            grouped=True,
+        ),
+        Flow(
+            "merge",
+            {"merge": {"key": "id", "order_by": list(ORDER), "delete": "op = 'D'"}},
+            _EVENTS,
+            EVENT,
+            partial(merge, columns=EVENT, key=("id",), order_by=ORDER, delete=_is_delete),
+            keyed=True,
+            gold=True,
+        ),
+        Flow(
+            "scd2",
+            {"scd2": {"key": "id", "order_by": list(ORDER), "delete": "op = 'D'"}},
+            _EVENTS,
+            (*EVENT, "valid_from", "valid_to", "is_current"),
+            partial(scd2, columns=EVENT, key=("id",), order_by=ORDER, delete=_is_delete),
+            keyed=True,
+        ),
+        Flow(
+            "changes",
+            {"changes": {"key": "id", "order_by": list(ORDER), "op": "op"}},
+            _EVENTS,
+            EVENT,
+            partial(changes, columns=EVENT, key=("id",), order_by=ORDER, op="op"),
+            keyed=True,
+        ),
+        Flow(
+            "snapshot",
+            {"snapshot": {"key": "id", "taken": "taken", "into": "scd2"}},
+            "SELECT id, name, amount, timestamp_seconds(taken) AS taken FROM bronze.events",
+            (*EXTRACT, "valid_from", "valid_to", "is_current"),
+            partial(snapshot, columns=EXTRACT, key=("id",), taken="taken", into="scd2"),
+            keyed=True,
+        ),
+    )
+}

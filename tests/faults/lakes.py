@@ -1,0 +1,94 @@
+"""A lake of three tables after its first day, what its second day brings, and what must come of both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from deltalake import DeltaTable
+from tests.run.lakes import ORDERS, Written
+
+from lakesmith.errors import LakesmithError
+from lakesmith.reports import RunReport
+
+TABLES = ("bronze/orders", "silver/orders", "gold/sales")
+
+
+def row(id: int, amount: object = 1, at: int = 1) -> dict[str, object]:
+    return {"id": id, "amount": amount, "day": "d", "at": at}
+
+
+def begin(lake: Written) -> None:
+    """The first day."""
+    lake.declare({"lakesmith.yml": "name: shop\n", **ORDERS})
+    lake.land("orders/1.json", row(1, 1), row(2, 2), row(3, -1), '{"id": 4, "am')
+    lake.run()
+
+
+def go_on(lake: Written) -> None:
+    """What the second day brings."""
+    lake.land("orders/2.json", row(1, 10, at=2), row(5, 5), row(6, -6), '{"id": 7, "am', row(5, 5))
+
+
+def warehouse(lake: Written) -> Path:
+    return lake.folder / ".lakesmith/warehouse"
+
+
+def failing(lake: Written) -> RunReport:
+    """A run that goes wrong, each error of which is one that a user can do something about."""
+    report = lake.lake().run(session=lake.spark)
+    assert report.errors
+    for error in report.errors:
+        assert_typed(error)
+    assert_bookmarks_hold(lake)
+    return report
+
+
+def assert_typed(error: LakesmithError, code: str | None = None) -> None:
+    assert error.code != "bug"
+    assert code is None or error.code == code, str(error)
+    assert error.exit_code in (1, 4)
+    assert error.hint
+    assert "Traceback" not in str(error)
+    assert "\x1b" not in str(error)
+
+
+def assert_bookmarks_hold(lake: Written) -> None:
+    """No table's bookmark is ahead of its data: what its log counts as taken in is in it, or in its quarantine."""
+    versions = {}
+    for table in TABLES:
+        location, name = warehouse(lake) / table, table.replace("/", ".")
+        opened = DeltaTable(str(location))
+        versions[name] = opened.version()
+        sequence = opened.transaction_version(f"lakesmith.{name}") or 0
+        notes = [entry.get("userMetadata", "") for entry in opened.history()]
+        batches = warehouse(lake) / "_lakesmith/batches" / name
+        done = [json.loads(file.read_bytes()) for file in sorted(batches.glob("*.done.json"))]
+        assert [each["sequence"] for each in done] == list(range(1, len(done) + 1))
+        assert len(done) in (sequence, sequence - 1)
+        for each in done:
+            assert each["version"] <= opened.version()
+            assert any(f"batch {each['sequence']}.{each['attempt']} " in note for note in notes)
+            pinned = json.loads((batches / f"{each['sequence']:08}.{each['attempt']:02}.json").read_bytes())
+            for source, position in pinned["inputs"].items():
+                assert position["version"] <= versions[source]
+
+
+def assert_right_after_a_rerun(lake: Written) -> None:
+    """A plain rerun ends in the right content, and there is nothing left to do."""
+    lake.run()
+    assert lake.run() == {}
+    assert lake.rows("SELECT id FROM bronze.orders ORDER BY id") == [(i,) for i in (1, 1, 2, 3, 5, 5, 6)]
+    assert lake.rows("SELECT count(*) FROM quarantine.bronze_orders") == [(2,)]
+    assert lake.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 10), (2, 2), (5, 5)]
+    assert sorted(lake.rows("SELECT raw LIKE '%-6%', batch FROM quarantine.silver_orders")) == [(False, 1), (True, 2)]
+    assert lake.rows("SELECT orders, amount FROM gold.sales") == [(3, 17)]
+    assert_bookmarks_hold(lake)
+
+
+def content(lake: Written) -> list[object]:
+    """What all tables hold."""
+    return [
+        sorted(map(repr, lake.rows(f"SELECT * FROM {name}")))
+        for name in ("bronze.orders", "silver.orders", "gold.sales", "quarantine.bronze_orders")
+    ]

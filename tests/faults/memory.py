@@ -1,0 +1,502 @@
+"""A store and a table format that live in memory and fail when they are told to.
+
+They keep to the same promises as the real ones: a file is made as a whole or not at all, of two writers of one version
+one wins, a write whose number is not greater than the last is passed over in silence, and a rollback does not roll the
+numbers back.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from tests.faults.processes import Clock, Process
+
+from lakesmith.columns import GONE
+from lakesmith.errors import InfrastructureError
+from lakesmith.formats.delta.log import commit_lost
+from lakesmith.ports import (
+    Capability,
+    CommitFact,
+    DataFile,
+    FileFact,
+    Part,
+    TableFacts,
+    Upsert,
+    Write,
+    Written,
+)
+
+
+class Row(NamedTuple):
+    """A row of the lake; `uid` is unlike that of any other that ever landed, and later rows have greater ones."""
+
+    uid: int
+    key: int
+    value: int
+
+
+class Day(NamedTuple):
+    """A row of the gold table."""
+
+    day: int
+    rows: int
+    total: int
+
+
+class Refused(NamedTuple):
+    """A row of a quarantine."""
+
+    id: str
+    row: Row
+    batch: int
+
+
+class Settled(NamedTuple):
+    """What became of a row that was in quarantine."""
+
+    refused: Refused
+    how: str
+
+
+AnyRow = Row | Day | Refused | Settled
+Content = tuple[AnyRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The next operation of a kind fails: before it had its effect, or after, when only the reply is lost."""
+
+    operation: str
+    effect: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version of a table, and the commit that made it."""
+
+    number: int
+    rows: Content
+    operation: str
+    at: float
+    flow: str = ""
+    sequence: int = 0
+    note: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+@dataclass(slots=True)
+class Table:
+    """A table as its log tells it."""
+
+    id: str
+    versions: list[Version] = field(default_factory=list)
+    oldest: int = 0
+    sequences: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> Version:
+        return self.versions[-1]
+
+
+@dataclass
+class Disk:
+    """All that lasts."""
+
+    clock: Clock
+    files: dict[str, bytes] = field(default_factory=dict)
+    landed: dict[str, tuple[FileFact, tuple[Row, ...]]] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    changes: int = 0
+    """Grows with everything that is made to last."""
+
+    def strikes(self, operation: str, *, effect: bool) -> bool:
+        """Whether the operation is to fail here; it fails once."""
+        for fault in self.faults:
+            if fault.operation == operation and fault.effect == effect:
+                self.faults.remove(fault)
+                return True
+        return False
+
+
+def wrong_store(operation: str, key: str) -> InfrastructureError:
+    """What a store says that cannot do what it is asked for."""
+    return InfrastructureError(f"storage-{operation}", f"cannot {operation} {key}", hint="look at the store; run again")
+
+
+class MemoryStorage:
+    """The files of a disk as one process reaches them."""
+
+    def __init__(self, disk: Disk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+
+    def root(self) -> str:
+        return "/lake"
+
+    def location(self, path: str) -> str:
+        return f"/lake/{path}"
+
+    def list(
+        self, pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+    ) -> Iterator[FileFact]:
+        self._look("list", pattern)
+        facts = [fact for fact, _ in self._disk.landed.values() if fnmatch.fnmatch(fact.path, pattern)]
+        return iter(sorted(fact for fact in facts if (known or {}).get(fact.path) != fact))
+
+    def read(self, key: str) -> bytes | None:
+        self._look("read", key)
+        return self._disk.files.get(key)
+
+    def keys(self, folder: str) -> Sequence[str]:
+        self._look("read", folder)
+        start = f"{folder}/"
+        names = (key.removeprefix(start) for key in self._disk.files if key.startswith(start))
+        return sorted(name for name in names if "/" not in name)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        with self._change("write", key):
+            absent = key not in self._disk.files
+            self._disk.files.setdefault(key, data)
+        self._reply("write", key)
+        return absent
+
+    def replace(self, key: str, data: bytes) -> None:
+        with self._change("write", key):
+            self._disk.files[key] = data
+        self._reply("write", key)
+
+    def remove(self, key: str) -> bool:
+        with self._change("remove", key):
+            found = self._disk.files.pop(key, None)
+        return found is not None
+
+    def probe(self) -> str | None:
+        return None
+
+    def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
+        return io.BytesIO(self._disk.files[path])
+
+    def head(self, path: str, size: int) -> bytes:
+        return self._disk.files[path][:size]
+
+    def put_file(self, key: str, file: BinaryIO, *, size: int, tell: Callable[[int], None]) -> bool:
+        return self.put_if_absent(key, file.read())
+
+    def move(self, path: str, to: str) -> None:
+        self._disk.files[to] = self._disk.files.pop(path)
+
+    def _look(self, operation: str, key: str) -> None:
+        self._process.refuse_dead()
+        if self._disk.faults and self._disk.strikes(operation, effect=False):
+            raise wrong_store(operation, key)
+
+    def _change(self, operation: str, key: str) -> _Changing:
+        self._process.pause(f"{operation} {key}")
+        self._look(operation, key)
+        return _Changing(self._disk)
+
+    def _reply(self, operation: str, key: str) -> None:
+        if self._disk.faults and self._disk.strikes(operation, effect=True):
+            raise wrong_store(operation, key)
+
+
+class _Changing:
+    """Something is made to last."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def __enter__(self) -> None:
+        self._disk.changes += 1
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Schema:
+    """Nothing is asked of types."""
+
+    fields: tuple[Any, ...] = ()
+
+    def simpleString(self) -> str:
+        return ""
+
+
+class Rows:
+    """Stands in for a DataFrame: the few calls that the writer makes before and after the rows themselves move."""
+
+    columns = ("uid", "key", "value")
+    schema = Schema()
+    sparkSession = None
+
+    def __init__(self, rows: Content, *, gone: bool = False, how: str = "") -> None:
+        self.rows = rows
+        self.how = how
+        if gone:
+            self.columns = ("id", GONE)
+
+    def persist(self) -> Rows:
+        return self
+
+    def unpersist(self) -> None:
+        """Nothing is held."""
+
+    def select(self, *_: object) -> Rows:
+        return self
+
+    def selectExpr(self, *columns: str) -> Rows:
+        """What else is told beside the rows is of no interest here."""
+        return Rows(self.rows, gone=any(GONE in column for column in columns), how=self.how)
+
+    def withColumnRenamed(self, _: str, __: str) -> Rows:
+        return self
+
+    def join(self, other: Rows, _: str) -> Rows:
+        meant = {row.id for row in other.rows if isinstance(row, Refused)}
+        found = (row for row in self.rows if isinstance(row, Refused) and row.id in meant)
+        return Rows(tuple(Settled(row, other.how) for row in found))
+
+    def where(self, condition: str) -> Rows:
+        meant = condition.removeprefix("(NOT (").removesuffix("))")
+        rows = [row for row in self.rows if is_in(row, Part(meant)) == (meant == condition)]  # type: ignore[arg-type]
+        return Rows(tuple(rows))
+
+    def unionByName(self, other: Rows) -> Rows:
+        return Rows(self.rows + other.rows, gone=GONE in self.columns)
+
+    def count(self) -> int:
+        return len(self.rows)
+
+
+class MemoryFormat:
+    """The tables of a disk as one process reaches them."""
+
+    name = "memory"
+    capabilities = frozenset(Capability)
+
+    def __init__(self, disk: Disk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+
+    def facts(self, location: str, flow: str) -> TableFacts | None:
+        table = self._found(location)
+        if table is None:
+            return None
+        return TableFacts(
+            location=location,
+            version=table.newest.number,
+            table_id=table.id,
+            columns=(),
+            partition_by=(),
+            rows=len(table.newest.rows),
+            bytes=len(table.newest.rows),
+            files=1,
+            committed_at=_moment(table.newest.at),
+            oldest=table.oldest,
+            sequence=table.sequences.get(flow, 0),
+        )
+
+    def commits(self, location: str, limit: int | None = None) -> Sequence[CommitFact]:
+        table = self._found(location)
+        known = table.versions[table.oldest :] if table else []
+        return [
+            CommitFact(
+                version=version.number,
+                committed_at=_moment(version.at),
+                operation=version.operation,
+                parameters=version.parameters,
+                metrics={
+                    "inserted": str(version.inserted),
+                    "updated": str(version.updated),
+                    "deleted": str(version.deleted),
+                },
+                note=version.note or None,
+            )
+            for version in reversed(known[-limit:] if limit else known)
+        ]
+
+    def written(self, commit: CommitFact) -> Written:
+        return Written(version=commit.version, **{name: int(count) for name, count in commit.metrics.items()})
+
+    def has_changes(self, location: str, after: int) -> bool:
+        table = self._found(location)
+        return table is not None and table.oldest <= after + 1
+
+    def retyped(self, location: str, after: int) -> Sequence[str]:
+        return ()
+
+    def read(self, _: object, location: str, version: int, *, places: bool = False) -> Rows:
+        table = self._found(location)
+        assert table is not None
+        return Rows(table.versions[version].rows)
+
+    def append(self, frame: Rows, location: str, write: Write) -> Written:
+        return self._commit(location, write, lambda rows: (rows + frame.rows, len(frame.rows), 0, 0), blind=True)
+
+    def overwrite(self, frame: Rows, location: str, write: Write, part: Part | None = None) -> Written:
+        def change(rows: Content) -> tuple[Content, int, int, int]:
+            kept = () if part is None else tuple(row for row in rows if not is_in(row, part))
+            return kept + frame.rows, len(frame.rows), 0, 0
+
+        return self._commit(location, write, change, parameters={"mode": "Overwrite"})
+
+    def merge(self, upsert: Upsert, location: str, write: Write) -> Written:
+        frame = cast("Rows", upsert.rows)
+
+        def change(rows: Content) -> tuple[Content, int, int, int]:
+            if GONE in frame.columns:
+                gone = {row.id for row in frame.rows if isinstance(row, Refused)}
+                kept = tuple(row for row in rows if not (isinstance(row, Refused) and row.id in gone))
+                return kept, 0, 0, len(rows) - len(kept)
+            held = {row.key: row for row in rows if isinstance(row, Row)}
+            newer = latest(frame.rows)
+            come = [row for row in newer if row.key not in held]
+            later = [row for row in newer if row.key in held and row.uid > held[row.key].uid]
+            held |= {row.key: row for row in (*come, *later)}
+            return tuple(sorted(held.values())), len(come), len(later), 0
+
+        return self._commit(location, write, change, operation="MERGE")
+
+    def advance(self, location: str, write: Write, spark: object = None) -> Written:
+        table = self._found(location)
+        assert table is not None
+        if table.sequences.get(write.flow, 0) >= write.sequence:
+            raise commit_lost(write)
+        return self._commit(location, write, lambda rows: (rows, 0, 0, 0), blind=True)
+
+    def takes_files(self, location: str) -> bool:
+        return False
+
+    def takes_rows(self, rows: object, location: str) -> bool:
+        return False
+
+    def added_by(self, location: str, note: str, column: str) -> Mapping[str, int]:
+        return {}
+
+    def adopt(self, location: str) -> None:
+        raise NotImplementedError
+
+    def version_at(self, location: str, when: datetime) -> int:
+        raise NotImplementedError
+
+    def arrow(self, location: str, version: int) -> Any:
+        raise NotImplementedError
+
+    def changes(self, spark: object, location: str, after: int, until: int) -> Any:
+        raise NotImplementedError
+
+    def widen(self, spark: object, location: str, columns: Mapping[str, str]) -> None:
+        raise NotImplementedError
+
+    def add(self, files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None) -> Any:
+        raise NotImplementedError
+
+    def take_folder(self, folder: str, rows: object, location: str, write: Write, *, whole: bool) -> Any:
+        raise NotImplementedError
+
+    def fenced(self, table: Table, write: Write) -> bool:
+        """Whether this batch or a later one is in the table: then a write is passed over, without a word."""
+        return table.sequences.get(write.flow, 0) >= write.sequence
+
+    def _found(self, location: str) -> Table | None:
+        self._process.refuse_dead()
+        return self._disk.tables.get(location)
+
+    def _commit(
+        self,
+        location: str,
+        write: Write,
+        change: Callable[[Content], tuple[Content, int, int, int]],
+        *,
+        blind: bool = False,
+        operation: str = "WRITE",
+        parameters: Mapping[str, str] | None = None,
+    ) -> Written:
+        table = self._found(location)
+        if table is None or not self.fenced(table, write):
+            self._write(location, table, write, change, blind, operation, parameters or {})
+        for commit in self.commits(location):
+            if commit.note == write.note:
+                return self.written(commit)
+        raise commit_lost(write)
+
+    def _write(
+        self,
+        location: str,
+        table: Table | None,
+        write: Write,
+        change: Callable[[Content], tuple[Content, int, int, int]],
+        blind: bool,
+        operation: str,
+        parameters: Mapping[str, str],
+    ) -> None:
+        seen = table.newest.number if table else -1
+        self._process.pause(f"commit {location}")
+        if self._disk.faults and self._disk.strikes("commit", effect=False):
+            raise OSError(5, "Input/output error")
+        now = self._disk.tables.get(location)
+        if now is not None and now.newest.number != seen:
+            others = now.versions[seen + 1 :]
+            if table is None or not blind or any(v.flow == write.flow for v in others if not self.unfenced(v)):
+                raise InfrastructureError(
+                    "commit-conflict", "another writer changed the table", hint="nothing is lost: run again"
+                )
+        rows, inserted, updated, deleted = change(now.newest.rows if now else ())
+        if now is None:
+            now = self._disk.tables[location] = Table(id=f"{location}@{self._disk.changes}")
+        now.versions.append(
+            Version(
+                number=len(now.versions),
+                rows=rows,
+                operation=operation,
+                at=self._disk.clock.now,
+                flow=write.flow,
+                sequence=write.sequence,
+                note=write.note,
+                parameters=parameters,
+                inserted=inserted,
+                updated=updated,
+                deleted=deleted,
+            )
+        )
+        now.sequences[write.flow] = max(write.sequence, now.sequences.get(write.flow, 0))
+        self._disk.changes += 1
+        if self._disk.faults and self._disk.strikes("commit", effect=True):
+            raise OSError(104, "Connection reset by peer")
+
+    def unfenced(self, version: Version) -> bool:
+        """Whether a commit that came first says nothing of who made it."""
+        return not version.flow
+
+
+def latest(rows: Content) -> list[Row]:
+    """Of the rows of each key the one that landed last."""
+    found: dict[int, Row] = {}
+    for row in rows:
+        if isinstance(row, Row) and (row.key not in found or row.uid > found[row.key].uid):
+            found[row.key] = row
+    return sorted(found.values())
+
+
+def is_in(row: AnyRow, part: Part) -> bool:
+    """Whether a row is in one of some partitions; one of a quarantine, whether a later batch refused it."""
+    match row:
+        case Day(day=day):
+            return str(day) in part.partitions
+        case Refused(batch=batch):
+            return batch > int(part.where.removeprefix("batch > "))
+        case _:
+            raise AssertionError(row)
+
+
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)

@@ -1,0 +1,215 @@
+"""Says whether a lake kept its promises, from its files alone. A program of its own: it imports nothing of Lakesmith.
+
+It reads claims, one JSON object a line, and answers each with a line: the list of promises that are broken.
+
+    N   each row that landed is in exactly one of: table, quarantine, given up
+    A   what was acknowledged is there
+    V   every version is whole: all of a batch or nothing of it, and every file that it names
+    R   once a run has ended well, the tables hold what they would hold had nothing happened
+    B   the books of every batch add up
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.faults.delta_files import Files, Torn, read_table
+from tests.faults.events import ROWS, unreadable
+from tests.faults.flows import FLOWS, Decided, Flow
+from tests.models.rows import Row
+
+Bag = Counter[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What whoever attacks the lake knows for certain."""
+
+    lake: str
+    flow: str
+    seed: int
+    landed: int
+    """How many files have landed."""
+    acknowledged: int = 0
+    """How many of them had landed when the last run began that ended well."""
+    decided: tuple[Decided, ...] = (Decided(),)
+    """What may be decided of refused rows: more than one where a decision was cut short."""
+    settled: bool = False
+    """Whether a run that found all of it has ended well since, and nothing was cut short after it."""
+    runs: tuple[dict[str, Any], ...] = ()
+    """The runs that were acknowledged: `run`, and `steps` of table, sequence and version."""
+    restored: bool = field(default=False)
+    """Whether a table was rolled back: what is taken in again is counted again."""
+
+    @staticmethod
+    def read(line: str) -> Claims:
+        told = json.loads(line)
+        told["decided"] = tuple(Decided(**each) for each in told["decided"])
+        told["runs"] = tuple(told["runs"])
+        return Claims(**told)
+
+    def line(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def verdict(claims: Claims) -> list[str]:
+    """The promises that are broken, each with what shows it."""
+    warehouse = Path(claims.lake) / ".lakesmith" / "warehouse"
+    try:
+        tables = {name: read_table(folder) for name, folder in _tables(warehouse)}
+        for table in tables.values():
+            if table is not None:
+                table.rows()
+    except Torn as error:
+        return [f"V {error}"]
+    known = {name: table for name, table in tables.items() if table is not None}
+    return [
+        *_twice(known),
+        *_vanished(claims, known),
+        *_content(claims, known),
+        *_books(claims, warehouse, known),
+    ]
+
+
+def _tables(warehouse: Path) -> Iterator[tuple[str, Path]]:
+    for log in sorted(warehouse.rglob("_delta_log")):
+        yield ".".join(log.parent.relative_to(warehouse).parts), log.parent
+
+
+def _twice(tables: dict[str, Files]) -> Iterator[str]:
+    for name, table in tables.items():
+        seen: Counter[tuple[str, int]] = Counter()
+        for commit in table.commits:
+            seen.update(commit.sequences.items())
+        for (writer, sequence), times in seen.items():
+            if times > 1:
+                yield f"N {name}: {writer} has committed its batch {sequence} {times} times"
+
+
+def _vanished(claims: Claims, tables: dict[str, Files]) -> Iterator[str]:
+    runs = {row["run_id"] for row in tables["system.runs"].rows()} if "system.runs" in tables else set()
+    for run in claims.runs:
+        if run["run"] not in runs:
+            yield f"A run {run['run']} was acknowledged, and system.runs does not know it"
+        for name, sequence, version in run["steps"]:
+            commits = tables[name].commits if name in tables else []
+            made = next((commit for commit in commits if commit.version == version), None)
+            if made is None or sequence not in (0, *made.sequences.values()):
+                yield f"A batch {sequence} of {name} was acknowledged as version {version}, and is not there"
+
+
+def _content(claims: Claims, tables: dict[str, Files]) -> Iterator[str]:
+    flow = FLOWS[claims.flow]
+    prefixes = [claims.landed] if claims.settled else range(claims.acknowledged, claims.landed + 1)
+    states = [(files, decided) for files in prefixes for decided in claims.decided]
+    for name, have, want in _compared(flow, claims.seed, tables):
+        found = have()
+        if found not in [want(files, decided) for files, decided in states]:
+            near = min((want(files, decided) for files, decided in states), key=lambda bag: _apart(bag, found))
+            kind = "R" if claims.settled else "N"
+            yield f"{kind} {name}: {_differences(near, found)}"
+
+
+Compared = tuple[str, Callable[[], Bag], Callable[[int, Decided], Bag]]
+
+
+def _compared(flow: Flow, seed: int, tables: dict[str, Files]) -> Iterator[Compared]:
+    """Each table, what it holds, and what it has to."""
+    events = ("seq", "id", "name", "amount", "day", "at", "op", "taken")
+
+    def rows(name: str) -> list[Row]:
+        return tables[name].rows() if name in tables else []
+
+    def landed(files: int, _: Decided) -> Bag:
+        return _bag((row for file in range(1, files + 1) for row in _readable(seed, file)), events)
+
+    def broken(files: int, _: Decided) -> Bag:
+        return Counter((line,) for file in range(1, files + 1) for line in unreadable(seed, file))
+
+    yield "bronze.events", lambda: _bag(rows("bronze.events"), events), landed
+    yield (
+        "quarantine.bronze.events",
+        lambda: _bag(rows("quarantine.bronze.events"), ("raw",)),
+        broken,
+    )
+    yield (
+        "silver.events",
+        lambda: _bag(rows("silver.events"), flow.columns),
+        lambda files, decided: _bag(flow.table(seed, files, decided), flow.columns),
+    )
+    told = [column for column in flow.columns if column in ("seq", "id", "amount", "day", "n", "total")]
+    yield (
+        "quarantine.silver.events",
+        lambda: _bag((json.loads(row["raw"]) for row in rows("quarantine.silver.events")), told),
+        lambda files, decided: _bag(flow.quarantine(seed, files, decided), told),
+    )
+    if flow.gold:
+        yield (
+            "gold.days",
+            lambda: _bag(rows("gold.days"), ("day", "n", "total")),
+            lambda files, decided: _bag(flow.days(seed, files, decided), ("day", "n", "total")),
+        )
+
+
+def _readable(seed: int, file: int) -> list[Row]:
+    from tests.faults.events import readable
+
+    return readable(seed, file)
+
+
+def _bag(rows: Iterable[Row], columns: Sequence[str]) -> Bag:
+    return Counter(tuple(_plain(row.get(column)) for column in columns) for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
+    return value
+
+
+def _apart(one: Bag, other: Bag) -> int:
+    return (one - other).total() + (other - one).total()
+
+
+def _differences(want: Bag, have: Bag) -> str:
+    lost, more = want - have, have - want
+    shown = [f"lost {list(lost.elements())[:3]}"] if lost else []
+    shown += [f"too many {list(more.elements())[:3]}"] if more else []
+    return f"{lost.total()} rows are missing and {more.total()} too many; {'; '.join(shown)}"
+
+
+def _books(claims: Claims, warehouse: Path, tables: dict[str, Files]) -> Iterator[str]:
+    for folder in sorted((warehouse / "_lakesmith" / "batches").glob("*")):
+        came = 0
+        done = set()
+        for file in sorted(folder.glob("*.done.json")):
+            told = json.loads(file.read_text())
+            kept = sum(told[f"rows_{what}"] for what in ("written", "quarantined", "deduplicated", "discarded"))
+            done.add(told["sequence"])
+            came += told["rows_in"]
+            if told["rows_in"] != kept:
+                yield f"B {file}: {told['rows_in']} rows came and {kept} are accounted for"
+        if not claims.settled or folder.name not in tables:
+            continue
+        committed = tables[folder.name].sequence(f"lakesmith.{folder.name}")
+        if committed and committed not in done:
+            yield f"B {folder.name}: batch {committed} is in the table and was never seen through to its end"
+        if folder.name == "bronze.events" and not claims.restored and came != claims.landed * ROWS:
+            yield f"B bronze.events: {claims.landed * ROWS} lines landed, and the books tell of {came}"
+
+
+def main() -> None:
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(verdict(Claims.read(line))) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

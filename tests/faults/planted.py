@@ -1,0 +1,117 @@
+"""Bugs that are planted in the product on purpose: whoever attacks a lake has to find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakesmith.failpoints import reach
+from lakesmith.ledger.batches import flow
+from lakesmith.ledger.lease import Leases
+
+if TYPE_CHECKING:
+    from lakesmith.spark.write import Writer
+
+
+def plant(name: str) -> None:
+    """Make this process work with a bug."""
+    BUGS[name]()
+
+
+def _no_fence() -> None:
+    """The number of a batch is taken when it is committed, so that it never collides with a twin's."""
+    writer = _writer()
+    original = writer._committed
+
+    def committed(self: Writer, arrival: Any, *rest: Any) -> Any:
+        now = self._format.facts(self._location(arrival), flow(arrival.table.name))
+        if now is not None and now.sequence >= arrival.batch.sequence:
+            arrival = replace(arrival, batch=replace(arrival.batch, sequence=now.sequence + 1))
+        return original(self, arrival, *rest)
+
+    _put(writer, "_committed", committed)
+
+
+def _no_lock() -> None:
+    """Nobody asks whether a table is somebody else's."""
+
+    @contextmanager
+    def held(self: Leases, *_: Any) -> Iterator[None]:
+        yield
+
+    _put(Leases, "held", held)
+
+
+def _bookmark_first() -> None:
+    """The table knows that it has the batch, and then gets its rows."""
+    from lakesmith.spark.stage import Stage
+
+    writer = _writer()
+    original = writer._committed
+
+    def committed(self: Writer, arrival: Any, good: Any, counts: Any) -> Any:
+        if arrival.facts is None or isinstance(good, tuple):
+            return original(self, arrival, good, counts)
+        from lakesmith.ports import Write
+
+        location, batch = self._location(arrival), arrival.batch
+        self._format.advance(location, Write(flow=flow(arrival.table.name), sequence=batch.sequence, note=batch.note))
+        reach("files.moved", arrival.table.name)
+        rows = good.good() if isinstance(good, Stage) else good.select(*arrival.payload)
+        rows.write.format("delta").mode("append").option("userMetadata", batch.note).save(location)
+        return self._format.written(self._format.commits(location, 1)[0])
+
+    _put(writer, "_committed", committed)
+
+
+def _cleanup() -> None:
+    """Whoever does not hear of the end of a commit takes it for failed, and removes what it has written."""
+    writer = _writer()
+    original = writer._commit
+
+    def commit(self: Writer, arrival: Any, *rest: Any) -> Any:
+        folder = Path(self._location(arrival))
+        before = set(folder.rglob("*.parquet"))
+        try:
+            return original(self, arrival, *rest)
+        except Exception:
+            for file in set(folder.rglob("*.parquet")) - before:
+                file.unlink()
+            raise
+
+    _put(writer, "_commit", commit)
+
+
+def _vacuum_unlocked() -> None:
+    """A vacuum asks nobody, and keeps nobody out."""
+    from lakesmith.run.upkeep import Upkeep, no_rows
+
+    def vacuum(self: Upkeep, *_: Any) -> Any:
+        for location in self._places():
+            self.format.vacuum(self.session(), location, 0.0)
+        return no_rows(self.run_id, self.facts.version)
+
+    _no_lock()
+    _put(Upkeep, "vacuum", vacuum)
+
+
+def _writer() -> type[Writer]:
+    from lakesmith.spark.write import Writer
+
+    return Writer
+
+
+def _put(owner: type, name: str, value: object) -> None:
+    setattr(owner, name, value)
+
+
+BUGS: dict[str, Callable[[], None]] = {
+    "no fence": _no_fence,
+    "no lock": _no_lock,
+    "bookmark first": _bookmark_first,
+    "cleanup on unknown": _cleanup,
+    "vacuum unlocked": _vacuum_unlocked,
+}

@@ -1,0 +1,173 @@
+"""One lake under attack: what has landed in it, who was told what, and what the oracle has to say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tests.faults.attach import Jvm
+from tests.faults.events import lines
+from tests.faults.flows import FLOWS, Decided
+from tests.faults.oracle import Claims
+from tests.faults.victim import Answer, Deed, Order, answer_of, start
+
+PATIENCE = 180.0
+"""Seconds after which a process counts as hanging."""
+_RETRIES = 6
+
+
+class Oracle:
+    """The oracle's process."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.oracle"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, claims: Claims) -> list[str]:
+        """The promises that are broken."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(claims.line() + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the oracle has ended"
+        broken: list[str] = json.loads(line)
+        return broken
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@dataclass
+class Siege:
+    """A lake with one load, and all that is known of it for certain."""
+
+    folder: Path
+    flow: str
+    seed: int
+    oracle: Oracle
+    jvm: Jvm | None = None
+    plant: str | None = None
+    landed: int = 0
+    acknowledged: int = 0
+    decided: Decided = field(default_factory=Decided)
+    pending: Decided | None = None
+    """What is decided besides if a process that was cut short got that far."""
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    restored: bool = False
+    orders: int = 0
+
+    def __post_init__(self) -> None:
+        for name, text in FLOWS[self.flow].declarations().items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def land(self) -> None:
+        """The next file."""
+        self.landed += 1
+        file = self.folder / "landing" / "events" / f"{self.landed:05}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(".part")
+        unfinished.write_text("".join(f"{line}\n" for line in lines(self.seed, self.landed)))
+        unfinished.rename(file)
+
+    def order(self, do: Deed = "run", **details: Any) -> Order:
+        """A process's task on this lake."""
+        self.orders += 1
+        answer = str(self.folder.with_name(f"{self.folder.name}.{self.orders}.answer"))
+        return Order(lake=str(self.folder), answer=answer, do=do, jvm=self.jvm, plant=self.plant, **details)
+
+    def send(self, order: Order) -> Answer | None:
+        """Let a process do it, and remember what it acknowledged; None when it was killed."""
+        self.expect(order.do)
+        process = start(order)
+        process.join(PATIENCE)
+        if process.is_alive():
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            raise AssertionError(f"{order.do} hung for {PATIENCE:.0f} s")
+        answer = answer_of(order)
+        if answer is not None:
+            self.heard(order.do, answer)
+        return answer
+
+    def expect(self, do: Deed) -> None:
+        """From now on, what is decided may take effect."""
+        if do == "replay":
+            self.pending = replace(self.pending or self.decided, mended=self.acknowledged)
+        elif do == "discard":
+            self.pending = replace(self.pending or self.decided, discarded=self.acknowledged)
+        elif do == "restore":
+            # Until the next run has ended well, the table may be at any version that there was.
+            self.restored, self.acknowledged = True, 0
+
+    def heard(self, do: Deed, answer: Answer) -> None:
+        """A process has said what it did."""
+        if answer.bug is not None:
+            return
+        if answer.run is not None:
+            self.runs.append({"run": answer.run, "steps": answer.steps})
+        if answer.errors:
+            return
+        if do == "run":
+            self.acknowledged = self.landed
+        elif self.pending is not None:
+            self.decided, self.pending = self.pending, None
+
+    def settle(self) -> list[str]:
+        """Run until a run ends well, then ask whether all is as if nothing had happened; what is broken."""
+        broken: list[str] = []
+        waiting: list[Deed] = ["run"]
+        if self.pending is not None:
+            waiting += ["replay"] if self.pending.mended != self.decided.mended else []
+            waiting += ["discard"] if self.pending.discarded != self.decided.discarded else []
+        for do in waiting:
+            for _ in range(_RETRIES):
+                answer = self.send(self.order(do))
+                broken += untyped(answer)
+                if answer is not None and not answer.errors and answer.bug is None:
+                    break
+                time.sleep(0.5)
+            else:
+                broken.append(f"E {do} does not end well: {answer and (answer.bug or answer.errors)}")
+        return broken + self.judge(settled=True)
+
+    def judge(self, *, settled: bool = False) -> list[str]:
+        """What the oracle says of the lake as it is now."""
+        states = (self.decided,) if self.pending is None else (self.decided, self.pending)
+        return self.oracle.ask(
+            Claims(
+                lake=str(self.folder),
+                flow=self.flow,
+                seed=self.seed,
+                landed=self.landed,
+                acknowledged=self.acknowledged,
+                decided=states,
+                settled=settled,
+                runs=tuple(self.runs),
+                restored=self.restored,
+            )
+        )
+
+
+def untyped(answer: Answer | None) -> Sequence[str]:
+    """What an error lacks: each has a code, an exit code and a next step, and none is a bug."""
+    if answer is None:
+        return []
+    if answer.bug is not None:
+        return [f"E a process ended with a bug: {answer.bug}"]
+    return [f"E {error['code']} does not say what to do next" for error in answer.errors if not error["hint"]]

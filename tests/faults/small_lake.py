@@ -1,0 +1,389 @@
+"""A lake of three tables whose runs are the real ones, from plan to lease, but for the few places that need Spark.
+
+What is put in their place reads and judges rows in memory. Everything that decides in which order things are made to
+last is the product's own: `Lake.run`, the planner, the executor, leases, batches, `Workplace`, `Writer`, `Replaying`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.faults.memory import Content, Day, Disk, MemoryFormat, MemoryStorage, Refused, Row, Rows, latest
+from tests.faults.processes import Clock, Hold, Process
+from tests.plan.lakes import bronze, lake, made
+
+import lakesmith.lake.running
+import lakesmith.ledger.lease
+import lakesmith.run.execute
+import lakesmith.run.step
+import lakesmith.spark.replay
+import lakesmith.spark.write
+from lakesmith import failpoints
+from lakesmith.declare import Check, LakeDeclaration, Merge, ReplacePartitions, Table, TableName
+from lakesmith.declare.checks import RowSql
+from lakesmith.errors import Place
+from lakesmith.lake.refused import Refused as LakeOfRefused
+from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.held import HeldBatch, HeldBatches
+from lakesmith.ledger.lease import SECONDS, Lease, Leases
+from lakesmith.ledger.tables import Ledger
+from lakesmith.plan.graph import Graph
+from lakesmith.plan.steps import Chosen, LakeFacts, Mend, Replay
+from lakesmith.ports import Part, TableFacts, TableFormat, Upsert
+from lakesmith.quality import Rules
+from lakesmith.reports import RunReport
+from lakesmith.spark.arrival import Arrival
+from lakesmith.spark.build import Built
+from lakesmith.spark.count import Counts
+from lakesmith.spark.gate import GateFailed
+from lakesmith.spark.replay import Replaying
+from lakesmith.spark.write import Writer
+from lakesmith.storage import Warehouse
+
+DAYS = 3
+"""A key belongs to one of so many days."""
+LIMIT = 100
+"""Rows with a greater value keep their batch from passing."""
+CONDITIONS: Mapping[str, Callable[[Row], bool]] = {
+    "value >= 0": lambda row: row.value >= 0,
+    "value >= -5": lambda row: row.value >= -5,
+    f"value <= {LIMIT}": lambda row: row.value <= LIMIT,
+}
+STRICT, LENIENT = "value >= 0", "value >= -5"
+QUERIES = ("SELECT uid, key, value FROM bronze.orders", "SELECT uid, key, value * 2 AS value FROM bronze.orders")
+ORDERS, LATEST, DAILY = TableName("bronze", "orders"), TableName("silver", "latest"), TableName("gold", "daily")
+TABLES = (ORDERS, LATEST, DAILY)
+AT = Place("lake.yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """How the tables are declared."""
+
+    floor: str = STRICT
+    query: int = 0
+
+    @property
+    def factor(self) -> int:
+        return self.query + 1
+
+
+def declared(definition: Definition) -> tuple[LakeDeclaration, Graph]:
+    if definition not in _DECLARED:
+        floor = Check(name="floor", rule=RowSql(condition=definition.floor), on_fail="quarantine", declared_at=AT)
+        gate = Check(name="limit", rule=RowSql(condition=f"value <= {LIMIT}"), on_fail="fail", declared_at=AT)
+        merge = Merge(key=("key",), order_by=("uid",))
+        by_day = f"SELECT key % {DAYS} AS day, count(*) AS rows, sum(value) AS total FROM silver.latest GROUP BY 1"
+        declaration = lake(
+            bronze("orders", checks=(floor, gate)),
+            made("silver.latest", QUERIES[definition.query], merge),
+            made("gold.daily", by_day, ReplacePartitions(by="day")),
+        )
+        _DECLARED[definition] = declaration, Graph.of(declaration.tables)
+    return _DECLARED[definition]
+
+
+_DECLARED: dict[Definition, tuple[LakeDeclaration, Graph]] = {}
+
+
+class MemoryWarehouse(Warehouse):
+    """A warehouse on a store that is in memory."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        self.storage = storage
+        self.root = "/lake"
+        self._adopted = {}
+
+
+class MemoryLedger(Ledger):
+    """System tables are not what is tried here, only that a run may be cut short before and after them."""
+
+    def _append(self, name: str, records: Sequence[object]) -> None:
+        """Nothing is kept."""
+
+
+class SimulatedLake(LakeOfRefused):
+    """The lake as one process opens it."""
+
+    def __init__(self, definition: Definition, disk: Disk, process: Process) -> None:
+        self.declaration, graph = declared(definition)
+        self.name, self.environment = self.declaration.name, "dev"
+        storage = MemoryStorage(disk, process)
+        self._warehouse = MemoryWarehouse(storage)
+        self._format = cast("Any", MemoryFormat(disk, process))
+        self._ledger = MemoryLedger(self._warehouse)
+        self._memory = cast("Any", SimpleNamespace(save=lambda: None))
+        self.__dict__["graph"] = graph
+        self.__dict__["_landings"] = {ORDERS: (storage, "landing/*")}
+
+    def _check(self, facts: LakeFacts) -> None:
+        """The columns fit: that is not what is tried here."""
+
+    def _verdicts(self) -> dict[TableName, Any]:
+        return {}
+
+    def _new_contracts(self, *_: object) -> list[Any]:
+        return []
+
+    def _keep_readings(self) -> None:
+        """Nothing is kept on a real disk."""
+
+    def settle(self, *, discard: bool) -> RunReport:
+        """Judge all rows of bronze's quarantine again, or give them all up."""
+        replay = Replay(chosen=Chosen(), by="somebody", why="asked for", discard=discard)
+        step = Mend(table=ORDERS, replay=replay, reason="asked for")
+        return self._execute(self._only({ORDERS: step}), LakeFacts())
+
+
+class VirtualLeases(Leases):
+    """Signs of life are given when the machine says that time passes."""
+
+    def __init__(self, storage: Any, holder: str, *, clock: Callable[[], float]) -> None:
+        super().__init__(storage, holder, clock=clock)
+        self._process: Process = storage._process
+
+    @contextmanager
+    def _kept_alive(self, key: str, lease: Lease) -> Iterator[None]:
+        hold = Hold(key.split("/")[-2], lease, lambda: self._renew(key, lease), lease.expires_at - SECONDS)
+        hold.sound = self._clock() < lease.expires_at
+        self._process.holds.append(hold)
+        try:
+            yield
+        finally:
+            self._process.holds.remove(hold)
+
+
+class Inline:
+    """A pool whose work is done at once, where it is asked for."""
+
+    def __init__(self, **_: object) -> None:
+        pass
+
+    def __enter__(self) -> Inline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., bool], *arguments: object) -> Future[bool]:
+        done: Future[bool] = Future()
+        done.set_result(work(*arguments))
+        return done
+
+    def shutdown(self, **_: object) -> None:
+        pass
+
+
+def broken(row: Row, rules: Rules) -> list[str]:
+    """The names of the rules that a row breaks."""
+    found = ((rule, CONDITIONS.get(rule.condition)) for rule in rules.rows)
+    return [rule.name for rule, condition in found if condition and not condition(row)]
+
+
+def is_refused(row: Row, rules: Rules) -> bool:
+    severities = {rule.name: rule.severity for rule in rules.rows}
+    return any(severities[name] == "quarantine" for name in broken(row, rules))
+
+
+def count(rows: Rows, rules: Rules, _: object = ()) -> Counts:
+    own = [row for row in rows.rows if isinstance(row, Row)]
+    names = Counter(name for row in own for name in broken(row, rules))
+    refused = sum(is_refused(row, rules) for row in own)
+    return Counts(came=len(rows.rows), refused=refused, broken=names)
+
+
+def good_rows(rows: Rows, rules: Rules) -> Rows:
+    return Rows(tuple(row for row in rows.rows if not isinstance(row, Row) or not is_refused(row, rules)))
+
+
+def refused_rows(rows: Rows, arrival: Arrival) -> Rows:
+    batch = arrival.batch.sequence
+    refused = [row for row in rows.rows if isinstance(row, Row) and is_refused(row, arrival.rules)]
+    return Rows(tuple(Refused(f"{batch}.{row.uid}", row, batch) for row in refused))
+
+
+class Watch:
+    """Counts rows while they are written."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def over(self, rows: Rows) -> Rows:
+        self._rows = rows
+        return rows
+
+    def counts(self) -> Counts:
+        return count(self._rows, self._rules)
+
+
+def hold(warehouse: Warehouse, arrival: Arrival, _: Rows, failed: GateFailed) -> GateFailed:
+    batch = arrival.batch
+    HeldBatches(warehouse.storage).keep(
+        HeldBatch(
+            table=str(arrival.table.name),
+            run_id=batch.run_id,
+            sequence=batch.sequence,
+            attempt=batch.attempt,
+            held_at=batch.pinned_at,
+            rows=failed.counts.came,
+            refused=failed.counts.refused,
+            broken=dict(failed.counts.broken),
+            failures=tuple(failure.what for failure in failed.failures),
+        )
+    )
+    failpoints.reach("batch.held", arrival.table.name)
+    return failed
+
+
+def let_go(warehouse: Warehouse, table: Table) -> None:
+    if warehouse.storage.keys(f"_lakesmith/held/{table.name}"):
+        HeldBatches(warehouse.storage).forget(str(table.name))
+
+
+class MemoryWriter(Writer):
+    """Rows are weighed against each other in memory."""
+
+    def _entering(self, arrival: Arrival, load: Any, good: Any, facts: TableFacts) -> Any:
+        return SimpleNamespace(held=(), load=load, good=good)
+
+    def _upsert(self, arrival: Arrival, entering: Any) -> Upsert:
+        return Upsert(rows=entering.good, key=("key",), newer="source.uid > target.uid")
+
+    def _ends(self, arrival: Arrival) -> Any:
+        return SimpleNamespace(keep=lambda *_, **__: None)
+
+
+class MemoryReplaying(Replaying):
+    """Rows of a quarantine are judged in memory."""
+
+    def _judged(self) -> Any:
+        return Rows(tuple(row.row for row in self._chosen().rows))
+
+    @property
+    def _rules(self) -> Rules:  # type: ignore[override]  # nothing is worth being kept here
+        asked = lakesmith.run.step.rules_of(self.table)
+        return replace(asked, rows=tuple(replace(rule, severity="quarantine") for rule in asked.rows))
+
+    def _put_aside(self, good: Any) -> None:
+        passed = {row.uid for row in good.rows}
+        self._keep(cast("Any", Rows(tuple(r for r in self._chosen().rows if r.row.uid in passed))), "replayed")
+
+    def _keep(self, settled: Any, how: str) -> None:
+        super()._keep(cast("Any", Rows(settled.rows, how=how)), how)
+
+
+def read_batch(disk: Disk, _: object, table: Table, batch: Batch, *__: object, **___: object) -> Rows:
+    """The rows of the files that are pinned."""
+    return Rows(tuple(row for file in batch.files for row in disk.landed[file.path][1]))
+
+
+def build_batch(_: object, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse) -> Built | None:
+    """The rows that the queries of this lake give over what is pinned."""
+    ((source, position),) = batch.inputs.items()
+    name = TableName.parse(source)
+    assert name is not None
+    location = warehouse.table(name)
+    now: Content = cast("Rows", format.read(cast("Any", None), location, position.version)).rows
+    before: Content = ()
+    if batch.mode != "whole":
+        before = cast("Rows", format.read(cast("Any", None), location, batch.since[source])).rows
+    if table.name == LATEST:
+        factor = QUERIES.index(cast("Any", table.origin).text) + 1
+        come = Counter(now) - Counter(before)
+        return Built(rows=cast("Any", Rows(scaled(tuple(come.elements()), factor))), casts={})
+    if batch.mode == "whole":
+        return Built(rows=cast("Any", Rows(by_day(now))), casts={})
+    touched = {row.key % DAYS for row in set(now) ^ set(before) if isinstance(row, Row)}
+    if not touched:
+        return None
+    part = Part("day", tuple(str(day) for day in sorted(touched)))
+    rows = tuple(day for day in by_day(now) if day.day in touched)
+    return Built(rows=cast("Any", Rows(rows)), casts={}, part=part, refused_part=part)
+
+
+def scaled(rows: Content, factor: int) -> tuple[Row, ...]:
+    return tuple(row._replace(value=row.value * factor) for row in rows if isinstance(row, Row))
+
+
+def by_day(rows: Content) -> tuple[Day, ...]:
+    """What the gold table is to hold."""
+    found: dict[int, list[int]] = {}
+    for row in rows:
+        if isinstance(row, Row):
+            found.setdefault(row.key % DAYS, []).append(row.value)
+    return tuple(Day(day, len(values), sum(values)) for day, values in sorted(found.items()))
+
+
+class Bridge:
+    """What the stand-ins, which are the same for all processes, have to know: the world that they work in now."""
+
+    disk: Disk
+    clock: Clock
+    current: Process | None = None
+    alive: Callable[[int], bool]
+    runs = 0
+
+    def host(self) -> str:
+        assert self.current is not None
+        return self.current.host
+
+    def process(self) -> int:
+        assert self.current is not None
+        return self.current.number
+
+    def reach(self, place: str, _: str) -> None:
+        if self.current is not None:
+            self.current.pause(place)
+
+    def run_id(self, _: object) -> str:
+        self.runs += 1
+        return f"r{self.runs}"
+
+
+@contextmanager
+def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
+    """Put what needs no Spark in the place of what does, and the virtual clock in the place of the real one."""
+    with pytest.MonkeyPatch.context() as patch:
+        step, write = lakesmith.run.step, lakesmith.spark.write
+        patch.setattr(step, "read_batch", lambda *a, **k: read_batch(bridge.disk, *a, **k))
+        patch.setattr(step, "build_batch", build_batch)
+        patch.setattr(step, "field_paths", lambda _: ())
+        patch.setattr(step, "new_fields", lambda *_: ())
+        patch.setattr(step, "wider_fields", lambda *_: ())
+        patch.setattr(step, "Writer", MemoryWriter)
+        patch.setattr(step, "Replaying", MemoryReplaying)
+        patch.setattr(step, "time", SimpleNamespace(time_ns=lambda: bridge.clock.time_ns()))
+        patch.setattr(write, "flagged", lambda arrival, *_: arrival)
+        patch.setattr(write, "checked", lambda arrival: arrival.rows)
+        patch.setattr(write, "recalled", lambda rows, *_: rows)
+        patch.setattr(write, "count", count)
+        patch.setattr(write, "good_rows", good_rows)
+        patch.setattr(write, "refused_rows", refused_rows)
+        patch.setattr(write, "Watch", Watch)
+        patch.setattr(write, "hold", hold)
+        patch.setattr(write, "let_go", let_go)
+        patch.setattr(write, "shaped", lambda _, rows: Rows(tuple(latest(rows.rows))))
+        replay = lakesmith.spark.replay
+        patch.setattr(replay, "Writer", MemoryWriter)
+        patch.setattr(replay, "good_rows", good_rows)
+        patch.setattr(replay, "_shaped_like", lambda _, gone: gone)
+        execute = lakesmith.run.execute
+        patch.setattr(execute, "ThreadPoolExecutor", Inline)
+        patch.setattr(execute, "Leases", lambda *a: VirtualLeases(*a, clock=lambda: bridge.clock.now))
+        patch.setattr(execute.Executor, "_own_session", lambda _: None)
+        patch.setattr(lakesmith.ledger.lease, "_host", bridge.host)
+        patch.setattr(lakesmith.ledger.lease, "_process", bridge.process)
+        patch.setattr(lakesmith.ledger.lease, "_is_alive", lambda number: bridge.alive(number))
+        patch.setattr(lakesmith.lake.running, "_new_run_id", bridge.run_id)
+        failpoints.watch(bridge.reach)
+        try:
+            yield patch
+        finally:
+            failpoints.watch(None)

@@ -1,0 +1,285 @@
+"""Files that are damaged or lost: Lakesmith stops and names the file. It never serves a gap and never skips."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from tests.faults.lakes import (
+    assert_right_after_a_rerun,
+    assert_typed,
+    begin,
+    content,
+    failing,
+    go_on,
+    warehouse,
+)
+from tests.faults.made import BRONZE, Made, made_lake
+from tests.run.lakes import Written
+
+from lakesmith.errors import LakesmithError, Problems
+from lakesmith.formats.delta.actions import log_files
+from lakesmith.ledger.batches import Batches
+from lakesmith.ledger.held import HeldBatches
+from lakesmith.ledger.lease import Leases
+from lakesmith.plan.steps import Finish
+from lakesmith.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return made_lake(tmp_path / "shop")
+
+
+def stopped(call: Callable[[], object]) -> LakesmithError:
+    with pytest.raises(LakesmithError) as caught:
+        call()
+    error = caught.value.errors[0] if isinstance(caught.value, Problems) else caught.value
+    assert_typed(error)
+    return error
+
+
+def assert_stops(made: Made, file: Path, code: str, *, reading: bool = True) -> None:
+    """Every verb says which file is to blame; a run does nothing."""
+    before = sorted(made.warehouse.rglob("*"))
+    lake = made.lake()
+    found = [next(iter(lake.plan().problems)), next(iter(lake.run().errors))]
+    if reading:
+        found += [stopped(lambda: lake.query("SELECT * FROM bronze.orders")), stopped(lambda: lake.query(SHORT))]
+    for error in found:
+        assert_typed(error, code)
+        assert str(file) in error.what or str(file.relative_to(made.warehouse)) in error.what
+        assert error.table in ("bronze.orders", None)
+    assert sorted(made.warehouse.rglob("*")) == before
+
+
+SHORT = "SELECT count(*) FROM bronze.orders"
+
+
+def flip(file: Path, place: int, bit: int = 7) -> None:
+    damaged = bytearray(file.read_bytes())
+    damaged[place] ^= 1 << bit
+    file.write_bytes(damaged)
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_log_without_one_of_its_middle_files_is_never_served_as_a_shorter_table(made: Made, remembered: bool) -> None:
+    if remembered:
+        made.lake().status()
+    file = made.commit(1)
+    file.unlink()
+    assert_stops(made, file, "table-unreadable")
+    assert str(file) in stopped(made.lake().status).what
+    assert log_files(str(made.table), 3) is None
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_log_that_has_lost_its_newest_commit_is_never_served_as_a_shorter_table(made: Made, remembered: bool) -> None:
+    if remembered:
+        made.lake().status()
+    file = made.commit(3)
+    file.unlink()
+    made.land(5)
+    assert_stops(made, file, "commits-missing")
+
+
+def test_a_table_that_was_removed_after_it_lost_a_commit_takes_everything_in_again(made: Made) -> None:
+    made.commit(3).unlink()
+    os.rename(made.table, made.folder / "away")
+    [step] = [step for step in made.lake().plan().steps if step.table == BRONZE]
+    assert len(getattr(step, "files", ())) == 4
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda file: file.write_bytes(b""), id="empty"),
+        pytest.param(lambda file: flip(file, 0), id="no JSON"),
+        pytest.param(lambda file: file.write_bytes(file.read_bytes()[:-40]), id="cut off"),
+        pytest.param(
+            lambda file: file.write_bytes(file.read_bytes().replace(b'{"add"', b'{"aed"')), id="an action nobody knows"
+        ),
+        pytest.param(lambda file: file.write_bytes(b"\0" * len(file.read_bytes())), id="zeros"),
+    ],
+)
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_commit_that_is_damaged_stops_every_reader(made: Made, damage: Callable[[Path], None], version: int) -> None:
+    file = made.commit(version)
+    damage(file)
+    assert_stops(made, file, "table-unreadable")
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"garbage", b'{"version":1}', b"\0\0\0\0", b"[]"], ids=["empty", "garbage", "older", "zeros", "list"]
+)
+def test_a_pointer_to_the_newest_checkpoint_that_is_garbage_changes_no_row(made: Made, said: bytes) -> None:
+    for version in (1, 2):
+        DeltaTable(str(made.table), version=version).create_checkpoint()
+    (made.table / "_delta_log/_last_checkpoint").write_bytes(said)
+    assert made.ids() == [1, 2, 3, 4]
+    assert not made.lake().plan().problems
+
+
+def test_a_checkpoint_that_is_lost_or_damaged_is_told_by_its_name(made: Made) -> None:
+    DeltaTable(str(made.table), version=2).create_checkpoint()
+    [checkpoint] = (made.table / "_delta_log").glob("*.checkpoint.parquet")
+    whole = checkpoint.read_bytes()
+    checkpoint.write_bytes(whole[: len(whole) // 2])
+    assert_stops(made, checkpoint, "table-unreadable")
+    checkpoint.unlink()
+    assert_stops(made, made.table / "_delta_log/_last_checkpoint", "table-unreadable")
+    checkpoint.write_bytes(whole)
+    assert made.ids() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda file: file.write_bytes(file.read_bytes()[:-60]), id="cut off"),
+        pytest.param(lambda file: file.write_bytes(b""), id="empty"),
+        pytest.param(lambda file: file.unlink(), id="lost"),
+    ],
+)
+def test_a_data_file_that_is_cut_off_empty_or_lost_stops_a_query(made: Made, damage: Callable[[Path], None]) -> None:
+    file = made.data(1)
+    damage(file)
+    error = stopped(lambda: made.lake().query("SELECT * FROM bronze.orders"))
+    assert_typed(error, "table-unreadable")
+    assert file.name in error.what
+    assert "bronze.orders" in error.what
+
+
+def test_a_bit_that_flips_in_a_page_with_a_sum_is_no_value(made: Made) -> None:
+    file = made.data(1)
+    rows = pq.read_table(file)
+    pq.write_table(rows, file, write_page_checksum=True, compression="none")
+    _tell_size(made, 1, file.stat().st_size)
+    assert made.ids() == [1, 2, 3, 4]
+    place = file.read_bytes().index((2).to_bytes(8, "little"))
+    flip(file, place, 0)
+    error = stopped(made.ids)
+    assert_typed(error, "table-unreadable")
+    assert file.name in error.what
+
+
+@pytest.mark.spark
+def test_a_run_stops_at_a_data_file_that_is_damaged_and_names_it(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Written(tmp_path / "shop", spark)
+    begin(lake)
+    go_on(lake)
+    lake.run("bronze.orders")
+    file = sorted((warehouse(lake) / "bronze/orders").glob("*.parquet"), key=os.path.getmtime)[-1]
+    whole, before = file.read_bytes(), content(lake)
+    column = pq.ParquetFile(file).metadata.row_group(0).column(0)
+    last = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1
+    for damage in (lambda: flip(file, last, 0), lambda: file.write_bytes(whole[:-60]), lambda: file.write_bytes(b"")):
+        damage()
+        [error] = failing(lake).errors
+        assert_typed(error, "table-unreadable")
+        assert file.name in error.what
+        file.write_bytes(whole)
+        assert content(lake) == before
+    assert_right_after_a_rerun(lake)
+
+
+def _tell_size(made: Made, version: int, size: int) -> None:
+    actions = [json.loads(line) for line in made.commit(version).read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["size"] = size
+    made.commit(version).write_text("\n".join(map(json.dumps, actions)))
+
+
+BATCH_DAMAGES: dict[str, Callable[[Path], object]] = {
+    "lost": lambda file: file.unlink(),
+    "empty": lambda file: file.write_bytes(b""),
+    "garbage": lambda file: file.write_bytes(b"garbage"),
+    "zeros": lambda file: file.write_bytes(b"\0" * 40),
+    "cut off": lambda file: file.write_bytes(file.read_bytes()[:-5]),
+    "a bit of a path": lambda file: flip(file, file.read_bytes().index(b"landing/") + 8, 0),
+    "a bit of the seal": lambda file: flip(file, 12, 0),
+}
+
+
+@pytest.mark.parametrize("damage", BATCH_DAMAGES)
+@pytest.mark.parametrize("batch", ["00000004.01", "00000002.01"])
+def test_what_a_batch_was_made_from_is_never_guessed(made: Made, batch: str, damage: str) -> None:
+    file = made.batch(batch)
+    BATCH_DAMAGES[damage](file)
+    made.land(5)
+    assert_stops(made, file, "batch-unknown" if damage == "lost" else "batch-unreadable", reading=False)
+    assert made.ids() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("damage", ["empty", "garbage", "cut off", "a bit of the seal"])
+def test_a_note_that_a_batch_is_done_is_as_it_was_written_or_named(made: Made, damage: str) -> None:
+    file = made.batch("00000004.done")
+    BATCH_DAMAGES[damage](file)
+    assert_stops(made, file, "batch-unreadable", reading=False)
+
+
+def test_a_batch_of_which_nobody_knows_that_it_is_done_is_seen_through_again(made: Made) -> None:
+    made.batch("00000004.done").unlink()
+    [step] = [step for step in made.lake().plan().steps if step.table == BRONZE]
+    assert isinstance(step, Finish)
+    assert step.sequence == 4
+
+
+def test_a_sum_of_files_taken_in_is_read_whole_or_not_at_all(made: Made) -> None:
+    batches = made.batches
+    taken = {file.path: file for number in range(1, 5) for file in batches.pinned(number, 1).files}
+    batches.sum_up(4, 1, taken)
+    summed = made.warehouse / "_lakesmith/taken/bronze.orders/00000004.01.json"
+    whole = summed.read_bytes()
+    for damage in ("empty", "garbage", "cut off", "a bit of a path"):
+        BATCH_DAMAGES[damage](summed)
+        assert_stops(made, summed, "batch-unreadable", reading=False)
+        summed.write_bytes(whole)
+    assert not any(step.table == BRONZE for step in made.lake().plan().steps)
+    summed.unlink()
+    assert not any(step.table == BRONZE for step in made.lake().plan().steps)
+
+
+def test_what_was_written_without_a_seal_is_read_as_before(made: Made) -> None:
+    for file in (made.warehouse / "_lakesmith/batches/bronze.orders").iterdir():
+        told = json.loads(file.read_bytes())
+        del told["seal"]
+        file.write_text(json.dumps(told))
+    assert not made.lake().plan().problems
+    assert made.batches.pinned(4, 1).files[0].path == "landing/4.json"
+
+
+def test_a_lease_that_is_garbage_is_held_by_nobody(made: Made) -> None:
+    storage = LocalStorage(made.warehouse)
+    for number, said in enumerate((b"", b"garbage", b"\0\0\0", b"[]", b"{}"), 1):
+        storage.replace(f"_lakesmith/leases/bronze.orders/{number * 10:08}.json", said)
+        with Leases(storage, "run").held(BRONZE, "run"):
+            assert storage.keys("_lakesmith/leases/bronze.orders") == [f"{number * 10 + 1:08}.json"]
+
+
+def test_a_note_of_a_batch_that_was_held_back_is_as_it_was_written_or_named(made: Made) -> None:
+    storage = LocalStorage(made.warehouse)
+    key = "_lakesmith/held/bronze.orders/batch.json"
+    for said in (b"", b"garbage", b"[]", b"{}"):
+        storage.replace(key, said)
+        error = stopped(lambda: HeldBatches(storage).of("bronze.orders"))
+        assert_typed(error, "batch-unreadable")
+        assert key in error.what
+
+
+def test_a_batch_done_by_an_attempt_whose_commit_was_lost_is_done_by_the_one_that_has_it(made: Made) -> None:
+    first = made.take_in(5)
+    again = made.batches.pin(first)
+    made.finish(again, 4)
+    done = Batches(LocalStorage(made.warehouse), BRONZE).done(5)
+    assert done is not None
+    assert done.attempt == again.attempt != first.attempt

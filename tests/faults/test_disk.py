@@ -1,0 +1,203 @@
+"""A disk that is full, locked or failing: a word that helps, tables as they were, and a rerun that is right."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.disks import Disk, disk_at
+from tests.faults.lakes import (
+    assert_right_after_a_rerun,
+    assert_typed,
+    begin,
+    content,
+    failing,
+    go_on,
+    warehouse,
+)
+from tests.run.lakes import Written
+from tests.servers.fetch import strace
+
+from lakesmith import failpoints
+from lakesmith.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+mounts = pytest.mark.mounts
+
+
+@pytest.fixture(scope="module")
+def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = Written(tmp_path_factory.mktemp("first") / "shop", shared_spark)
+    begin(lake)
+    return lake.folder
+
+
+@pytest.fixture
+def lake(first_day: Path, tmp_path: Path, spark: SparkSession) -> Iterator[Written]:
+    """A lake on its second day."""
+    lake = Written(tmp_path / "shop", spark)
+    shutil.copytree(first_day, lake.folder)
+    go_on(lake)
+    yield lake
+    failpoints.watch(None)
+
+
+@pytest.fixture
+def disk(lake: Written) -> Iterator[Disk]:
+    """The disk that its warehouse lies on."""
+    with disk_at(warehouse(lake)) as disk:
+        yield disk
+
+
+def when(place: str, about: str, act: Callable[[], None]) -> None:
+    """Do it as soon as a run comes to the place."""
+
+    def told(reached: str, of: str) -> None:
+        if (reached, of) == (place, about):
+            failpoints.watch(None)
+            act()
+
+    failpoints.watch(told)
+
+
+def codes(lake: Written) -> list[str]:
+    """The codes of a run that goes wrong."""
+    return [error.code for error in failing(lake).errors]
+
+
+@mounts
+def test_a_disk_that_fills_up_while_data_is_written_costs_nothing_but_a_rerun(lake: Written, disk: Disk) -> None:
+    written_by = [
+        ("batch.pinned", "bronze.orders", "disk-full"),  # a worker of Python
+        ("table.committed", "bronze.orders", "commit-unknown"),  # Spark, the refused rows
+        ("table.committing", "silver.orders", "disk-full"),  # Spark, a merge
+        ("table.committing", "gold.sales", "disk-full"),  # Spark, partitions
+    ]
+    for place, table, code in written_by:
+        before = content(lake)
+        when(place, table, disk.fill)
+        report = failing(lake)
+        assert [(error.code, error.table) for error in report.errors] == [(code, table), ("ledger-unwritten", None)]
+        assert "disk is full" in report.errors[0].what
+        disk.free()
+        if place == "table.committing":
+            assert before[1:3] == content(lake)[1:3] or table == "gold.sales"
+    assert_right_after_a_rerun(lake)
+
+
+LOGS = [
+    ("bronze/orders", "bronze.orders", "disk-full"),  # by delta-rs
+    ("silver/orders", "silver.orders", "disk-full"),  # by the log store of Java
+    ("quarantine/silver/orders", "silver.orders", "commit-unknown"),
+    ("gold/sales", "gold.sales", "disk-full"),  # by Lakesmith itself
+]
+
+
+@mounts
+def test_a_disk_that_is_full_where_a_log_is_written_leaves_the_table_as_it_was(lake: Written) -> None:
+    for table, stopped, code in LOGS:
+        log = warehouse(lake) / table / "_delta_log"
+        before = sorted(os.listdir(log))
+        with disk_at(log, "256k") as disk:
+            disk.fill()
+            [error] = failing(lake).errors
+            assert (error.table, error.code) == (stopped, code)
+            assert "disk is full" in error.what
+            disk.free()
+            assert sorted(os.listdir(log)) == before
+    assert_right_after_a_rerun(lake)
+
+
+@mounts
+def test_a_disk_that_is_full_where_batches_are_noted_loses_no_batch(lake: Written, disk: Disk) -> None:
+    before = content(lake)
+    disk.fill()
+    with pytest.raises(InfrastructureError) as caught:
+        lake.lake().run(session=lake.spark)
+    assert_typed(caught.value, "disk-full")
+    assert content(lake) == before
+    disk.free()
+    for place, table in (
+        ("lease.taken", "bronze.orders"),  # what the batch is made from
+        ("batch.finishing", "bronze.orders"),  # that it is done
+        ("lease.taken", "silver.orders"),
+        ("batch.finishing", "silver.orders"),
+    ):
+        when(place, table, disk.fill)
+        assert codes(lake) == ["disk-full", "ledger-unwritten"]
+        disk.free()
+    assert_right_after_a_rerun(lake)
+
+
+@mounts
+def test_a_ledger_that_cannot_be_written_hides_neither_what_was_done_nor_what_went_wrong(
+    lake: Written, disk: Disk
+) -> None:
+    when("ledger.recording", "", disk.fill)
+    report = failing(lake)
+    assert [step.outcome for step in report.steps] == ["ok", "ok", "ok"]
+    assert [error.code for error in report.errors] == ["ledger-unwritten"]
+    disk.free()
+    assert_right_after_a_rerun(lake)
+
+
+@mounts
+def test_a_warehouse_that_may_only_be_read_is_read_and_not_written(lake: Written, disk: Disk) -> None:
+    before = content(lake)
+    disk.lock()
+    with pytest.raises(InfrastructureError) as caught:
+        lake.lake().run(session=lake.spark)
+    assert_typed(caught.value, "storage-write")
+    assert len(list(lake.lake().plan().steps)) == 3
+    assert content(lake) == before
+    disk.unlock()
+    for place, table in (("batch.pinned", "bronze.orders"), ("table.committed", "silver.orders")):
+        when(place, table, disk.lock)
+        assert codes(lake) in (["storage-write", "ledger-unwritten"], ["commit-unknown", "ledger-unwritten"])
+        disk.unlock()
+    assert_right_after_a_rerun(lake)
+
+
+def test_a_read_error_of_the_disk_is_told_by_the_name_of_the_file(lake: Written, tmp_path: Path) -> None:
+    [data] = sorted((warehouse(lake) / "bronze/orders").glob("*.parquet"))
+    log = warehouse(lake) / "bronze/orders/_delta_log/00000000000000000000.json"
+    batch = warehouse(lake) / "_lakesmith/batches/bronze.orders/00000001.01.json"
+    before = content(lake)
+    for file, verb in (
+        (data, ["query", "SELECT * FROM bronze.orders"]),
+        (log, ["query", "SELECT * FROM bronze.orders"]),
+        (batch, ["plan"]),
+    ):
+        code, said = _with_read_errors(lake, file, tmp_path, *verb)
+        assert (code, "disk-failed" in said, file.name in said) == (4, True, True), said
+        assert "Traceback" not in said
+    assert content(lake) == before
+
+
+def test_a_run_that_meets_a_read_error_changes_nothing_and_the_next_is_right(lake: Written, tmp_path: Path) -> None:
+    lake.run("bronze.orders")
+    data = sorted((warehouse(lake) / "bronze/orders").glob("*.parquet"), key=os.path.getmtime)[-1]
+    before = content(lake)
+    code, said = _with_read_errors(lake, data, tmp_path, "run")
+    assert (code, "disk-failed" in said, data.name in said) == (4, True, True), said
+    assert "Traceback" not in said
+    assert content(lake) == before
+    assert_right_after_a_rerun(lake)
+
+
+def _with_read_errors(lake: Written, file: Path, folder: Path, *verb: str) -> tuple[int, str]:
+    """A verb in a process for which every read of one file fails; its exit code, and what it said."""
+    calls = "read,pread64,preadv,readv"
+    command = [str(strace()), "-f", "--seccomp-bpf", "-o", "/dev/null", "-P", str(file)]
+    command += ["-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO", sys.executable, "-m", "lakesmith"]
+    answer = subprocess.run([*command, *verb, "-C", str(lake.folder)], capture_output=True, text=True, check=False)
+    return answer.returncode, answer.stdout + answer.stderr

@@ -1,0 +1,106 @@
+"""Input that is more, stranger or less steady than expected: each row is in one place, once, and the books close.
+
+Duplicates, late rows and rows out of order are held to models in tests/run/test_any_order.py; poison rows and schemas
+that change in the middle of a batch are in tests/run/test_bronze.py and tests/run/test_files.py.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.lakes import assert_typed
+from tests.run.lakes import Cut, Written
+
+from lakesmith import failpoints
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+TINY = 10_000
+ROWS = 40
+NUMBERED: list[dict[str, object]] = [{"id": number} for number in range(ROWS)]
+DICE = (
+    "/* lakesmith\n"
+    "load: append\n"
+    "checks:\n"
+    "  lucky: {where: 'place <= 20', on_fail: quarantine}\n"
+    "*/\n"
+    "SELECT id, row_number() OVER (ORDER BY rand()) AS place FROM bronze.orders\n"
+)
+"""Half of the rows are refused, each time others."""
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> Iterator[Written]:
+    lake = Written(tmp_path / "shop", spark)
+    lake.declare({"lakesmith.yml": "name: shop\n", "bronze/orders.yml": "source: {files: landing/*.json}\n"})
+    yield lake
+    failpoints.watch(None)
+
+
+def test_ten_thousand_tiny_files_are_taken_in_with_closed_books_and_little_memory(lake: Written) -> None:
+    for number in range(TINY):
+        text = f'{{"id": {number}}}\n' if number % 1000 else '{"id": tru\n'
+        (lake.folder / f"landing/{number:05}.json").parent.mkdir(exist_ok=True)
+        (lake.folder / f"landing/{number:05}.json").write_text(text)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step = lake.run()["bronze.orders"]
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) < 512 * 1024
+    assert (step.rows_in, step.rows_written, step.rows_quarantined) == (TINY, TINY - 10, 10)
+    assert lake.rows("SELECT count(*), count(DISTINCT id) FROM bronze.orders") == [(TINY - 10, TINY - 10)]
+    assert lake.rows("SELECT count(*), sum(rows_in) FROM system.files") == [(TINY, TINY)]
+    assert lake.run() == {}
+
+
+def test_files_of_one_batch_that_disagree_on_their_columns_and_repeat_rows_lose_none(lake: Written) -> None:
+    lake.land("1.json", {"id": 1}, {"id": 2, "note": "a"}, {"id": 1})
+    lake.land("2.json", {"id": 3, "amount": 4}, '{"id": 4, "am', {"id": "five"}, {"amount": 1.5, "id": 6})
+    lake.land("0.json", {"id": 7, "note": {"deep": True}})
+    step = lake.run()["bronze.orders"]
+    assert (step.rows_in, step.rows_written, step.rows_quarantined) == (8, 7, 1)
+    found = lake.rows("SELECT count(*), count(_rescued) + count(id) >= 7 FROM bronze.orders")
+    assert found == [(7, True)]
+    assert lake.run() == {}
+
+
+def test_a_query_that_gives_other_rows_each_time_puts_each_row_in_one_place(lake: Written) -> None:
+    lake.declare({"silver/dice.sql": DICE})
+    lake.land("1.json", *NUMBERED)
+    step = lake.run()["silver.dice"]
+    assert (step.rows_in, step.rows_written, step.rows_quarantined) == (ROWS, 20, 20)
+    assert _places(lake) == [(id, 1) for id in range(ROWS)]
+
+
+def test_a_query_that_gives_other_rows_each_time_is_not_asked_again_for_those_it_refused(lake: Written) -> None:
+    lake.declare({"silver/dice.sql": DICE})
+    lake.land("1.json", *NUMBERED)
+
+    def cut(place: str, about: str) -> None:
+        if (place, about) == ("table.committed", "silver.dice"):
+            raise Cut
+
+    failpoints.watch(cut)
+    with pytest.raises(Cut):
+        lake.run()
+    failpoints.watch(None)
+    lake.run(ok=False)
+    [error] = lake.reports[-1].errors
+    assert_typed(error, "books-open")
+    assert "rand()" in error.what
+    assert lake.rows("SELECT count(*) FROM silver.dice") == [(20,)]
+    lake.run("silver.dice", full_refresh=True)
+    assert _places(lake) == [(id, 1) for id in range(ROWS)]
+
+
+def _places(lake: Written) -> list[tuple[object, ...]]:
+    """In how many places each row is."""
+    return lake.rows(
+        "SELECT id, count(*) FROM (SELECT id FROM silver.dice UNION ALL "
+        "SELECT CAST(json_extract_string(raw, '$.id') AS BIGINT) FROM quarantine.silver_dice) GROUP BY id ORDER BY id"
+    )

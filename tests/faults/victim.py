@@ -1,0 +1,170 @@
+"""A process that works on a lake and is killed at a place, or ends and says what it did."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import time
+import traceback
+from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, assert_never
+
+from tests.faults.attach import Jvm
+from tests.faults.planted import plant
+
+from lakesmith import failpoints
+from lakesmith.errors import LakesmithError
+from lakesmith.lake import Lake
+from lakesmith.plan.steps import Chosen
+from lakesmith.reports import RunReport
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from pyspark.sql import SparkSession
+
+Deed = Literal["run", "replay", "discard", "compact", "vacuum", "restore"]
+
+HANGS = 150.0
+"""Seconds after which a process tells what it is waiting for."""
+
+_PROCESSES = get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["tests.faults.victim", "deltalake", "pyarrow.parquet", "pyspark.sql", "duckdb"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a process is to do, and where it ends."""
+
+    lake: str
+    answer: str
+    """The file that the process writes its answer to."""
+    do: Deed = "run"
+    table: str = "silver.events"
+    version: int = 0
+    """Of a table that is rolled back."""
+    jvm: Jvm | None = None
+    """None for a Spark of its own."""
+    place: str | None = None
+    about: str = ""
+    nth: int = 1
+    strike: Literal["kill", "stop", "fail"] = "kill"
+    """At the place: SIGKILL, SIGSTOP, or an error of the operating system."""
+    plant: str | None = None
+    lease_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a process says at its end."""
+
+    run: str | None = None
+    steps: tuple[tuple[str, int, int], ...] = ()
+    """Table, sequence and version of each step that did something."""
+    errors: tuple[dict[str, Any], ...] = ()
+    bug: str | None = None
+    places: tuple[tuple[str, str], ...] = field(default=())
+    """The places that were reached, in order."""
+
+
+def start(order: Order) -> BaseProcess:
+    """Begin, in a process that already knows its libraries."""
+    Path(order.answer).unlink(missing_ok=True)
+    process = _PROCESSES.Process(target=obey, args=(order,))
+    process.start()
+    return process
+
+
+def answer_of(order: Order) -> Answer | None:
+    """What the process said; None when it was killed before."""
+    try:
+        told = json.loads(Path(order.answer).read_text())
+    except FileNotFoundError:
+        return None
+    return Answer(
+        run=told["run"],
+        steps=tuple((table, sequence, version) for table, sequence, version in told["steps"]),
+        errors=tuple(told["errors"]),
+        bug=told["bug"],
+        places=tuple((place, about) for place, about in told["places"]),
+    )
+
+
+def obey(order: Order) -> None:
+    """Do as one is told."""
+    os.setpgid(0, 0)  # so that a Spark of its own can be killed with it
+    faulthandler.dump_traceback_later(HANGS)
+    places: list[tuple[str, str]] = []
+
+    def reached(place: str, about: str) -> None:
+        places.append((place, about))
+        if place != order.place or order.about not in about.replace("/", "."):
+            return
+        if sum(each == place and order.about in about.replace("/", ".") for each, about in places) == order.nth:
+            _strike(order.strike)
+
+    failpoints.watch(reached)
+    if order.lease_seconds is not None:
+        from lakesmith.ledger import lease
+
+        lease.SECONDS = order.lease_seconds
+    if order.plant is not None:
+        plant(order.plant)
+    _say(order, _done(order, places))
+
+
+def _strike(how: str) -> None:
+    if how == "fail":
+        raise OSError(5, "Input/output error")
+    os.kill(os.getpid(), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+    time.sleep(0.01)
+
+
+def _done(order: Order, places: list[tuple[str, str]]) -> Answer:
+    try:
+        report = _report(order, order.jvm.attach() if order.jvm else None)
+    except LakesmithError as error:
+        return Answer(errors=(_told(error),), places=tuple(places))
+    except BaseException:  # noqa: BLE001 - whatever it is, it is what there is to be told
+        return Answer(bug=traceback.format_exc(), places=tuple(places))
+    steps = [(step.table, step.sequence, step.version) for step in report.steps if step.outcome == "ok"]
+    return Answer(
+        run=report.run.run_id if report.run else None,
+        steps=tuple((table, sequence, version) for table, sequence, version in steps if version is not None),
+        errors=tuple(map(_told, report.errors)),
+        places=tuple(places),
+    )
+
+
+def _report(order: Order, spark: SparkSession | None) -> RunReport:
+    lake = Lake.open(order.lake)
+    match order.do:
+        case "run":
+            return lake.run(jobs=1, session=spark)
+        case "replay":
+            chosen = Chosen(rule="positive")
+            return lake.replay(order.table, chosen, set={"amount": "abs(amount)"}, why="test", by="test", session=spark)
+        case "discard":
+            return lake.discard(order.table, Chosen(), why="test", by="test", session=spark)
+        case "compact":
+            return lake.compact((order.table,), session=spark)
+        case "vacuum":
+            return lake.vacuum((order.table,), older_than=0.0, force=True, session=spark)
+        case "restore":
+            return lake.restore(order.table, order.version, session=spark)
+        case _:
+            assert_never(order.do)
+
+
+def _told(error: LakesmithError) -> dict[str, Any]:
+    return {"code": error.code, "what": error.what, "hint": error.hint, "exit_code": error.exit_code}
+
+
+def _say(order: Order, answer: Answer) -> None:
+    unfinished = Path(f"{order.answer}.part")
+    unfinished.write_text(json.dumps(asdict(answer)))
+    unfinished.rename(order.answer)

@@ -1,0 +1,476 @@
+"""The world that the state machine moves: what may happen to a lake, and what has to hold whatever happened.
+
+    N  each row that landed is in exactly one of table, quarantine, discarded; none is in the table twice
+    A  what a run has reported as done does not vanish
+    V  versions follow each other without a gap, and each number is committed at most once
+    R  every table is what its inputs say, at the versions that its bookmark names; at the end, what all landed files say
+    E  what leaves the product is an error with a code and a next step, and following it is enough
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tests.faults.memory import Disk, Fault, MemoryFormat, MemoryStorage, Refused, Row, Settled, Table, Version, latest
+from tests.faults.processes import Clock, Hold, Killed, Process
+from tests.faults.small_lake import (
+    DAILY,
+    LATEST,
+    LENIENT,
+    ORDERS,
+    QUERIES,
+    STRICT,
+    TABLES,
+    Bridge,
+    Definition,
+    MemoryWarehouse,
+    SimulatedLake,
+    by_day,
+    declared,
+    scaled,
+)
+
+from lakesmith.declare import TableName
+from lakesmith.errors import LakesmithError, Problems
+from lakesmith.ledger.batches import Batches, Done, flow
+from lakesmith.ledger.lease import SECONDS
+from lakesmith.plan.fingerprint import definition as fingerprint
+from lakesmith.plan.steps import Progress
+from lakesmith.ports import FileFact
+from lakesmith.reports import RunReport
+
+DEFINITIONS = tuple(Definition(floor, query) for floor in (STRICT, LENIENT) for query in range(len(QUERIES)))
+MOST_ALIVE = 3
+_BATCHES = "_lakesmith/batches/"
+_ROUNDS = 40
+_LONGEST = 2000
+"""So many places a run comes to at the most."""
+_NOBODY = Process(number=0, host="nowhere", kind="onlooker", work=lambda _: None)
+
+
+class Stepped:
+    """How many steps were taken, in all worlds."""
+
+    steps = 0
+    worlds = 0
+
+
+class Onlooking(MemoryStorage):
+    """Whoever only looks on is spared."""
+
+    def _look(self, operation: str, key: str) -> None:
+        """Nothing fails."""
+
+
+@dataclass
+class World:
+    """A lake, the processes that work on it, and what is wrong with the ground under them."""
+
+    bridge: Bridge
+    clock: Clock = field(default_factory=Clock)
+    definition: Definition = field(default_factory=Definition)
+    processes: list[Process] = field(default_factory=list)
+    started: int = 0
+    landed: int = 0
+    acknowledged: set[int] = field(default_factory=set)
+    promised: dict[int, set[int]] = field(default_factory=dict)
+    """By process, the rows that had landed when it began."""
+    spoilt: dict[str, bytes] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    """What happened, for whoever has to find out why something went wrong."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.disk = Disk(self.clock)
+        self.bridge.disk, self.bridge.clock = self.disk, self.clock
+        self.bridge.alive = lambda number: any(each.number == number for each in self.alive)
+        self.storage, self.format = Onlooking(self.disk, _NOBODY), MemoryFormat(self.disk, _NOBODY)
+        self.warehouse = MemoryWarehouse(self.storage)
+        self._looked = -1
+        self._judged: dict[str, int] = {}
+        self._books: set[str] = set()
+        Stepped.worlds += 1
+
+    @property
+    def alive(self) -> list[Process]:
+        return [process for process in self.processes if process.alive]
+
+    @property
+    def working(self) -> list[Process]:
+        return [process for process in self.alive if not process.stopped]
+
+    # What may happen.
+
+    def land(self, rows: Sequence[tuple[int, int]]) -> None:
+        """A file arrives."""
+        path = f"landing/f{len(self.disk.landed):04}.json"
+        made = []
+        for key, value in rows:
+            self.landed += 1
+            made.append(Row(self.landed, key, value))
+        self.disk.landed[path] = FileFact(path, len(made), int(self.clock.now * 1000)), tuple(made)
+        self._happened(f"land {path} {rows}")
+
+    def start(self, kind: str, host: str) -> Process:
+        """A process begins; it has not done anything yet."""
+        self.started += 1
+        definition = self.definition
+
+        def work(process: Process) -> object:
+            lake = SimulatedLake(definition, self.disk, process)
+            match kind:
+                case "approve":
+                    held = lake.held()
+                    return lake.approve(held[0].run_id, reason="looked at", by="somebody") if held else None
+                case "replay" | "discard":
+                    return lake.settle(discard=kind == "discard")
+                case "refresh":
+                    return lake.run(full_refresh=True)
+                case _:
+                    return lake.run()
+
+        process = Process(number=self.started, host=host, kind=kind, work=work)
+        self.processes.append(process)
+        self.promised[process.number] = {row.uid for _, rows in self.disk.landed.values() for row in rows}
+        self._happened(f"start {process.number} {kind} on {host}")
+        return process
+
+    def advance(self, process: Process, steps: int) -> None:
+        """It comes so many places further."""
+        for _ in range(steps):
+            if not process.alive:
+                return
+            self.bridge.current = process
+            process.advance()
+            self.bridge.current = None
+            self._happened(f"{process.number} at {process.place if not process.ended else 'its end'}")
+            if process.ended:
+                self._ended(process)
+
+    def finish(self, process: Process) -> Process:
+        self.advance(process, _LONGEST)
+        assert process.ended, f"{process.kind} does not come to an end: {process.place}"
+        return process
+
+    def kill(self, process: Process) -> None:
+        self.bridge.current = process
+        process.kill()
+        self.bridge.current = None
+        self.processes.remove(process)
+        assert isinstance(process.error, Killed | None), process.error
+        self._happened(f"kill {process.number} at {process.place}")
+
+    def stop(self, process: Process) -> None:
+        process.stopped = not process.stopped
+        self._happened(f"{'stop' if process.stopped else 'go on'} {process.number}")
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and whoever works gives signs of life."""
+        while seconds > 0:
+            tick = min(seconds, SECONDS / 4)
+            seconds -= tick
+            self.clock.now += tick
+            for process in self.working:
+                for hold in process.holds:
+                    with suppress(LakesmithError):
+                        hold.renew()
+                        hold.seen = self.clock.now
+            for hold in self._holds():
+                hold.sound = hold.sound and self.clock.now - hold.seen < SECONDS
+        self._happened("wait")
+
+    def jump(self, seconds: float) -> None:
+        """The clock is set, and no time has passed."""
+        self.clock.now += seconds
+        for hold in self._holds():
+            hold.sound = False
+        self._happened(f"jump {seconds}")
+
+    def fail(self, operation: str, effect: bool) -> None:
+        """The next operation of this kind goes wrong."""
+        self.disk.faults.append(Fault(operation, effect))
+        self._happened(f"fail {operation} {'after' if effect else 'before'} its effect")
+
+    def restore(self, name: TableName, back: int) -> None:
+        """Somebody rolls a table back by hand, while nobody works on it."""
+        table = self._table(name)
+        if table is None or any(hold.table == str(name) for hold in self._holds()):
+            return
+        least = max((v.number for v in table.versions if self._mode(name, v) == "replay"), default=0)
+        version = max(table.newest.number - back, least, table.oldest)
+        if name == ORDERS:
+            self.acknowledged.clear()
+            self.promised.clear()
+        self._by_hand(table, table.versions[version].rows, "RESTORE", {"version": str(version)})
+        self._happened(f"restore {name} to {version}")
+
+    def optimize(self, name: TableName) -> None:
+        """Somebody makes a version that changes no row."""
+        if table := self._table(name):
+            self._by_hand(table, table.newest.rows, "OPTIMIZE", {})
+            self._happened(f"optimize {name}")
+
+    def clean_log(self, name: TableName) -> None:
+        """Old commits leave the log, as they do after some time."""
+        table = self._table(name)
+        if table is None or self._progress(name) is None:
+            return
+        last = max(version.number for version in table.versions if version.flow)
+        rolled_back = any(version.operation == "RESTORE" for version in table.versions[last:])
+        progress = self._progress(name)
+        if not rolled_back and not self._holds() and progress is not None and progress.unfinished is None:
+            table.oldest = max(table.oldest, table.newest.number - 2)
+            self._happened(f"clean log of {name}")
+
+    def define(self, definition: Definition) -> None:
+        """Somebody edits the declarations; what runs already has read them."""
+        self.definition = definition
+        self._happened(f"define {definition}")
+
+    def spoil(self, which: int) -> None:
+        """A file is overwritten with garbage."""
+        keys = [key for key in self.disk.files if key.startswith((_BATCHES, "_lakesmith/held", "_lakesmith/taken"))]
+        if keys and not self.spoilt:
+            key = sorted(keys)[which % len(keys)]
+            self.spoilt[key] = self.disk.files[key]
+            self.disk.files[key] = b'{"torn'
+            self._happened(f"spoil {key}")
+
+    def mend(self) -> None:
+        """The file is put back as it was, unless it was written anew or removed."""
+        for key, data in self.spoilt.items():
+            if self.disk.files.get(key) == b'{"torn':
+                self.disk.files[key] = data
+        self.spoilt.clear()
+        self.disk.changes += 1
+        self._happened("mend")
+
+    # What has to hold.
+
+    def check(self) -> None:
+        """What holds after each step."""
+        sound = Counter(hold.table for process in self.alive for hold in process.holds if hold.sound)
+        assert not sound or max(sound.values()) == 1, f"two processes hold {sound.most_common(1)[0][0]}"
+        if self._looked == self.disk.changes:
+            return
+        self._looked = self.disk.changes
+        for location, table in self.disk.tables.items():
+            self._check_versions(location, table)
+        self._check_books()
+        if not self.spoilt:
+            self._check_orders()
+            self._check_made(LATEST)
+            self._check_made(DAILY)
+
+    def _check_versions(self, location: str, table: Table) -> None:
+        done = self._judged.get(location, 0)
+        if done == len(table.versions):
+            return
+        self._judged[location] = len(table.versions)
+        assert [version.number for version in table.versions] == list(range(len(table.versions)))
+        numbers = [(version.flow, version.sequence) for version in table.versions if version.flow]
+        assert len(numbers) == len(set(numbers)), f"V: a number was committed twice to {location}: {numbers}"
+        uids = Counter(row.uid for row in table.newest.rows if isinstance(row, Row))
+        assert not uids or max(uids.values()) == 1, f"N: a row is twice in {location}: {uids.most_common(1)}"
+
+    def _check_books(self) -> None:
+        for key in self.disk.files:
+            if key.endswith(".done.json") and key not in self._books and key not in self.spoilt:
+                self._books.add(key)
+                done = Done(**json.loads(self.disk.files[key]))
+                kept = done.rows_written + done.rows_quarantined + done.rows_deduplicated + done.rows_discarded
+                assert done.rows_in == kept, f"N: the books of {key} are open: {done}"
+
+    def _check_orders(self) -> None:
+        progress = self._progress(ORDERS)
+        if progress is None:
+            return
+        there, refused, given_up = self._orders()
+        taken = {row.uid for path in progress.taken for row in self.disk.landed[path][1]}
+        assert there <= taken, f"R: rows are in the table whose files are not in its bookmark: {there - taken}"
+        open_rows: set[int] = set()
+        if progress.unfinished is not None:
+            batch = self._batches(ORDERS).committed(progress.unfinished, lambda: self._commits(ORDERS))
+            open_rows = {row.uid for file in batch.files for row in self.disk.landed[file.path][1]}
+            if batch.replay is not None:
+                open_rows = there & set(refused) | set(refused) & given_up
+        missing = taken - there - set(refused) - given_up - open_rows
+        assert not missing, f"N: the bookmark is ahead of the rows: {missing}"
+        twice = {uid for uid, times in refused.items() if times > 1} | (set(refused) & (there | given_up)) - open_rows
+        assert not twice, f"N: rows are in more than one place: {twice}"
+        lost = self.acknowledged - there - set(refused) - given_up
+        assert not lost, f"A: acknowledged rows are gone: {lost}"
+
+    def _check_made(self, name: TableName) -> None:
+        table, progress = self._table(name), self._progress(name)
+        if table is None or progress is None or progress.definition is None:
+            return
+        ((source, position),) = progress.positions.items()
+        read = TableName.parse(source)
+        assert read is not None
+        inputs = self._table(read)
+        assert inputs is not None
+        rows = inputs.versions[position.version].rows
+        if name == LATEST:
+            made = self._defined(name, progress.definition)
+            assert table.newest.rows == scaled(tuple(latest(rows)), made.factor), f"R: {name} is not what its inputs say"
+        else:
+            assert tuple(sorted(table.newest.rows)) == by_day(rows), f"R: {name} is not what its inputs say"
+
+    def settle_down(self) -> None:
+        """Nothing fails any more: whoever is there comes to an end, and runs follow until there is nothing to do."""
+        self.disk.faults.clear()
+        self.mend()
+        for process in self.alive:
+            process.stopped = False
+            self.finish(process)
+        self._until_quiet()
+        self.define(Definition(LENIENT, self.definition.query))
+        self._until_quiet()
+        while self._report(self.finish(self.start("replay", "home"))).errors:
+            self.wait(SECONDS + 1)
+        self._until_quiet()
+        self._check_end()
+
+    def _until_quiet(self) -> None:
+        """Follow the next step of each error."""
+        for _ in range(_ROUNDS):
+            process = self.finish(self.start("run", "home"))
+            report = self._report(process)
+            if report.run is None and not report.errors:
+                return
+            self.wait(SECONDS + 1)
+            # What was held back is approved as it was declared then.
+            for error in sorted(report.errors, key=lambda error: error.code != "gate-failed"):
+                match error.code:
+                    case "gate-failed":
+                        self.finish(self.start("approve", "home"))
+                    case "source-gap" | "unknown-progress":
+                        self.finish(self.start("refresh", "home"))
+                    case "unfinished-under-other-definition":
+                        self._finish_as_it_was(TableName.parse(str(error.table)))
+        raise AssertionError(f"E: the lake does not come to rest: {[str(error) for error in report.errors]}")
+
+    def _finish_as_it_was(self, name: TableName | None) -> None:
+        assert name is not None
+        progress, now = self._progress(name), self.definition
+        assert progress is not None
+        assert progress.unfinished_as is not None
+        self.define(self._defined(name, progress.unfinished_as))
+        self.finish(self.start("run", "home"))
+        self.define(now)
+
+    def _check_end(self) -> None:
+        self.check()
+        there, refused, given_up = self._orders()
+        rows = [row for _, rows in self.disk.landed.values() for row in rows]
+        assert there == {row.uid for row in rows if row.value >= -5} - given_up, "R: the table is not what landed"
+        assert set(refused) == {row.uid for row in rows if row.value < -5} - given_up, "R: nor is its quarantine"
+        if orders := self._table(ORDERS):
+            silver, gold = self._table(LATEST), self._table(DAILY)
+            assert silver is not None
+            assert gold is not None
+            made = scaled(tuple(latest(orders.newest.rows)), self.definition.factor)
+            assert silver.newest.rows == made, "R: silver is not what landed"
+            assert tuple(sorted(gold.newest.rows)) == by_day(made), "R: gold is not what landed"
+
+    def _report(self, process: Process) -> RunReport:
+        assert isinstance(process.result, RunReport), f"E: {process.kind} ended with {process.error!r}"
+        return process.result
+
+    def _ended(self, process: Process) -> None:
+        self.processes.remove(process)
+        self.bridge.current = None
+        if process.error is not None:
+            assert isinstance(process.error, LakesmithError), f"E: {process.error!r}" + _traceback(process.error)
+            self._check_error(process.error)
+            return
+        report = process.result
+        if isinstance(report, RunReport):
+            for error in report.errors:
+                self._check_error(error)
+            if process.kind == "run" and not report.errors:
+                self.acknowledged |= self.promised.get(process.number, set())
+
+    def _check_error(self, error: LakesmithError) -> None:
+        for each in error.errors if isinstance(error, Problems) else (error,):
+            self.outcomes[each.code] += 1
+            assert each.code, f"E: {each!r}"
+            assert each.hint, f"E: {each!r} has no next step"
+
+    def _happened(self, what: str) -> None:
+        self.told.append(what)
+        Stepped.steps += 1
+        self.check()
+
+    def _holds(self) -> list[Hold]:
+        return [hold for process in self.alive for hold in process.holds]
+
+    def _orders(self) -> tuple[set[int], Counter[int], set[int]]:
+        """The rows in the bronze table, those in its quarantine, and those that were given up."""
+        there = {row.uid for row in self._rows(self.warehouse.table(ORDERS)) if isinstance(row, Row)}
+        kept = self._live(self._rows(self.warehouse.quarantine(ORDERS)))
+        settled = self._rows(self.warehouse.settled(ORDERS))
+        refused = Counter(row.row.uid for row in kept)
+        given_up = {each.refused.row.uid for each in settled if isinstance(each, Settled) and each.how == "discarded"}
+        return there, refused, given_up
+
+    def _live(self, refused: Sequence[object]) -> list[Refused]:
+        """Without the rows that were refused by batches which are rolled back now: they come again."""
+        progress = None if self.spoilt else self._progress(ORDERS)
+        head = progress.head if progress is not None else 0
+        return [row for row in refused if isinstance(row, Refused) and row.batch <= head]
+
+    def _rows(self, location: str) -> Sequence[object]:
+        table = self.disk.tables.get(location)
+        return table.newest.rows if table else ()
+
+    def _table(self, name: TableName) -> Table | None:
+        return self.disk.tables.get(self.warehouse.table(name))
+
+    def _batches(self, name: TableName) -> Batches:
+        return Batches(self.storage, name)
+
+    def _commits(self, name: TableName) -> Sequence[object]:
+        return self.format.commits(self.warehouse.table(name))
+
+    def _progress(self, name: TableName) -> Progress | None:
+        """How far the table has come, as the product tells it."""
+        if self._table(name) is None or self.spoilt:
+            return None
+        facts = self.format.facts(self.warehouse.table(name), flow(name))
+        return self._batches(name).progress(facts, lambda: self._commits(name))
+
+    def _defined(self, name: TableName, told: str) -> Definition:
+        """The definition that a batch was made with."""
+        found = (each for each in DEFINITIONS if fingerprint(declared(each)[0].tables[name]) == told)
+        alike = [each for each in found]
+        return next((each for each in alike if each == self.definition), alike[0])
+
+    def _mode(self, name: TableName, version: Version) -> str | None:
+        if not version.flow or self.spoilt:
+            return "replay" if self.spoilt else None
+        number = version.note.split()[2]
+        sequence, attempt = map(int, number.split("."))
+        return self._batches(name).pinned(sequence, attempt).mode
+
+    def _by_hand(self, table: Table, rows: tuple[object, ...], operation: str, parameters: dict[str, str]) -> None:
+        number = len(table.versions)
+        table.versions.append(
+            Version(number=number, rows=rows, operation=operation, at=self.clock.now, parameters=parameters)  # type: ignore[arg-type]
+        )
+        self.disk.changes += 1
+
+
+def _traceback(error: BaseException) -> str:
+    import traceback
+
+    return "\n" + "".join(traceback.format_exception(error))
+
+
+Action = Callable[[World], None]
+__all__ = ["DEFINITIONS", "MOST_ALIVE", "TABLES", "Action", "Stepped", "World"]

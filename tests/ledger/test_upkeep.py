@@ -1,0 +1,158 @@
+"""Batches that move no row, or take rows back: the position stays that of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from lakesmith.declare import TableName
+from lakesmith.ledger.batches import EMPTY, Batch, Batches, Done, kept_with
+from lakesmith.plan.steps import Position, Rollback
+from lakesmith.ports import QUIET, CommitFact, FileFact, TableFacts
+from lakesmith.storage import LocalStorage
+
+NAME = TableName("silver", "orders")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def batches(tmp_path: Path) -> Batches:
+    return Batches(LocalStorage(tmp_path), NAME)
+
+
+def batch(sequence: int, *, mode: str = "files", parent: int | None = None) -> Batch:
+    return Batch(
+        sequence=sequence,
+        attempt=0,
+        parent=sequence - 1 if parent is None else parent,
+        run_id=f"run-{sequence}",
+        pinned_at=1,
+        definition="d",
+        mode=mode,
+        inputs={"bronze.orders": Position(table_id="t", version=sequence)},
+        files=(FileFact(f"f{sequence}", 1, 1),) if mode == "files" else (),
+    )
+
+
+def finish(batches: Batches, made: Batch, version: int) -> Batch:
+    pinned = batches.pin(made)
+    batches.finish(
+        Done(
+            sequence=pinned.sequence,
+            attempt=pinned.attempt,
+            version=version,
+            run_id=pinned.run_id,
+            rows_in=0,
+            rows_written=0,
+            rows_quarantined=0,
+            rows_deduplicated=0,
+        )
+    )
+    return pinned
+
+
+def facts(version: int, sequence: int, quiet: int = 0) -> TableFacts:
+    return TableFacts(
+        location="x",
+        version=version,
+        table_id="id",
+        columns=(),
+        partition_by=(),
+        rows=0,
+        bytes=0,
+        files=0,
+        committed_at=START,
+        oldest=0,
+        sequence=sequence,
+        quiet=quiet,
+    )
+
+
+def commit(at: int, note: str | None = None, operation: str = "WRITE", **parameters: str) -> CommitFact:
+    return CommitFact(
+        version=at,
+        committed_at=START + timedelta(minutes=at),
+        operation=operation,
+        parameters=parameters,
+        metrics={},
+        note=note,
+    )
+
+
+def not_asked() -> list[CommitFact]:
+    raise AssertionError("the log was asked")
+
+
+def test_after_a_vacuum_the_table_stands_where_it_stood_and_its_note_is_a_quiet_one(batches: Batches) -> None:
+    finish(batches, batch(1), 0)
+    fence = replace(batch(2, mode="vacuum"), inputs={"bronze.orders": Position(table_id="t", version=9)})
+    assert finish(batches, fence, 1).note.startswith(QUIET)
+    progress = batches.progress(facts(1, 2, quiet=1), not_asked)
+    assert (progress.head, progress.unfinished) == (2, None)
+    assert set(progress.taken) == {"f1"}
+    assert progress.positions["bronze.orders"].version == 9
+    assert batches.ground(2, not_asked) == 1
+
+
+def test_versions_that_moved_no_row_are_not_looked_up_in_the_log(batches: Batches) -> None:
+    finish(batches, batch(1), 0)
+    assert batches.progress(facts(3, 1, quiet=3), not_asked).head == 1
+
+
+def test_a_restored_table_stands_where_it_stood_then_and_says_that_rows_were_replaced(batches: Batches) -> None:
+    for number in (1, 2, 3):
+        finish(batches, batch(number), number - 1)
+    back = replace(batch(4, mode="restore", parent=1), restore=Rollback(version=0, head=3))
+    finish(batches, back, 3)
+    progress = batches.progress(facts(3, 4), not_asked)
+    assert set(progress.taken) == {"f1"}
+    assert progress.rewritten == 3
+    finish(batches, batch(5, mode="vacuum"), 4)
+    assert batches.progress(facts(4, 5, quiet=1), not_asked).rewritten == 3
+    assert set(batches.chain(5, not_asked)) == {5, 4, 1}
+    finish(batches, batch(6), 5)
+    after = batches.progress(facts(5, 6), not_asked)
+    assert (set(after.taken), after.rewritten) == ({"f1", "f6"}, None)
+
+
+def test_how_far_the_rows_of_an_earlier_version_had_come_is_told(batches: Batches) -> None:
+    for number in (1, 2, 3):
+        finish(batches, batch(number), number * 2)
+    commits = [commit(version) for version in range(7, -1, -1)]
+    assert [batches.at(version, 3, commits).head for version in (7, 6, 5, 3, 1)] == [3, 3, 2, 1, 0]
+
+
+def test_a_later_batch_that_somebody_has_pinned_is_seen(batches: Batches) -> None:
+    finish(batches, batch(1), 0)
+    batches.pin(batch(2, mode="vacuum"))
+    batches.pin(batch(2))
+    assert not batches.is_overtaken(2)
+    batches.pin(batch(3))
+    assert batches.is_overtaken(2)
+
+
+def note(number: int) -> str:
+    return f"lakesmith batch {number}.1 run r"
+
+
+@pytest.mark.parametrize(
+    ("own", "numbers", "version"),
+    [
+        ({1, 2}, [1, 2], None),
+        ({1}, [1, 2], 0),
+        ({1, 2}, [1, 2, None], None),
+        ({1}, [1, None, 2, 3], 0),
+        ({1, 4}, [1, 2, 4], None),
+        ({1}, [2, 3], EMPTY),
+        ({1}, [None, 2], 0),
+        ({1}, [], None),
+    ],
+)
+def test_the_version_of_a_quarantine_that_goes_with_batches_is_the_last_that_they_made(
+    own: set[int], numbers: list[int | None], version: int | None
+) -> None:
+    commits = [commit(at, note(number) if number else None) for at, number in enumerate(numbers)]
+    assert kept_with(own, commits[::-1]) == version
