@@ -60,7 +60,7 @@ class Sleeper:
     def asleep(self) -> None:
         """Wait until it has fallen asleep."""
         while self._state() != "T":
-            assert self._process.is_alive(), self._said.read_text()
+            assert self._process.is_alive(), self._progress()
             time.sleep(0.02)
 
     def wake(self) -> None:
@@ -71,10 +71,10 @@ class Sleeper:
     def ended(self) -> Ended:
         """Wait for its end."""
         self._process.join(200)
-        said = self._said.read_text()
-        assert self._process.exitcode is not None, said
-        assert "Traceback" not in said, said
-        return Ended(self._process.exitcode, json.loads(said))
+        progress = self._progress()
+        assert self._process.exitcode is not None, progress
+        assert "Traceback" not in progress, progress
+        return Ended(self._process.exitcode, json.loads(self._said.read_text()))
 
     def kill(self) -> None:
         """End it, whatever it does."""
@@ -82,6 +82,9 @@ class Sleeper:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.join()
+
+    def _progress(self) -> str:
+        return Path(f"{self._said}.progress").read_text()
 
     def _state(self) -> str:
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -92,9 +95,8 @@ class Sleeper:
 def _sleep(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) -> None:
     """Be the command, with a short lease, and fall asleep where it was said."""
     os.setsid()
-    out = os.open(said, os.O_WRONLY | os.O_CREAT)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
+    for number, name in ((1, said), (2, f"{said}.progress")):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), number)
     from lakesmith import failpoints
     from lakesmith.cli import app
     from lakesmith.ledger import lease
