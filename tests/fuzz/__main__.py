@@ -1,7 +1,7 @@
 """`make fuzz`, and the replay of one case.
 
-    python -m tests.fuzz --seed 7 --cases 10000
-    python -m tests.fuzz --seed 7 --only 4711
+python -m tests.fuzz --seed 7 --cases 10000
+python -m tests.fuzz --seed 7 --only 4711
 """
 
 from __future__ import annotations

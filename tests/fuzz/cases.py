@@ -238,11 +238,12 @@ def _avro(rng: Random, data: bytes) -> bytes:
             return corpus.avro_with(json.dumps(schema).encode(), codec, corpus.avro_block(1, len(body), body))
 
 
-_AVRO_WORDS = (
-    *("null boolean int long float double bytes string record enum array map fixed union error Order Place").split(),
-    *("decimal date time-millis timestamp-micros uuid duration type name fields symbols items values size").split(),
-    *("logicalType precision scale namespace aliases default order doc a.b 1x").split(),
-)
+_WORDS = """
+null boolean int long float double bytes string record enum array map fixed union error Order Place decimal date
+time-millis timestamp-micros uuid duration type name fields symbols items values size logicalType precision scale
+namespace aliases default order doc a.b 1x
+"""
+_AVRO_WORDS = tuple(_WORDS.split())
 
 
 def _bomb(rng: Random) -> Any:

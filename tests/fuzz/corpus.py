@@ -131,7 +131,13 @@ ODCS: dict[str, Any] = {
             "physicalName": "silver.orders",
             "logicalType": "object",
             "properties": [
-                {"name": "id", "logicalType": "integer", "physicalType": "bigint", "primaryKey": True, "required": True},
+                {
+                    "name": "id",
+                    "logicalType": "integer",
+                    "physicalType": "bigint",
+                    "primaryKey": True,
+                    "required": True,
+                },
                 {"name": "amount", "logicalType": "number", "physicalType": "decimal(12,2)"},
                 {"name": "at", "logicalType": "timestamp", "logicalTypeOptions": {"timezone": True}},
                 {"name": "email", "logicalType": "string", "unique": True, "classification": "pii"},
@@ -169,12 +175,27 @@ SUITE: dict[str, Any] = {
                 "condition_parser": "great_expectations",
             },
         },
+        {
+            "type": "expect_column_values_to_not_be_null",
+            "kwargs": {
+                "column": "b",
+                "row_condition": "`a b` > 1 and not (c == 'x' or d in [1, 2])",
+                "condition_parser": "pandas",
+            },
+        },
+        {
+            "type": "expect_column_values_to_be_unique",
+            "kwargs": {"column": "b", "row_condition": "a > 1 AND b IN (1)", "condition_parser": "spark"},
+        },
         {"type": "expect_column_values_to_match_regex", "kwargs": {"column": "email", "regex": "^[^@]+@[^@]+$"}},
         {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "c", "value_set": ["EUR", 1, None]}},
         {"type": "expect_table_row_count_to_be_between", "kwargs": {"min_value": 1, "max_value": 10}},
         {
             "type": "expect_column_quantile_values_to_be_between",
-            "kwargs": {"column": "a", "quantile_ranges": {"quantiles": [0.1, 0.9], "value_ranges": [[0, 1], [5, None]]}},
+            "kwargs": {
+                "column": "a",
+                "quantile_ranges": {"quantiles": [0.1, 0.9], "value_ranges": [[0, 1], [5, None]]},
+            },
         },
         {
             "type": "unexpected_rows_expectation",

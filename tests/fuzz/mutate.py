@@ -67,23 +67,19 @@ EVIL = (
 )
 """What would do harm, or come close to a limit, if anything took it for more than text."""
 
-WORDS = (
-    *("source load columns checks contract owner freshness tags files format merge key order_by scd2 changes").split(),
-    *("snapshot replace append type required check where expect on_fail unique values between enabled drift").split(),
-    *("name environments warehouse landing spark variables defaults storage connections jobs previous until").split(),
-    *("SELECT FROM WHERE GROUP BY JOIN ON UNION ALL WITH AS CASE WHEN THEN END OVER PARTITION LATERAL VIEW").split(),
-    *("NULL true false no ~ .nan 1.10 2026-01-01 bigint decimal(38,38) struct<a:int> map<int,int> array<").split(),
-    *("table given then expect exactly quarantine fails rules roles grants masks row_filters").split(),
-    *": - [ ] { } , ' \" ` | > & * ! # % @ ( ) ; -- /* */ ${ $${ } . .. / \\ = < ? --- ...".split(),
-    "\n",
-    " ",
-    "  ",
-    "\t",
-    "\r",
-    "\x85",
-    "\u2028",
-    "\ufeff",
-)
+_KEYS = """
+source load columns checks contract owner freshness tags files format merge key order_by scd2 changes snapshot replace
+append type required check where expect on_fail unique values between enabled drift name environments warehouse landing
+spark variables defaults storage connections jobs previous until table given then exactly quarantine fails rules roles
+grants masks row_filters
+"""
+_SQL = """
+SELECT FROM WHERE GROUP BY JOIN ON UNION ALL WITH AS CASE WHEN THEN END OVER PARTITION LATERAL VIEW NULL true false no ~
+.nan 1.10 2026-01-01 bigint decimal(38,38) struct<a:int> map<int,int> array<
+"""
+_MARKS = """: - [ ] { } , ' " ` | > & * ! # % @ ( ) ; -- /* */ ${ $${ } . .. / \\ = < ? --- ..."""
+_SPACES = ("\n", " ", "  ", "\t", "\r", "\x85", "\u2028", "\ufeff")
+WORDS = (*_KEYS.split(), *_SQL.split(), *_MARKS.split(), *_SPACES)
 NUMBERS = (0, 1, -1, 2**31 - 1, -(2**31), 2**32, 2**53 + 1, 2**63 - 1, -(2**63), 2**64, 10**400, 0.1, -0.0, 1e308)
 NESTS = (
     ("(", ")"),
@@ -107,6 +103,13 @@ NESTS = (
     ("a, ", ""),
     ("1 + ", ""),
     ("1 AND ", ""),
+    ("a JOIN ", ""),
+    ("INTERVAL ", ""),
+    ("1 UNION ALL SELECT ", ""),
+    ("WITH a AS (SELECT 1) ", ""),
+    ("CAST(a AS array<", ">)"),
+    ("a[", "]"),
+    ("@", ""),
 )
 
 
@@ -212,7 +215,7 @@ def by_structure(rng: Random, value: Any, *, words: Sequence[str] = WORDS) -> An
             holder[rng.choice(words)] = holder.pop(key)
         case 6:
             other, place = rng.choice(places)
-            holder[key] = json.loads(json.dumps(other[place], default=str))
+            holder[key] = _copied(other[place])
         case 7:
             for _ in range(rng.choice((3, 25, 300))):
                 found = {"a": found} if rng.random() < 0.5 else [found]
@@ -220,6 +223,13 @@ def by_structure(rng: Random, value: Any, *, words: Sequence[str] = WORDS) -> An
         case _:
             holder[key] = str(found)
     return value
+
+
+def _copied(value: Any) -> Any:
+    try:
+        return json.loads(json.dumps(value, default=str))
+    except (RecursionError, ValueError):
+        return "deep"
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
@@ -279,10 +289,14 @@ def json_structure(rng: Random, data: bytes) -> bytes:
             lines = [json.loads(line) for line in data.splitlines() if line.strip()]
         except ValueError:
             return by_words(rng, data)
-    at = rng.randrange(len(lines)) if lines else 0
     if lines:
+        at = rng.randrange(len(lines))
         lines[at] = by_structure(rng, lines[at])
-    return encoded("\n".join(json.dumps(line, default=str, ensure_ascii=rng.random() < 0.5) for line in lines))
+    try:
+        texts = [json.dumps(line, default=str, ensure_ascii=rng.random() < 0.5) for line in lines]
+    except RecursionError:
+        return by_words(rng, data)
+    return encoded("\n".join(texts))
 
 
 def header_structure(rng: Random, data: bytes) -> bytes:

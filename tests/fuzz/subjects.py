@@ -29,13 +29,13 @@ from lakesmith.intake import avro as avro_files
 from lakesmith.intake.reader import Reader, Task, survey
 from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import arrow_type, grown, schema_of, settled, spark_type
-from lakesmith.intake.values import AvroWriter, Decoder, JsonWriter, ProtobufWriter, Writer
+from lakesmith.intake.values import Decoder, JsonWriter, ProtobufWriter, Writer, avro_writer
 from lakesmith.lake import Lake
 from lakesmith.ledger.batches import Batches
 from lakesmith.ports import CommitFact, TableFacts
 from lakesmith.storage import LocalStorage
 
-LONGEST = 4_000
+LONGEST = 7_000
 """Characters that one error may have: it is read by people."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -54,12 +54,6 @@ def try_case(case: Case, folder: Path) -> Refused:
 
 def warm() -> None:
     """Load what the readers load when they are first used."""
-    import lakesmith.cli
-    import lakesmith.exchange
-    import lakesmith.quality.expectations
-    import lakesmith.query
-
-    assert lakesmith.cli and lakesmith.exchange and lakesmith.quality and lakesmith.query
     _known_codes()
     _data_codes()
     _protobuf()
@@ -204,7 +198,6 @@ def _batch(case: Case, folder: Path) -> Refused:
         committed_at=start,
         oldest=0,
         sequence=3,
-        properties={},
     )
     try:
         progress = Batches(LocalStorage(folder), name).progress(facts, lambda: commits)
@@ -343,8 +336,11 @@ def _data_codes() -> frozenset[str]:
 def _message(case: Case, _folder: Path) -> Refused:
     options = case.options
     rng = Random(options["mutations"])
-    writers: dict[int, Writer] = {5: JsonWriter(), 9: AvroWriter("{")}
-    writers[7] = AvroWriter(options["schema"]) if options["values"] == "avro" else _protobuf()
+    writers: dict[int, Writer] = {5: JsonWriter()}
+    try:
+        writers[7] = avro_writer(options["schema"]) if options["values"] == "avro" else _protobuf()
+    except ValueError:
+        return ("bad-schema",)
     decoder = Decoder(
         values=options["values"], envelope=options["envelope"], writers=writers, surveyed=options["surveyed"]
     )
