@@ -11,7 +11,8 @@ import secrets
 import sys
 from pathlib import Path
 
-from tests.fuzz.cases import Case, case
+from tests.fuzz.cases import case
+from tests.fuzz.model import Case
 from tests.fuzz.runner import Outcome, fuzz
 
 _SHOWN = 2_000

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from tests.fuzz import corpus, mutate
+from tests.fuzz.found import FOUND
+from tests.fuzz.model import Case
 from tests.fuzz.mutate import Mutate
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """Something that a reader of Lakesmith is given."""
-
-    kind: str
-    """Which reader."""
-    target: str
-    """The file that was mutated."""
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    """All files, the mutated one among them."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
 def case(seed: str, number: int) -> Case:
-    """The case of this number."""
+    """The case of this number. The seed `found` has those that were found before."""
+    if seed == "found":
+        return FOUND[number]()
     rng = Random(f"{seed}/{number}")
     kind = rng.choices([*KINDS], [weight for weight, _ in KINDS.values()])[0]
     return KINDS[kind][1](rng)
@@ -110,14 +100,22 @@ _DONE = {
 }
 
 
-def _batch(rng: Random) -> Case:
-    files = {f"0000000{n}.01.json": {**_BATCH, "sequence": n, "parent": n - 1} for n in (1, 2, 3)}
-    files |= {f"0000000{n}.done.json": {**_DONE, "sequence": n, "version": n - 1} for n in (1, 2, 3)}
-    texts = {name: json.dumps(values).encode() for name, values in files.items()}
+def batch_files(changes: Mapping[str, Mapping[str, object]]) -> Case:
+    """The books of a table with three batches, some of them changed."""
+    files: dict[str, dict[str, Any]] = {}
+    for number in (1, 2, 3):
+        files[f"{number:08}.01.json"] = {**_BATCH, "sequence": number, "parent": number - 1}
+        files[f"{number:08}.done.json"] = {**_DONE, "sequence": number, "version": number - 1}
+    texts = {name: json.dumps({**values, **changes.get(name, {})}).encode() for name, values in files.items()}
     texts["taken"] = json.dumps([["orders/1.json", 10, 1]]).encode()
-    target = rng.choice(sorted(texts))
-    texts[target] = _mutated(rng, texts[target], _JSON)
-    return Case(kind="batch", target=target, files=texts, options={"version": rng.choice((2, 2, 5))})
+    return Case(kind="batch", target=next(iter(changes), ""), files=texts, options={"version": 2})
+
+
+def _batch(rng: Random) -> Case:
+    files = dict(batch_files({}).files)
+    target = rng.choice(sorted(files))
+    files[target] = _mutated(rng, files[target], _JSON)
+    return Case(kind="batch", target=target, files=files, options={"version": rng.choice((2, 2, 5))})
 
 
 _VERBS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -159,7 +160,7 @@ class _Worker:
         if answer is None:
             self._end()
             said = self._last_words()
-            made = _described(self._seed, number)
+            made = self._described(number)
             return Outcome(number=number, verdict="FAILURE", why=why, trace=said, seconds=seconds, **made)
         peak = answer.get("peak", 0)
         if peak > self._bounds.memory and "why" not in answer:
@@ -239,15 +240,12 @@ class _Worker:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
 
+    def _described(self, number: int) -> dict[str, str]:
+        made = importlib.import_module(self._subjects).case(self._seed, number)
+        return {"kind": made.kind, "target": made.target}
+
     def _last_words(self) -> str:
         return Path(self._sandbox, "stderr").read_text(errors="replace")[-2000:]
-
-
-def _described(seed: str, number: int) -> dict[str, str]:
-    from tests.fuzz.cases import case
-
-    made = case(seed, number)
-    return {"kind": made.kind, "target": made.target}
 
 
 def _death(process: subprocess.Popen[bytes]) -> str:

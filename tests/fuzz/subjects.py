@@ -20,7 +20,9 @@ import pyarrow as pa
 from tests.docs.codes import codes
 from tests.docs.markdown import DOCS
 from tests.fuzz import corpus, mutate
-from tests.fuzz.cases import Case
+from tests.fuzz.cases import case as case
+from tests.fuzz.found import data_case
+from tests.fuzz.model import Case
 
 from lakesmith.columns import CODE, CORRUPT, END
 from lakesmith.declare import Files, TableName
@@ -70,10 +72,7 @@ def _valid() -> Iterator[Case]:
         yield Case(kind="document", target=name, files={name: json.dumps(document).encode()}, options=options)
     for words in (["plan"], ["query", "SELECT 1 AS a"], ["status", "--json"], ["run"], ["test"]):
         yield Case(kind="command", target="", files=corpus.WIDE_LAKE, options={"words": words})
-    for file in corpus.data_files():
-        told = {"format": file.format, "source": file.source, "surveyed": True, "widening": False}
-        options = {**told, "columns": "all", "folder": "in", "held": 1 << 20}
-        yield Case(kind=file.format, target=file.name, files={"data": file.data}, options=options)
+    yield from map(data_case, corpus.data_files())
 
 
 # Declarations
@@ -87,7 +86,7 @@ def _lake(case: Case, folder: Path) -> Refused:
         if _is_here(lake):
             lake.plan()
     except LakesmithError as error:
-        return _judged(error, folder)
+        return judged(error, folder)
     return ()
 
 
@@ -112,7 +111,7 @@ def _is_here(lake: Lake) -> bool:
     return inside and not outside and not elsewhere
 
 
-def _judged(error: LakesmithError, folder: Path, *, placed: bool = True) -> Refused:
+def judged(error: LakesmithError, folder: Path, *, placed: bool = True) -> Refused:
     """The codes of an error, each of which has to be known, placed, short, and to tell a next step."""
     errors = error.errors if isinstance(error, Problems) else (error,)
     for each in errors:
@@ -156,7 +155,7 @@ def _document(case: Case, folder: Path) -> Refused:
             folder / case.target, layer=case.options["layer"], name=case.options["name"], part=None
         )
     except LakesmithError as error:
-        return _judged(error, folder, placed=False)
+        return judged(error, folder, placed=False)
     if not re.fullmatch(r"(bronze|silver|gold)/\w+\.(yml|sql)", found.file):
         raise Broke(f"the declaration would be written to {found.file!r}")
     lake = folder / "lake"
@@ -168,7 +167,7 @@ def _document(case: Case, folder: Path) -> Refused:
         Lake.open(lake)
     except LakesmithError as error:
         # What was imported is to be completed by people, who are told where.
-        return _judged(error, lake)
+        return judged(error, lake)
     return ()
 
 
@@ -207,7 +206,7 @@ def _batch(case: Case, folder: Path) -> Refused:
         if progress.backfill is not None:
             _held(len(list(progress.backfill.chunks())) < 10_000, "a backfill ends")
     except LakesmithError as error:
-        return _judged(error, folder)
+        return judged(error, folder)
     return ()
 
 
@@ -355,7 +354,7 @@ def _message(case: Case, _folder: Path) -> Refused:
     except Abort as abort:
         return _documented([f"abort-{abort.kind}"])
     except LakesmithError as error:
-        return _judged(error, Path())
+        return judged(error, Path())
     rows.validate(full=True)
     _held(len(rows) == len(values), "each message is a row")
     return _documented({code.partition(": ")[0]: None for code in filter(None, rows.column(CODE).to_pylist())})

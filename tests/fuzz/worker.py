@@ -17,8 +17,8 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
+from typing import Any
 
-from tests.fuzz.cases import case
 from tests.fuzz.guard import Forbidden, Guard
 
 ADDRESSES = 4
@@ -36,7 +36,7 @@ def main(subjects: str, sandbox: str, seed: str, seconds: int, memory: int) -> N
     warnings.filterwarnings("ignore", category=ResourceWarning)
     read = importlib.import_module(subjects)
     read.warm()
-    case(seed, 0)
+    read.case(seed, 0)
     guard = Guard(sandbox, str(Path(__file__).parents[2]))
     folder = Path(sandbox, "case")
     started = _status("VmSize")
@@ -55,13 +55,13 @@ def main(subjects: str, sandbox: str, seed: str, seconds: int, memory: int) -> N
         print(json.dumps(told), file=answers)
 
 
-def _tried(read: object, guard: Guard, seed: str, number: int, folder: Path) -> dict[str, object]:
-    made = case(seed, number)
+def _tried(read: Any, guard: Guard, seed: str, number: int, folder: Path) -> dict[str, object]:
+    made = read.case(seed, number)
     guard.lenient = made.kind in getattr(read, "LENIENT", ())
     told: dict[str, object] = {"number": number, "kind": made.kind, "target": made.target}
     try:
         with guard.watching():
-            refused = read.try_case(made, folder)  # type: ignore[attr-defined]
+            refused = read.try_case(made, folder)
     except (Exception, Forbidden, SystemExit) as error:  # noqa: BLE001 - whatever comes out is the answer
         told |= {"why": _said(error), "trace": _trace(error)}
     else:
