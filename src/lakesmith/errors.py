@@ -18,6 +18,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_UNPRINTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_LONGEST = 3_000
+
+
+def legible(text: str) -> str:
+    """The text as it may go to a terminal: what would steer that, or mislead a reader, is spelt out."""
+    shown = _UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text[: _LONGEST + 1])
+    return shown if len(text) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ class LakesmithError(Exception):
     def __str__(self) -> str:
         where = f"{self.at}: " if self.at else f"{self.table}: " if self.table else ""
         hint = f"\n  hint: {self.hint}" if self.hint else ""
-        return f"{where}{self.what} [{self.code}]{hint}"
+        return f"{legible(where)}{legible(self.what)} [{self.code}]{legible(hint)}"
 
     def as_dict(self) -> dict[str, object]:
         return {

@@ -13,7 +13,7 @@ from typing import Self
 
 import click
 
-from lakesmith.errors import LakesmithError, Problems
+from lakesmith.errors import LakesmithError, Problems, legible
 
 USAGE = 2
 BUG = 70
@@ -35,6 +35,7 @@ def exit_code_of(call: Callable[[], object]) -> int:
     except click.Abort:
         return show_failure(KeyboardInterrupt(), as_json=False)
     except click.ClickException as error:
+        error.message = legible(error.message)
         error.show()
         return USAGE
     return code if isinstance(code, int) else 0

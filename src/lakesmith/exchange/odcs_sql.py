@@ -82,9 +82,12 @@ def _is_plain(query: str) -> bool:
     import sqlglot
     from sqlglot import exp
 
+    from lakesmith.plan.nesting import TooDeep, check_text
+
     try:
+        check_text(query)
         found = sqlglot.parse(_OBJECT.sub("lakesmith_object", query), dialect="spark")
-    except sqlglot.errors.SqlglotError:
+    except (sqlglot.errors.SqlglotError, TooDeep, RecursionError):
         return False
     select = found[0] if len(found) == 1 else None
     if not isinstance(select, exp.Select):

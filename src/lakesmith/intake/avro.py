@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from io import BytesIO
 from itertools import count
+from lzma import LZMADecompressor, LZMAError
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -29,6 +30,10 @@ _BLOCK = 128 << 20
 """A block of more bytes, as stored or as it becomes, is not read."""
 _ROWS = 20_000
 _SIZE = 16 << 20
+_PARTS = 20_000
+"""How many parts a schema may have when every name in it is written out."""
+_FREE = 2_000_000
+"""How many values of a block may take no bytes at all, such as nulls and empty records."""
 _PRIMITIVES = {
     "null": pa.null(),
     "boolean": pa.bool_(),
@@ -120,12 +125,55 @@ def _form(told: Mapping[str, bytes]) -> _Form:
         raise Broken("avro-no-schema", "the Avro file does not tell the schema that its records were written with")
     try:
         schema = fastavro.parse_schema(json.loads(told["avro.schema"]), _ignore_default_error=True)
+        check_unfolded(schema)
         form = _Forms().of(schema)
         return _Form(fastavro.parse_schema({"type": "array", "items": form.schema}), form.raw, form.type)
     except RecursionError as error:
         raise Broken("too-deep", "the writer schema is nested too deeply") from error
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, *_UNDECODABLE) as error:
         raise Broken("avro-bad-schema", f"the writer schema cannot be read: {error}") from error
+
+
+def check_unfolded(schema: Any, known: dict[str, int] | None = None) -> None:
+    """Raise ValueError when a schema unfolds to too much: each name in it may stand for many more."""
+    if _unfolded(schema, {} if known is None else known) > _PARTS:
+        raise ValueError(f"it unfolds to more than {_PARTS:,} parts")
+
+
+def _unfolded(schema: Any, known: dict[str, int]) -> int:
+    """How many parts a schema has when every name is written out; one that holds itself counts once in itself."""
+    match schema:
+        case list():
+            return 1 + sum(_unfolded(branch, known) for branch in schema)
+        case str():
+            return known.get(schema, 1)
+        case dict():
+            name = str(schema.get("name"))
+            known[name] = 1
+            inner = [schema.get("type"), schema.get("items"), schema.get("values")]
+            members = [member.get("type") for member in schema.get("fields") or () if isinstance(member, dict)]
+            known[name] = 1 + sum(_unfolded(part, known) for part in (*inner, *members) if part is not None)
+            return known[name]
+        case _:
+            return 1
+
+
+def _free(schema: Any, known: dict[str, int]) -> int:
+    """How many values of a record take no bytes: nulls, and records of nothing else."""
+    match schema:
+        case "null":
+            return 1
+        case str():
+            return known.get(schema, 0)
+        case {"type": "record" | "error", "name": str(name), "fields": list(members)}:
+            known[name] = 0
+            free = sum(_free(member["type"], known) for member in members)
+            known[name] = free + (free == len(members))
+            return known[name]
+        case {"type": dict() | list() | "null" as inner}:
+            return _free(inner, known)
+        case _:
+            return 0
 
 
 @dataclass(slots=True)
@@ -227,7 +275,10 @@ def _decimal(schema: dict[str, Any]) -> pa.DataType:
 def _batches(source: _Source, form: _Form, codec: str, sync: bytes) -> Iterator[pa.RecordBatch]:
     records: list[object] = []
     size = 0
+    free = _free(form.schema["items"], {})
     for told, data in _blocks(source, codec, sync):
+        if told * free > _FREE:
+            raise Broken("expands-too-much", f"a block of the Avro file becomes more than {_FREE:,} values of no bytes")
         records += _records(told, data, form)
         size += len(data)
         if len(records) >= _ROWS or size >= _SIZE:
@@ -286,14 +337,12 @@ def _decompressed(data: bytes, codec: str, number: int) -> bytes:
                 name = "bz2" if codec == "bzip2" else "zstd"
                 made = pa.CompressedInputStream(pa.BufferReader(data), name).read(_BLOCK + 1)
             case "xz":
-                import lzma
-
-                made = lzma.LZMADecompressor().decompress(data, _BLOCK + 1)
+                made = LZMADecompressor().decompress(data, _BLOCK + 1)
             case "snappy":
                 made = _unsnapped(data)
             case _:
                 raise Broken("avro-codec", f"the codec {codec!r} cannot be read")
-    except (zlib.error, OSError, EOFError, ValueError, pa.ArrowException) as error:
+    except (zlib.error, OSError, EOFError, ValueError, LZMAError, pa.ArrowException) as error:
         raise Broken("corrupt", f"block {number} of the Avro file cannot be decompressed: {_said(error)}") from error
     if len(made) > _BLOCK:
         raise Broken("expands-too-much", f"block {number} of the Avro file becomes more than {_BLOCK:,} bytes")

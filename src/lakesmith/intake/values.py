@@ -27,6 +27,7 @@ import pyarrow as pa
 from lakesmith.declare.sources import Envelope, Values
 from lakesmith.errors import InfrastructureError
 from lakesmith.intake import debezium, json_text
+from lakesmith.intake.avro import check_unfolded
 from lakesmith.intake.rows import Abort, Target, Unreadable, as_json, fit_rows, shape_of
 from lakesmith.intake.shapes import STRING, common, wider
 from lakesmith.intake.split import Records
@@ -347,6 +348,24 @@ def _as_texts(value: object) -> object:
             return value.isoformat()
         case _:
             return value
+
+
+def avro_writer(text: str, imports: tuple[str, ...] = ()) -> AvroWriter:
+    """The writer of an Avro schema. Raises ValueError when the schema cannot be read."""
+    writer = AvroWriter(text, imports)
+    try:
+        schema, _ = parsed_avro(writer)
+        sizes: dict[str, int] = {}
+        for each in map(json.loads, imports):
+            check_unfolded(each, sizes)
+        check_unfolded(schema, sizes)
+        _avro_shape(writer)
+    except InfrastructureError:
+        raise
+    # The library tells of a schema that is none in whatever way it comes upon it.
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__} {error}".strip()) from error
+    return writer
 
 
 @lru_cache(maxsize=256)

@@ -182,7 +182,7 @@ class Batches:
     def done(self, sequence: int) -> Done | None:
         key = self._key(sequence, "done")
         data = self._storage.read(key)
-        return None if data is None else self._understood(key, lambda: Done(**json.loads(_unsealed(data))))
+        return None if data is None else self._understood(key, lambda: _done(_unsealed(data), sequence))
 
     def committed(self, sequence: int, commits: Callable[[], Sequence[CommitFact]]) -> Batch:
         """The attempt that the table's log holds under this number."""
@@ -351,12 +351,12 @@ class Batches:
                 table=str(self._table),
                 hint=self._way_out(),
             )
-        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: _decode(_unsealed(data)))
+        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: _pinned(_unsealed(data), sequence))
 
     def _understood(self, key: str, decode: Callable[[], Kind]) -> Kind:
         try:
             return decode()
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise DataError(
                 "batch-unreadable",
                 f"{key} in the warehouse is not what Lakesmith wrote there",
@@ -451,10 +451,52 @@ def _files(data: bytes) -> dict[str, FileFact]:
     gc.disable()
     try:
         told = json.loads(_unsealed(data))
-        return {file[0]: FileFact._make(file) for file in (told if isinstance(told, list) else told["files"])}
+        files = told if isinstance(told, list) else told["files"]
+        return {file[0]: FileFact._make(file) for file in files if _is_file(file)}
     finally:
         if collecting:
             gc.enable()
+
+
+def _is_file(written: Sequence[object]) -> bool:
+    """Raise ValueError for what is no file."""
+    path, size, modified = written
+    if not (isinstance(path, str) and isinstance(size, int) and isinstance(modified, int)):
+        raise ValueError(f"{path!r} is no file")
+    return True
+
+
+def _done(data: bytes, sequence: int) -> Done:
+    done = Done(**json.loads(data))
+    numbers = [value for name, value in asdict(done).items() if name != "run_id"]
+    if done.sequence != sequence or not all(isinstance(number, int) for number in numbers):
+        raise ValueError(f"this is not batch {sequence}")
+    return done
+
+
+def _pinned(data: bytes, sequence: int) -> Batch:
+    """The batch, held to what every batch is: a parent that is not before it would never end."""
+    batch = _decode(data)
+    numbers = (batch.sequence, batch.attempt, batch.parent, batch.pinned_at)
+    texts = (batch.run_id, batch.definition, batch.mode)
+    if not (all(isinstance(each, int) for each in numbers) and all(isinstance(each, str) for each in texts)):
+        raise ValueError("a number or a text is none")
+    if not 0 <= batch.parent < batch.sequence == sequence:
+        raise ValueError(f"this is not batch {sequence}, or its parent {batch.parent} does not come before it")
+    positions = (*batch.inputs.values(), *batch.lookups.values())
+    if not all(isinstance(position.version, int) and isinstance(position.table_id, str) for position in positions):
+        raise ValueError("a position is none")
+    if batch.seen is not None and not all(isinstance(value, str) for value in asdict(batch.seen).values()):
+        raise ValueError("what was seen is not told in texts")
+    if batch.slice is not None and not isinstance(batch.slice.until, dict):
+        raise ValueError("a stretch has no end")
+    if batch.backfill is not None and not (isinstance(batch.backfill.days, int) and batch.backfill.days > 0):
+        raise ValueError("a backfill goes on by no days")
+    if not (isinstance(batch.since, dict) and isinstance(batch.refused, dict) and isinstance(batch.inputs, dict)):
+        raise ValueError("a mapping is none")
+    for file in batch.files:
+        _is_file(file)
+    return batch
 
 
 def _decode(data: bytes) -> Batch:

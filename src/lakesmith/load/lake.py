@@ -27,6 +27,8 @@ from lakesmith.load.tests import is_test_file
 from lakesmith.load.yaml_text import read_yaml
 
 _ENDINGS = (".yml", ".yaml", ".sql", ".py")
+_ACCESS = "access"
+_RULES = (".yml", ".yaml", ".json")
 _NOT_PLAIN = (
     inspect.CO_VARARGS
     | inspect.CO_VARKEYWORDS
@@ -80,7 +82,16 @@ class _Loading:
         """The declaration files as layer and file name; what else lies there is a problem."""
         entries = sorted(os.scandir(self._folder), key=lambda entry: entry.name)
         for entry in entries:
-            if entry.is_dir() and entry.name not in LAYERS:
+            if _is_access(entry):
+                self._problems.append(
+                    DeclarationError(
+                        "access-unsupported",
+                        f"{entry.name} would protect nothing: access rules are not supported yet",
+                        at=Place(entry.name),
+                        hint="remove it, and protect the warehouse with the permissions of its storage",
+                    )
+                )
+            elif entry.is_dir() and entry.name not in LAYERS:
                 self._near_layer(entry)
         for layer in LAYERS:
             folder = os.path.join(self._folder, layer)
@@ -282,6 +293,14 @@ def _is_of_test(entry: os.DirEntry[str], beside: Sequence[os.DirEntry[str]]) -> 
         return False
     tests = [other.path for other in beside if is_test_file(other.name)]
     return any(entry.name.encode() in Path(test).read_bytes() for test in tests)
+
+
+def _is_access(entry: os.DirEntry[str]) -> bool:
+    """Whether somebody believes to have written access rules here."""
+    stem, ending = os.path.splitext(entry.name.lower())
+    if entry.is_dir():
+        return entry.name.lower() == _ACCESS and any(name.endswith(_RULES) for name in os.listdir(entry.path))
+    return stem == _ACCESS and ending in _RULES
 
 
 def _is_near(name: str, layer: str) -> bool:

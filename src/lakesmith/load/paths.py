@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
+_LONGEST = 2_000
+_LONGEST_NAME = 255
+
 
 def is_url(path: str) -> bool:
     return "://" in path
@@ -14,6 +17,8 @@ def path_problem(path: str) -> tuple[str, str, str] | None:
     """Code, text and hint of what is wrong with a path or URL, without repeating it: it may be secret."""
     if "\x00" in path or not path.strip():
         return "bad-path", "the path is empty or has a null character", "write a path or a URL"
+    if len(path) > _LONGEST or any(len(part.encode("utf-8", "replace")) > _LONGEST_NAME for part in path.split("/")):
+        return "bad-path", "the path is longer than any store lets it be", "write a shorter path"
     if is_url(path):
         try:
             parts = urlsplit(path)

@@ -7,6 +7,7 @@ import functools
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
+from lakesmith.plan.nesting import TooDeep, check_text, check_tree
 from lakesmith.plan.statement import SPARK
 
 
@@ -18,13 +19,19 @@ class ConditionFault(Exception):
 def columns_of(condition: str) -> tuple[str, ...]:
     """The columns that a condition names, in order of appearance."""
     try:
+        check_text(condition)
         read = SPARK.parse_into(exp.Condition, condition)
+        for node in read:
+            if node is not None:
+                check_tree(node)
     except ParseError as error:
         told = error.errors[0] if error.errors else {}
         near = str(told.get("highlight") or "").strip()
         raise ConditionFault(f"it goes wrong near '{near}'" if near else "it is not a condition") from None
     except TokenError:
         raise ConditionFault("a quotation mark is opened and never closed") from None
+    except (TooDeep, RecursionError):
+        raise ConditionFault("it is nested too deeply") from None
     nodes = [node for node in read if node is not None]
     if len(nodes) != 1:
         raise ConditionFault("it has to be one condition")
@@ -37,8 +44,9 @@ def columns_of(condition: str) -> tuple[str, ...]:
 def has_aggregate(condition: str) -> bool | None:
     """Whether the condition asks many rows; None where that cannot be told."""
     try:
+        check_text(condition)
         read = SPARK.parse_into(exp.Condition, condition)
-    except (ParseError, TokenError):
+    except (ParseError, TokenError, TooDeep, RecursionError):
         return None
     nodes = [node for node in read if node is not None]
     if any(node.find(exp.AggFunc) is not None for node in nodes):

@@ -17,6 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from lakesmith.declare import LAYERS, TableName, is_identifier
 from lakesmith.plan.functions import AGGREGATES, BARE, CHANGING, GENERATORS
+from lakesmith.plan.nesting import TooDeep, check_tokens, check_tree, too_deep
 
 SPARK = Dialect.get_or_raise("spark")
 
@@ -623,7 +624,10 @@ def _tokens(text: str) -> list[Token]:
 
 def _parsed(text: str, tokens: list[Token]) -> exp.Expr:
     try:
+        check_tokens(tokens)
         trees = SPARK.parser().parse(list(tokens), text)
+    except TooDeep as error:
+        raise _unparsed(error) from None
     except ParseError as error:
         told = error.errors[0] if error.errors else {}
         near = str(told.get("highlight") or "").strip()
@@ -633,9 +637,13 @@ def _parsed(text: str, tokens: list[Token]) -> exp.Expr:
                 code="sql-syntax",
                 what=f"this SQL cannot be read near '{near}'" if near else "this SQL cannot be read",
                 line=int(told.get("line") or 1),
-                hint=f"after '{before}': {str(told.get('description') or error).lower()}" if before else None,
+                hint=f"after '{before}': {str(told.get('description') or error).lower()}"
+                if before
+                else "look for a missing word, comma or bracket, here or just before",
             )
         ) from error
+    except RecursionError:
+        raise _unparsed(too_deep()) from None
     trees = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
     if not trees:
         raise Unreadable(
@@ -666,7 +674,15 @@ def _parsed(text: str, tokens: list[Token]) -> exp.Expr:
                 hint="write only the SELECT; how its rows enter the table is said by load: in the header",
             )
         )
+    try:
+        check_tree(tree)
+    except TooDeep as error:
+        raise _unparsed(error) from None
     return tree
+
+
+def _unparsed(error: TooDeep) -> Unreadable:
+    return Unreadable(Fault(code="sql-too-deep", what=error.what, line=error.line, hint=error.hint))
 
 
 def _join_parts(join: exp.Expr) -> list[exp.Expr]:

@@ -660,10 +660,13 @@ def _unexpected_rows(asked: _Asked) -> Converted:
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
+    from lakesmith.plan.nesting import TooDeep, check_text
+
     (query,) = asked.texts("unexpected_rows_query")
     try:
+        check_text(query)
         tree = sqlglot.parse_one(query.replace("{batch}", "batch__"), dialect="spark")
-    except (SqlglotError, RecursionError):
+    except (SqlglotError, TooDeep, RecursionError):
         raise Untold(f"its query cannot be read: {query}") from None
     said = {key for key, value in tree.args.items() if value}
     table = tree.find(exp.Table)

@@ -128,9 +128,12 @@ def _spark(written: str) -> str:
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
+    from lakesmith.plan.nesting import TooDeep, check_text
+
     try:
+        check_text(written)
         tree = sqlglot.parse_one(written, dialect="spark")
-    except (SqlglotError, RecursionError):
+    except (SqlglotError, TooDeep, RecursionError):
         raise Untold(f"its row_condition is not Spark SQL: {written}") from None
     if not isinstance(tree, exp.Condition) or tree.find(exp.Query, exp.Command, exp.AggFunc):
         raise Untold(f"its row_condition is not a condition on one row: {written}")

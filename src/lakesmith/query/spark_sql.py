@@ -12,10 +12,14 @@ def select_of(view: View, source: str) -> str:
     from sqlglot import parse_one
     from sqlglot.errors import SqlglotError
 
+    from lakesmith.plan.nesting import TooDeep, check_text
+
     try:
-        chosen = parse_one("SELECT " + ", ".join(_column(column) for column in view.columns), dialect="spark")
+        written = "SELECT " + ", ".join(_column(column) for column in view.columns)
+        check_text(written)
+        chosen = parse_one(written, dialect="spark")
         return f"{chosen.sql(dialect='duckdb')} FROM {source}"
-    except SqlglotError as error:
+    except (SqlglotError, TooDeep, RecursionError) as error:
         raise UsageError(
             "query-failed",
             f"an earlier version of {view.table} cannot be told to DuckDB: {str(error).splitlines()[0]}",

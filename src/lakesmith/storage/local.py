@@ -73,6 +73,9 @@ class LocalStorage:
             return
         except PermissionError as error:
             raise _denied(self.location(folder), "list") from error
+        except OSError as error:
+            what = f"{self.location(folder)} cannot be listed: {error.strerror}"
+            raise InfrastructureError("storage-failed", what, hint="look at the folder and at its disk") from error
         try:
             # Through the open folder, so that the path to it is not looked up anew for each file.
             with os.scandir(descriptor) as entries:

@@ -23,11 +23,11 @@ from lakesmith.intake.rows import Target
 from lakesmith.intake.shapes import STRING, arrow_type, spark_type, wider
 from lakesmith.intake.values import (
     FIRST,
-    AvroWriter,
     Decoder,
     Header,
     JsonWriter,
     Writer,
+    avro_writer,
     headers,
     key_texts,
     protobuf_writer,
@@ -195,18 +195,18 @@ class _Schemas:
         return replace(self, decoder=replace(self.decoder, writers={**self.decoder.writers, **writers}))
 
     def _writer(self, schema: Schema) -> Writer:
-        match schema.kind:
-            case "AVRO":
-                return AvroWriter(schema.text, tuple(schema.imports.values()))
-            case "PROTOBUF":
-                try:
+        try:
+            match schema.kind:
+                case "AVRO":
+                    return avro_writer(schema.text, tuple(schema.imports.values()))
+                case "PROTOBUF":
                     return protobuf_writer(schema.text, tuple(schema.imports.items()))
-                except ValueError as error:
-                    what = f"schema {schema.id} of {subject_of(self.source)} does not compile: {error}"
-                    hint = "register a schema that protoc reads"
-                    raise DataError("bad-schema", what, table=str(self.table.name), hint=hint) from error
-            case _:
-                return JsonWriter(schema.text, tuple(schema.imports.items()))
+                case _:
+                    return JsonWriter(schema.text, tuple(schema.imports.items()))
+        except ValueError as error:
+            what = f"schema {schema.id} of {subject_of(self.source)} does not compile: {error}"
+            hint = f"register a schema that {'fastavro' if schema.kind == 'AVRO' else 'protoc'} reads"
+            raise DataError("bad-schema", what, table=str(self.table.name), hint=hint) from error
 
 
 def _records(

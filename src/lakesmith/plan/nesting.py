@@ -1,0 +1,90 @@
+"""Keeps SQL from the parser that would make it end the process, or think for ever.
+
+The parser calls itself for each bracket, in compiled code that does not see the end of the stack coming. And it tries
+every way to pair a JOIN that says neither ON nor USING with a condition further on: each one doubles the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import Dialect, Token, TokenType, exp
+
+DEEPEST = 100
+"""How many levels deep SQL may be nested: those who walk it, here and in Spark, go a few calls deeper with each."""
+BARE_JOINS = 10
+"""How many JOINs in one FROM, and in those around it, may be without a condition."""
+_OPENS = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE)
+_CLOSES = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END)
+_TYPES = (TokenType.ARRAY, TokenType.STRUCT, TokenType.MAP)
+
+
+class TooDeep(ValueError):
+    """SQL that is not parsed."""
+
+    def __init__(self, what: str, hint: str, line: int = 1) -> None:
+        super().__init__(what)
+        self.what, self.hint, self.line = what, hint, line
+
+
+def check_text(text: str) -> None:
+    """Raise `TooDeep` for SQL that the parser must not get, and sqlglot's errors for what are no words of SQL."""
+    check_tokens(Dialect.get_or_raise("spark").tokenize(text))
+
+
+def check_tokens(tokens: Iterable[Token]) -> None:
+    """Raise `TooDeep` for SQL that the parser must not get."""
+    bare = [0]
+    angles = 0
+    before: TokenType | None = None
+    for token in tokens:
+        match token.token_type:
+            case kind if kind in _OPENS:
+                bare.append(0)
+            case kind if kind in _CLOSES:
+                bare = bare[:-1] or [0]
+                angles = 0 if kind == TokenType.R_PAREN else angles
+            case TokenType.LT if before in _TYPES:
+                angles += 1
+            case TokenType.GT if angles:
+                angles -= 1
+            case TokenType.SELECT:
+                bare[-1] = 0
+            case TokenType.JOIN if before != TokenType.CROSS:
+                bare[-1] += 1
+                if sum(bare) > BARE_JOINS:
+                    raise TooDeep(
+                        f"more than {BARE_JOINS} joins say neither ON nor USING",
+                        "say ON or USING, or CROSS JOIN where every row goes with every other",
+                        token.line,
+                    )
+            case TokenType.ON | TokenType.USING:
+                bare[-1] = max(bare[-1] - 1, 0)
+        before = token.token_type
+        if len(bare) - 1 + angles > DEEPEST:
+            raise too_deep(token.line)
+
+
+def check_tree(tree: exp.Expr) -> None:
+    """Raise `TooDeep` where a tree is too deep to be walked: not all that nests has brackets."""
+    waiting: list[tuple[exp.Expr, int]] = [(tree, 1)]
+    while waiting:
+        node, level = waiting.pop()
+        if level > _LEVELS:
+            raise too_deep()
+        for child in node.iter_expressions():
+            # A chain of operators, such as a + b + c, is no deeper than its deepest operand: it is walked in a loop.
+            chained = isinstance(node, exp.Binary | exp.SetOperation) and type(child) is type(node)
+            waiting.append((child, level if chained else level + 1))
+
+
+_LEVELS = 4 * DEEPEST
+"""Levels of a tree: one in the text is several there."""
+
+
+def too_deep(line: int = 1) -> TooDeep:
+    return TooDeep(
+        f"this SQL is nested more than {DEEPEST} levels deep",
+        "take a part of it out, as a query of its own in WITH or as a table",
+        line,
+    )

@@ -1,0 +1,109 @@
+"""What the fuzzer once found, smaller: each of these ended in a traceback, a crash, a hang or silence.
+
+python -m tests.fuzz --seed found --only 3
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from tests.fuzz import corpus
+from tests.fuzz.corpus import DataFile
+from tests.fuzz.model import Case
+
+_LAKE = {"lakesmith.yml": b"name: shop\n", "bronze/orders.yml": b"source: {files: landing/orders/*.json}\n"}
+
+
+def _sql(text: str) -> Case:
+    file = "silver/a.sql"
+    return Case(kind="sql", target=file, files={**_LAKE, file: text.encode()})
+
+
+def _table(text: str) -> Case:
+    return Case(kind="table", target="bronze/a.yml", files={**_LAKE, "bronze/a.yml": text.encode()})
+
+
+def _check(condition: str) -> Case:
+    return _table(f"source: {{files: a/*.json}}\ncolumns:\n  a: {{type: int, check: {json.dumps(condition)}}}\n")
+
+
+def _avro(data: bytes) -> Case:
+    return data_case(DataFile(name="found", format="avro", data=data))
+
+
+def data_case(file: DataFile) -> Case:
+    """A file as it is, read for all columns."""
+    options = {"format": file.format, "source": file.source, "surveyed": True, "widening": False}
+    options |= {"columns": "all", "folder": "in", "held": 64 << 20}
+    return Case(kind=file.format, target=file.name, files={"data": file.data}, options=options)
+
+
+def _schema_bomb() -> object:
+    made: object = {"type": "record", "name": "R0", "fields": [{"name": "f", "type": "int"}]}
+    for level in range(1, 30):
+        uses = [{"name": "a", "type": made}, *({"name": f"b{n}", "type": f"R{level - 1}"} for n in range(3))]
+        made = {"type": "record", "name": f"R{level}", "fields": uses}
+    return made
+
+
+def _nulls(count: int) -> bytes:
+    fields = [{"name": f"n{number}", "type": "null"} for number in range(1_000)]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields}).encode()
+    return corpus.avro_with(schema, b"null", corpus.avro_block(count, 0, b""))
+
+
+def _message(schema: str) -> Case:
+    options = {"values": "avro", "envelope": None, "surveyed": True, "mutations": 1, "schema": schema}
+    return Case(kind="message", target="avro", options=options)
+
+
+def _command(*words: str) -> Case:
+    return Case(kind="command", target="lakesmith.yml", files=corpus.WIDE_LAKE, options={"words": list(words)})
+
+
+def _batch(**changes: object) -> Case:
+    from tests.fuzz.cases import batch_files
+
+    return batch_files({"00000003.01.json": changes})
+
+
+FOUND: tuple[Callable[[], Case], ...] = (
+    # Access rules were passed over in silence, and protected nothing.
+    lambda: Case(kind="access", target="access.yml", files={**_LAKE, "access.yml": corpus.ACCESS}),
+    lambda: Case(kind="access", target="Access.YAML", files={**_LAKE, "Access.YAML": corpus.ACCESS}),
+    lambda: Case(kind="access", target="access/a.yml", files={**_LAKE, "access/a.yml": b""}),
+    # The parser's compiled code ran over the end of the stack.
+    lambda: _sql("SELECT a FROM " + "(SELECT a FROM " * 20_000 + "bronze.orders" + ") x" * 20_000),
+    lambda: _sql("SELECT a FROM " + "(" * 100_000 + "bronze.orders" + ")" * 100_000),
+    lambda: _sql("SELECT CAST(a AS " + "struct<a:" * 20_000 + "int" + ">" * 20_000 + ") AS a FROM bronze.orders"),
+    # … or told of the end in a traceback.
+    lambda: _sql("SELECT " + "(" * 1_500 + "1" + ")" * 1_500 + " AS a FROM bronze.orders"),
+    lambda: _sql("SELECT " + "NOT " * 1_500 + "a AS a FROM bronze.orders"),
+    lambda: _sql("SELECT a FROM " + "(SELECT a FROM " * 1_000 + "bronze.orders" + ") x" * 1_000),
+    lambda: _check("(" * 5_000 + "a" + ")" * 5_000),
+    lambda: _check("NOT " * 5_000 + "a"),
+    # Each JOIN without a condition doubled the time.
+    lambda: _sql("SELECT a FROM bronze.orders" + " JOIN bronze.orders" * 40),
+    lambda: _sql("SELECT a FROM bronze.orders" + " JOIN bronze.orders JOIN bronze.orders JOIN a ON x" * 20),
+    # An error without a next step, with what steers a terminal, or of many pages.
+    lambda: _sql("SELECT ( FROM bronze.orders"),
+    lambda: _sql("SELECT 'a' 'b' \x7f 1 ( FROM bronze.orders"),
+    lambda: _table('"\\e[2J\\e]0;x\\a": 1\n'),
+    lambda: _table(f"source: {{files: landing/{'a' * 5_000}}}\n"),
+    lambda: _command("validate", "\x1b]0;x\x07"),
+    lambda: _command("plan", "\x1b]0;x\x07"),
+    # A folder with a longer name than a disk lets it have.
+    lambda: _table(f"source: {{files: landing/{'a' * 300}/*.json}}\n"),
+    # A codec whose errors are no others' errors, and schemas and blocks that unfold without end.
+    lambda: _avro(corpus.avro_with(json.dumps(corpus.AVRO).encode(), b"xz", corpus.avro_block(1, 3, b"abc"))),
+    lambda: _avro(corpus.avro_with(json.dumps(_schema_bomb()).encode(), b"null", b"")),
+    lambda: _avro(_nulls(20_000)),
+    lambda: _message(json.dumps(_schema_bomb())),
+    lambda: _message('{"type": "record", "name": "A", "fields": [{"name": "a", "type": {"items": "int"}}]}'),
+    # A batch that builds upon itself, and one whose numbers are none.
+    lambda: _batch(parent=3),
+    lambda: _batch(parent="2"),
+    lambda: _batch(files=[["a", "b", None]]),
+    lambda: _batch(backfill={"span": {"start": "2026-01-01", "end": "2026-01-31"}, "days": 0, "done": None}),
+)

@@ -1,0 +1,172 @@
+"""Readers with a fault each, which the runner has to find: a harness that cannot fail proves nothing."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.fuzz.model import Case
+from tests.fuzz.subjects import Refused, judged
+
+from lakesmith.errors import DeclarationError, Place
+
+
+def reads_well(folder: Path) -> None:
+    (folder / "mine").write_text("x")
+    assert (folder / "mine").read_text() == "x"
+
+
+def raises(folder: Path) -> None:
+    raise KeyError("type")
+
+
+def evaluates(folder: Path) -> None:
+    eval("1 + 1")
+
+
+def executes(folder: Path) -> None:
+    exec("x = 1")
+
+
+def calls_the_shell(folder: Path) -> None:
+    os.system("true")
+
+
+def starts_a_program(folder: Path) -> None:
+    subprocess.run(["true"], check=False)
+
+
+def connects(folder: Path) -> None:
+    with socket.socket() as made:
+        made.connect(("127.0.0.1", 9))
+
+
+def unpickles(folder: Path) -> None:
+    pickle.loads(b"cos\nsystem\n(S'true'\ntR.")
+
+
+def imports_what_came(folder: Path) -> None:
+    import sys
+
+    (folder / "evil.py").write_text("")
+    sys.path.insert(0, str(folder))
+    try:
+        __import__("evil")
+    finally:
+        sys.path.remove(str(folder))
+
+
+def writes_elsewhere(folder: Path) -> None:
+    (folder.parents[2] / "elsewhere").write_text("x")
+
+
+def reads_elsewhere(folder: Path) -> None:
+    Path("/etc/passwd").read_text()
+
+
+def removes_elsewhere(folder: Path) -> None:
+    os.remove("/etc/passwd")
+
+
+def hides_what_it_did(folder: Path) -> None:
+    try:
+        os.system("true")
+    except BaseException:  # noqa: BLE001 - that is the fault
+        return
+
+
+def thinks_for_ever(folder: Path) -> None:
+    while True:
+        pass
+
+
+def waits_for_ever(folder: Path) -> None:
+    time.sleep(600)
+
+
+def eats_memory(folder: Path) -> None:
+    held = []
+    for _ in range(400):
+        held.append(b"\x01" * (1 << 20))
+
+
+def touches_memory_in_between(folder: Path) -> None:
+    assert len(b"\x01" * (200 << 20))
+
+
+def crashes(folder: Path) -> None:
+    faulthandler._sigsegv()
+
+
+def ends_the_process(folder: Path) -> None:
+    os._exit(0)
+
+
+def _tells(code: str = "yaml-syntax", what: str = "x", file: str = "a.yml", line: int = 1, hint: str = "y") -> Refused:
+    return judged(DeclarationError(code, what, at=Place(file, line), hint=hint), Path())
+
+
+def tells_no_hint(folder: Path) -> None:
+    (folder / "a.yml").write_text("a\n")
+    _tells(hint="")
+
+
+def tells_an_unknown_code(folder: Path) -> None:
+    (folder / "a.yml").write_text("a\n")
+    _tells(code="made-up")
+
+
+def tells_a_file_that_is_not_there(folder: Path) -> None:
+    _tells(file="b.yml")
+
+
+def tells_a_line_that_is_not_there(folder: Path) -> None:
+    (folder / "a.yml").write_text("a\n")
+    _tells(line=9)
+
+
+FOUND: dict[Callable[[Path], None], str] = {
+    raises: "KeyError: 'type'",
+    evaluates: "forbidden: compile",
+    executes: "forbidden: compile",
+    calls_the_shell: "forbidden: os.system",
+    starts_a_program: "forbidden: subprocess.Popen",
+    connects: "forbidden: socket.connect",
+    unpickles: "forbidden: pickle.find_class",
+    imports_what_came: "forbidden: exec",
+    writes_elsewhere: "forbidden: open for writing",
+    reads_elsewhere: "forbidden: open for reading",
+    removes_elsewhere: "forbidden: os.remove",
+    hides_what_it_did: "forbidden: os.system",
+    thinks_for_ever: "hang: the processor's time is used up",
+    waits_for_ever: "hang: no answer",
+    eats_memory: "memory:",
+    touches_memory_in_between: "memory:",
+    crashes: "crash: SIGSEGV",
+    ends_the_process: "crash: the worker ended with 0",
+    tells_no_hint: "there is no hint",
+    tells_an_unknown_code: "the code is not documented",
+    tells_a_file_that_is_not_there: "which there is not",
+    tells_a_line_that_is_not_there: "which has 2",
+}
+"""Each fault, and what the runner has to say of it."""
+PLANTED = (*FOUND, reads_well)
+
+
+def warm() -> None:
+    """Nothing to load."""
+
+
+def case(seed: str, number: int) -> Case:
+    return Case(kind=PLANTED[number].__name__, target="planted")
+
+
+def try_case(made: Case, folder: Path) -> Refused:
+    {plant.__name__: plant for plant in PLANTED}[made.kind](folder)
+    return ()

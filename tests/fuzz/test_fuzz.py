@@ -1,0 +1,62 @@
+"""Whatever stands in a file, reading it ends well or in words: no traceback, no hang, no code run, memory bounded.
+
+Part of what `make fuzz` tries, with all that it once found. Every failure is told with the way to replay it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fuzz import corpus
+from tests.fuzz.cases import KINDS, case
+from tests.fuzz.found import FOUND, data_case
+from tests.fuzz.planted import FOUND as FAULTS
+from tests.fuzz.planted import PLANTED, reads_well
+from tests.fuzz.runner import Bounds, fuzz
+from tests.fuzz.subjects import try_case
+
+CASES = 600
+SEED = "kept"
+
+
+def test_mutated_declarations_and_files_end_well_or_in_words() -> None:
+    report = fuzz(range(CASES), seed=SEED)
+    assert "\n".join(report.lines()) if report.failures else "" == ""
+    assert len(report.outcomes) == CASES
+    assert {outcome.verdict for outcome in report.outcomes} == {"ok", "refused"}
+    assert {outcome.kind for outcome in report.outcomes} >= KINDS.keys()
+
+
+def test_what_was_found_before_stays_mended() -> None:
+    report = fuzz(range(len(FOUND)), seed="found", bounds=Bounds(cpu=10, memory=512 << 20))
+    assert "\n".join(report.lines()) if report.failures else "" == ""
+    fine = [outcome.number for outcome in report.outcomes if outcome.verdict == "ok"]
+    assert fine == [], "these were refused, and no longer are"
+
+
+def test_the_runner_finds_every_planted_fault() -> None:
+    report = fuzz(
+        range(len(PLANTED)),
+        seed="0",
+        bounds=Bounds(cpu=1, wall=5, memory=100 << 20),
+        subjects="tests.fuzz.planted",
+    )
+    said = {outcome.kind: outcome.why for outcome in report.outcomes if outcome.verdict == "FAILURE"}
+    missed = {plant.__name__: said.get(plant.__name__) for plant, why in FAULTS.items() if why not in _of(said, plant)}
+    assert missed == {}
+    assert reads_well.__name__ not in said
+
+
+def _of(said: dict[str, str], plant: object) -> str:
+    return said.get(getattr(plant, "__name__", ""), "nothing")
+
+
+def test_a_case_is_a_function_of_its_seed_and_number() -> None:
+    assert [case("a", number) for number in range(50)] == [case("a", number) for number in range(50)]
+    assert [case("a", number) for number in range(50)] != [case("b", number) for number in range(50)]
+
+
+@pytest.mark.parametrize("file", corpus.data_files(), ids=lambda file: f"{file.format}-{file.name}")
+def test_the_files_that_are_mutated_are_read_without_a_fault(file: corpus.DataFile, tmp_path: Path) -> None:
+    assert try_case(data_case(file), tmp_path) == ()

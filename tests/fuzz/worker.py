@@ -1,0 +1,111 @@
+"""One process that tries cases, one after the other, with bounds on its memory and time, and tells of each.
+
+    python -m tests.fuzz.worker SUBJECTS SANDBOX SEED CPU_SECONDS MEMORY
+
+Numbers come in by lines, and a line of JSON goes out for each. What ends the process is told by its parent.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import os
+import resource
+import shutil
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.guard import Forbidden, Guard
+
+ADDRESSES = 4
+"""How many times the memory that a case may use may be asked for: Arrow asks for far more than it touches."""
+
+
+def main(subjects: str, sandbox: str, seed: str, seconds: int, memory: int) -> None:
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 1)
+    numbers = os.fdopen(os.dup(0), "r")
+    os.dup2(nowhere, 0)
+    faulthandler.enable()
+    warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", category=ResourceWarning)
+    read = importlib.import_module(subjects)
+    read.warm()
+    read.case(seed, 0)
+    guard = Guard(sandbox, str(Path(__file__).parents[2]))
+    folder = Path(sandbox, "case")
+    started = _status("VmSize")
+    resource.setrlimit(resource.RLIMIT_AS, (started + ADDRESSES * memory,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    print(json.dumps({"ready": True}), file=answers)
+    for line in numbers:
+        number = int(line)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        os.chdir(folder)
+        _allow(seconds)
+        before = _forget_peak()
+        told = _tried(read, guard, seed, number, folder)
+        told |= {"peak": max(_status("VmHWM") - before, 0)}
+        print(json.dumps(told), file=answers)
+
+
+def _tried(read: Any, guard: Guard, seed: str, number: int, folder: Path) -> dict[str, object]:
+    made = read.case(seed, number)
+    guard.lenient = made.kind in getattr(read, "LENIENT", ())
+    told: dict[str, object] = {"number": number, "kind": made.kind, "target": made.target}
+    try:
+        with guard.watching():
+            refused = read.try_case(made, folder)
+    except (Exception, Forbidden, SystemExit) as error:  # noqa: BLE001 - whatever comes out is the answer
+        told |= {"why": _said(error), "trace": _trace(error)}
+    else:
+        told |= {"codes": list(refused)}
+    if guard.events:
+        told["why"] = f"forbidden: {guard.events[0]}"
+    return told
+
+
+def _said(error: BaseException) -> str:
+    if type(error).__name__ == "Broke":
+        return str(error)[:1000]
+    return f"{type(error).__name__}: {error}"[:1000]
+
+
+def _trace(error: BaseException) -> str:
+    lines = traceback.format_exception(error)
+    return "".join(lines)[-3000:]
+
+
+def _allow(seconds: int) -> None:
+    """The processor's time that the next case has; more ends the process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(used.ru_utime + used.ru_stime) + 1 + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def _forget_peak() -> int:
+    """Begin the highest memory use anew; returns the use now."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return _status("VmHWM")
+    return _status("VmRSS")
+
+
+def _status(name: str) -> int:
+    """A figure of this process in bytes, 0 where the system does not tell."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
