@@ -265,7 +265,8 @@ class MemoryReplaying(Replaying):
     """Rows of a quarantine are judged in memory."""
 
     def _judged(self) -> Any:
-        return Rows(tuple(row.row for row in self._chosen().rows))
+        chosen = cast("Rows", self._chosen())
+        return Rows(tuple(row.row for row in chosen.rows if isinstance(row, Refused)))
 
     @cached_property
     def _rules(self) -> Rules:
@@ -273,8 +274,9 @@ class MemoryReplaying(Replaying):
         return replace(asked, rows=tuple(replace(rule, severity="quarantine") for rule in asked.rows))
 
     def _put_aside(self, good: Any) -> None:
-        passed = {row.uid for row in good.rows}
-        self._keep(cast("Any", Rows(tuple(r for r in self._chosen().rows if r.row.uid in passed))), "replayed")
+        passed, chosen = {row.uid for row in good.rows}, cast("Rows", self._chosen())
+        rows = (row for row in chosen.rows if isinstance(row, Refused) and row.row.uid in passed)
+        self._keep(Rows(tuple(rows)), "replayed")
 
     def _keep(self, settled: Any, how: str) -> None:
         super()._keep(cast("Any", Rows(settled.rows, how=how)), how)

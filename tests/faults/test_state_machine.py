@@ -42,7 +42,7 @@ def test_the_machine_needs_no_spark() -> None:
     code = (
         "import sys\n"
         "from tests.faults.tier0 import explore\n"
-        "explore(500, 1)\n"
+        "explore(500, 1, lakes=5)\n"
         "assert not {'pyspark', 'py4j'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

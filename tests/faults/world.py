@@ -226,11 +226,12 @@ class World:
         self._happened(f"fail {operation} {'after' if effect else 'before'} its effect")
 
     def restore(self, name: TableName, back: int) -> None:
-        """Somebody rolls a table back by hand, while nobody works on it."""
+        """Somebody rolls a table back by hand, while nobody works on it. Not past a batch that took rows out of the
+        quarantine: that is not rolled back with the table."""
         table = self._table(name)
         if table is None or any(hold.table == str(name) for hold in self._holds()):
             return
-        least = max((v.number for v in table.versions if self._mode(name, v) == "replay"), default=0)
+        least = max((v.number for v in table.versions if self._settles(name, v)), default=0)
         version = max(table.newest.number - back, least, table.oldest)
         if name == ORDERS:
             self.acknowledged.clear()
@@ -486,12 +487,13 @@ class World:
         alike = [each for each in DEFINITIONS if fingerprint(declared(each)[0].tables[name]) == told]
         return next((each for each in alike if each == self.definition), alike[0])
 
-    def _mode(self, name: TableName, version: Version) -> str | None:
+    def _settles(self, name: TableName, version: Version) -> bool:
+        """Whether a version was made by a batch that may have taken rows out of the quarantine."""
         if not version.flow or self.spoilt:
-            return "replay" if self.spoilt else None
-        number = version.note.split()[2]
-        sequence, attempt = map(int, number.split("."))
-        return self._batches(name).pinned(sequence, attempt).mode
+            return bool(self.spoilt)
+        sequence, attempt = map(int, version.note.split()[2].split("."))
+        batch = self._batches(name).pinned(sequence, attempt)
+        return batch.mode == "replay" or batch.follows_rollback
 
     def _by_hand(self, table: Table, rows: tuple[object, ...], operation: str, parameters: dict[str, str]) -> None:
         number = len(table.versions)
