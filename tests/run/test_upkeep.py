@@ -137,7 +137,7 @@ def test_a_vacuum_deletes_what_no_version_needs_and_what_killed_runs_have_left(s
     assert only(shop.lake().vacuum(("bronze.orders",), session=shop.spark)).sequence == 3
     # The log tells when files were taken out of the table, and that was today.
     assert data_files(shop, "bronze/orders") == had - {left.name}
-    assert not left.parent.exists()
+    assert not left.exists()
     assert not staged.exists()
     assert not shop.lake().vacuum(older_than=0.0, force=True, session=shop.spark).errors
     assert len(data_files(shop, "bronze/orders")) == 1
