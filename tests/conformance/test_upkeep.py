@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,21 +156,20 @@ class Sleeper:
 
     def rows(self, spark: SparkSession, *values: tuple[int, str]) -> DataFrame:
         """Rows that come only when the writer wakes up."""
-        from pyspark.sql.functions import udf
-
         asleep, awake, wait = str(self.asleep), str(self.awake), WAIT
 
-        def slow(value: str) -> str:
+        def slow(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             import os
             import time
 
-            open(asleep, "w").close()
-            until = time.monotonic() + wait
-            while not os.path.exists(awake) and time.monotonic() < until:
-                time.sleep(0.05)
-            return value
+            for batch in batches:
+                open(asleep, "w").close()
+                until = time.monotonic() + wait
+                while not os.path.exists(awake) and time.monotonic() < until:
+                    time.sleep(0.05)
+                yield batch
 
-        return rows(spark, *values).select("id", udf(slow, "string")("v").alias("v"))
+        return rows(spark, *values).mapInArrow(slow, "id bigint, v string")
 
     def moved(self, place: str, _about: str) -> None:
         if place == "files.moved":
