@@ -22,7 +22,7 @@ from lakesmith.spark.session import isolated
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 LAKE = {
     "lakesmith.yml": "name: shop\n",
