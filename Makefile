@@ -8,7 +8,7 @@ UV := $(VENV)/uv/bin/uv
 
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup servers demo test test-pure test-spark lint format bench chaos wheel log-store jars-lock relock clean
+.PHONY: setup servers demo test test-pure test-spark lint format bench chaos fuzz wheel log-store jars-lock relock clean
 
 setup: $(VENV)/.installed
 	@$(BIN)/python -m lakesmith.spark.setup
@@ -45,6 +45,10 @@ test-pure: setup
 
 test-spark: setup servers
 	$(BIN)/pytest -q -m "spark or servers"
+
+# Reads mutated declarations and data files: make fuzz SEED=… CASES=…
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --seed "$(SEED)" --cases $(or $(CASES),10000)
 
 format: setup
 	$(BIN)/ruff check --fix .

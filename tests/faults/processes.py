@@ -39,7 +39,7 @@ class Hold:
 
     table: str
     lease: Lease
-    renew: Callable[[], None]
+    renew: Callable[[], object]
     seen: float
     """When it gave its last sign of life."""
     sound: bool = True

@@ -28,9 +28,9 @@ def _mutated(rng: Random, data: bytes, ways: Mapping[Mutate, int]) -> bytes:
     return data
 
 
-_YAML = {mutate.yaml_structure: 5, mutate.by_words: 4, mutate.by_lines: 2, mutate.by_bytes: 2}
-_SQL = {mutate.header_structure: 4, mutate.by_words: 5, mutate.by_lines: 1, mutate.by_bytes: 1}
-_JSON = {mutate.json_structure: 5, mutate.by_words: 3, mutate.by_bytes: 2}
+_YAML: dict[Mutate, int] = {mutate.yaml_structure: 5, mutate.by_words: 4, mutate.by_lines: 2, mutate.by_bytes: 2}
+_SQL: dict[Mutate, int] = {mutate.header_structure: 4, mutate.by_words: 5, mutate.by_lines: 1, mutate.by_bytes: 1}
+_JSON: dict[Mutate, int] = {mutate.json_structure: 5, mutate.by_words: 3, mutate.by_bytes: 2}
 _TEXT: dict[Mutate, int] = {mutate.by_words: 4, mutate.by_lines: 3, mutate.by_bytes: 4, mutate.compressed: 1}
 
 
@@ -143,7 +143,7 @@ _VERBS = (
     ("approve",),
     ("land", "lakesmith.yml", "--to", "bronze.orders", "--as", "a.csv"),
     ("init", "new", "--name", "lake"),
-    ("completion", "bash"),
+    ("completion", "zsh"),
     ("run", "--dry-run"),
     ("run", "silver.orders"),
     ("test", "silver.orders"),
@@ -169,7 +169,7 @@ def _command(rng: Random) -> Case:
             case 3 if at < len(words):
                 words[at] = rng.choice((*mutate.EVIL, *mutate.WORDS, *map(str, mutate.NUMBERS)))
             case 4 if at < len(words):
-                words[at] = mutate.by_words(rng, words[at].encode()).decode("utf-8", "surrogateescape")
+                words[at] = mutate.by_words(rng, mutate.encoded(words[at])).decode("utf-8", "replace")
             case _:
                 words.insert(at, rng.choice(("--json", "--force", "-o", "--select", "--", "-", "--at", "x", "")))
     # No command line can have a null character, and none is longer than the system lets it be.
@@ -181,7 +181,7 @@ def _data(*formats: str) -> Callable[[Random], Case]:
     def made(rng: Random) -> Case:
         file = rng.choice([each for each in corpus.data_files() if each.format in formats])
         data = _damaged(rng, file)
-        options = {
+        options: dict[str, Any] = {
             "format": file.format,
             "source": dict(file.source),
             "surveyed": rng.random() < 0.7,
@@ -221,7 +221,7 @@ def _avro(rng: Random, data: bytes) -> bytes:
             for _ in range(rng.choice((1, 2, 4))):
                 schema = mutate.by_structure(rng, schema, words=_AVRO_WORDS)
             start = data.index(b"S" * 16) + 16
-            return corpus.avro_with(mutate.encoded(json.dumps(schema, default=str)), b"null", data[start:])
+            return corpus.avro_with(mutate.encoded(_json(schema)), b"null", data[start:])
         case 5:
             size = rng.choice((0, 5, -1, 2**31, 2**62))
             block = corpus.avro_block(rng.choice((1, 10**6, 2**31, -5, 2**62)), size, rng.randbytes(5))
@@ -229,7 +229,7 @@ def _avro(rng: Random, data: bytes) -> bytes:
             told = rng.choice((schema, empty, {**empty, "fields": [{"name": "n", "type": "null"}]}))
             return corpus.avro_with(json.dumps(told).encode(), b"null", block)
         case 6:
-            return corpus.avro_with(json.dumps(_bomb(rng)).encode(), b"null", corpus.avro_block(1, 2, b"\x00\x00"))
+            return corpus.avro_with(_bomb(rng).encode(), b"null", corpus.avro_block(1, 2, b"\x00\x00"))
         case _:
             codec = rng.choice((b"deflate", b"bzip2", b"zstandard", b"xz", b"snappy", b"evil", b"\xff"))
             body = rng.choice((mutate.compressed(rng, data), rng.randbytes(30), b"\xff" * 40))
@@ -244,28 +244,34 @@ namespace aliases default order doc a.b 1x
 _AVRO_WORDS = tuple(_WORDS.split())
 
 
-def _bomb(rng: Random) -> Any:
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, default=str)
+    except RecursionError:
+        return "[" * 5_000
+
+
+def _bomb(rng: Random) -> str:
     """A schema that unfolds to far more than it is long."""
     match rng.randrange(4):
         case 0:
-            fields: list[Any] = [{"name": "f0", "type": "int"}]
+            fields: list[Any] = [{"name": "f0", "type": rng.choice(("int", "null"))}]
             made: Any = {"type": "record", "name": "R0", "fields": fields}
             for level in range(1, rng.choice((5, 12, 40))):
                 uses = [{"name": "a", "type": made}, *({"name": f"b{n}", "type": f"R{level - 1}"} for n in range(3))]
                 made = {"type": "record", "name": f"R{level}", "fields": uses}
-            return made
+            return json.dumps(made)
         case 1:
-            made = "int"
-            for _ in range(rng.choice((50, 300, 5_000))):
-                made = {"type": "array", "items": made}
-            return {"type": "record", "name": "R", "fields": [{"name": "a", "type": made}]}
+            deep = rng.choice((50, 300, 5_000, 100_000))
+            inner = '{"type": "array", "items": ' * deep + '"int"' + "}" * deep
+            return f'{{"type": "record", "name": "R", "fields": [{{"name": "a", "type": {inner}}}]}}'
         case 2:
             many = [{"name": f"c{n}", "type": ["null", "int"]} for n in range(rng.choice((1_000, 10_000)))]
-            return {"type": "record", "name": "R", "fields": many}
+            return json.dumps({"type": "record", "name": "R", "fields": many})
         case _:
             size = rng.choice((2**20, 2**31, 2**62, -1))
             fixed = {"type": "fixed", "name": "F", "size": size}
-            return {"type": "record", "name": "R", "fields": [{"name": "a", "type": fixed}]}
+            return json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": fixed}]})
 
 
 def _footed(rng: Random, data: bytes, format: str) -> bytes:
@@ -337,8 +343,8 @@ def _message_schema(rng: Random) -> str:
         case 0:
             schema = mutate.by_structure(rng, schema, words=_AVRO_WORDS)
         case 1:
-            schema = _bomb(rng)
-    return json.dumps(schema, default=str)
+            return _bomb(rng)
+    return _json(schema)
 
 
 KINDS: Mapping[str, tuple[int, Callable[[Random], Case]]] = {

@@ -281,7 +281,7 @@ AVRO = {
         {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}, "default": "A"},
     ],
 }
-CHANGE = {
+CHANGE: dict[str, Any] = {
     "schema": {"type": "struct"},
     "payload": {
         "before": None,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from tests.fuzz import corpus
 from tests.fuzz.corpus import DataFile
@@ -34,7 +35,7 @@ def _avro(data: bytes) -> Case:
 
 def data_case(file: DataFile) -> Case:
     """A file as it is, read for all columns."""
-    options = {"format": file.format, "source": file.source, "surveyed": True, "widening": False}
+    options: dict[str, Any] = {"format": file.format, "source": file.source, "surveyed": True, "widening": False}
     options |= {"columns": "all", "folder": "in", "held": 64 << 20}
     return Case(kind=file.format, target=file.name, files={"data": file.data}, options=options)
 
@@ -51,6 +52,16 @@ def _nulls(count: int) -> bytes:
     fields = [{"name": f"n{number}", "type": "null"} for number in range(1_000)]
     schema = json.dumps({"type": "record", "name": "R", "fields": fields}).encode()
     return corpus.avro_with(schema, b"null", corpus.avro_block(count, 0, b""))
+
+
+def _more_than_told() -> bytes:
+    """One record of no bytes, and a number of three hundred million in what is left over."""
+    return corpus.avro_block(1, 6, b"\x80\x80\x80\x80\x02\x00")
+
+
+_ARRAY_OF_NOTHING = json.dumps(
+    {"type": "record", "name": "A", "fields": [{"name": "a", "type": {"type": "array", "items": "null"}}]}
+).encode()
 
 
 def _message(schema: str) -> Case:
@@ -83,6 +94,9 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _sql("SELECT a FROM " + "(SELECT a FROM " * 1_000 + "bronze.orders" + ") x" * 1_000),
     lambda: _check("(" * 5_000 + "a" + ")" * 5_000),
     lambda: _check("NOT " * 5_000 + "a"),
+    # A table's place was taken by what is no table, and no function.
+    lambda: _sql("SELECT a FROM bronze.orders JOIN @a(1)"),
+    lambda: _sql("SELECT a FROM bronze.orders, a.b(1)"),
     # Each JOIN without a condition doubled the time.
     lambda: _sql("SELECT a FROM bronze.orders" + " JOIN bronze.orders" * 40),
     lambda: _sql("SELECT a FROM bronze.orders" + " JOIN bronze.orders JOIN bronze.orders JOIN a ON x" * 20),
@@ -93,12 +107,18 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _table(f"source: {{files: landing/{'a' * 5_000}}}\n"),
     lambda: _command("validate", "\x1b]0;x\x07"),
     lambda: _command("plan", "\x1b]0;x\x07"),
+    lambda: _command("--lake", "a" * 5_000, "status"),
+    lambda: _command("init", "a" * 5_000),
     # A folder with a longer name than a disk lets it have.
     lambda: _table(f"source: {{files: landing/{'a' * 300}/*.json}}\n"),
     # A codec whose errors are no others' errors, and schemas and blocks that unfold without end.
     lambda: _avro(corpus.avro_with(json.dumps(corpus.AVRO).encode(), b"xz", corpus.avro_block(1, 3, b"abc"))),
     lambda: _avro(corpus.avro_with(json.dumps(_schema_bomb()).encode(), b"null", b"")),
     lambda: _avro(_nulls(20_000)),
+    lambda: _avro(corpus.avro_with(b'{"type": "record", "name": "A", "fields": []}', b"null", _more_than_told())),
+    lambda: _avro(
+        corpus.avro_with(_ARRAY_OF_NOTHING, b"null", corpus.avro_block(1, 7, b"\xfe\xff\xff\xff\x7f\x00\x00"))
+    ),
     lambda: _message(json.dumps(_schema_bomb())),
     lambda: _message('{"type": "record", "name": "A", "fields": [{"name": "a", "type": {"items": "int"}}]}'),
     # A batch that builds upon itself, and one whose numbers are none.

@@ -267,7 +267,7 @@ def yaml_structure(rng: Random, data: bytes) -> bytes:
     """By the structure of YAML; by lines where it has none."""
     try:
         value = yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, UnicodeDecodeError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return by_lines(rng, data)
     for _ in range(rng.choice((1, 1, 2, 3))):
         value = by_structure(rng, value)
@@ -284,10 +284,10 @@ def json_structure(rng: Random, data: bytes) -> bytes:
     """By the structure of JSON, of one value or of one a line; by words where it has none."""
     try:
         lines = [json.loads(data)]
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             lines = [json.loads(line) for line in data.splitlines() if line.strip()]
-        except ValueError:
+        except (ValueError, RecursionError):
             return by_words(rng, data)
     if lines:
         at = rng.randrange(len(lines))

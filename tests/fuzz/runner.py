@@ -160,8 +160,16 @@ class _Worker:
         if answer is None:
             self._end()
             said = self._last_words()
-            made = self._described(number)
-            return Outcome(number=number, verdict="FAILURE", why=why, trace=said, seconds=seconds, **made)
+            made = importlib.import_module(self._subjects).case(self._seed, number)
+            return Outcome(
+                number=number,
+                kind=made.kind,
+                target=made.target,
+                verdict="FAILURE",
+                why=why,
+                trace=said,
+                seconds=seconds,
+            )
         peak = answer.get("peak", 0)
         if peak > self._bounds.memory and "why" not in answer:
             answer["why"] = f"memory: {peak >> 20:,} MB were used, and {self._bounds.memory >> 20:,} MB may be"
@@ -239,10 +247,6 @@ class _Worker:
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
-
-    def _described(self, number: int) -> dict[str, str]:
-        made = importlib.import_module(self._subjects).case(self._seed, number)
-        return {"kind": made.kind, "target": made.target}
 
     def _last_words(self) -> str:
         return Path(self._sandbox, "stderr").read_text(errors="replace")[-2000:]

@@ -39,6 +39,7 @@ from lakesmith.storage import LocalStorage
 
 LONGEST = 7_000
 """Characters that one error may have: it is read by people."""
+_BREAK = re.compile("\\r\\n|[\\n\\r\\x85\\u2028\\u2029]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 Refused = tuple[str, ...]
@@ -56,7 +57,7 @@ def try_case(case: Case, folder: Path) -> Refused:
 
 def warm() -> None:
     """Load what the readers load when they are first used."""
-    _known_codes()
+    known_codes()
     _data_codes()
     _protobuf()
     for made in _valid():
@@ -116,7 +117,7 @@ def judged(error: LakesmithError, folder: Path, *, placed: bool = True) -> Refus
     errors = error.errors if isinstance(error, Problems) else (error,)
     for each in errors:
         what = f"{each.code}: {each.what[:200]!r}"
-        if each.code not in _known_codes():
+        if each.code not in known_codes():
             raise Broke(f"the code is not documented: {what}")
         if not each.hint:
             raise Broke(f"there is no hint: {what}")
@@ -135,13 +136,14 @@ def _check_place(error: DeclarationError, folder: Path, what: str) -> None:
     path = folder / error.at.file
     if not path.exists():
         raise Broke(f"the error is in {error.at.file}, which there is not: {what}")
-    lines = path.read_bytes().count(b"\n") + 1 if path.is_file() else 1
+    # YAML ends lines with more than a line feed.
+    lines = len(_BREAK.findall(path.read_text(encoding="utf-8", errors="replace"))) + 1 if path.is_file() else 1
     if not 1 <= error.at.line <= lines:
         raise Broke(f"the error is in line {error.at.line} of {error.at.file}, which has {lines}: {what}")
 
 
 @cache
-def _known_codes() -> frozenset[str]:
+def known_codes() -> frozenset[str]:
     return frozenset(codes())
 
 

@@ -520,6 +520,12 @@ FOLDERS: Mapping[str, tuple[dict[str, str | bytes], str, str, str]] = {
         "Bronze:1",
         "did you mean 'bronze'?",
     ),
+    "access rules": (
+        {"access.yml": "roles: {}\n"},
+        "access-unsupported",
+        "access.yml:1",
+        "permissions of its storage",
+    ),
     "YAML without a query": (
         {"gold/sales.yml": "owner: me\n"},
         "no-query",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -45,14 +46,14 @@ class Call:
         if self.folder is not None:
             named = Path(self.folder)
             named = named.parent if named.name == LAKE_FILE else named
-            if (named / LAKE_FILE).is_file():
+            if os.path.isfile(named / LAKE_FILE):
                 return named
             raise UsageError(
                 "no-lake", f"there is no {LAKE_FILE} in {self.folder}", hint=f"lakesmith init {self.folder}"
             )
         here = Path.cwd()
         for folder in (here, *here.parents):
-            if (folder / LAKE_FILE).is_file():
+            if os.path.isfile(folder / LAKE_FILE):
                 return folder
         raise UsageError(
             "no-lake",

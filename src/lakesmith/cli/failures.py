@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -35,8 +36,9 @@ def exit_code_of(call: Callable[[], object]) -> int:
     except click.Abort:
         return show_failure(KeyboardInterrupt(), as_json=False)
     except click.ClickException as error:
-        error.message = legible(error.message)
-        error.show()
+        words = io.StringIO()
+        error.show(words)
+        click.echo(legible(words.getvalue()), nl=False, err=True)
         return USAGE
     return code if isinstance(code, int) else 0
 

@@ -57,6 +57,8 @@ def batch_condition(query: str, comparison: tuple[str, Any]) -> tuple[str, str |
     sign, wanted = comparison
     if sign == "=" and wanted is True:
         condition = _unwrapped(value) or value
+    elif isinstance(wanted, list) and len(wanted) != 2:
+        return None
     elif isinstance(wanted, list):
         condition = f"({value}) {sign.upper()} {value_text(wanted[0])} AND {value_text(wanted[1])}"
     else:

@@ -125,7 +125,7 @@ def _form(told: Mapping[str, bytes]) -> _Form:
         raise Broken("avro-no-schema", "the Avro file does not tell the schema that its records were written with")
     try:
         schema = fastavro.parse_schema(json.loads(told["avro.schema"]), _ignore_default_error=True)
-        check_unfolded(schema)
+        check_bounded(schema)
         form = _Forms().of(schema)
         return _Form(fastavro.parse_schema({"type": "array", "items": form.schema}), form.raw, form.type)
     except RecursionError as error:
@@ -134,10 +134,14 @@ def _form(told: Mapping[str, bytes]) -> _Form:
         raise Broken("avro-bad-schema", f"the writer schema cannot be read: {error}") from error
 
 
-def check_unfolded(schema: Any, known: dict[str, int] | None = None) -> None:
-    """Raise ValueError when a schema unfolds to too much: each name in it may stand for many more."""
-    if _unfolded(schema, {} if known is None else known) > _PARTS:
+def check_bounded(schema: Any, sizes: dict[str, int] | None = None) -> None:
+    """Raise ValueError where a few bytes could become anything: names that stand for many more, arrays of nothing.
+
+    `sizes` are those of types that are defined elsewhere.
+    """
+    if _unfolded(schema, {} if sizes is None else sizes) > _PARTS:
         raise ValueError(f"it unfolds to more than {_PARTS:,} parts")
+    _weight(schema, {})
 
 
 def _unfolded(schema: Any, known: dict[str, int]) -> int:
@@ -158,22 +162,41 @@ def _unfolded(schema: Any, known: dict[str, int]) -> int:
             return 1
 
 
-def _free(schema: Any, known: dict[str, int]) -> int:
-    """How many values of a record take no bytes: nulls, and records of nothing else."""
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """How many values take no bytes where one of a type is read, and whether it takes none itself."""
+
+    free: int = 0
+    nothing: bool = False
+
+
+def _weight(schema: Any, known: dict[str, _Weight]) -> _Weight:
     match schema:
-        case "null":
-            return 1
+        case "null" | {"type": "null"} | {"type": "fixed", "size": 0}:
+            return _Weight(1, True)
         case str():
-            return known.get(schema, 0)
+            return known.get(schema, _Weight())
+        case list():
+            for branch in schema:
+                _weight(branch, known)
+            return _Weight()
         case {"type": "record" | "error", "name": str(name), "fields": list(members)}:
-            known[name] = 0
-            free = sum(_free(member["type"], known) for member in members)
-            known[name] = free + (free == len(members))
+            known[name] = _Weight()
+            inner = [_weight(member["type"], known) for member in members]
+            nothing = all(each.nothing for each in inner)
+            known[name] = _Weight(sum(each.free for each in inner) + nothing, nothing)
             return known[name]
-        case {"type": dict() | list() | "null" as inner}:
-            return _free(inner, known)
+        case {"type": "array", "items": items}:
+            if _weight(items, known).nothing:
+                raise ValueError("an array of values that take no bytes may be of any length")
+            return _Weight()
+        case {"type": "map", "values": values}:
+            _weight(values, known)
+            return _Weight()
+        case {"type": dict() | list() as inner}:
+            return _weight(inner, known)
         case _:
-            return 0
+            return _Weight()
 
 
 @dataclass(slots=True)
@@ -275,11 +298,11 @@ def _decimal(schema: dict[str, Any]) -> pa.DataType:
 def _batches(source: _Source, form: _Form, codec: str, sync: bytes) -> Iterator[pa.RecordBatch]:
     records: list[object] = []
     size = 0
-    free = _free(form.schema["items"], {})
+    free = _weight(form.schema["items"], {}).free
     for told, data in _blocks(source, codec, sync):
         if told * free > _FREE:
             raise Broken("expands-too-much", f"a block of the Avro file becomes more than {_FREE:,} values of no bytes")
-        records += _records(told, data, form)
+        records += _records(told, data, form, one_by_one=free > 0)
         size += len(data)
         if len(records) >= _ROWS or size >= _SIZE:
             yield _batch(records, form)
@@ -301,11 +324,19 @@ def _blocks(source: _Source, codec: str, sync: bytes) -> Iterator[tuple[int, byt
         yield told, data
 
 
-def _records(told: int, data: bytes, form: _Form) -> list[object]:
-    """The records of a block, which is an array but for the number in front and the end."""
-    buffer = BytesIO(_zigzag(told) + data + b"\x00" if told else b"\x00")
+def _records(told: int, data: bytes, form: _Form, *, one_by_one: bool) -> list[object]:
+    """The records of a block, which is an array but for the number in front and the end.
+
+    Where records have values without bytes, what is left over must not be taken for the number of more of them.
+    """
+    buffer = BytesIO(data if one_by_one else _zigzag(told) + data + b"\x00" if told else b"\x00")
+    read = _fastavro().schemaless_reader
     try:
-        records: list[object] = _fastavro().schemaless_reader(buffer, form.schema, None)
+        records: list[object] = (
+            [read(buffer, form.schema["items"], None) for _ in range(told)]
+            if one_by_one
+            else read(buffer, form.schema, None)
+        )
     except _UNDECODABLE as error:
         raise Broken("corrupt", f"a block of the Avro file does not follow its schema: {_said(error)}") from error
     if buffer.tell() != len(buffer.getvalue()):

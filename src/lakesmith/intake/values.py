@@ -27,7 +27,7 @@ import pyarrow as pa
 from lakesmith.declare.sources import Envelope, Values
 from lakesmith.errors import InfrastructureError
 from lakesmith.intake import debezium, json_text
-from lakesmith.intake.avro import check_unfolded
+from lakesmith.intake.avro import check_bounded
 from lakesmith.intake.rows import Abort, Target, Unreadable, as_json, fit_rows, shape_of
 from lakesmith.intake.shapes import STRING, common, wider
 from lakesmith.intake.split import Records
@@ -357,8 +357,8 @@ def avro_writer(text: str, imports: tuple[str, ...] = ()) -> AvroWriter:
         schema, _ = parsed_avro(writer)
         sizes: dict[str, int] = {}
         for each in map(json.loads, imports):
-            check_unfolded(each, sizes)
-        check_unfolded(schema, sizes)
+            check_bounded(each, sizes)
+        check_bounded(schema, sizes)
         _avro_shape(writer)
     except InfrastructureError:
         raise

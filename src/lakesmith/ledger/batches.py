@@ -319,7 +319,15 @@ class Batches:
     def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> Mapping[str, FileFact]:
         if head.seen is None:
             return self._read_taken(head, commits)
-        return TakenFiles(partial(self._read_taken, head, commits), head.seen.greatest)
+        greatest = head.seen.greatest
+
+        def read() -> dict[str, FileFact]:
+            taken = self._read_taken(head, commits)
+            if any(path > greatest for path in taken):
+                raise self._unreadable(self._taken_key(head.sequence, head.attempt))
+            return taken
+
+        return TakenFiles(read, greatest)
 
     def _read_taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> dict[str, FileFact]:
         """The files in the table, from its batches back to the last one with which they were summed up."""
@@ -357,12 +365,15 @@ class Batches:
         try:
             return decode()
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise DataError(
-                "batch-unreadable",
-                f"{key} in the warehouse is not what Lakesmith wrote there",
-                table=str(self._table),
-                hint=self._way_out(),
-            ) from error
+            raise self._unreadable(key) from error
+
+    def _unreadable(self, key: str) -> DataError:
+        return DataError(
+            "batch-unreadable",
+            f"{key} in the warehouse is not what Lakesmith wrote there",
+            table=str(self._table),
+            hint=self._way_out(),
+        )
 
     def _way_out(self) -> str:
         if self._table.layer == "bronze":

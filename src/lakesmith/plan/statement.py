@@ -341,7 +341,10 @@ class Statement:
 
     def _function_source(self, source: Source, node: exp.Table) -> None:
         function = node.this
-        name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
+        if isinstance(function, exp.Func) and not isinstance(function, exp.Anonymous):
+            name = function.sql_name()
+        else:
+            name = function.name or function.sql("spark")
         source.shown = f"{name.lower()}()"
         source.line = source.line or function.meta.get("line")
         if name.lower() in GENERATORS or isinstance(function, exp.UDTF | exp.Explode | exp.Inline):
@@ -580,7 +583,9 @@ def _refusal(node: exp.Table, parts: Sequence[exp.Identifier], line: int) -> Fau
             code="unknown-table",
             what=f"'{written}' has {len(parts)} parts; a table of the lake is layer.name",
             line=line,
-            hint=f"write {parts[-2].name}.{parts[-1].name}" if parts[-2].name.lower() in LAYERS else None,
+            hint=f"write {parts[-2].name}.{parts[-1].name}"
+            if parts[-2].name.lower() in LAYERS
+            else f"layers: {', '.join(LAYERS)}",
         )
     if first not in LAYERS:
         return Fault(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from importlib.resources import files
@@ -33,7 +34,7 @@ def verb(path: Path, name: str | None) -> None:
         target: text.replace("{{name}}", lake_name)
         for target, text in (*_texts(files("lakesmith.cli") / "template"), *_schemas())
     }
-    there = [target for target in wanted if (path / target).exists()]
+    there = [target for target in wanted if os.path.exists(path / target)]
     if there:
         raise UsageError(
             "would-overwrite",
@@ -45,7 +46,9 @@ def verb(path: Path, name: str | None) -> None:
             (path / target).parent.mkdir(parents=True, exist_ok=True)
             (path / target).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError("not-writable", f"{error.filename or path}: {error.strerror}") from None
+        raise UsageError(
+            "not-writable", f"{error.filename or path}: {error.strerror}", hint="name another folder"
+        ) from None
     out = page()
     out.line(Styled(lake_name, "strong"), f" is in {path}:")
     for target in wanted:
