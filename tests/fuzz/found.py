@@ -94,6 +94,8 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _sql("SELECT a FROM " + "(SELECT a FROM " * 1_000 + "bronze.orders" + ") x" * 1_000),
     lambda: _check("(" * 5_000 + "a" + ")" * 5_000),
     lambda: _check("NOT " * 5_000 + "a"),
+    lambda: _sql("SELECT a FROM bronze.orders" + " UNION ALL SELECT a FROM bronze.orders" * 1_500),
+    lambda: _sql("SELECT " + "a." * 1_500 + "a FROM bronze.orders"),
     # A table's place was taken by what is no table, and no function.
     lambda: _sql("SELECT a FROM bronze.orders JOIN @a(1)"),
     lambda: _sql("SELECT a FROM bronze.orders, a.b(1)"),

@@ -115,6 +115,7 @@ def _is_here(lake: Lake) -> bool:
 def judged(error: LakesmithError, folder: Path, *, placed: bool = True) -> Refused:
     """The codes of an error, each of which has to be known, placed, short, and to tell a next step."""
     errors = error.errors if isinstance(error, Problems) else (error,)
+    lines: dict[str, int] = {}
     for each in errors:
         what = f"{each.code}: {each.what[:200]!r}"
         if each.code not in known_codes():
@@ -126,20 +127,23 @@ def judged(error: LakesmithError, folder: Path, *, placed: bool = True) -> Refus
         if found := _CONTROL.search(str(each)):
             raise Broke(f"the error has the control character {found[0]!r}: {what}")
         if placed and isinstance(each, DeclarationError):
-            _check_place(each, folder, what)
+            _check_place(each, folder, lines, what)
     return tuple(each.code for each in errors)
 
 
-def _check_place(error: DeclarationError, folder: Path, what: str) -> None:
+def _check_place(error: DeclarationError, folder: Path, lines: dict[str, int], what: str) -> None:
     if error.at is None:
         raise Broke(f"the error has no place: {what}")
-    path = folder / error.at.file
-    if not path.exists():
-        raise Broke(f"the error is in {error.at.file}, which there is not: {what}")
-    # YAML ends lines with more than a line feed.
-    lines = len(_BREAK.findall(path.read_text(encoding="utf-8", errors="replace"))) + 1 if path.is_file() else 1
-    if not 1 <= error.at.line <= lines:
-        raise Broke(f"the error is in line {error.at.line} of {error.at.file}, which has {lines}: {what}")
+    file = error.at.file
+    if file not in lines:
+        path = folder / file
+        if not path.exists():
+            raise Broke(f"the error is in {file}, which there is not: {what}")
+        # YAML ends lines with more than a line feed.
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        lines[file] = len(_BREAK.findall(text)) + 1
+    if not 1 <= error.at.line <= lines[file]:
+        raise Broke(f"the error is in line {error.at.line} of {file}, which has {lines[file]}: {what}")
 
 
 @cache

@@ -80,7 +80,8 @@ def _opened(file: BinaryIO, format: Format) -> Iterator[tuple[pa.Schema, Iterato
         opened = _parquet if format == "parquet" else _orc
         with _told(watched, format):
             content = opened(watched)
-        yield _checked(content.schema), _watched(content, watched, format)
+            schema = _checked(content.schema)
+        yield schema, _watched(content, watched, format)
 
 
 class _Watched(io.RawIOBase):

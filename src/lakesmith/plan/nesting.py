@@ -74,8 +74,10 @@ def check_tree(tree: exp.Expr) -> None:
             raise too_deep()
         for child in node.iter_expressions():
             # A chain of operators, such as a + b + c, is no deeper than its deepest operand: it is walked in a loop.
-            chained = isinstance(node, exp.Binary | exp.SetOperation) and type(child) is type(node)
-            waiting.append((child, level if chained else level + 1))
+            # Those of UNIONs and of dots are not, and take several calls for each.
+            chained = isinstance(node, exp.Binary) and not isinstance(node, exp.Dot) and type(child) is type(node)
+            weight = 2 if isinstance(child, exp.SetOperation | exp.Dot) else 1
+            waiting.append((child, level if chained else level + weight))
 
 
 _LEVELS = 4 * DEEPEST
