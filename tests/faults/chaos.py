@@ -127,11 +127,12 @@ class Chaos:
         told = (
             f"{name} {do}: {weapon} {f'{order.place} {order.about} {order.nth}' if order.place else f'{moment:.1f} s'}"
         )
-        killed = self._strike(siege, order, weapon, moment)
-        broken = [*killed.broken, *siege.judge()]
-        if killed.kills:
-            self.tally.kills += killed.kills
-            self.tally.by[f"{weapon} {order.place}" if order.place else weapon] += killed.kills
+        struck = self._strike(siege, order, weapon, moment)
+        broken = [*struck.broken, *siege.judge()]
+        if struck.killed:
+            # The process and its JVM, killed together, count as one.
+            self.tally.kills += 1
+            self.tally.by[f"{do}: {weapon} {order.place or ''}".strip()] += 1
             self._tell(told, broken)
         elif broken:
             self._tell(f"{told} (not killed)", broken)
@@ -148,18 +149,18 @@ class Chaos:
         if weapon == "twin":
             beside = replace(order, answer=f"{order.answer}.twin", do="run")
             twin = (beside, start(beside))
-        kills = 0
+        struck = False
         deadline = time.monotonic() + PATIENCE
         if weapon == "place":
             process.join(PATIENCE)
         else:
             process.join(moment)
             if weapon in ("jvm", "both") and process.is_alive() and self._engine is not None:
-                kills += _killed(self._engine.jvm.process)
+                struck = _killed(self._engine.jvm.process)
                 self._engine.close()
                 self._engine = None
             if weapon != "jvm" and process.is_alive():
-                kills += _killed(process.pid, group=weapon == "own")
+                struck = _killed(process.pid, group=weapon == "own") or struck
             process.join(max(0.0, deadline - time.monotonic()))
         broken = []
         if process.is_alive():
@@ -167,8 +168,8 @@ class Chaos:
             process.join()
             broken.append(f"E {order.do} hung for {PATIENCE:.0f} s")
         answer = answer_of(order)
-        if weapon == "place" and answer is None:
-            kills = 1
+        if weapon == "place" and answer is None and not broken:
+            struck = True
         if answer is not None:
             broken += untyped(answer)
             siege.heard(order.do, answer)
@@ -182,7 +183,7 @@ class Chaos:
             broken += untyped(heard)
             if heard is not None:
                 siege.heard("run", heard)
-        return _Struck(kills, broken)
+        return _Struck(struck, broken)
 
     def _settle(self, siege: Siege) -> list[str]:
         siege.jvm = self._jvm()
@@ -205,7 +206,7 @@ class Chaos:
 
 @dataclass(frozen=True, slots=True)
 class _Struck:
-    kills: int
+    killed: bool
     broken: list[str]
 
 
@@ -235,12 +236,12 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _killed(process: int, *, group: bool = False) -> int:
-    """Kill a process, or its whole group; how many were there."""
+def _killed(process: int, *, group: bool = False) -> bool:
+    """Kill a process, or its whole group; whether it was there."""
     with suppress(ProcessLookupError):
         os.killpg(process, signal.SIGKILL) if group else os.kill(process, signal.SIGKILL)
-        return 1
-    return 0
+        return True
+    return False
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ from tests.faults.flows import FLOWS, Decided
 from tests.faults.oracle import Claims
 from tests.faults.victim import Answer, Deed, Order, answer_of, start
 
-PATIENCE = 180.0
+PATIENCE = 420.0
 """Seconds after which a process counts as hanging."""
 _RETRIES = 6
 

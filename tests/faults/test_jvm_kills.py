@@ -16,7 +16,7 @@ from tests.faults.attach import Engine
 from tests.faults.siege import PATIENCE, Oracle, Siege, untyped
 from tests.faults.victim import answer_of, start
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture

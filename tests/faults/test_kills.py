@@ -11,7 +11,7 @@ from tests.faults.victim import Deed
 
 from lakesmith.failpoints import PLACES
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tests.faults.planted import BUGS
 from tests.faults.siege import PATIENCE, Siege, untyped
 from tests.faults.victim import Order, answer_of, start
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 SLEEP = 1.5
 """How long a lease outlives a process that was stopped."""

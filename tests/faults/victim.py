@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Deed = Literal["run", "replay", "discard", "compact", "vacuum", "restore"]
 
-HANGS = 150.0
+HANGS = 360.0
 """Seconds after which a process tells what it is waiting for."""
 
 _PROCESSES = get_context("forkserver")
