@@ -59,9 +59,13 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
         }
     }
 
+    /**
+     * What this store writes appears as a whole, but Delta asks for the sake of checkpoints, which it writes itself: only
+     * when told that a part of a file can be seen does it write them under another name first.
+     */
     @Override
     public Boolean isPartialWriteVisible(Path path, Configuration configuration) {
-        return false;
+        return true;
     }
 
     private static java.nio.file.Path local(Path path) {
