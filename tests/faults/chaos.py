@@ -28,29 +28,10 @@ from tests.faults.flows import FLOWS
 from tests.faults.siege import PATIENCE, Oracle, Siege, untyped
 from tests.faults.victim import Deed, Order, answer_of, start
 
+from lakesmith.failpoints import PLACES
+
 Weapon = Literal["place", "moment", "jvm", "both", "own", "twin"]
 _WEAPONS: dict[Weapon, int] = {"place": 50, "moment": 20, "jvm": 8, "both": 8, "own": 4, "twin": 10}
-_PLACES = (
-    "lease.taken",
-    "finish.begun",
-    "batch.pinned",
-    "batch.staged",
-    "table.committing",
-    "ends.kept",
-    "files.moved",
-    "log.linked",
-    "log.summing",
-    "table.committed",
-    "quarantine.committed",
-    "settled.committed",
-    "batch.finishing",
-    "batch.done",
-    "files.archiving",
-    "lease.released",
-    "ledger.recording",
-    "ledger.appended",
-    "ledger.recorded",
-)
 _ACTS = 6
 _EPISODES_A_JVM = 25
 
@@ -122,7 +103,7 @@ class Chaos:
         order = siege.order(do, **_details(siege, do, choose))
         if weapon == "place":
             about = choose.choice(("bronze.events", "silver.events", "silver.events", ""))
-            order = replace(order, place=choose.choice(_PLACES), about=about, nth=choose.choice((1, 1, 1, 2)))
+            order = replace(order, place=choose.choice(list(PLACES)), about=about, nth=choose.choice((1, 1, 1, 2)))
         moment = choose.uniform(2.0, 14.0) if weapon == "own" else choose.uniform(0.6, 5.0)
         told = (
             f"{name} {do}: {weapon} {f'{order.place} {order.about} {order.nth}' if order.place else f'{moment:.1f} s'}"
@@ -168,8 +149,11 @@ class Chaos:
             process.join()
             broken.append(f"E {order.do} hung for {PATIENCE:.0f} s")
         answer = answer_of(order)
-        if weapon == "place" and answer is None and not broken:
-            struck = True
+        if answer is None and not broken:
+            struck = process.exitcode == -signal.SIGKILL
+            broken += [] if struck else [f"E {order.do} died by itself: {process.exitcode}"]
+        elif weapon != "jvm":
+            struck = False
         if answer is not None:
             broken += untyped(answer)
             siege.heard(order.do, answer)
@@ -227,7 +211,7 @@ def _details(siege: Siege, do: Deed, choose: random.Random) -> dict[str, Any]:
         return {}
     table = choose.choice(("bronze.events", "silver.events"))
     log = siege.folder / ".lakesmith" / "warehouse" / table.replace(".", "/") / "_delta_log"
-    return {"table": table, "version": choose.randrange(max(1, len(list(log.glob("*.json")))))}
+    return {"table": table, "version": int(choose.random() * len(list(log.glob("*.json"))))}
 
 
 def say(line: str) -> None:
@@ -254,7 +238,8 @@ def main() -> int:
     options = parser.parse_args()
     say(f"seed {options.seed}")
     end = time.monotonic() + options.minutes * 60
-    chaos = Chaos(options.seed, Path(tempfile.mkdtemp(prefix="lakesmith-chaos-")))
+    folder = Path(tempfile.mkdtemp(prefix="lakesmith-chaos-"))
+    chaos = Chaos(options.seed, folder)
     try:
         number = options.first if options.only is None else options.only
         while chaos.tally.kills < options.kills and time.monotonic() < end:
@@ -264,6 +249,8 @@ def main() -> int:
                 break
     finally:
         chaos.close()
+        if not chaos.tally.broken:
+            shutil.rmtree(folder, ignore_errors=True)
         tally = chaos.tally
         ended = f"{tally.kills} kills in {tally.episodes} episodes, {len(tally.broken)} broken promises"
         say(f"seed {options.seed}: {ended}")

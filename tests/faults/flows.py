@@ -20,12 +20,18 @@ ORDER = ("at", "seq")
 TABLE = "silver.events"
 
 
+Decision = tuple[str, int]
+"""`replay` or `discard`, and the number of the file up to which rows had come by then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What people have decided of refused rows: rows that came with files up to a number were mended, or given up."""
+    """What people have decided of refused rows, one thing after the other."""
 
-    mended: int = 0
-    discarded: int = 0
+    decisions: tuple[Decision, ...] = ()
+
+    def and_then(self, what: str, files: int) -> Decided:
+        return Decided((*self.decisions, (what, files)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +76,36 @@ class Flow:
         """What the silver table holds after the first files."""
         if self.grouped:
             return [row for row in self.model(_events(seed, files)) if not self._is_refused(row)]
-        return self.model([row for row in self._mended(seed, files, decided) if not self._is_refused(row)])
+        rows = self._decided(seed, files, decided)
+        return self.model([row for row in rows if not row["given_up"] and not self._is_refused(row)])
 
     def quarantine(self, seed: int, files: int, decided: Decided) -> list[Row]:
         """The rows that the silver table has refused, and that nobody has decided of."""
         if self.grouped:
             return [row for row in self.model(_events(seed, files)) if self._is_refused(row)]
-        rows = [row for row in self._mended(seed, files, decided) if self._is_refused(row)]
-        return [row for row in rows if row["came"] > decided.discarded]
+        rows = self._decided(seed, files, decided)
+        return [row for row in rows if not row["given_up"] and self._is_refused(row)]
+
+    def given_up(self, seed: int, files: int, decided: Decided) -> list[Row]:
+        """The rows that somebody has given up."""
+        return [row for row in self._decided(seed, files, decided) if row["given_up"]]
 
     def days(self, seed: int, files: int, decided: Decided) -> list[Row]:
         """What the gold table holds."""
         return per_day(self.table(seed, files, decided))
 
-    def _mended(self, seed: int, files: int, decided: Decided) -> list[Row]:
-        """The events, with those changed that pass as they were mended: others stay as they came."""
-        rows = []
-        for row in _events(seed, files):
-            mended = {**row, "amount": abs(row["amount"])}
-            rows.append(mended if row["came"] <= decided.mended and not self._is_refused(mended) else row)
+    def _decided(self, seed: int, files: int, decided: Decided) -> list[Row]:
+        """The events, with what was decided of those that were refused. One that does not pass as it is mended stays
+        as it came."""
+        rows = [{**row, "given_up": False} for row in _events(seed, files)]
+        for what, upto in decided.decisions:
+            for row in rows:
+                if row["given_up"] or row["came"] > upto or not self._is_refused(row):
+                    continue
+                if what == "discard":
+                    row["given_up"] = True
+                elif not self._is_refused({**row, "amount": abs(row["amount"])}):
+                    row["amount"] = abs(row["amount"])
         return rows
 
     def _is_refused(self, row: Row) -> bool:

@@ -51,7 +51,9 @@ class Claims:
     @staticmethod
     def read(line: str) -> Claims:
         told = json.loads(line)
-        told["decided"] = tuple(Decided(**each) for each in told["decided"])
+        told["decided"] = tuple(
+            Decided(tuple((what, files) for what, files in each["decisions"])) for each in told["decided"]
+        )
         told["runs"] = tuple(told["runs"])
         return Claims(**told)
 
@@ -149,6 +151,13 @@ def _compared(flow: Flow, seed: int, tables: dict[str, Files]) -> Iterator[Compa
         "quarantine.silver.events",
         lambda: _bag((json.loads(row["raw"]) for row in rows("quarantine.silver.events")), told),
         lambda files, decided: _bag(flow.quarantine(seed, files, decided), told),
+    )
+    yield (
+        "settled.silver.events",
+        lambda: _bag(
+            (json.loads(row["raw"]) for row in rows("settled.silver.events") if row["how"] == "discarded"), told
+        ),
+        lambda files, decided: _bag(flow.given_up(seed, files, decided) if not flow.grouped else (), told),
     )
     if flow.gold:
         yield (

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +103,14 @@ class Siege:
         answer = answer_of(order)
         if answer is not None:
             self.heard(order.do, answer)
+        else:
+            assert process.exitcode == -signal.SIGKILL, f"{order.do} died by itself: {process.exitcode}"
         return answer
 
     def expect(self, do: Deed) -> None:
         """From now on, what is decided may take effect."""
-        if do == "replay":
-            self.pending = replace(self.pending or self.decided, mended=self.acknowledged)
-        elif do == "discard":
-            self.pending = replace(self.pending or self.decided, discarded=self.acknowledged)
+        if do in ("replay", "discard"):
+            self.pending = self.decided.and_then(do, self.acknowledged)
         elif do == "restore":
             # Until the next run has ended well, the table may be at any version that there was.
             self.restored, self.acknowledged = True, 0
@@ -125,7 +125,7 @@ class Siege:
             return
         if do == "run":
             self.acknowledged = self.landed
-        elif self.pending is not None:
+        elif self.pending is not None and do == self.pending.decisions[-1][0]:
             self.decided, self.pending = self.pending, None
 
     def settle(self) -> list[str]:
@@ -133,8 +133,7 @@ class Siege:
         broken: list[str] = []
         waiting: list[Deed] = ["run"]
         if self.pending is not None:
-            waiting += ["replay"] if self.pending.mended != self.decided.mended else []
-            waiting += ["discard"] if self.pending.discarded != self.decided.discarded else []
+            waiting.append("replay" if self.pending.decisions[-1][0] == "replay" else "discard")
         for do in waiting:
             for _ in range(_RETRIES):
                 answer = self.send(self.order(do))

@@ -86,6 +86,7 @@ def test_a_jvm_that_dies_while_it_sums_up_the_log_leaves_a_log_that_can_be_read(
     assert siege.judge() == []
     engine.close()
     siege.jvm = engines().jvm
+    siege.land()
     assert siege.settle() == []
     assert (log / "_last_checkpoint").exists()
 

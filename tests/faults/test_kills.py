@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 from tests.faults.conftest import Besiege
+from tests.faults.flows import FLOWS
 from tests.faults.siege import untyped
 from tests.faults.victim import Deed
 
@@ -21,6 +22,7 @@ class Kill:
     place: str
     about: str = "silver.events"
     do: Deed = "run"
+    version: int = 0
 
 
 BRONZE = "bronze.events"
@@ -55,7 +57,14 @@ KILLS = {
         Kill("table.committing", "gold.days"),
     ],
     "scd2": [Kill("ends.kept"), Kill("table.committed")],
-    "changes": [Kill("table.committing"), Kill("batch.finishing")],
+    "changes": [
+        Kill("table.committing"),
+        Kill("batch.finishing"),
+        Kill("files.compacted", BRONZE, do="compact"),
+        Kill("table.fenced", BRONZE, do="vacuum"),
+        Kill("files.vacuumed", BRONZE, do="vacuum"),
+        Kill("table.committed", do="restore", version=1),
+    ],
     "snapshot": [Kill("batch.pinned"), Kill("table.committed")],
 }
 
@@ -69,7 +78,9 @@ def test_killed_at_a_place_a_lake_keeps_its_promises(besiege: Besiege, flow: str
         siege.land()
         if kill.do != "run":
             assert siege.settle() == []
-        answer = siege.send(siege.order(kill.do, place=kill.place, about=kill.about))
+        table = kill.about if kill.do in ("compact", "vacuum", "restore") else "silver.events"
+        details = {"table": table, "version": kill.version, "place": kill.place, "about": kill.about}
+        answer = siege.send(siege.order(kill.do, **details))
         assert answer is None, f"{kill} was not reached: {answer}"
         assert siege.judge() == [], kill
         if number % 2:
@@ -81,4 +92,5 @@ def test_killed_at_a_place_a_lake_keeps_its_promises(besiege: Besiege, flow: str
 
 def test_there_are_at_least_twenty_five_kills_and_every_load_is_among_them() -> None:
     assert sum(map(len, KILLS.values())) >= 25
+    assert KILLS.keys() == FLOWS.keys() - {"slow"}
     assert {kill.place for kills in KILLS.values() for kill in kills} <= set(PLACES)

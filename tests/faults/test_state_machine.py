@@ -19,6 +19,7 @@ from lakesmith.ledger.batches import Batch, Batches, Done
 from lakesmith.ledger.lease import SECONDS, Lease, Leases
 from lakesmith.plan.steps import Progress
 from lakesmith.ports import CommitFact, TableFacts, Write, Written
+from lakesmith.run.failures import is_foreign
 from lakesmith.run.step import Workplace
 from lakesmith.spark.arrival import Arrival
 
@@ -28,6 +29,7 @@ ENOUGH = 300
 """Within so many lakes every planted bug has to be found."""
 
 
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens_in_whatever_order() -> None:
     seed = int(os.environ.get("LAKESMITH_SEED", SEED))
     steps = int(os.environ.get("LAKESMITH_STEPS", STEPS))
@@ -107,12 +109,13 @@ def _done_before_quarantine(patch: pytest.MonkeyPatch) -> None:
 
 
 def _cleanup_when_the_reply_is_lost(patch: pytest.MonkeyPatch) -> None:
-    def cleaned(self: Workplace, table: Any, batch: Batch) -> bool:
+    def cleaned(self: Workplace, table: Any, batch: Batch, error: Exception) -> None:
+        if not is_foreign(error):
+            return
         key = f"_lakesmith/batches/{table.name}/{batch.sequence:08}.{batch.attempt:02}.json"
         self.warehouse.storage.remove(key)
-        return False
 
-    patch.setattr(Workplace, "_is_committed", cleaned)
+    patch.setattr(Workplace, "_tell_outcome", cleaned)
 
 
 def _refused_rows_of_a_rollback_stay(patch: pytest.MonkeyPatch) -> None:
@@ -127,7 +130,7 @@ _CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
 @pytest.mark.parametrize(
     ("plant", "often", "broken"),
     [
-        (_no_fence, _OVERTAKEN, "V: a number was committed twice"),
+        (_no_fence, _OVERTAKEN, "V: a number was committed twice|R: "),
         (_no_lease, _OVERTAKEN, "two processes hold"),
         (_bookmark_first, _CUT_SHORT, "R: "),
         (_unfinished_batches_are_forgotten, _CUT_SHORT, "N: the bookmark is ahead of the rows|A: "),

@@ -237,7 +237,7 @@ def test_a_run_that_was_suspended_through_a_vacuum_is_refused_and_the_next_one_i
     orders.land("orders/2.json", row(3), row(4, -1))
     # A process that is suspended shows no sign of life.
     monkeypatch.setattr(lease, "SECONDS", 0.0)
-    monkeypatch.setattr(lease.Leases, "_keep", lambda *_: None)
+    monkeypatch.setattr(lease.Leases, "_renew", lambda *_: False)
     asleep, awake, reports = threading.Event(), threading.Event(), []
 
     def told(place: str, about: str) -> None:
@@ -269,7 +269,7 @@ def test_a_vacuum_that_was_suspended_deletes_nothing_of_a_run_that_began_since(
     shop: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "SECONDS", 0.0)
-    monkeypatch.setattr(lease.Leases, "_keep", lambda *_: None)
+    monkeypatch.setattr(lease.Leases, "_renew", lambda *_: False)
 
     def told(place: str, _about: str) -> None:
         if place == "table.fenced":
