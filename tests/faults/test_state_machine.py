@@ -135,7 +135,11 @@ _CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
         (_bookmark_first, _CUT_SHORT, "R: "),
         (_unfinished_batches_are_forgotten, _CUT_SHORT, "N: the bookmark is ahead of the rows|A: "),
         (_done_before_quarantine, _CUT_SHORT, "N: the bookmark is ahead of the rows"),
-        (_cleanup_when_the_reply_is_lost, _CUT_SHORT, "what it was made from is not in|is missing from the warehouse"),
+        (
+            _cleanup_when_the_reply_is_lost,
+            _CUT_SHORT,
+            "what it was made from is not in|is missing from the warehouse|R: ",
+        ),
         (_position_from_the_number, _ROLLED_BACK, "N: |R: "),
         (_refused_rows_of_a_rollback_stay, _ROLLED_BACK, "N: rows are in more than one place"),
     ],
