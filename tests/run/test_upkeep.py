@@ -228,6 +228,17 @@ def test_a_restored_table_holds_what_it_held_with_its_quarantine(shop: Written) 
     ]
 
 
+def test_what_was_refused_before_a_rollback_by_others_is_kept_once_though_a_vacuum_comes_between(shop: Written) -> None:
+    before = content(shop)
+    place = warehouse(shop) / "bronze/orders"
+    shop.spark.sql(f"RESTORE TABLE delta.`{place}` TO VERSION AS OF {FIRST['bronze.orders']}")
+    leave_stray(shop)
+    only(shop.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=shop.spark))
+    assert shop.run()["bronze.orders"].rows_in == 3
+    assert shop.run() == {}
+    assert content(shop) == before
+
+
 @pytest.mark.parametrize("table", ["bronze.orders", "silver.orders"])
 def test_a_run_that_was_suspended_through_a_vacuum_is_refused_and_the_next_one_is_right(
     orders: Written, monkeypatch: pytest.MonkeyPatch, table: str

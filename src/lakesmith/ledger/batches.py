@@ -243,6 +243,7 @@ class Batches:
         rewrote = rewrote or (batch.sequence if batch.mode == "whole" else 0)
         progress = Progress(
             head=head,
+            ground=newest.parent if newest.mode == "vacuum" and newest.follows_rollback else head,
             definition=newest.definition,
             positions=newest.inputs,
             taken=self._taken(batch, commits),

@@ -336,7 +336,7 @@ class Workplace:
             )
         number = self._batch(table, facts, progress, mode=held.mode).sequence
         batch = batches.pin(
-            replace(held, sequence=number, parent=progress.head, run_id=self.run_id, approval=step.approval)
+            replace(held, sequence=number, parent=progress.ground, run_id=self.run_id, approval=step.approval)
         )
         if isinstance(table.origin, Jdbc | OtherTable):
             from lakesmith.spark.ingest.staged import take_over
@@ -600,7 +600,7 @@ class Workplace:
         return Batch(
             sequence=max(facts.sequence if facts else 0, progress.spent) + 1,
             attempt=0,
-            parent=progress.head,
+            parent=progress.ground,
             run_id=self.run_id,
             pinned_at=time.time_ns() // 1_000_000,
             definition=definition(table),
