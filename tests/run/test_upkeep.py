@@ -129,7 +129,7 @@ def test_a_vacuum_deletes_what_no_version_needs_and_what_killed_runs_have_left(s
     shop.lake().compact(session=shop.spark)
     before = content(shop)
     left = leave_stray(shop)
-    staged = warehouse(shop) / "_lakesmith/checked/bronze.orders/part.parquet"
+    staged = warehouse(shop) / "_lakesmith/checked/bronze.orders/00000002.01/part.parquet"
     staged.parent.mkdir(parents=True)
     staged.write_bytes(b"likewise")
     _age(warehouse(shop), 8 * 86400)
