@@ -142,6 +142,20 @@ def test_how_far_the_rows_of_an_earlier_version_had_come_is_told(batches: Batche
     assert [batches.at(version, 3, commits).head for version in (7, 6, 5, 3, 1)] == [3, 3, 2, 1, 0]
 
 
+def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_computed_anew(batches: Batches) -> None:
+    made = [finish(batches, batch(number), number - 1) for number in (1, 2)]
+    made.append(finish(batches, batch(3, mode="vacuum"), 2))
+    made.append(finish(batches, batch(4, mode="whole", parent=0), 3))
+    made.append(finish(batches, batch(5), 4))
+    log = [commit(version, each.note) for version, each in enumerate(made)][::-1]
+    assert [batches.at(version, 5, log).head for version in (4, 3, 2, 1, 0)] == [5, 4, 3, 2, 1]
+    assert set(batches.at(1, 5, log).taken) == {"f1", "f2"}
+    # What the first batches had refused was replaced with the rebuild, and a rollback by others does not bring it back.
+    rolled_back = [commit(5, operation="RESTORE", version="1"), *log]
+    assert batches.progress(facts(5, 5), lambda: rolled_back).head == 0
+    assert batches.at(5, 5, rolled_back).head == 2
+
+
 def test_a_later_batch_that_somebody_has_pinned_is_seen(batches: Batches) -> None:
     finish(batches, batch(1), 0)
     batches.pin(batch(2, mode="vacuum"))
