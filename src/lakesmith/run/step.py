@@ -291,11 +291,11 @@ class Workplace:
                 table=str(table.name),
                 hint="run once with the definition as it was, so that its refused rows are kept, then change it",
             )
-        _refuse_random(table, batch)
         if batch.replay is not None:
             settled = self._replaying(table, batch, facts).finish()
             batches.finish(settled.done)
             return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
+        _refuse_random(table, batch)
         try:
             arrival = self._arrival(table, batch, facts, survey=bool(batch.files))
             nothing = _nothing(batch, facts.version if facts else 0)
