@@ -21,7 +21,7 @@ from lakesmith.ledger.readers import unread
 from lakesmith.ledger.staged import last_changed, remove_staged, staged_folders
 from lakesmith.plan.steps import Position, Progress, Restore, Rollback, Vacuum
 from lakesmith.ports import CommitFact, Storage, TableFacts, TableFormat, Write
-from lakesmith.run.files import bring_back, gone_for_good
+from lakesmith.run.files import bring_back, gone_for_good, in_the_way
 from lakesmith.spark.arrival import Settled
 from lakesmith.spark.held import let_go
 from lakesmith.spark.loads.ends import Ends
@@ -203,6 +203,14 @@ class Upkeep:
                 f"{gone[0]} is not in the landing zone any more",
                 table=str(self.table.name),
                 hint="nothing was changed; put the files back where they were, or restore a later version",
+            )
+        if others := in_the_way(self.table.origin, *self.landing, files):
+            raise DataError(
+                "restore-blocked",
+                f"{len(others)} files that came after version {rollback.version} could not come back from the archive: "
+                f"the landing zone has another {others[0]} by now",
+                table=str(self.table.name),
+                hint="nothing was changed; give the file in the landing zone another name, then restore again",
             )
 
     def _rolled_back(self, rollback: Rollback, parent: int) -> list[str]:
