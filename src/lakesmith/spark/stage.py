@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _KIND = f"{HIDDEN}kind"
 _ASIDE = f"{HIDDEN}aside"
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+_MARKS = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+"""Whether Spark marks a folder whose files are all in their place; a user may have turned it off for other writes."""
 _ASIDE_COLUMNS = (CORRUPT, CODE, END, FILE)
 """Hidden columns that are of interest only in rows which are not good, besides values before they were cast."""
 
@@ -69,7 +71,7 @@ class Stage:
             f"CASE {' '.join(cases)} ELSE 'good' END AS {_KIND}" if cases else f"'good' AS {_KIND}",
         )
         with _without_sorting(rows.sparkSession):
-            staged.write.partitionBy(_KIND).parquet(self.folder)
+            staged.write.option(_MARKS, "true").partitionBy(_KIND).parquet(self.folder)
 
     def counts(self) -> Counts:
         """How many rows came and what became of them, from what the files tell of themselves; and what is asked of the
