@@ -232,8 +232,8 @@ def test_what_was_refused_before_a_rollback_by_others_is_kept_once_though_a_vacu
     before = content(shop)
     place = warehouse(shop) / "bronze/orders"
     shop.spark.sql(f"RESTORE TABLE delta.`{place}` TO VERSION AS OF {FIRST['bronze.orders']}")
-    leave_stray(shop)
-    only(shop.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=shop.spark))
+    _age(leave_stray(shop).parent, 8 * 86400)
+    assert only(shop.lake().vacuum(("bronze.orders",), session=shop.spark)).sequence == 3
     assert shop.run()["bronze.orders"].rows_in == 3
     assert shop.run() == {}
     assert content(shop) == before
@@ -311,6 +311,10 @@ def test_files_that_were_archived_since_come_back_and_those_that_are_gone_are_no
     report = orders.lake().restore("bronze.orders", first)
     assert [error.code for error in report.errors] == ["restore-loses-files"]
     archived.write_bytes(kept)
+    another = orders.land("orders/2.json", row(3))
+    report = orders.lake().restore("bronze.orders", first)
+    assert [error.code for error in report.errors] == ["restore-blocked"]
+    another.unlink()
     only(orders.lake().restore("bronze.orders", first))
     assert orders.rows("SELECT id FROM bronze.orders") == [(1,)]
     orders.run("bronze.orders")
