@@ -96,6 +96,18 @@ def test_a_sign_of_life_that_the_store_does_not_take_is_followed_by_others(
         assert heard.wait(60)
 
 
+def test_an_old_lease_that_cannot_be_removed_does_not_keep_the_table_from_its_new_holder(tmp_path: Path) -> None:
+    class Faulty(LocalStorage):
+        def remove(self, key: str) -> bool:
+            raise InfrastructureError("storage-write", "not now", hint="later")
+
+    for holder in ("one", "two", "three"):
+        with Leases(Faulty(tmp_path), f"run {holder}").held(NAME, "run"):
+            pass
+    with Leases(LocalStorage(tmp_path), "run four").held(NAME, "run"):
+        assert len(LocalStorage(tmp_path).keys(f"_lakesmith/leases/{NAME}")) == 1
+
+
 def test_of_many_that_take_over_a_dead_lease_one_wins(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 0.0, "released": False}

@@ -118,11 +118,42 @@ def test_a_restored_table_stands_where_it_stood_then_and_says_that_rows_were_rep
     assert (set(after.taken), after.rewritten) == ({"f1", "f6"}, None)
 
 
+def test_a_vacuum_does_not_hide_that_the_table_was_rolled_back(batches: Batches) -> None:
+    for number in range(1, 6):
+        finish(batches, batch(number), number - 1)
+    log = [commit(5, operation="RESTORE", version="2"), *(commit(version) for version in range(4, -1, -1))]
+    rolled_back = batches.progress(facts(5, 5), lambda: log)
+    assert (rolled_back.head, rolled_back.ground) == (3, 3)
+    for number in (6, 7):  # also when two come one after the other
+        fence = finish(batches, batch(number, mode="vacuum", parent=rolled_back.ground), number)
+        rolled_back = batches.progress(facts(number, number, quiet=number - 5), not_asked)
+        assert (rolled_back.head, rolled_back.ground, fence.follows_rollback) == (number, 3, True)
+        assert set(rolled_back.taken) == {"f1", "f2", "f3"}
+    after = finish(batches, batch(8, parent=rolled_back.ground), 8)
+    assert after.follows_rollback
+    progress = batches.progress(facts(8, 8), not_asked)
+    assert (progress.ground, set(progress.taken)) == (8, {"f1", "f2", "f3", "f8"})
+
+
 def test_how_far_the_rows_of_an_earlier_version_had_come_is_told(batches: Batches) -> None:
     for number in (1, 2, 3):
         finish(batches, batch(number), number * 2)
     commits = [commit(version) for version in range(7, -1, -1)]
     assert [batches.at(version, 3, commits).head for version in (7, 6, 5, 3, 1)] == [3, 3, 2, 1, 0]
+
+
+def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_computed_anew(batches: Batches) -> None:
+    made = [finish(batches, batch(number), number - 1) for number in (1, 2)]
+    made.append(finish(batches, batch(3, mode="vacuum"), 2))
+    made.append(finish(batches, batch(4, mode="whole", parent=0), 3))
+    made.append(finish(batches, batch(5), 4))
+    log = [commit(version, each.note) for version, each in enumerate(made)][::-1]
+    assert [batches.at(version, 5, log).head for version in (4, 3, 2, 1, 0)] == [5, 4, 3, 2, 1]
+    assert set(batches.at(1, 5, log).taken) == {"f1", "f2"}
+    # What the first batches had refused was replaced with the rebuild, and a rollback by others does not bring it back.
+    rolled_back = [commit(5, operation="RESTORE", version="1"), *log]
+    assert batches.progress(facts(5, 5), lambda: rolled_back).head == 0
+    assert batches.at(5, 5, rolled_back).head == 2
 
 
 def test_a_later_batch_that_somebody_has_pinned_is_seen(batches: Batches) -> None:

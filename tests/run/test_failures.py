@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from pyspark.errors import PySparkException
 from tests.plan.lakes import made
@@ -46,3 +48,31 @@ def test_what_a_load_does_not_hold_points_to_where_it_is_declared() -> None:
 def test_what_is_a_fault_of_ours_is_raised_as_it_is() -> None:
     with pytest.raises(KeyError):
         translate(KeyError("x"), made("gold.sales", "SELECT 1 FROM silver.orders"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["No space left on device", "Input/output error", "MemoryError", "ConcurrentAppend", "FileNotFoundException"],
+)
+def test_a_value_that_reads_like_another_failure_is_still_a_fault_of_its_row(value: str) -> None:
+    said = PySparkException(f"[CAST_INVALID_INPUT] The value '{value}' of the type STRING cannot be cast to INT.")
+    assert translate(said, made("gold.sales", "SELECT 1 FROM silver.orders")).code == "query-raised"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("Traceback (most recent call last):\nMemoryError", "worker-died"),
+        ("pyarrow.lib.ArrowMemoryError: malloc of size 64 failed", "worker-died"),
+        ("Python worker exited unexpectedly (crashed)", "worker-died"),
+        ("java.lang.OutOfMemoryError: Java heap space", "spark-failed"),
+        ("java.io.IOException: No space left on device", "disk-full"),
+    ],
+)
+def test_who_ran_out_of_what_is_told_apart(said: str, code: str) -> None:
+    assert translate(PySparkException(said), made("gold.sales", "SELECT 1 FROM silver.orders")).code == code
+
+
+def test_a_path_that_reads_like_a_fault_of_a_row_is_still_of_the_disk() -> None:
+    error = OSError(errno.ENOSPC, "No space left on device", "/lake/CAST_OVERFLOW.parquet")
+    assert translate(error, made("gold.sales", "SELECT 1 FROM silver.orders")).code == "disk-full"

@@ -129,7 +129,7 @@ def test_a_vacuum_deletes_what_no_version_needs_and_what_killed_runs_have_left(s
     shop.lake().compact(session=shop.spark)
     before = content(shop)
     left = leave_stray(shop)
-    staged = warehouse(shop) / "_lakesmith/checked/bronze.orders/part.parquet"
+    staged = warehouse(shop) / "_lakesmith/checked/bronze.orders/00000002.01/part.parquet"
     staged.parent.mkdir(parents=True)
     staged.write_bytes(b"likewise")
     _age(warehouse(shop), 8 * 86400)
@@ -228,6 +228,17 @@ def test_a_restored_table_holds_what_it_held_with_its_quarantine(shop: Written) 
     ]
 
 
+def test_what_was_refused_before_a_rollback_by_others_is_kept_once_though_a_vacuum_comes_between(shop: Written) -> None:
+    before = content(shop)
+    place = warehouse(shop) / "bronze/orders"
+    shop.spark.sql(f"RESTORE TABLE delta.`{place}` TO VERSION AS OF {FIRST['bronze.orders']}")
+    _age(leave_stray(shop).parent, 8 * 86400)
+    assert only(shop.lake().vacuum(("bronze.orders",), session=shop.spark)).sequence == 3
+    assert shop.run()["bronze.orders"].rows_in == 3
+    assert shop.run() == {}
+    assert content(shop) == before
+
+
 @pytest.mark.parametrize("table", ["bronze.orders", "silver.orders"])
 def test_a_run_that_was_suspended_through_a_vacuum_is_refused_and_the_next_one_is_right(
     orders: Written, monkeypatch: pytest.MonkeyPatch, table: str
@@ -300,6 +311,10 @@ def test_files_that_were_archived_since_come_back_and_those_that_are_gone_are_no
     report = orders.lake().restore("bronze.orders", first)
     assert [error.code for error in report.errors] == ["restore-loses-files"]
     archived.write_bytes(kept)
+    another = orders.land("orders/2.json", row(3))
+    report = orders.lake().restore("bronze.orders", first)
+    assert [error.code for error in report.errors] == ["restore-blocked"]
+    another.unlink()
     only(orders.lake().restore("bronze.orders", first))
     assert orders.rows("SELECT id FROM bronze.orders") == [(1,)]
     orders.run("bronze.orders")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ from lakesmith.declare import TableName
 from lakesmith.errors import UsageError, raise_all
 from lakesmith.lake.refused import Refused, audited, user
 from lakesmith.ledger.readers import unread
+from lakesmith.ledger.staged import last_changed, staged_folders
 from lakesmith.plan.explain import age, in_words
 from lakesmith.plan.needs import unmet
 from lakesmith.plan.steps import Compact, LakeFacts, Plan, Restore, Step, TablePlan, Vacuum
@@ -126,8 +126,9 @@ class Kept(Refused):
         )
         places = [facts.location, *self._beside(name)]
         files = sum(self._format.stale(place, max(older_than, behind)) for place in places)
-        staged = self._warehouse.staged(name)
-        if not files and not os.path.isdir(staged):
+        before = time.time() - max(older_than, behind)
+        staged = staged_folders(self._warehouse.staged(name))
+        if not files and not any(last_changed(folder) < before for folder in staged):
             return held_up or f"no file is older than {age(older_than)} and not needed"
         reason = "; ".join(filter(None, [f"{files} files at the most", held_up]))
         return Vacuum(table=name, older_than=older_than, readers=readers, reason=reason)

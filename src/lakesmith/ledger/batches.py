@@ -228,10 +228,10 @@ class Batches:
         )
 
     def at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> Progress:
-        """How far the rows of an earlier version had come; `newest` is the newest batch."""
+        """How far the rows of an earlier version had come, also before a rebuild; `newest` is the newest batch."""
         done = self.done(newest)
         made = done.version if done else _version_of(self.committed(newest, lambda: commits), commits)
-        head = self._sequence_at(version, newest, version + 1 if made is None else made, commits)
+        head = self._sequence_at(version, newest, version + 1 if made is None else made, commits, rebuilt=True)
         return self._told_by(head, lambda: commits).progress if head else Progress()
 
     def _told_by(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> _Told:
@@ -243,6 +243,7 @@ class Batches:
         rewrote = rewrote or (batch.sequence if batch.mode == "whole" else 0)
         progress = Progress(
             head=head,
+            ground=newest.parent if newest.mode == "vacuum" and newest.follows_rollback else head,
             definition=newest.definition,
             positions=newest.inputs,
             taken=self._taken(batch, commits),
@@ -288,8 +289,14 @@ class Batches:
         """Whether somebody has begun a later batch."""
         return any(int(name[:8]) > sequence for name in self._names() if not name.endswith(".done.json"))
 
-    def _sequence_at(self, version: int, newest: int, made: int, commits: Sequence[CommitFact]) -> int:
-        """The batch that the rows of a version end with, following rollbacks. The newest was committed as `made`."""
+    def _sequence_at(
+        self, version: int, newest: int, made: int, commits: Sequence[CommitFact], *, rebuilt: bool = False
+    ) -> int:
+        """The batch that the rows of a version end with, following rollbacks. The newest was committed as `made`.
+
+        With `rebuilt` also one that the newest does not build upon. A rebuild replaces what is in quarantine: who goes
+        on from before it has to take that back too.
+        """
         # Batches before the first of this table belong to one of the same name that was dropped.
         first = self.committed(newest, lambda: commits)
         while first.parent:
@@ -301,8 +308,11 @@ class Batches:
                 continue
             if commit.version in by_version:
                 return by_version[commit.version]
+            if rebuilt and (number := _noted(commit)):
+                return number
             if commit.operation == "RESTORE":
-                return self._sequence_at(_restored_version(commit, commits), newest, made, commits)
+                restored = _restored_version(commit, commits)
+                return self._sequence_at(restored, newest, made, commits, rebuilt=rebuilt)
         return max((seq for made, seq in by_version.items() if made <= version), default=0)
 
     def keep_taken(self, batch: Batch, progress: Progress) -> None:

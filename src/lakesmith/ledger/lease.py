@@ -106,7 +106,8 @@ class Leases:
             self._storage.remove(key)
             raise Taken(table, self._read(f"{folder}/{later[-1]}") or lease)
         for number in numbers:
-            self._storage.remove(f"{folder}/{number:08}.json")
+            with suppress(LakesmithError, OSError):  # the lease is taken, and nobody goes by an older one
+                self._storage.remove(f"{folder}/{number:08}.json")
         return key, lease
 
     def _read(self, key: str) -> Lease | None:

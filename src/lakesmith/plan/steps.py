@@ -328,6 +328,9 @@ class Progress:
 
     head: int = 0
     """The batch that the table's rows end with; 0 before the first."""
+    ground: int = 0
+    """The batch that the next one builds upon: the head, or what was before it where that is a vacuum after a rollback.
+    A vacuum moves no row, so that what was rolled back is left to the batch after it."""
     definition: str | None = None
     """The fingerprint of the declaration that the head was made with."""
     positions: Mapping[str, Position] = field(default_factory=dict)

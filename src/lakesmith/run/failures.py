@@ -32,7 +32,8 @@ _DATA = (
     "DIVIDE_BY_ZERO",
     "NUMERIC_VALUE_OUT_OF_RANGE",
 )
-_WORKER = ("Python worker exited unexpectedly", "Python worker faulthandler", "MemoryError", "ArrowMemoryError")
+_WORKER = re.compile(r"Python worker exited unexpectedly|Python worker faulthandler|(?<![A-Za-z])(?:Arrow)?MemoryError")
+"""Not java.lang.OutOfMemoryError: that is no worker's."""
 _CHANGED_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 _OF_LOAD = ("key-twice", "snapshot-shrank", "partition-escaped")
 """Errors that point to the load, which does not hold what it promised."""
@@ -72,6 +73,18 @@ def translate(error: Exception, table: Table) -> LakesmithError:
         return error
     if not is_foreign(error):
         raise error
+    text = str(error)
+    said = first_lines(text)
+    name = str(table.name)
+    # First of all: the value that is told with it may read like any other failure.
+    if any(_is_of(error, *kind) for kind in (_SPARK, _BRIDGE)) and any(word in text for word in _DATA):
+        return DataError(
+            "query-raised",
+            f"a row made the query fail: {said}",
+            at=table.declared_at,
+            table=name,
+            hint="use try_cast / try_divide, or declare the column's type and let bad rows go to quarantine",
+        )
     if of_disk := failed_disk(error):
         of_disk.table = str(table.name)
         return of_disk
@@ -82,9 +95,6 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=str(table.name),
             hint="look at the files in its _delta_log; when another run is writing it, run again",
         )
-    text = str(error)
-    said = first_lines(text)
-    name = str(table.name)
     if any(word in text for word in _CONFLICTS):
         return InfrastructureError(
             "commit-conflict",
@@ -107,21 +117,13 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=name,
             hint="group by the key, or say order_by: then the latest of them is kept",
         )
-    if any(word in text for word in _WORKER):
+    if _WORKER.search(text):
         return InfrastructureError(
             "worker-died",
             "a process that read rows was killed or died, most likely for want of memory; nothing was written",
             table=name,
             hint="`dmesg` tells who killed it; give the machine or the container more memory, or take in less at a "
             "time (max_files, max_bytes), then run again: nothing is lost or doubled",
-        )
-    if any(word in text for word in _DATA):
-        return DataError(
-            "query-raised",
-            f"a row made the query fail: {said}",
-            at=table.declared_at,
-            table=name,
-            hint="use try_cast / try_divide, or declare the column's type and let bad rows go to quarantine",
         )
     if not isinstance(table.origin, Source) and (failure := _lost(text, name)):
         return failure

@@ -15,6 +15,8 @@ from lakesmith.records import FileRecord
 from lakesmith.spark.arrival import Settled
 from lakesmith.storage import Warehouse, archived
 
+_CHUNK = 1 << 20
+
 
 def file_records(
     run_id: str,
@@ -80,6 +82,26 @@ def gone_for_good(source: Files, landing: Storage, glob: str, files: Sequence[st
         return missing
     kept = {file.path for file in landing.list(archived(glob, source.archive, glob))}
     return [path for path in missing if archived(glob, source.archive, path) not in kept]
+
+
+def in_the_way(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> list[str]:
+    """Which of the files cannot come out of the archive: the landing zone has another of the same name by now."""
+    if source.archive is None or not files:
+        return []
+    there = {file.path: file for file in landing.list(glob)}
+    kept = {file.path: file for file in landing.list(archived(glob, source.archive, glob))}
+    pairs = ((there.get(path), kept.get(archived(glob, source.archive, path))) for path in files)
+    return [new.path for new, old in pairs if new and old and not _are_alike(landing, new, old)]
+
+
+def _are_alike(landing: Storage, one: FileFact, other: FileFact) -> bool:
+    if one.size != other.size:
+        return False
+    with landing.open(one.path) as left, landing.open(other.path) as right:
+        while (chunk := left.read(_CHUNK)) == right.read(_CHUNK):
+            if not chunk:
+                return True
+    return False
 
 
 def bring_back(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> None:

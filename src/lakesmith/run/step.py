@@ -291,11 +291,11 @@ class Workplace:
                 table=str(table.name),
                 hint="run once with the definition as it was, so that its refused rows are kept, then change it",
             )
-        _refuse_random(table, batch)
         if batch.replay is not None:
             settled = self._replaying(table, batch, facts).finish()
             batches.finish(settled.done)
             return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
+        _refuse_random(table, batch)
         try:
             arrival = self._arrival(table, batch, facts, survey=bool(batch.files))
             nothing = _nothing(batch, facts.version if facts else 0)
@@ -336,7 +336,7 @@ class Workplace:
             )
         number = self._batch(table, facts, progress, mode=held.mode).sequence
         batch = batches.pin(
-            replace(held, sequence=number, parent=progress.head, run_id=self.run_id, approval=step.approval)
+            replace(held, sequence=number, parent=progress.ground, run_id=self.run_id, approval=step.approval)
         )
         if isinstance(table.origin, Jdbc | OtherTable):
             from lakesmith.spark.ingest.staged import take_over
@@ -600,7 +600,7 @@ class Workplace:
         return Batch(
             sequence=max(facts.sequence if facts else 0, progress.spent) + 1,
             attempt=0,
-            parent=progress.head,
+            parent=progress.ground,
             run_id=self.run_id,
             pinned_at=time.time_ns() // 1_000_000,
             definition=definition(table),

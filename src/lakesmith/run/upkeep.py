@@ -6,7 +6,6 @@ while it wrote the batch of this number, and whose files are deleted or whose gr
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -19,9 +18,10 @@ from lakesmith.failpoints import reach
 from lakesmith.ledger.batches import EMPTY, Batch, Batches, Done, flow, kept_with
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.ledger.readers import unread
+from lakesmith.ledger.staged import last_changed, remove_staged, staged_folders
 from lakesmith.plan.steps import Position, Progress, Restore, Rollback, Vacuum
 from lakesmith.ports import CommitFact, Storage, TableFacts, TableFormat, Write
-from lakesmith.run.files import bring_back, gone_for_good
+from lakesmith.run.files import bring_back, gone_for_good, in_the_way
 from lakesmith.spark.arrival import Settled
 from lakesmith.spark.held import let_go
 from lakesmith.spark.loads.ends import Ends
@@ -86,18 +86,25 @@ class Upkeep:
             kept = age + max(0.0, time.time() - batch.pinned_at / 1000)
             if not self.format.stale(location, kept):
                 continue
-            if self.batches.is_overtaken(batch.sequence):
-                raise InfrastructureError(
-                    "vacuum-overtaken",
-                    "another run has begun to write while this one was suspended; nothing more was deleted",
-                    table=str(self.table.name),
-                    hint="nothing is lost: vacuum again when the other run has ended",
-                )
+            self._refuse_overtaken(batch)
             self.format.vacuum(self.session(), location, kept)
             reach("files.vacuumed", location)
-        for folder in left:
-            shutil.rmtree(folder, ignore_errors=True)
+        if left:
+            self._refuse_overtaken(batch)
+            remove_staged(left, batch.sequence)
+            if (held := self.warehouse.held(self.table.name)) in left:
+                shutil.rmtree(held, ignore_errors=True)
         return self._finished(batch, version)
+
+    def _refuse_overtaken(self, batch: Batch) -> None:
+        """Raise, before files are deleted, where they may be those of somebody who began later."""
+        if self.batches.is_overtaken(batch.sequence):
+            raise InfrastructureError(
+                "vacuum-overtaken",
+                "another run has begun to write while this one was suspended; nothing more was deleted",
+                table=str(self.table.name),
+                hint="nothing is lost: vacuum again when the other run has ended",
+            )
 
     def restore(self, step: Restore, made: Batch) -> Settled | None:
         """Take the table back in one commit, then what is kept beside it; None when it is at that version."""
@@ -197,6 +204,14 @@ class Upkeep:
                 table=str(self.table.name),
                 hint="nothing was changed; put the files back where they were, or restore a later version",
             )
+        if others := in_the_way(self.table.origin, *self.landing, files):
+            raise DataError(
+                "restore-blocked",
+                f"{len(others)} files that came after version {rollback.version} could not come back from the archive: "
+                f"the landing zone has another {others[0]} by now",
+                table=str(self.table.name),
+                hint="nothing was changed; give the file in the landing zone another name, then restore again",
+            )
 
     def _rolled_back(self, rollback: Rollback, parent: int) -> list[str]:
         """The files that were in the table and are not any more."""
@@ -225,10 +240,10 @@ class Upkeep:
     def _left_behind(self, age: float) -> list[str]:
         """What runs that were killed have staged. What a gate holds back stays until the table goes on."""
         name = self.table.name
-        folders = [self.warehouse.staged(name)]
+        folders = staged_folders(self.warehouse.staged(name))
         if HeldBatches(self.warehouse.storage).of(str(name)) is None:
             folders.append(self.warehouse.held(name))
-        return [folder for folder in folders if _newest(folder) < time.time() - age]
+        return [folder for folder in folders if last_changed(folder) < time.time() - age]
 
     def _places(self) -> tuple[str, ...]:
         """The table, and what is kept beside it."""
@@ -280,9 +295,3 @@ def no_rows(run_id: str, version: int, *, sequence: int = 0, attempt: int = 0) -
         rows_deduplicated=0,
     )
     return Settled(done=done, bytes=0, checks=())
-
-
-def _newest(folder: str) -> float:
-    """When something below a folder was changed last."""
-    times = [os.stat(os.path.join(parent, name)).st_mtime for parent, _, names in os.walk(folder) for name in names]
-    return max(times, default=time.time())

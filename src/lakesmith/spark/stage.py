@@ -7,12 +7,13 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.columns import AGAIN, CODE, CORRUPT, END, FAILED, FILE, GIVEN_UP, HIDDEN, RESCUED
+from lakesmith.ledger.staged import MARK, remove_staged, staged_folders, staged_name
 from lakesmith.spark.arrival import Arrival, FileEnd
 from lakesmith.spark.build import BEFORE
 from lakesmith.spark.checked import closes_file, is_good, refused_rows
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _KIND = f"{HIDDEN}kind"
 _ASIDE = f"{HIDDEN}aside"
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+_MARKS = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+"""Whether Spark marks a folder whose files are all in their place; a user may have turned it off for other writes."""
 _ASIDE_COLUMNS = (CORRUPT, CODE, END, FILE)
 """Hidden columns that are of interest only in rows which are not good, besides values before they were cast."""
 
@@ -44,7 +47,7 @@ class Stage:
     @property
     def folder(self) -> str:
         batch = self.arrival.batch
-        return os.path.join(self.beside, f"{batch.sequence:08}.{batch.attempt:02}")
+        return os.path.join(self.beside, staged_name(batch.sequence, batch.attempt))
 
     def write(self, rows: DataFrame) -> None:
         """Write the rows, which are checked, in one pass: what is set aside beside the good ones."""
@@ -68,7 +71,7 @@ class Stage:
             f"CASE {' '.join(cases)} ELSE 'good' END AS {_KIND}" if cases else f"'good' AS {_KIND}",
         )
         with _without_sorting(rows.sparkSession):
-            staged.write.partitionBy(_KIND).parquet(self.folder)
+            staged.write.option(_MARKS, "true").partitionBy(_KIND).parquet(self.folder)
 
     def counts(self) -> Counts:
         """How many rows came and what became of them, from what the files tell of themselves; and what is asked of the
@@ -88,7 +91,7 @@ class Stage:
             ends=self._ends(),
         )
         # Spark makes the mark when the last file is in its place; it goes before any of them does.
-        if not os.path.isfile(self._mark(self.folder)):
+        if not os.path.isfile(os.path.join(self.folder, MARK)):
             raise FileNotFoundError(errno.ENOENT, "the files of the batch are gone", self.folder)
         return counts
 
@@ -120,15 +123,7 @@ class Stage:
 
     def remove_outdated(self) -> None:
         """Remove what attempts at this batch and at earlier ones have left: the batch is committed."""
-        for name in os.listdir(self.beside):
-            if not name[:8].isdigit() or int(name[:8]) <= self.arrival.batch.sequence:
-                folder = os.path.join(self.beside, name)
-                with suppress(OSError):
-                    os.unlink(self._mark(folder))
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _mark(self, folder: str) -> str:
-        return os.path.join(folder, "_SUCCESS")
+        remove_staged(staged_folders(self.beside), self.arrival.batch.sequence)
 
     def _folder(self, kind: str) -> str:
         return os.path.join(self.folder, f"{_KIND}={kind}")

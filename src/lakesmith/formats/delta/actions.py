@@ -303,7 +303,7 @@ def commit_actions(
         from deltalake.exceptions import DeltaError
 
         reach("log.summing", write.flow)
-        with suppress(DeltaError):  # it saves time, no more
+        with suppress(DeltaError, OSError):  # it saves time, no more
             DeltaTable(location, version=version + 1).create_checkpoint()
 
 

@@ -1,0 +1,36 @@
+"""What comes back from the archive when a table is restored. No JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakesmith.declare import Files
+from lakesmith.run.files import bring_back, in_the_way
+from lakesmith.storage import LocalStorage
+
+GLOB = "landing/*.json"
+
+
+@pytest.mark.parametrize(
+    ("now", "blocked"), [(None, False), (b"same", False), (b"else", True), (b"of another size", True)]
+)
+def test_a_file_of_the_same_name_is_in_the_way_unless_it_is_the_same(
+    tmp_path: Path, now: bytes | None, blocked: bool
+) -> None:
+    landing, source = LocalStorage(tmp_path), Files(files=GLOB, format="json", archive="../done")
+    landing.put_if_absent("landing/../done/1.json", b"same")
+    if now is not None:
+        landing.put_if_absent("landing/1.json", now)
+    found = in_the_way(source, landing, GLOB, ["landing/1.json"])
+    assert found == (["landing/1.json"] if blocked else [])
+    if not blocked:
+        bring_back(source, landing, GLOB, ["landing/1.json"])
+        assert (tmp_path / "landing/1.json").read_bytes() == b"same"
+
+
+def test_without_an_archive_nothing_is_in_the_way(tmp_path: Path) -> None:
+    landing = LocalStorage(tmp_path)
+    landing.put_if_absent("landing/1.json", b"new")
+    assert in_the_way(Files(files=GLOB, format="json"), landing, GLOB, ["landing/1.json"]) == []
