@@ -100,6 +100,21 @@ def test_a_vacuum_deletes_what_is_old_and_keeps_what_a_version_since_needs(
     assert held(format, place) == [(3, "c")]
 
 
+def test_a_vacuum_keeps_the_files_of_partitions_whatever_they_are_called(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    names = ("a", "a b", "é=x%2F", "it's (1), [2] & 3; {4}")
+    first = Write(flow=FLOW, sequence=1, note="1", properties=FEED, partition_by=("v",))
+    format.append(rows(spark, *enumerate(names)), place, first)
+    second = Write(flow=FLOW, sequence=2, note="2", properties=FEED, partition_by=("v",))
+    format.overwrite(
+        rows(spark, *((at + 10, name) for at, name in enumerate(names))), place, second, Part("true", names)
+    )
+    assert any(path.name.startswith("batch-") for path in Path(place).iterdir()), "written by Delta itself"
+    format.vacuum(spark, place, 0.0)
+    assert held(format, place) == [(at + 10, name) for at, name in enumerate(names)]
+
+
 def test_a_version_comes_back_in_one_commit_with_its_columns_and_its_deleted_rows(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:

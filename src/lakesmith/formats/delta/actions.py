@@ -27,6 +27,8 @@ _TIGHT = re.compile(r'"tightBounds"\s*:\s*(?:true|false)')
 _SUM = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _CHECKPOINTS = 10
 """Every so many versions the log is summed up."""
+_AS_IS = "/_-!.~'()*,;:$&+=@"
+"""Characters that a URI of Java's leaves as they are, besides letters and digits."""
 _SHOWN = 32
 """Text of more characters is not told as a bound."""
 
@@ -162,6 +164,13 @@ def fresh_folder(write: Write) -> str:
     return f"batch-{write.sequence:08}-{uuid.uuid4().hex[:8]}"
 
 
+def _as_uri(path: str) -> str:
+    """The path as Delta spells it, letter by letter: a vacuum deletes the file of one that is spelt in another way."""
+    return "".join(
+        letter if letter.isalnum() or letter in _AS_IS or ord(letter) > 127 else quote(letter) for letter in path
+    )
+
+
 def rows_in(added: Sequence[dict[str, Any]]) -> int:
     """How many rows files have that are to come."""
     return sum(json.loads(add["stats"])["numRecords"] for add in added)
@@ -185,7 +194,7 @@ def additions(location: str, folder: str, column: str | None = None) -> Iterator
             sync(path)
             kept = True
             yield {
-                "path": quote(os.path.relpath(path, location)),
+                "path": _as_uri(os.path.relpath(path, location)),
                 "partitionValues": values,
                 "size": os.path.getsize(path),
                 "modificationTime": os.stat(path).st_mtime_ns // 1_000_000,
