@@ -60,10 +60,11 @@ KILLS = {
     "changes": [
         Kill("table.committing"),
         Kill("batch.finishing"),
+        Kill("table.committed", do="restore", version=1),
+        # A restore after these would find its input's past deleted, and say so.
         Kill("files.compacted", BRONZE, do="compact"),
         Kill("table.fenced", BRONZE, do="vacuum"),
         Kill("files.vacuumed", BRONZE, do="vacuum"),
-        Kill("table.committed", do="restore", version=1),
     ],
     "snapshot": [Kill("batch.pinned"), Kill("table.committed")],
 }
