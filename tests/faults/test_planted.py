@@ -66,7 +66,7 @@ ATTACKS: dict[str, tuple[Callable[[Siege], list[str]], str]] = {
     "no lock": (beside, "L"),
     "bookmark first": (cut_in_the_middle, "NR"),
     "cleanup on unknown": (not_heard, "V"),
-    "vacuum unlocked": (vacuumed, "V"),
+    "vacuum unlocked": (vacuumed, "VNR"),
 }
 """By bug, the attack that finds it, and which promises are then broken."""
 
