@@ -32,6 +32,19 @@ from lakesmith.failpoints import PLACES
 
 Weapon = Literal["place", "moment", "jvm", "both", "own", "twin"]
 _WEAPONS: dict[Weapon, int] = {"place": 50, "moment": 20, "jvm": 8, "both": 8, "own": 4, "twin": 10}
+_OFTEN = (
+    "lease.taken",
+    "batch.pinned",
+    "table.committing",
+    "table.committed",
+    "quarantine.committed",
+    "batch.finishing",
+    "batch.done",
+    "lease.released",
+    "ledger.recording",
+    "ledger.appended",
+)
+"""Places that nearly every process comes to."""
 _ACTS = 6
 _EPISODES_A_JVM = 25
 
@@ -102,8 +115,10 @@ class Chaos:
         siege.jvm = self._jvm() if weapon != "own" else None
         order = siege.order(do, **_details(siege, do, choose))
         if weapon == "place":
-            about = choose.choice(("bronze.events", "silver.events", "silver.events", ""))
-            order = replace(order, place=choose.choice(list(PLACES)), about=about, nth=choose.choice((1, 1, 1, 2)))
+            about = choose.choice(("bronze.events", "silver.events", "silver.events"))
+            place = choose.choice(_OFTEN if choose.random() < 0.8 else list(PLACES))
+            about = "" if place.startswith("ledger.") else about
+            order = replace(order, place=place, about=about, nth=choose.choice((1, 1, 1, 2)) if not about else 1)
         moment = choose.uniform(2.0, 14.0) if weapon == "own" else choose.uniform(0.6, 5.0)
         told = (
             f"{name} {do}: {weapon} {f'{order.place} {order.about} {order.nth}' if order.place else f'{moment:.1f} s'}"
