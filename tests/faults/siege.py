@@ -65,6 +65,8 @@ class Siege:
     decided: Decided = field(default_factory=Decided)
     pending: Decided | None = None
     """What is decided besides if a process that was cut short got that far."""
+    lagging: list[Decided] = field(default_factory=list)
+    """What was decided before: tables that are made from others follow with the next run."""
     runs: list[dict[str, Any]] = field(default_factory=list)
     restored: bool = False
     orders: int = 0
@@ -125,7 +127,9 @@ class Siege:
             return
         if do == "run":
             self.acknowledged = self.landed
+            self.lagging.clear()
         elif self.pending is not None and do == self.pending.decisions[-1][0]:
+            self.lagging.append(self.decided)
             self.decided, self.pending = self.pending, None
 
     def settle(self) -> list[str]:
@@ -133,7 +137,7 @@ class Siege:
         broken: list[str] = []
         waiting: list[Deed] = ["run"]
         if self.pending is not None:
-            waiting.append("replay" if self.pending.decisions[-1][0] == "replay" else "discard")
+            waiting += ["replay" if self.pending.decisions[-1][0] == "replay" else "discard", "run"]
         for do in waiting:
             for _ in range(_RETRIES):
                 answer = self.send(self.order(do))
@@ -147,7 +151,8 @@ class Siege:
 
     def judge(self, *, settled: bool = False) -> list[str]:
         """What the oracle says of the lake as it is now."""
-        states = (self.decided,) if self.pending is None else (self.decided, self.pending)
+        states = (self.decided, *([] if self.pending is None else [self.pending]))
+        states += () if settled else tuple(self.lagging)
         return self.oracle.ask(
             Claims(
                 lake=str(self.folder),

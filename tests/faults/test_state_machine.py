@@ -138,7 +138,7 @@ _CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
         (
             _cleanup_when_the_reply_is_lost,
             _CUT_SHORT,
-            "what it was made from is not in|is missing from the warehouse|R: ",
+            "what it was made from is not in|is missing from the warehouse|batch-unknown|R: ",
         ),
         (_position_from_the_number, _ROLLED_BACK, "N: |R: "),
         (_refused_rows_of_a_rollback_stay, _ROLLED_BACK, "N: rows are in more than one place"),

@@ -87,9 +87,12 @@ def open_session(
 
 def refuse_foreign(session: SparkSession) -> None:
     """An error when a session in this process would not commit through Lakesmith's log store."""
+    hint = "its JVM has ended; nothing is lost: start another session and run again"
+    with _told_as("spark-failed", "the Spark session does not answer", hint):
+        found = {key: session.conf.get(key, None) or "" for key in DELTA}
     for key, value in DELTA.items():
         # What the user adds to a list comes after ours.
-        if not (session.conf.get(key, None) or "").startswith(value):
+        if not found[key].startswith(value):
             what = f"this process runs a Spark that Lakesmith did not start, and its {key} is not {value}"
             raise InfrastructureError(
                 "spark-foreign", what, hint="stop that session first, or start it with that setting"
