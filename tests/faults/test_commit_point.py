@@ -1,0 +1,34 @@
+"""A store that lets two writers of one file both win is refused before a run writes anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakesmith.errors import InfrastructureError
+from lakesmith.lake import Lake
+from lakesmith.storage.local import LocalStorage
+
+
+def test_a_run_on_a_store_that_ignores_the_condition_of_a_put_is_refused_at_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lakesmith.yml").write_text("name: shop\n")
+    (tmp_path / "bronze").mkdir()
+    (tmp_path / "bronze/orders.yml").write_text("source: {files: landing/*.json}\n")
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/1.json").write_text('{"id": 1}\n')
+
+    def put(self: LocalStorage, key: str, data: bytes) -> bool:
+        self.replace(key, data)
+        return True
+
+    monkeypatch.setattr(LocalStorage, "put_if_absent", put)
+    with pytest.raises(InfrastructureError) as refused:
+        Lake.open(tmp_path).run()
+    assert (refused.value.code, refused.value.exit_code) == ("no-put-if-absent", 4)
+    assert refused.value.hint
+    warehouse = tmp_path / ".lakesmith/warehouse"
+    assert not list(warehouse.rglob("_delta_log"))
+    assert not list(warehouse.rglob("batches"))
