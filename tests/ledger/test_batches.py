@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.ledger.made import NAME, START, done, facts
 
-from lakesmith.declare import TableName
 from lakesmith.errors import DataError
-from lakesmith.ledger.batches import SUMMED_UP, Batch, Batches, Done
+from lakesmith.ledger.batches import SUMMED_UP, Batch, Batches
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.plan.steps import Position, Progress, Seen
-from lakesmith.ports import CommitFact, FileFact, TableFacts
+from lakesmith.ports import CommitFact, FileFact
 from lakesmith.storage import LocalStorage
-
-NAME = TableName("silver", "orders")
-START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -36,35 +33,6 @@ def batch(sequence: int, *, parent: int | None = None, files: tuple[FileFact, ..
         mode="changes",
         inputs={"bronze.orders": Position(table_id="t", version=version)},
         files=files,
-    )
-
-
-def done(pinned: Batch, version: int) -> Done:
-    return Done(
-        sequence=pinned.sequence,
-        attempt=pinned.attempt,
-        version=version,
-        run_id=pinned.run_id,
-        rows_in=0,
-        rows_written=0,
-        rows_quarantined=0,
-        rows_deduplicated=0,
-    )
-
-
-def facts(version: int, sequence: int) -> TableFacts:
-    return TableFacts(
-        location="x",
-        version=version,
-        table_id="id",
-        columns=(),
-        partition_by=(),
-        rows=0,
-        bytes=0,
-        files=0,
-        committed_at=START,
-        oldest=0,
-        sequence=sequence,
     )
 
 

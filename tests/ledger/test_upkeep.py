@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.ledger.made import NAME, START, done, facts
 
-from lakesmith.declare import TableName
-from lakesmith.ledger.batches import EMPTY, Batch, Batches, Done, kept_with
+from lakesmith.ledger.batches import EMPTY, Batch, Batches, kept_with
 from lakesmith.plan.steps import Position, Rollback
-from lakesmith.ports import QUIET, CommitFact, FileFact, TableFacts
+from lakesmith.ports import QUIET, CommitFact, FileFact
 from lakesmith.storage import LocalStorage
-
-NAME = TableName("silver", "orders")
-START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -39,36 +36,8 @@ def batch(sequence: int, *, mode: str = "files", parent: int | None = None) -> B
 
 def finish(batches: Batches, made: Batch, version: int) -> Batch:
     pinned = batches.pin(made)
-    batches.finish(
-        Done(
-            sequence=pinned.sequence,
-            attempt=pinned.attempt,
-            version=version,
-            run_id=pinned.run_id,
-            rows_in=0,
-            rows_written=0,
-            rows_quarantined=0,
-            rows_deduplicated=0,
-        )
-    )
+    batches.finish(done(pinned, version))
     return pinned
-
-
-def facts(version: int, sequence: int, quiet: int = 0) -> TableFacts:
-    return TableFacts(
-        location="x",
-        version=version,
-        table_id="id",
-        columns=(),
-        partition_by=(),
-        rows=0,
-        bytes=0,
-        files=0,
-        committed_at=START,
-        oldest=0,
-        sequence=sequence,
-        quiet=quiet,
-    )
 
 
 def commit(at: int, note: str | None = None, operation: str = "WRITE", **parameters: str) -> CommitFact:

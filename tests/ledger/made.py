@@ -1,0 +1,42 @@
+"""What tests of the ledger have in common: a batch that is done, and facts of its table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from lakesmith.declare import TableName
+from lakesmith.ledger.batches import Batch, Done
+from lakesmith.ports import TableFacts
+
+NAME = TableName("silver", "orders")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def done(pinned: Batch, version: int) -> Done:
+    return Done(
+        sequence=pinned.sequence,
+        attempt=pinned.attempt,
+        version=version,
+        run_id=pinned.run_id,
+        rows_in=0,
+        rows_written=0,
+        rows_quarantined=0,
+        rows_deduplicated=0,
+    )
+
+
+def facts(version: int, sequence: int, quiet: int = 0) -> TableFacts:
+    return TableFacts(
+        location="x",
+        version=version,
+        table_id="id",
+        columns=(),
+        partition_by=(),
+        rows=0,
+        bytes=0,
+        files=0,
+        committed_at=START,
+        oldest=0,
+        sequence=sequence,
+        quiet=quiet,
+    )
