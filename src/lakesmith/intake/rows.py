@@ -376,7 +376,9 @@ def _as_moment(text: str, *, zoned: bool, timezone: str | None) -> object:
             return moment
         if zone is None:
             assert timezone
-            return moment.replace(tzinfo=_zone(timezone)).astimezone(UTC)
+            made = moment.replace(tzinfo=_zone(timezone)).astimezone(UTC)
+            # The clocks leave an hour out when summer begins: a time in it is none.
+            return made if made.astimezone(_zone(timezone)).replace(tzinfo=None) == moment else _MISFIT
         if zone == "Z":
             return moment.replace(tzinfo=UTC)
         return datetime.fromisoformat(f"{moment.isoformat()}{zone}").astimezone(UTC)
