@@ -1,13 +1,18 @@
-"""A process of Spark's that reads files is killed, as a machine without memory does it."""
+"""A process of Spark's that reads files is killed, as a machine without memory does it, or is given too little."""
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from tests.faults.lakes import assert_typed
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS = 400_000
+WIDE = 200 << 20
+SPARE = 50 << 20
 
 
 def test_what_spark_says_of_a_worker_that_died_is_told_with_a_next_step() -> None:
@@ -66,6 +73,67 @@ def test_a_reader_that_is_killed_for_its_memory_costs_nothing_but_a_rerun(tmp_pa
     assert (step.rows_in, step.rows_written) == (ROWS, ROWS)
     assert lake.rows("SELECT count(*), count(DISTINCT id) FROM bronze.orders") == [(ROWS + 1, ROWS + 1)]
     assert lake.run() == {}
+
+
+@pytest.mark.spark
+def test_a_reader_under_a_limit_of_memory_blames_no_file(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Written(tmp_path / "shop", spark)
+    source = "source: {files: landing/*.parquet, format: parquet}\n"
+    lake.declare({"lakesmith.yml": "name: shop\n", "bronze/notes.yml": source})
+    (lake.folder / "landing").mkdir()
+    _land_text(lake.folder / "landing/0.parquet", 10)
+    lake.run()
+    _land_text(lake.folder / "landing/1.parquet", WIDE)
+    with _limited_workers():
+        lake.run(ok=False)
+    [error] = lake.reports[-1].errors
+    assert_typed(error, "worker-died")
+    assert lake.rows("SELECT length(text) FROM bronze.notes") == [(10,)]
+    step = lake.run()["bronze.notes"]
+    assert (step.rows_in, step.rows_written) == (1, 1)
+    assert lake.rows("SELECT length(text) FROM bronze.notes ORDER BY 1") == [(10,), (WIDE,)]
+
+
+def _land_text(file: Path, width: int) -> None:
+    pq.write_table(pa.table({"text": ["x" * width]}), file)
+
+
+@contextmanager
+def _limited_workers() -> Iterator[None]:
+    """Give Spark's Python workers hardly more memory than they have, as `spark.executor.pyspark.memory` does it."""
+    [daemon] = _processes(b"pyspark.daemon", os.getpid())
+    limit = max(map(_mapped, _children(daemon))) + SPARE
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.prlimit(daemon, resource.RLIMIT_AS, (limit, hard))  # those that it forks inherit it
+    for worker in _children(daemon):
+        os.kill(worker, signal.SIGKILL)
+    try:
+        yield
+    finally:
+        resource.prlimit(daemon, resource.RLIMIT_AS, (soft, hard))
+        for worker in _children(daemon):
+            os.kill(worker, signal.SIGKILL)
+
+
+def _processes(word: bytes, below: int) -> list[int]:
+    """The topmost processes below one whose command has the word."""
+    found = []
+    for child in _children(below):
+        if word in Path(f"/proc/{child}/cmdline").read_bytes():
+            found.append(child)
+        else:
+            found += _processes(word, child)
+    return found
+
+
+def _children(process: int) -> list[int]:
+    lists = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for each in lists for child in each.read_text().split()]
+
+
+def _mapped(process: int) -> int:
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
 
 
 def _readers(file: Path) -> list[int]:

@@ -39,7 +39,7 @@ def main(subjects: str, sandbox: str, seed: str, seconds: int, memory: int) -> N
     read.case(seed, 0)
     guard = Guard(sandbox, str(Path(__file__).parents[2]))
     folder = Path(sandbox, "case")
-    started = _status("VmSize")
+    started = _status("VmSize", os.getpid())
     resource.setrlimit(resource.RLIMIT_AS, (started + ADDRESSES * memory,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print(json.dumps({"ready": True}), file=answers)
@@ -49,9 +49,9 @@ def main(subjects: str, sandbox: str, seed: str, seconds: int, memory: int) -> N
         folder.mkdir()
         os.chdir(folder)
         _allow(seconds)
-        before = _forget_peak()
+        before = _forget_peaks()
         told = _tried(read, guard, seed, number, folder)
-        told |= {"peak": max(_status("VmHWM") - before, 0)}
+        told |= {"peak": sum(max(_status("VmHWM", each) - before.get(each, 0), 0) for each in _processes())}
         print(json.dumps(told), file=answers)
 
 
@@ -83,25 +83,42 @@ def _trace(error: BaseException) -> str:
 
 
 def _allow(seconds: int) -> None:
-    """The processor's time that the next case has; more ends the process."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    limit = int(used.ru_utime + used.ru_stime) + 1 + seconds
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    """The processor's time that the next case has, in this process and each that it has started; more ends them."""
+    for process in _processes():
+        limit = int(_used(process)) + 1 + seconds
+        resource.prlimit(process, resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
-def _forget_peak() -> int:
-    """Begin the highest memory use anew; returns the use now."""
+def _used(process: int) -> float:
+    words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _forget_peaks() -> dict[int, int]:
+    """Begin the highest memory use of each process anew; returns the use now."""
+    return {process: _forget_peak(process) for process in _processes()}
+
+
+def _forget_peak(process: int) -> int:
     try:
-        Path("/proc/self/clear_refs").write_text("5")
+        Path(f"/proc/{process}/clear_refs").write_text("5")
     except OSError:
-        return _status("VmHWM")
-    return _status("VmRSS")
+        return _status("VmHWM", process)
+    return _status("VmRSS", process)
 
 
-def _status(name: str) -> int:
-    """A figure of this process in bytes, 0 where the system does not tell."""
+def _processes() -> list[int]:
+    """This process and those that read for it."""
+    children = [
+        Path(f"/proc/self/task/{thread}/children").read_text().split() for thread in os.listdir("/proc/self/task")
+    ]
+    return [os.getpid(), *(int(child) for each in children for child in each)]
+
+
+def _status(name: str, process: int) -> int:
+    """A figure of a process in bytes, 0 where the system does not tell."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)

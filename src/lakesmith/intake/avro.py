@@ -23,6 +23,7 @@ from pyarrow import types as is_
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.intake.arrays import BRANCH, rebuilt
+from lakesmith.intake.memory import check_memory
 from lakesmith.intake.rows import Broken
 
 _MAGIC = b"Obj\x01"
@@ -131,6 +132,7 @@ def _form(told: Mapping[str, bytes]) -> _Form:
     except RecursionError as error:
         raise Broken("too-deep", "the writer schema is nested too deeply") from error
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, *_UNDECODABLE) as error:
+        check_memory(error)
         raise Broken("avro-bad-schema", f"the writer schema cannot be read: {error}") from error
 
 
@@ -338,6 +340,7 @@ def _records(told: int, data: bytes, form: _Form, *, one_by_one: bool) -> list[o
             else read(buffer, form.schema, None)
         )
     except _UNDECODABLE as error:
+        check_memory(error)
         raise Broken("corrupt", f"a block of the Avro file does not follow its schema: {_said(error)}") from error
     if buffer.tell() != len(buffer.getvalue()):
         raise Broken("corrupt", "a block of the Avro file is longer than its records")
@@ -374,6 +377,7 @@ def _decompressed(data: bytes, codec: str, number: int) -> bytes:
             case _:
                 raise Broken("avro-codec", f"the codec {codec!r} cannot be read")
     except (zlib.error, OSError, EOFError, ValueError, LZMAError, pa.ArrowException) as error:
+        check_memory(error)
         raise Broken("corrupt", f"block {number} of the Avro file cannot be decompressed: {_said(error)}") from error
     if len(made) > _BLOCK:
         raise Broken("expands-too-much", f"block {number} of the Avro file becomes more than {_BLOCK:,} bytes")
@@ -399,6 +403,7 @@ def _batch(records: list[object], form: _Form) -> pa.RecordBatch:
     try:
         return pa.RecordBatch.from_struct_array(rebuilt(pa.array(records, form.raw), form.type, _meant))
     except _UNDECODABLE as error:
+        check_memory(error)
         raise Broken("corrupt", f"the Avro file has values that its schema does not allow: {_said(error)}") from error
 
 

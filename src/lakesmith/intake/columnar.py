@@ -11,7 +11,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, cast
 
@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from pyarrow import types as is_
 
 from lakesmith.columns import SOURCE_ROW
-from lakesmith.intake import avro
+from lakesmith.intake import avro, orc
 from lakesmith.intake.arrays import as_json, check_known, check_wide, fit, rebuilt, scalars, stored, with_bytes, without
+from lakesmith.intake.memory import check_memory
 from lakesmith.intake.rows import Broken, Target, Unreadable, hashes, shown
 from lakesmith.intake.shapes import STRING, storable
 
@@ -72,14 +73,14 @@ def _opened(file: BinaryIO, format: Format) -> Iterator[tuple[pa.Schema, Iterato
         schema, batches = avro.read(file)
         yield _checked(schema), batches
         return
-    with tempfile.SpooledTemporaryFile(max_size=SIZE) as spooled:
+    with ExitStack() as held:
+        spooled = held.enter_context(tempfile.SpooledTemporaryFile(max_size=SIZE))
         if not file.seekable():
             shutil.copyfileobj(file, spooled)
             file = cast(BinaryIO, spooled)
         watched = _Watched(file)
-        opened = _parquet if format == "parquet" else _orc
         with _told(watched, format):
-            content = opened(watched)
+            content = _parquet(watched) if format == "parquet" else _orc(watched, held.enter_context(orc.reader()))
             schema = _checked(content.schema)
         yield schema, _watched(content, watched, format)
 
@@ -123,6 +124,7 @@ def _told(file: _Watched, format: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         if file.failure is not None:
             raise file.failure from None
+        check_memory(error)
         said = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
         raise Broken("corrupt", f"the {format} file cannot be read to its end: {said}") from error
 
@@ -217,12 +219,9 @@ def _with_instants(schema: pa.Schema, physical: Iterator[str], unit: str) -> pa.
     return pa.schema([field.with_type(instants(field.type)) for field in schema])
 
 
-def _orc(file: _Watched) -> _Content:
-    import pyarrow.orc as orc
-
+def _orc(file: _Watched, reader: orc.Reader) -> _Content:
     _check_ends(file, "orc", b"ORC", b"ORC")
-    opened = orc.ORCFile(file)
-    return _Content(opened.schema, map(opened.read_stripe, range(opened.nstripes)), opened.nrows)
+    return _Content(*reader.open(cast(BinaryIO, file), file.seek(0, io.SEEK_END)))
 
 
 def _checked(schema: pa.Schema) -> pa.Schema:

@@ -32,7 +32,9 @@ _DATA = (
     "DIVIDE_BY_ZERO",
     "NUMERIC_VALUE_OUT_OF_RANGE",
 )
-_WORKER = re.compile(r"Python worker exited unexpectedly|Python worker faulthandler|(?<![A-Za-z])(?:Arrow)?MemoryError")
+_WORKER = re.compile(
+    r"Python worker exited unexpectedly|Python worker faulthandler|(?<![A-Za-z])(?:(?:Arrow)?MemoryError|NoMemory)\b"
+)
 """Not java.lang.OutOfMemoryError: that is no worker's."""
 _CHANGED_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 _OF_LOAD = ("key-twice", "snapshot-shrank", "partition-escaped")
@@ -56,7 +58,7 @@ _GONE = re.compile(
 
 def is_foreign(error: Exception) -> bool:
     """Whether Spark, Delta or the machine raised it."""
-    return isinstance(error, OSError) or any(_is_of(error, *kind) for kind in (_DELTA, _SPARK, _BRIDGE))
+    return isinstance(error, (OSError, MemoryError)) or any(_is_of(error, *kind) for kind in (_DELTA, _SPARK, _BRIDGE))
 
 
 def _is_of(error: Exception, module: str, name: str) -> bool:
@@ -117,7 +119,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=name,
             hint="group by the key, or say order_by: then the latest of them is kept",
         )
-    if _WORKER.search(text):
+    if isinstance(error, MemoryError) or _WORKER.search(text):
         return InfrastructureError(
             "worker-died",
             "a process that read rows was killed or died, most likely for want of memory; nothing was written",

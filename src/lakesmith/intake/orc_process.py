@@ -1,0 +1,100 @@
+"""Reads ORC files for another process, which runs this file: Arrow's reader may crash on damaged bytes.
+
+Messages on both pipes are a letter, a length and as many bytes. In: `O` open a file of this size, `D` bytes that were
+asked for, `N` the next stripe. Out: `R` bytes that are wanted, `S` the schema, `B` a batch, `E` what Arrow raised,
+`M` no memory.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import sys
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEAD = struct.Struct("<cQ")
+RANGE = struct.Struct("<QQ")
+COUNT = struct.Struct("<Q")
+
+
+def send(pipe: BinaryIO, kind: bytes, *parts: bytes | pa.Buffer) -> None:
+    """Write one message."""
+    pipe.write(HEAD.pack(kind, sum(len(part) for part in parts)))
+    for part in parts:
+        pipe.write(part)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO) -> tuple[bytes, bytes]:
+    """Read one message; `EOFError` when the other side has ended."""
+    kind, length = HEAD.unpack(_exactly(pipe, HEAD.size))
+    return kind, _exactly(pipe, length)
+
+
+def _exactly(pipe: BinaryIO, length: int) -> bytes:
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError
+    return data
+
+
+class _Remote(io.RawIOBase):
+    """The file, whose bytes the other process has."""
+
+    def __init__(self, size: int, asked: BinaryIO, answers: BinaryIO) -> None:
+        self._size = size
+        self._at = 0
+        self._asked = asked
+        self._answers = answers
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(self._size - self._at, 0)
+        send(self._asked, b"R", RANGE.pack(self._at, left if size < 0 else min(size, left)))
+        _, data = receive(self._answers)
+        self._at += len(data)
+        return data
+
+
+def serve(orders: BinaryIO, answers: BinaryIO) -> None:
+    """Read one file after the other until the other side ends."""
+    from pyarrow import ArrowException, orc
+
+    opened, stripe = None, 0
+    while True:
+        try:
+            kind, data = receive(orders)
+        except EOFError:
+            return
+        try:
+            if kind == b"O":
+                opened, stripe = orc.ORCFile(_Remote(COUNT.unpack(data)[0], answers, orders)), 0
+                send(answers, b"S", COUNT.pack(opened.nrows), COUNT.pack(opened.nstripes), opened.schema.serialize())
+            else:
+                assert opened is not None
+                batch = opened.read_stripe(stripe)
+                stripe += 1
+                send(answers, b"B", batch.serialize())
+        except MemoryError as error:
+            send(answers, b"M", str(error).encode())
+        except (ArrowException, OSError, ValueError, OverflowError) as error:
+            send(answers, b"E", (str(error) or type(error).__name__).encode())
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)
