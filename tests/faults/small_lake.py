@@ -22,6 +22,7 @@ from tests.plan.lakes import bronze, lake, made
 
 import lakesmith.lake.running
 import lakesmith.ledger.lease
+import lakesmith.run.arrivals
 import lakesmith.run.execute
 import lakesmith.run.step
 import lakesmith.spark.replay
@@ -354,12 +355,12 @@ class Bridge:
 def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
     """Put what needs no Spark in the place of what does, and the virtual clock in the place of the real one."""
     with pytest.MonkeyPatch.context() as patch:
-        step, write = lakesmith.run.step, lakesmith.spark.write
-        patch.setattr(step, "read_batch", lambda *a, **k: read_batch(bridge.disk, *a, **k))
-        patch.setattr(step, "build_batch", build_batch)
-        patch.setattr(step, "field_paths", lambda _: ())
-        patch.setattr(step, "new_fields", lambda *_: ())
-        patch.setattr(step, "wider_fields", lambda *_: ())
+        arrivals, step, write = lakesmith.run.arrivals, lakesmith.run.step, lakesmith.spark.write
+        patch.setattr(arrivals, "read_batch", lambda *a, **k: read_batch(bridge.disk, *a, **k))
+        patch.setattr(arrivals, "build_batch", build_batch)
+        patch.setattr(arrivals, "field_paths", lambda _: ())
+        patch.setattr(arrivals, "new_fields", lambda *_: ())
+        patch.setattr(arrivals, "wider_fields", lambda *_: ())
         patch.setattr(step, "Writer", MemoryWriter)
         patch.setattr(step, "Replaying", MemoryReplaying)
         patch.setattr(step, "time", SimpleNamespace(time_ns=lambda: bridge.clock.time_ns()))

@@ -5,35 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from lakesmith.declare import (
-    Append,
     Environment,
     Files,
     Jdbc,
     OtherTable,
     Source,
-    SqlQuery,
     Table,
     TableName,
 )
-from lakesmith.errors import DataError, InfrastructureError, LakesmithError, Place
+from lakesmith.errors import DataError, LakesmithError
 from lakesmith.failpoints import reach
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batches import Batch, Batches, flow
 from lakesmith.plan.fingerprint import definition, rebuild_because
 from lakesmith.plan.listing import seen_with
-from lakesmith.plan.query import partition_source, random_call
 from lakesmith.plan.steps import (
     Build,
     Compact,
     Finish,
     Ingest,
     Mend,
-    Mode,
     Position,
     Progress,
     Publish,
@@ -43,20 +38,19 @@ from lakesmith.plan.steps import (
     Vacuum,
     Widen,
 )
-from lakesmith.plan.widening import retyped_told
 from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
-from lakesmith.quality import Past, looked_up, only_readability, rules_of
+from lakesmith.quality import Past, looked_up, rules_of
 from lakesmith.records import CheckRecord, FileRecord
-from lakesmith.run.failures import failed_disk, first_lines, is_foreign
+from lakesmith.run.arrivals import Arrivals
+from lakesmith.run.failures import is_foreign
 from lakesmith.run.files import archive_taken, file_records
+from lakesmith.run.mode import inputs_ahead, mode_now, read_upto
+from lakesmith.run.told import overtaken, refuse_random, schema_check, tried_later, unfinished, unheard
 from lakesmith.run.upkeep import Upkeep, no_rows
 from lakesmith.sources import look_again
-from lakesmith.spark.arrival import Arrival, Settled
-from lakesmith.spark.build import build_batch
-from lakesmith.spark.checked import field_paths
+from lakesmith.spark.arrival import Settled
 from lakesmith.spark.gate import GateFailed
-from lakesmith.spark.ingest import Inlet, check_source, pin_slice, read_batch
-from lakesmith.spark.ingest.known import new_fields, wider_fields
+from lakesmith.spark.ingest import check_source, pin_slice
 from lakesmith.spark.replay import Replaying
 from lakesmith.spark.write import Writer
 from lakesmith.storage import Warehouse
@@ -66,12 +60,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-SCHEMA_CHECK = "schema"
-"""The name under which a schema that does not fit the table is told of."""
 _CUTS = 5
 """How often a batch is cut anew at the most."""
-_REWRITES = ("UPDATE", "DELETE", "RESTORE", "TRUNCATE", "CLONE", "REPLACE", "CREATE OR REPLACE")
-"""Operations that change rows or take them away, so that the rows which came do not tell what the table holds now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,12 +151,12 @@ class Workplace:
         batch = self._batch(table, facts, progress, mode=mode, files=files, slice=source_slice)
         if step.look is not None:
             batch = replace(batch, seen=seen_with(step.look, step.files, progress))
-        batch = pin_slice(self._inlet(), table, batch) if source_slice is not None else batch
+        batch = pin_slice(self._arrivals().inlet(), table, batch) if source_slice is not None else batch
         if batch.slice is not None and batch.slice.since and batch.slice.since == batch.slice.until:
             return Moved(mode=mode, reason="nothing new", before=facts)
         unfit = check_source(self.environment, table, batch, facts)
         batch = batches.pin(batch)
-        warnings = (_schema_check(table, batch, unfit),) if unfit else ()
+        warnings = (schema_check(table, batch, unfit),) if unfit else ()
         moved = replace(self._settle(table, batch, step.reason, facts, batches), warnings=warnings)
         if moved.settled is None:
             return moved
@@ -195,17 +185,16 @@ class Workplace:
             if found is None:
                 return Moved(mode=step.mode, reason=f"{needed.table} has no rows yet", before=facts)
             inputs[str(needed.table)] = found
-        ahead = {name for name, found in inputs.items() if _is_ahead(found, progress.positions.get(name))}
-        if not ahead and facts is not None and not step.rebuild:
+        if facts is not None and not step.rebuild and not inputs_ahead(inputs, progress):
             return Moved(mode=step.mode, reason="nothing new", before=facts)
-        mode, reason = self._mode(table, step, facts, progress, inputs, ahead)
+        mode, reason = mode_now(self.format, table, step, progress, inputs) if facts else ("whole", step.reason)
         batch = self._batch(
             table,
             facts,
             progress,
             mode=mode,
             inputs={n: Position(table_id=f.table_id, version=f.version) for n, f in inputs.items()},
-            since={n: _read_upto(f, progress.positions[n]) for n, f in inputs.items()} if mode != "whole" else {},
+            since={n: read_upto(f, progress.positions[n]) for n, f in inputs.items()} if mode != "whole" else {},
         )
         return self._settle(table, batches.pin(batch), reason, facts, batches)
 
@@ -224,56 +213,6 @@ class Workplace:
             backfill=step.backfill.after(step.chunk),
         )
         return self._settle(table, batches.pin(batch), step.reason, facts, batches)
-
-    def _mode(
-        self,
-        table: Table,
-        step: Build,
-        facts: TableFacts | None,
-        progress: Progress,
-        inputs: Mapping[str, TableFacts],
-        ahead: set[str],
-    ) -> tuple[Mode, str]:
-        """The planned mode, or the whole table when the inputs turned out to have changed in another way."""
-        if step.mode == "whole" or facts is None or step.rebuild:
-            return "whole", step.reason
-        if step.mode == "partitions":
-            source = partition_source(table)
-            if isinstance(source, str) or ahead - {str(source.table)}:
-                return "whole", "another input changed since the plan was made"
-        for name, found in inputs.items():
-            position = progress.positions.get(name)
-            if position is None or position.table_id != found.table_id:
-                return "whole", f"{name} was made anew"
-            if found.version > position.version and not self._has_changes(name, position.version):
-                return "whole", f"{name} has no change feed since version {position.version}"
-            if found.changed > position.version and found.oldest > position.version + 1:
-                raise DataError(
-                    "source-gap",
-                    f"{name} has lost the changes of versions {position.version + 1} to {found.oldest - 1}",
-                    hint=f"its log was cleaned up; `lakesmith run {step.table} --full-refresh` reads it as a whole",
-                )
-            if found.version > position.version and (retyped := self.format.retyped(found.location, position.version)):
-                return "whole", retyped_told(name, retyped)
-            if step.mode in ("changes", "sums") and (operation := self._rewrite(name, position.version, found.version)):
-                return "whole", f"rows of {name} changed ({operation})"
-        return step.mode, step.reason
-
-    def _has_changes(self, name: str, after: int) -> bool:
-        parsed = TableName.parse(name)
-        assert parsed
-        return self.format.has_changes(self.warehouse.table(parsed), after)
-
-    def _rewrite(self, name: str, since: int, until: int) -> str | None:
-        """An operation after `since` that changed rows of a table or took them away, if there is one."""
-        parsed = TableName.parse(name)
-        assert parsed
-        for commit in self.format.commits(self.warehouse.table(parsed), until - since):
-            written = self.format.written(commit)
-            overwrote = commit.parameters.get("mode") == "Overwrite"
-            if commit.operation.startswith(_REWRITES) or overwrote or written.deleted or written.updated:
-                return commit.operation
-        return None
 
     def _finish(self, table: Table, step: Finish, facts: TableFacts | None, batches: Batches) -> Moved:
         reach("finish.begun", table.name)
@@ -295,16 +234,16 @@ class Workplace:
             settled = self._replaying(table, batch, facts).finish()
             batches.finish(settled.done)
             return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
-        _refuse_random(table, batch)
+        refuse_random(table, batch)
         try:
-            arrival = self._arrival(table, batch, facts, survey=bool(batch.files))
+            arrival = self._arrivals().of(table, batch, facts, survey=bool(batch.files))
             nothing = _nothing(batch, facts.version if facts else 0)
             settled = self._writer().finish(arrival) if arrival else nothing
         except Exception as error:
             abort = Abort.in_text(str(error))
             if abort is None:
                 raise
-            raise _unfinished(table, batch, abort) from error
+            raise unfinished(table, batch, abort) from error
         records = self._books(table, batch, settled)
         batches.finish(settled.done)
         self._forget(table, batch)
@@ -451,10 +390,10 @@ class Workplace:
     ) -> tuple[Settled, Batch] | None:
         """Commit the batch. Where its files bring new columns or are broken it is cut anew, before anything is
         committed: a broken file is refused as a whole, one that cannot be read now is left for the next run."""
-        survey = False
+        arrivals, survey = self._arrivals(), False
         for _ in range(len(batch.files) + _CUTS):
             try:
-                arrival = self._arrival(table, batch, facts, survey=survey, into=self._into(table))
+                arrival = arrivals.of(table, batch, facts, survey=survey, into=arrivals.into(table))
                 if arrival is None:
                     location = self.warehouse.table(table.name)
                     write = Write(flow=flow(table.name), sequence=batch.sequence, note=batch.note)
@@ -467,13 +406,13 @@ class Workplace:
                     raise
                 made = self.format.facts(self.warehouse.table(table.name), flow(table.name))
                 if made is not None and made.sequence >= batch.sequence:
-                    raise _unfinished(table, batch, abort) from error
+                    raise unfinished(table, batch, abort) from error
             survey = True
             if abort.kind == "broken":
                 batch = batches.pin(replace(batch, refused={**batch.refused, abort.path: abort.detail}))
             elif abort.kind == "left-out":
                 gone = abort.path.split("\n")
-                left_out += [_left_out(table, path, abort.detail) for path in gone]
+                left_out += [tried_later(table, path, abort.detail) for path in gone]
                 kept = tuple(file for file in batch.files if file.path not in gone)
                 if not kept:
                     return None
@@ -493,10 +432,10 @@ class Workplace:
             return
         location = self.warehouse.table(table.name)
         if any(commit.note == batch.note for commit in self.format.commits(location)):
-            raise _unheard(table, batch, error) from error
+            raise unheard(table, batch, error) from error
         made = self.format.facts(location, flow(table.name))
         if made is not None and made.sequence >= batch.sequence:
-            raise _overtaken(table, batch) from error
+            raise overtaken(table, batch) from error
         if batch.slice is not None and is_foreign(error):
             look_again(table, self.environment, batch.slice)
 
@@ -517,69 +456,16 @@ class Workplace:
         if isinstance(table.origin, Jdbc | OtherTable):
             from lakesmith.spark.ingest.staged import forget
 
-            forget(self._inlet(), table, batch)
+            forget(self._arrivals().inlet(), table, batch)
 
-    def _inlet(self, table: Table | None = None) -> Inlet:
-        return Inlet(
-            spark=self.session(),
-            landing=self.landings[table.name][0] if table and table.name in self.landings else self.warehouse.storage,
+    def _arrivals(self) -> Arrivals:
+        return Arrivals(
             warehouse=self.warehouse,
             environment=self.environment,
-        )
-
-    def _into(self, table: Table) -> str | None:
-        """The folder that readers may write rows to, where nothing but to read them is left to do."""
-        if not (
-            isinstance(table.origin, Files)
-            and isinstance(table.load, Append)
-            and only_readability(rules_of(table))
-            and table.drift.missing_column == "evolve"
-        ):
-            return None
-        location = self.warehouse.table(table.name)
-        return location if self.format.takes_files(location) else None
-
-    def _arrival(
-        self,
-        table: Table,
-        batch: Batch,
-        facts: TableFacts | None,
-        *,
-        survey: bool = False,
-        into: str | None = None,
-    ) -> Arrival | None:
-        """The rows that a batch stands for; None when there are none by its nature."""
-        if isinstance(table.origin, Source):
-            rows = read_batch(self._inlet(table), table, batch, facts, survey=survey, into=into)
-            known = partial(rules_of, table, fields=field_paths(rows))
-            return Arrival(
-                table=table,
-                batch=batch,
-                rows=rows,
-                rules=known(),
-                facts=facts,
-                evolve=True,
-                columns_added=new_fields(rows, facts),
-                columns_widened=wider_fields(rows, facts),
-                past=partial(self.past, table.name),
-                again=None if table.drift.missing_column == "evolve" else lambda gone: known(missing=gone),
-            )
-        built = build_batch(self.session(), table, batch, self.format, self.warehouse)
-        if built is None:
-            return None
-        return Arrival(
-            table=table if built.load is None else replace(table, load=built.load),
-            batch=batch,
-            rows=built.rows,
-            rules=rules_of(table, casts=built.casts, missing=built.missing, undeclared=built.undeclared),
-            facts=facts,
-            evolve=batch.mode == "whole" or table.contract != "strict",
-            part=built.part,
-            refused_part=built.refused_part,
-            whole=built.whole,
-            keys=built.keys,
-            inputs=built.inputs,
-            past=partial(self.past, table.name),
+            landings=self.landings,
+            format=self.format,
+            session=self.session,
+            past=self.past,
         )
 
     def _writer(self) -> Writer:
@@ -633,85 +519,6 @@ class Workplace:
             for name, facts in found.items()
             if facts is not None
         }
-
-
-def _is_ahead(found: TableFacts, position: Position | None) -> bool:
-    return position is None or found.table_id != position.table_id or found.changed > position.version
-
-
-def _read_upto(found: TableFacts, position: Position) -> int:
-    """The version after which there is something to read."""
-    return position.version if found.changed > position.version else found.version
-
-
-def _refuse_random(table: Table, batch: Batch) -> None:
-    """Raise where nobody can tell which rows a batch refused that was cut short: asked again, the query gives others,
-    and as many of them may add up all the same."""
-    called = random_call(table.origin) if isinstance(table.origin, SqlQuery) else None
-    if called is None or not rules_of(table).sets_aside:
-        return
-    word, line = called
-    raise InfrastructureError(
-        "books-open",
-        f"batch {batch.sequence} was cut short, and {word}() gives other rows each time: those that were refused are "
-        "not known any more",
-        at=Place(table.declared_at.file, line),
-        table=str(table.name),
-        hint=f"compute the table anew: lakesmith run {table.name} --full-refresh; and make the query deterministic",
-    )
-
-
-def _unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
-    return DataError(
-        "batch-unfinished",
-        f"batch {batch.sequence} was cut short, and {abort.path} is not as it was ({abort.detail})",
-        table=str(table.name),
-        hint="put the file back as it was; its good rows are in the table, its refused ones may not be kept yet",
-    )
-
-
-def _unheard(table: Table, batch: Batch, error: Exception) -> InfrastructureError:
-    said = first_lines(str(error))
-    failure = failed_disk(error)
-    return InfrastructureError(
-        "commit-unknown",
-        f"batch {batch.sequence} is in the table, but its end was not heard of: {failure.what if failure else said}",
-        table=str(table.name),
-        hint="run again: that sees the batch through to its end, and nothing is lost or doubled",
-    )
-
-
-def _overtaken(table: Table, batch: Batch) -> InfrastructureError:
-    return InfrastructureError(
-        "commit-lost",
-        f"batch {batch.sequence} was committed by another run first, while this one was still at it",
-        table=str(table.name),
-        hint="nothing is lost: run again when the other run has ended",
-    )
-
-
-def _left_out(table: Table, path: str, why: str) -> LakesmithError:
-    code, _, what = why.partition(": ")
-    return DataError(
-        code,
-        f"{path} was left out: {what}",
-        table=str(table.name),
-        hint="the other files are taken in; the next run tries this one again",
-    )
-
-
-def _schema_check(table: Table, batch: Batch, unfit: Sequence[str]) -> CheckRecord:
-    return CheckRecord(
-        run_id=batch.run_id,
-        table=str(table.name),
-        sequence=batch.sequence,
-        check=SCHEMA_CHECK,
-        severity="warn",
-        failed_rows=0,
-        passed=False,
-        observed="; ".join(unfit),
-        checked_at=datetime.now(UTC),
-    )
 
 
 def _nothing(batch: Batch, version: int) -> Settled:

@@ -1,0 +1,68 @@
+"""How a table is built now that its inputs are looked at again: they may have changed since the plan was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakesmith.declare import Table
+from lakesmith.errors import DataError
+from lakesmith.plan.query import partition_source
+from lakesmith.plan.steps import Build, Mode, Position, Progress
+from lakesmith.plan.widening import retyped_told
+from lakesmith.ports import TableFacts, TableFormat
+
+_REWRITES = ("UPDATE", "DELETE", "RESTORE", "TRUNCATE", "CLONE", "REPLACE", "CREATE OR REPLACE")
+"""Operations that change rows or take them away, so that the rows which came do not tell what the table holds now."""
+
+
+def inputs_ahead(inputs: Mapping[str, TableFacts], progress: Progress) -> set[str]:
+    """The inputs that have something which the table has not read."""
+    return {name for name, found in inputs.items() if _is_ahead(found, progress.positions.get(name))}
+
+
+def _is_ahead(found: TableFacts, position: Position | None) -> bool:
+    return position is None or found.table_id != position.table_id or found.changed > position.version
+
+
+def read_upto(found: TableFacts, position: Position) -> int:
+    """The version after which there is something to read."""
+    return position.version if found.changed > position.version else found.version
+
+
+def mode_now(
+    format: TableFormat, table: Table, step: Build, progress: Progress, inputs: Mapping[str, TableFacts]
+) -> tuple[Mode, str]:
+    """The planned mode, or the whole table when the inputs turned out to have changed in another way."""
+    if step.mode == "whole" or step.rebuild:
+        return "whole", step.reason
+    if step.mode == "partitions":
+        source = partition_source(table)
+        if isinstance(source, str) or inputs_ahead(inputs, progress) - {str(source.table)}:
+            return "whole", "another input changed since the plan was made"
+    for name, found in inputs.items():
+        position = progress.positions.get(name)
+        if position is None or position.table_id != found.table_id:
+            return "whole", f"{name} was made anew"
+        if found.version > position.version and not format.has_changes(found.location, position.version):
+            return "whole", f"{name} has no change feed since version {position.version}"
+        if found.changed > position.version and found.oldest > position.version + 1:
+            raise DataError(
+                "source-gap",
+                f"{name} has lost the changes of versions {position.version + 1} to {found.oldest - 1}",
+                hint=f"its log was cleaned up; `lakesmith run {step.table} --full-refresh` reads it as a whole",
+            )
+        if found.version > position.version and (retyped := format.retyped(found.location, position.version)):
+            return "whole", retyped_told(name, retyped)
+        if step.mode in ("changes", "sums") and (operation := _rewrite(format, found, position.version)):
+            return "whole", f"rows of {name} changed ({operation})"
+    return step.mode, step.reason
+
+
+def _rewrite(format: TableFormat, found: TableFacts, since: int) -> str | None:
+    """An operation after `since` that changed rows of a table or took them away, if there is one."""
+    for commit in format.commits(found.location, found.version - since):
+        written = format.written(commit)
+        overwrote = commit.parameters.get("mode") == "Overwrite"
+        if commit.operation.startswith(_REWRITES) or overwrote or written.deleted or written.updated:
+            return commit.operation
+    return None
