@@ -15,7 +15,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lakesmith.declare import Files, ReplacePartitions, Table
 from lakesmith.lake import Lake
-from lakesmith.ledger.batches import Batch, Batches, Done
+from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.steps import Position

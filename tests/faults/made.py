@@ -11,7 +11,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lakesmith.declare import TableName
 from lakesmith.lake import Lake
-from lakesmith.ledger.batches import Batch, Batches, Done, flow
+from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batches import Batches, flow
 from lakesmith.plan.fingerprint import definition
 from lakesmith.ports import FileFact
 from lakesmith.storage import LocalStorage

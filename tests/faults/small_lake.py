@@ -32,7 +32,7 @@ from lakesmith.declare import Check, LakeDeclaration, Merge, ReplacePartitions, 
 from lakesmith.declare.checks import RowSql
 from lakesmith.errors import Place
 from lakesmith.lake.refused import Refused as LakeOfRefused
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.held import HeldBatch, HeldBatches
 from lakesmith.ledger.lease import SECONDS, Lease, Leases
 from lakesmith.ledger.tables import Ledger

@@ -19,7 +19,8 @@ from tests.storage.stores import Place, make_place, put
 from lakesmith import failpoints
 from lakesmith.declare import TableName
 from lakesmith.errors import InfrastructureError
-from lakesmith.ledger.batches import Batch, Batches, Done
+from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import Leases
 from lakesmith.ports import Storage
 from lakesmith.storage import failures

@@ -15,7 +15,8 @@ from tests.faults.small_lake import MemoryWriter
 from tests.faults.tier0 import Machine, Plant, explore
 
 from lakesmith.declare import TableName
-from lakesmith.ledger.batches import Batch, Batches, Done
+from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import SECONDS, Lease, Leases
 from lakesmith.plan.steps import Progress
 from lakesmith.ports import CommitFact, TableFacts, Write, Written

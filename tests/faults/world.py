@@ -35,7 +35,8 @@ from tests.faults.small_lake import (
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError, Problems
-from lakesmith.ledger.batches import Batches, Done, flow
+from lakesmith.ledger.batch import Done
+from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ledger.lease import SECONDS
 from lakesmith.plan.fingerprint import definition as fingerprint
 from lakesmith.plan.steps import Progress

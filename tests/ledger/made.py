@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from lakesmith.declare import TableName
-from lakesmith.ledger.batches import Batch, Done
+from lakesmith.ledger.batch import Batch, Done
 from lakesmith.ports import TableFacts
 
 NAME = TableName("silver", "orders")

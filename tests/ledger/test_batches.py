@@ -10,7 +10,8 @@ import pytest
 from tests.ledger.made import NAME, START, done, facts
 
 from lakesmith.errors import DataError
-from lakesmith.ledger.batches import SUMMED_UP, Batch, Batches
+from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.batches import SUMMED_UP, Batches
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.plan.steps import Position, Progress, Seen
 from lakesmith.ports import CommitFact, FileFact

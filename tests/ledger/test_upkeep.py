@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.ledger.made import NAME, START, done, facts
 
-from lakesmith.ledger.batches import EMPTY, Batch, Batches, kept_with
+from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.batches import EMPTY, Batches, kept_with
 from lakesmith.plan.steps import Position, Rollback
 from lakesmith.ports import QUIET, CommitFact, FileFact
 from lakesmith.storage import LocalStorage

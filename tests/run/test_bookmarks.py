@@ -16,7 +16,8 @@ from tests.run.lakes import Cut, Written
 from lakesmith.errors import LakesmithError
 from lakesmith.formats import Delta
 from lakesmith.formats.delta.rows import FENCE
-from lakesmith.ledger.batches import Batch, Batches
+from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import Lease
 from lakesmith.plan.steps import Chosen
 from lakesmith.spark.arrival import Arrival

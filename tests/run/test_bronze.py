@@ -168,7 +168,8 @@ def test_a_column_whose_name_no_table_can_have_is_kept_beside_the_row(written: W
 def test_a_file_that_vanishes_before_it_is_read_is_left_out_and_told(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakesmith.ledger.batches import Batch, Batches
+    from lakesmith.ledger.batch import Batch
+    from lakesmith.ledger.batches import Batches
 
     written.declare(JSON)
     written.land("orders/a.json", {"id": 1})

@@ -11,7 +11,8 @@ from tests.plan.lakes import made
 
 from lakesmith.declare import Column, Environment
 from lakesmith.errors import InfrastructureError, Place
-from lakesmith.ledger.batches import Batch, Batches
+from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.batches import Batches
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.steps import Chosen, Finish, Replay
 from lakesmith.run.step import Workplace

@@ -10,7 +10,8 @@ import pytest
 from tests.run.lakes import Written
 
 from lakesmith.lake import known
-from lakesmith.ledger.batches import Batch, Batches
+from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.batches import Batches
 from lakesmith.ports import FileFact
 from lakesmith.storage import LocalStorage
 

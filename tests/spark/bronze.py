@@ -13,7 +13,7 @@ from lakesmith.declare.contract import Contract
 from lakesmith.declare.secrets import Settings
 from lakesmith.errors import Place
 from lakesmith.formats import Delta
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFacts, Write
 from lakesmith.sources import new_in
 from lakesmith.spark.ingest import Inlet, pin_slice, read_batch

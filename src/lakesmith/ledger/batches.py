@@ -14,96 +14,27 @@ that its rows have and not the one that its transaction number has.
 
 from __future__ import annotations
 
-import gc
 import json
 import re
-import zlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TypeVar
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
 from lakesmith.failpoints import reach
-from lakesmith.plan.steps import Approval, Backfill, Position, Progress, Replay, Rollback, Seen, Span
-from lakesmith.ports import QUIET, CommitFact, FileFact, Slice, Storage, TableFacts, in_order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """The exact inputs of one attempt at a commit."""
-
-    sequence: int
-    attempt: int
-    parent: int
-    run_id: str
-    pinned_at: int
-    """Milliseconds since 1970; also the rows' `_ingested_at`."""
-    definition: str
-    mode: str
-    inputs: Mapping[str, Position] = field(default_factory=dict)
-    """Up to which version of each input table this batch reads."""
-    since: Mapping[str, int] = field(default_factory=dict)
-    """For inputs that are read by their changes, the version after which."""
-    files: tuple[FileFact, ...] = ()
-    refused: Mapping[str, str] = field(default_factory=dict)
-    """By path, files of these that cannot be read as a whole, and why."""
-    slice: Slice | None = None
-    """For a source that is not files, the stretch of it."""
-    seen: Seen | None = None
-    """For files that come in order, how far they are taken in with this batch."""
-    days: Span | None = None
-    """For a part of a backfill, the days that are computed again."""
-    backfill: Backfill | None = None
-    """A backfill that is still open with this batch."""
-    lookups: Mapping[str, Position] = field(default_factory=dict)
-    """Tables that checks refer to, each at the version that is asked."""
-    contract: str | None = None
-    """The version of the table's contract."""
-    approval: Approval | None = None
-    """Who let it pass a gate that had refused it."""
-    replay: Replay | None = None
-    """For a batch of rows out of the quarantine, which they are."""
-    restore: Rollback | None = None
-    """For a batch that takes others back, to where."""
-
-    @property
-    def note(self) -> str:
-        """What the commit carries, to tell this attempt from any other."""
-        begin = QUIET if self.mode == "vacuum" else _NOTE
-        return f"{begin}{self.sequence}.{self.attempt} run {self.run_id}"
-
-    @property
-    def follows_rollback(self) -> bool:
-        """Whether batches between this one and the one that it builds upon were rolled back."""
-        return 0 < self.parent < self.sequence - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A batch that was seen through to its end."""
-
-    sequence: int
-    attempt: int
-    version: int
-    run_id: str
-    rows_in: int
-    rows_written: int
-    rows_quarantined: int
-    rows_deduplicated: int
-    rows_discarded: int = 0
-
+from lakesmith.ledger.batch import NOTE, Batch, Done, batch_of, done_of, encoded, files_of, sealed
+from lakesmith.plan.steps import Progress
+from lakesmith.ports import QUIET, CommitFact, FileFact, Storage, TableFacts, in_order
 
 Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
 EMPTY = -1
 """In the place of a version: there was nothing yet."""
-_NOTE = "lakesmith batch "
-_NOTED = re.compile(rf"(?:{_NOTE}|{QUIET})(\d+)\.")
+_NOTED = re.compile(rf"(?:{NOTE}|{QUIET})(\d+)\.")
 _BESIDE = ("replay", "vacuum", "restore")
 """Batches that read nothing on: where the table stands is told by the one before."""
-_SEAL = b'{"seal": "'
 SUMMED_UP = 16
 """With each batch of such a number, the files that were taken in so far are written down together."""
 
@@ -152,7 +83,7 @@ class Batches:
         attempt = 1 + sum(name.startswith(f"{batch.sequence:08}.") for name in self._names())
         while True:
             pinned = replace(batch, attempt=attempt)
-            if self._storage.put_if_absent(self._key(batch.sequence, f"{attempt:02}"), _encode(pinned)):
+            if self._storage.put_if_absent(self._key(batch.sequence, f"{attempt:02}"), encoded(pinned)):
                 reach("batch.pinned", self._table)
                 return pinned
             attempt += 1
@@ -168,11 +99,11 @@ class Batches:
         """Note that every part of the batch is where it belongs."""
         reach("batch.finishing", self._table)
         key = self._key(done.sequence, "done")
-        if not self._storage.put_if_absent(key, _encode(done)):
+        if not self._storage.put_if_absent(key, encoded(done)):
             known = self.done(done.sequence)
             # Another attempt's commit was lost with the end of a log: the table's log has this one.
             if known is None or known.attempt != done.attempt:
-                self._storage.replace(key, _encode(done))
+                self._storage.replace(key, encoded(done))
         reach("batch.done", self._table)
 
     def pinned(self, sequence: int, attempt: int) -> Batch:
@@ -182,7 +113,7 @@ class Batches:
     def done(self, sequence: int) -> Done | None:
         key = self._key(sequence, "done")
         data = self._storage.read(key)
-        return None if data is None else self._understood(key, lambda: _done(_unsealed(data), sequence))
+        return None if data is None else self._understood(key, lambda: done_of(data, sequence))
 
     def committed(self, sequence: int, commits: Callable[[], Sequence[CommitFact]]) -> Batch:
         """The attempt that the table's log holds under this number."""
@@ -324,7 +255,7 @@ class Batches:
     def sum_up(self, sequence: int, attempt: int, taken: Mapping[str, FileFact]) -> None:
         """Write down all files that are in the table with a batch."""
         rows = [[file.path, file.size, file.modified] for file in taken.values()]
-        self._storage.put_if_absent(self._taken_key(sequence, attempt), _sealed(json.dumps({"files": rows})))
+        self._storage.put_if_absent(self._taken_key(sequence, attempt), sealed(json.dumps({"files": rows})))
 
     def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> Mapping[str, FileFact]:
         if head.seen is None:
@@ -355,7 +286,7 @@ class Batches:
 
     def _summary(self, key: str) -> dict[str, FileFact] | None:
         data = self._storage.read(key)
-        return None if data is None else self._understood(key, partial(_files, data))
+        return None if data is None else self._understood(key, partial(files_of, data))
 
     def _taken_key(self, sequence: int, attempt: int) -> str:
         return f"_lakesmith/taken/{self._table}/{sequence:08}.{attempt:02}.json"
@@ -369,7 +300,7 @@ class Batches:
                 table=str(self._table),
                 hint=self._way_out(),
             )
-        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: _pinned(_unsealed(data), sequence))
+        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: batch_of(data, sequence))
 
     def _understood(self, key: str, decode: Callable[[], Kind]) -> Kind:
         try:
@@ -443,100 +374,3 @@ def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     before = [commit for commit in commits if commit.version < restore.version]
     return max((commit.version for commit in in_order(before) if commit.committed_at <= moment), default=0)
-
-
-def _encode(value: Batch | Done) -> bytes:
-    return _sealed(json.dumps(asdict(value), sort_keys=True, default=date.isoformat))
-
-
-def _sealed(text: str) -> bytes:
-    """JSON whose first key tells a sum of all that follows."""
-    rest = text[1:].encode()
-    return b'%s%08x", %s' % (_SEAL, zlib.crc32(rest), rest)
-
-
-def _unsealed(data: bytes) -> bytes:
-    """The JSON without its seal; raises where it does not fit. Older files have none."""
-    if not data.startswith(_SEAL):
-        return data
-    start = len(_SEAL) + 8 + len('", ')
-    rest = data[start:]
-    if data[:start] != b'%s%08x", ' % (_SEAL, zlib.crc32(rest)):
-        raise ValueError("the file is not as it was written")
-    return b"{" + rest
-
-
-def _files(data: bytes) -> dict[str, FileFact]:
-    # None of what is made here is garbage, and the collector would look at all of it again and again.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        told = json.loads(_unsealed(data))
-        files = told if isinstance(told, list) else told["files"]
-        return {file[0]: FileFact._make(file) for file in files if _is_file(file)}
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _is_file(written: Sequence[object]) -> bool:
-    """Raise ValueError for what is no file."""
-    path, size, modified = written
-    if not (isinstance(path, str) and isinstance(size, int) and isinstance(modified, int)):
-        raise ValueError(f"{path!r} is no file")
-    return True
-
-
-def _done(data: bytes, sequence: int) -> Done:
-    done = Done(**json.loads(data))
-    numbers = [value for name, value in asdict(done).items() if name != "run_id"]
-    if done.sequence != sequence or not all(isinstance(number, int) for number in numbers):
-        raise ValueError(f"this is not batch {sequence}")
-    return done
-
-
-def _pinned(data: bytes, sequence: int) -> Batch:
-    """The batch, held to what every batch is: a parent that is not before it would never end."""
-    batch = _decode(data)
-    numbers = (batch.sequence, batch.attempt, batch.parent, batch.pinned_at)
-    texts = (batch.run_id, batch.definition, batch.mode)
-    if not (all(isinstance(each, int) for each in numbers) and all(isinstance(each, str) for each in texts)):
-        raise ValueError("a number or a text is none")
-    if not 0 <= batch.parent < batch.sequence == sequence:
-        raise ValueError(f"this is not batch {sequence}, or its parent {batch.parent} does not come before it")
-    positions = (*batch.inputs.values(), *batch.lookups.values())
-    if not all(isinstance(position.version, int) and isinstance(position.table_id, str) for position in positions):
-        raise ValueError("a position is none")
-    if batch.seen is not None and not all(isinstance(value, str) for value in asdict(batch.seen).values()):
-        raise ValueError("what was seen is not told in texts")
-    if batch.slice is not None and not isinstance(batch.slice.until, dict):
-        raise ValueError("a stretch has no end")
-    if batch.backfill is not None and not (isinstance(batch.backfill.days, int) and batch.backfill.days > 0):
-        raise ValueError("a backfill goes on by no days")
-    if not (isinstance(batch.since, dict) and isinstance(batch.refused, dict) and isinstance(batch.inputs, dict)):
-        raise ValueError("a mapping is none")
-    for file in batch.files:
-        _is_file(file)
-    return batch
-
-
-def _decode(data: bytes) -> Batch:
-    values = json.loads(data)
-    values["inputs"] = {table: Position(**position) for table, position in values["inputs"].items()}
-    values["files"] = tuple(FileFact(*file) for file in values["files"])
-    values["slice"] = Slice(**values["slice"]) if values.get("slice") else None
-    values["seen"] = Seen(**values["seen"]) if values.get("seen") else None
-    values["lookups"] = {table: Position(**position) for table, position in values.get("lookups", {}).items()}
-    values["approval"] = Approval(**values["approval"]) if values.get("approval") else None
-    values["replay"] = Replay.read(values["replay"]) if values.get("replay") else None
-    values["restore"] = Rollback(**values["restore"]) if values.get("restore") else None
-    values["days"] = _span(values["days"]) if values.get("days") else None
-    if values.get("backfill"):
-        kept = values["backfill"]
-        done = date.fromisoformat(kept["done"]) if kept["done"] else None
-        values["backfill"] = Backfill(span=_span(kept["span"]), days=kept["days"], done=done)
-    return Batch(**values)
-
-
-def _span(kept: Mapping[str, str]) -> Span:
-    return Span(**{name: date.fromisoformat(day) for name, day in kept.items()})

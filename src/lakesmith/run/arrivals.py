@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import Append, Environment, Files, Source, Table, TableName
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import Storage, TableFacts, TableFormat
 from lakesmith.quality import Past, only_readability, rules_of
 from lakesmith.spark.arrival import Arrival

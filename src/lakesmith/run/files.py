@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from lakesmith.columns import SOURCE_FILE
 from lakesmith.declare import Files, Table
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import FileFact, Storage, TableFormat
 from lakesmith.records import FileRecord
 from lakesmith.spark.arrival import Settled

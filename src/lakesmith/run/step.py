@@ -20,7 +20,8 @@ from lakesmith.declare import (
 from lakesmith.errors import DataError, LakesmithError
 from lakesmith.failpoints import reach
 from lakesmith.intake.rows import Abort
-from lakesmith.ledger.batches import Batch, Batches, flow
+from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.batches import Batches, flow
 from lakesmith.plan.fingerprint import definition, rebuild_because
 from lakesmith.plan.listing import seen_with
 from lakesmith.plan.steps import (

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from lakesmith.declare import SqlQuery, Table
 from lakesmith.errors import DataError, InfrastructureError, LakesmithError, Place
 from lakesmith.intake.rows import Abort
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.plan.query import random_call
 from lakesmith.quality import rules_of
 from lakesmith.records import CheckRecord

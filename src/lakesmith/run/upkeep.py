@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from lakesmith.declare import Files, Table, TableName
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.failpoints import reach
-from lakesmith.ledger.batches import EMPTY, Batch, Batches, Done, flow, kept_with
+from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batches import EMPTY, Batches, flow, kept_with
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.ledger.readers import unread
 from lakesmith.ledger.staged import last_changed, remove_staged, staged_folders

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN
 from lakesmith.declare import Table
-from lakesmith.ledger.batches import Batch, Done
+from lakesmith.ledger.batch import Batch, Done
 from lakesmith.ports import Part, TableFacts
 from lakesmith.quality import Past, Rules
 from lakesmith.records import CheckRecord

@@ -13,7 +13,8 @@ from lakesmith.columns import HIDDEN
 from lakesmith.declare import PythonQuery, ReplacePartitions, SqlQuery, Table, TableName
 from lakesmith.declare.loads import Append, Load, Merge, respelt
 from lakesmith.errors import DataError
-from lakesmith.ledger.batches import Batch, flow
+from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.batches import flow
 from lakesmith.load import call_function
 from lakesmith.plan.backfill import day_column
 from lakesmith.plan.query import KeyFinder, PartitionTrace, bind, by_finder, key_finder, partition_source

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import AGAIN, AUDIT, CODE, CORRUPT, END, GIVEN_UP, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW
 from lakesmith.declare import ReplacePartitions
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.quality import Rules, only_readability
 from lakesmith.quality.rules import LIST_PLACE, NEW_COLUMN
 from lakesmith.spark.arrival import Arrival

@@ -17,7 +17,8 @@ from lakesmith.columns import AUDIT, CODE, CORRUPT, GONE, HIDDEN, RESCUED
 from lakesmith.declare import Append, Source, Table
 from lakesmith.errors import DataError
 from lakesmith.failpoints import reach
-from lakesmith.ledger.batches import Batch, Done, flow
+from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batches import flow
 from lakesmith.plan.steps import Replay
 from lakesmith.ports import TableFacts, TableFormat, Upsert, Write, Written
 from lakesmith.quality import RowRule, Rules, rules_of

@@ -11,7 +11,8 @@ from lakesmith.columns import END, WRITTEN
 from lakesmith.declare import Append, Merge, ReplacePartitions, Snapshot, Source, SqlQuery
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.failpoints import reach
-from lakesmith.ledger.batches import Done, flow
+from lakesmith.ledger.batch import Done
+from lakesmith.ledger.batches import flow
 from lakesmith.plan.query import Sums, sums
 from lakesmith.ports import CommitFact, DataFile, Part, TableFacts, TableFormat, Upsert, Write, Written
 from lakesmith.records import CheckRecord

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import Environment, Files, Jdbc, Kafka, OtherTable, Table
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import Storage, TableFacts
 from lakesmith.sources import connection
 from lakesmith.storage import Warehouse

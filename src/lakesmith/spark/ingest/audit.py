@@ -14,7 +14,7 @@ from lakesmith.declare import Table
 from lakesmith.errors import DataError
 from lakesmith.intake.differences import differences
 from lakesmith.intake.shapes import arrow_type, spark_type, storable
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFacts
 from lakesmith.spark.ingest.known import known_columns, widened_columns
 from lakesmith.spark.types import EXACT_JSON, merged, parse_columns, spelt

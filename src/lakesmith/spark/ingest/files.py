@@ -18,7 +18,7 @@ from lakesmith.intake.direct import WRITTEN_FIELD, Destination
 from lakesmith.intake.reader import HELD, Opener, Reader, Surveyed, Task, survey
 from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import STRING, arrow_type, schema_of, spark_type, wider
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import FileFact, Storage, TableFacts
 from lakesmith.spark.ingest.known import grown_columns, known_columns, may_widen
 from lakesmith.sql import literal, quoted

@@ -13,7 +13,7 @@ from lakesmith.declare import Jdbc, Table
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError, did_you_mean
 from lakesmith.formats import Delta
 from lakesmith.intake.shapes import spark_type
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import Slice, TableFacts
 from lakesmith.sources import connection
 from lakesmith.sources.jdbc import EXTRACTED, OVERLAPPING, WATERMARK, Watermark, instant, parts

@@ -32,7 +32,7 @@ from lakesmith.intake.values import (
     key_texts,
     protobuf_writer,
 )
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import Slice, TableFacts
 from lakesmith.sources import connection
 from lakesmith.sources.kafka import SCHEMA, pinned_offsets, spark_settings, subject_of

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from lakesmith.declare import Table, TableName
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.spark.ingest import Inlet
 from lakesmith.storage import Warehouse
 

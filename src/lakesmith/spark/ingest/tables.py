@@ -12,7 +12,7 @@ from uuid import uuid4
 from lakesmith.columns import CHANGE_AUDIT
 from lakesmith.declare import OtherTable, Table
 from lakesmith.errors import DataError, InfrastructureError
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFacts
 from lakesmith.sources.tables import VERSION, newest_metadata, open_iceberg
 from lakesmith.spark.ingest import Inlet

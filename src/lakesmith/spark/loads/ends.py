@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.declare.loads import Changes, Load, Merge, Scd2
 from lakesmith.failpoints import reach
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFormat, Write
 from lakesmith.quality.rules import kind
 from lakesmith.spark.loads.order import DELETE, greatest, nothing, with_deletes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import GONE, HIDDEN, IS_CURRENT, VALID_FROM
 from lakesmith.declare.loads import Append, Changes, Merge, Scd2, Snapshot
-from lakesmith.ledger.batches import Batch
+from lakesmith.ledger.batch import Batch
 from lakesmith.ports import MOST_HELD, TableFacts, TableFormat, Upsert
 from lakesmith.quality.rules import kind
 from lakesmith.spark.loads import Shaped, shaped
