@@ -118,6 +118,8 @@ class Write:
     """A merge marks the rows that it replaces, where the format can, and leaves their files as they are."""
     widen: bool = False
     """Columns for which the rows have a wider type become as wide. Only with `evolve`, and only for `append`."""
+    since: int | None = None
+    """The version of the table that the rows continue: where it was rolled back since, they are not written."""
 
 
 QUIET = "lakesmith vacuum "

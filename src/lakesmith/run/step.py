@@ -397,7 +397,8 @@ class Workplace:
                 arrival = arrivals.of(table, batch, facts, survey=survey, into=arrivals.into(table))
                 if arrival is None:
                     location = self.warehouse.table(table.name)
-                    write = Write(flow=flow(table.name), sequence=batch.sequence, note=batch.note)
+                    since = facts.version if facts else None
+                    write = Write(flow=flow(table.name), sequence=batch.sequence, note=batch.note, since=since)
                     return _nothing(batch, self.format.advance(location, write, self.session()).version), batch
                 return self._writer().settle(arrival), batch
             except Exception as error:

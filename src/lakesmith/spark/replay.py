@@ -107,8 +107,7 @@ class Replaying:
 
     def _discard(self, came: int, *, committed: Written | None) -> Settled:
         if committed is None and self.facts is not None:
-            write = Write(flow=self._flow, sequence=self.batch.sequence, note=self.batch.note)
-            committed = self.format.advance(self._location, write, self.spark)
+            committed = self._advanced(self.facts)
         rows = self._chosen().selectExpr(f"id AS {_ID}", "CAST(NULL AS string) AS mended")
         self._keep(rows, "discarded")
         version = committed.version if committed else 0
@@ -352,7 +351,12 @@ class Replaying:
     def _nothing(self, arrival: Arrival) -> Written:
         if arrival.facts is None:
             return Written(version=0)
-        write = Write(flow=self._flow, sequence=self.batch.sequence, note=self.batch.note)
+        return self._advanced(arrival.facts)
+
+    def _advanced(self, facts: TableFacts) -> Written:
+        """Commit the batch's number, and no row."""
+        batch = self.batch
+        write = Write(flow=self._flow, sequence=batch.sequence, note=batch.note, since=facts.version)
         return self.format.advance(self._location, write, self.spark)
 
     def _put_aside(self, good: DataFrame) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.disk import sync
 from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.formats.delta.ground import check_ground
 from lakesmith.ports import DataFile, Write
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def add_files(location: str, files: Sequence[DataFile], columns: str, write: Wri
         if table is not None and (table.transaction_version(write.flow) or 0) >= write.sequence:
             return False
         _refuse_other_table(table, schema, table_id)
+        check_ground(table, write)
         try:
             if table is None:
                 create_table_with_add_actions(

@@ -17,6 +17,7 @@ from lakesmith.formats.delta.actions import added_files, log_files
 from lakesmith.formats.delta.adopt import adopt_files
 from lakesmith.formats.delta.damage import log_failure, refuse_damage
 from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
+from lakesmith.formats.delta.ground import check_ground
 from lakesmith.formats.delta.memory import FactsMemory
 from lakesmith.formats.delta.restore import restore, way_back
 from lakesmith.ports import QUIET, ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, in_order
@@ -192,6 +193,7 @@ class DeltaLog:
                 raise DataError("no-table", f"there is no table at {location} whose position could be moved")
             if (table.transaction_version(write.flow) or 0) >= write.sequence:
                 raise commit_lost(write)
+            check_ground(table, write)
             try:
                 table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
                 break

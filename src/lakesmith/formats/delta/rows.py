@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import GONE, HIDDEN
 from lakesmith.failpoints import reach
 from lakesmith.formats.delta.files import sync_commit
+from lakesmith.formats.delta.ground import check_committed, check_ground
 from lakesmith.formats.delta.log import DeltaLog, is_widened
 from lakesmith.formats.delta.parts import partition_escaped, replace_part, replaceable
 from lakesmith.formats.delta.placing import pinned, place, placeable, with_places
@@ -70,6 +71,7 @@ class DeltaRows(DeltaLog):
             return self._commit(writer, location, write)
         table = _opened(location)
         if _is_next(table, write) and replaceable(part, frame, table, location, write):
+            check_ground(table, write)
             replace_part(part, frame, table, location, write)
             return self.committed(location, write)
         try:
@@ -97,6 +99,7 @@ class DeltaRows(DeltaLog):
             table = _opened(location)
             upsert, count = pinned(upsert, table)
             if _is_next(table, write) and count <= MOST_HELD and placeable(table, upsert.rows, location):
+                check_ground(table, write)
                 place(upsert, count, table, location, write)
                 return self.committed(location, write)
         same = [f"target.{quoted(column)} = source.{quoted(column)}" for column in upsert.key]
@@ -113,11 +116,13 @@ class DeltaRows(DeltaLog):
         condition = " AND ".join([*same, *([f"({upsert.also})"] if upsert.also else [])])
         evolution = "WITH SCHEMA EVOLUTION " if write.evolve else ""
         upsert.rows.createOrReplaceTempView(_SOURCE_VIEW)
+        check_ground(_opened(location), write)
         with _fenced(spark, write):
             spark.sql(
                 f"MERGE {evolution}INTO delta.`{location}` AS target USING {_SOURCE_VIEW} AS source "
                 f"ON {condition} {' '.join(clauses)}"
             ).collect()
+        check_committed(_opened(location), write)
         return self.committed(location, write)
 
     def widen(self, spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
@@ -149,7 +154,9 @@ class DeltaRows(DeltaLog):
             spark.sql(f"VACUUM delta.`{location}` RETAIN {older_than / 3600:.6f} HOURS").collect()
 
     def _commit(self, writer: DataFrameWriter, location: str, write: Write) -> Written:
+        check_ground(_found(location), write)
         writer.options(txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note).save(location)
+        check_committed(_opened(location), write)
         return self.committed(location, write)
 
 
