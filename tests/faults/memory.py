@@ -2,7 +2,7 @@
 
 They keep to the same promises as the real ones: a file is made as a whole or not at all, of two writers of one version
 one wins, a write whose number is not greater than the last is passed over in silence, and a rollback does not roll the
-numbers back.
+numbers back. Who continues a version that was rolled back since is refused.
 """
 
 from __future__ import annotations
@@ -450,6 +450,8 @@ class MemoryFormat:
                 raise InfrastructureError(
                     "commit-conflict", "another writer changed the table", hint="nothing is lost: run again"
                 )
+        if now is not None and self.rolled_back(now, write):
+            raise InfrastructureError("commit-conflict", "the table was rolled back", hint="nothing is lost: run again")
         rows, inserted, updated, deleted = change(now.newest.rows if now else ())
         if now is None:
             now = self._disk.tables[location] = Table(id=f"{location}@{self._disk.changes}")
@@ -472,6 +474,11 @@ class MemoryFormat:
         self._disk.changes += 1
         if self._disk.faults and self._disk.strikes("commit", effect=True):
             raise OSError(104, "Connection reset by peer")
+
+    def rolled_back(self, table: Table, write: Write) -> bool:
+        """Whether the table is not what the rows continue any more."""
+        since = table.versions[write.since + 1 :] if write.since is not None else []
+        return any(version.operation == "RESTORE" for version in since)
 
     def unfenced(self, version: Version) -> bool:
         """Whether a commit that came first says nothing of who made it."""

@@ -123,6 +123,10 @@ def _refused_rows_of_a_rollback_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Batch, "follows_rollback", False)
 
 
+def _rolled_back_beneath(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryFormat, "rolled_back", lambda *_: False)
+
+
 _OVERTAKEN = {"land": 4, "start": 4, "overtake": 6, "kill": 2}
 _ROLLED_BACK = {"land": 4, "start": 8, "restore": 4, "define": 1}
 _CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
@@ -142,6 +146,7 @@ _CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
             "what it was made from is not in|is missing from the warehouse|batch-unknown|R: ",
         ),
         (_position_from_the_number, _ROLLED_BACK, "N: |R: "),
+        (_rolled_back_beneath, _ROLLED_BACK, "N: the bookmark is ahead of the rows|R: "),
         (_refused_rows_of_a_rollback_stay, _ROLLED_BACK, "N: rows are in more than one place"),
     ],
 )

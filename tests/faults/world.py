@@ -227,10 +227,10 @@ class World:
         self._happened(f"fail {operation} {'after' if effect else 'before'} its effect")
 
     def restore(self, name: TableName, back: int) -> None:
-        """Somebody rolls a table back by hand, while nobody works on it. Not past a batch that took rows out of the
+        """Somebody rolls a table back by hand, and asks for no lease. Not past a batch that took rows out of the
         quarantine: that is not rolled back with the table."""
         table = self._table(name)
-        if table is None or any(hold.table == str(name) for hold in self._holds()):
+        if table is None:
             return
         least = max((v.number for v in table.versions if self._settles(name, v)), default=0)
         version = max(table.newest.number - back, least, table.oldest)
