@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +29,17 @@ class Jvm:
         found = context._gateway.gateway_parameters
         handle = context._jvm.java.lang.ProcessHandle.current()
         return Jvm(found.port, found.auth_token, handle.pid())
+
+    def has_ended(self) -> bool:
+        """Whether there is no such process any more, or soon: its connections go before it."""
+        for _ in range(50):
+            try:
+                if Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                    return True
+            except OSError:
+                return True
+            time.sleep(0.1)
+        return False
 
     def attach(self) -> SparkSession:
         """A session of this process on that Spark."""

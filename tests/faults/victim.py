@@ -126,7 +126,12 @@ def _strike(how: str) -> None:
 
 def _done(order: Order, places: list[tuple[str, str]]) -> Answer:
     try:
-        report = _report(order, order.jvm.attach() if order.jvm else None)
+        spark = order.jvm.attach() if order.jvm else None
+    except Exception:  # noqa: BLE001 - whatever it is, it is what there is to be told
+        # Where the JVM was killed this early, nothing of the lake was looked at yet.
+        return Answer() if order.jvm and order.jvm.has_ended() else Answer(bug=traceback.format_exc())
+    try:
+        report = _report(order, spark)
     except LakesmithError as error:
         return Answer(errors=(_told(error),), places=tuple(places))
     except BaseException:  # noqa: BLE001 - whatever it is, it is what there is to be told
