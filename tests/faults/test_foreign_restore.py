@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.lakes import assert_typed
 from tests.faults.test_rivals import LAKE, land, row
-from tests.run.lakes import Written
+from tests.run.lakes import Cut, Written
 
 from lakesmith import failpoints
 from lakesmith.ports import Write
@@ -46,10 +46,9 @@ def test_rows_that_a_rollback_took_out_beneath_a_run_are_read_again(
     left = set(TABLES)
 
     def rolled_back(reached: str, about: str) -> None:
-        table = next((each for each in left if about == each), None)
-        if reached == place and table is not None:
-            left.remove(table)
-            folder = lake.folder / ".lakesmith/warehouse" / table.replace(".", "/")
+        if reached == place and about in left:
+            left.remove(about)
+            folder = lake.folder / ".lakesmith/warehouse" / about.replace(".", "/")
             # To the version that the first batch made.
             beside.sql(f"RESTORE TABLE delta.`{folder}` TO VERSION AS OF 0")
 
@@ -59,31 +58,68 @@ def test_rows_that_a_rollback_took_out_beneath_a_run_are_read_again(
     finally:
         failpoints.watch(None)
     assert left == set()
-    codes = {error.code for error in lake.reports[-1].errors}
-    assert codes <= {"commit-conflict", "commit-lost"}, lake.reports[-1].errors
+    refused = dict.fromkeys(TABLES, "commit-conflict") if place != "table.committed" else {}
+    assert {error.table: error.code for error in lake.reports[-1].errors} == refused
     lake.run()
     assert lake.run() == {}
     assert_all_there(lake)
 
 
+@pytest.mark.parametrize("cut", [False, True])
 def test_a_rollback_in_the_moment_before_spark_commits_is_told_with_the_way_out(
-    two_days: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    two_days: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cut: bool
 ) -> None:
     lake = Written(shutil.copytree(two_days, tmp_path / "shop"), spark)
     land(lake, "3", row(3), row(13, -1))
     folder = lake.folder / ".lakesmith/warehouse/silver/orders"
+    rolled_back: list[object] = []
 
     def too_early(table: object, write: Write) -> None:
-        if write.flow == "lakesmith.silver.orders" and write.since is not None:
-            isolated(spark).sql(f"RESTORE TABLE delta.`{folder}` TO VERSION AS OF 0")
+        if write.flow == "lakesmith.silver.orders" and not rolled_back:
+            rolled_back.append(isolated(spark).sql(f"RESTORE TABLE delta.`{folder}` TO VERSION AS OF 0"))
 
-    with monkeypatch.context() as patched:
-        patched.setattr("lakesmith.formats.delta.rows.check_ground", too_early)
+    def killed(place: str, about: str) -> None:
+        if (place, about) == ("table.committed", "silver.orders"):
+            raise Cut
+
+    monkeypatch.setattr("lakesmith.formats.delta.rows.check_ground", too_early)
+    if cut:
+        failpoints.watch(killed)
+        try:
+            with pytest.raises(Cut):
+                lake.run()
+        finally:
+            failpoints.watch(None)
+    for _ in range(2):  # to run again is not enough, and changes nothing
         lake.run(ok=False)
-    [error] = lake.reports[-1].errors
-    assert_typed(error, "committed-on-rollback")
-    [version] = re.findall(r"restore TABLE --to (\d+)", error.hint or "")
+        [error] = lake.reports[-1].errors
+        assert_typed(error, "committed-on-rollback")
+    assert rolled_back
+    [version] = re.findall(r"restore silver.orders --to (\d+)", error.hint or "")
     assert not lake.lake().restore("silver.orders", int(version), session=spark).errors
+    lake.run()
+    assert lake.run() == {}
+    assert_all_there(lake)
+
+
+def test_a_vacuum_does_not_hide_a_rollback(two_days: Path, tmp_path: Path, spark: SparkSession) -> None:
+    lake = Written(shutil.copytree(two_days, tmp_path / "shop"), spark)
+    land(lake, "3", row(3), row(13, -1))
+    lake.run()
+    folder = lake.folder / ".lakesmith/warehouse/silver/orders"
+    rolled_back: list[object] = []
+
+    def restored(place: str, _: str) -> None:
+        if place == "batch.pinned":
+            rolled_back.append(isolated(spark).sql(f"RESTORE TABLE delta.`{folder}` TO VERSION AS OF 0"))
+
+    failpoints.watch(restored)
+    try:
+        report = lake.lake().vacuum(("silver.orders",), older_than=0.0, force=True, session=spark)
+    finally:
+        failpoints.watch(None)
+    assert rolled_back
+    assert [error.code for error in report.errors] == ["commit-conflict"]
     lake.run()
     assert lake.run() == {}
     assert_all_there(lake)

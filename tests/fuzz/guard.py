@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lakesmith.intake import orc_process
+from lakesmith.intake import orc
 
 _RUNS = ("os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "pty.spawn", "subprocess.Popen")
 _REACHES = ("socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo", "socket.gethostbyname")
@@ -19,8 +19,6 @@ _CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.symlink", "os.
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _MAKERS = ("dataclasses.py", "collections/__init__.py", "namedtuple", "enum.py", "typing.py", "functools.py", "/ast.py")
 """Those of the library that run text which they wrote themselves, and the one that only takes text apart."""
-
-_READER = [sys.executable, "-P", orc_process.__file__]
 
 
 class Forbidden(BaseException):
@@ -79,10 +77,10 @@ class Guard:
     def _is_own_reader(event: str, arguments: tuple[Any, ...]) -> bool:
         """Whether it is about a process that reads ORC files, which Lakesmith keeps apart from its own."""
         if event == "subprocess.Popen":
-            return list(arguments[1]) == _READER
+            return list(arguments[1]) == orc.COMMAND
         if event == "os.kill":
             command = Path(f"/proc/{arguments[0]}/cmdline").read_bytes()
-            return [os.fsdecode(word) for word in command.split(b"\0")[:-1]] in (_READER, [])  # empty: it has ended
+            return [os.fsdecode(word) for word in command.split(b"\0")[:-1]] in (orc.COMMAND, [])  # empty: it has ended
         return False
 
     def _opens(self, path: Any, mode: Any, flags: Any) -> None:

@@ -27,7 +27,8 @@ def count(name):
     with open(name, "rb") as file:
         return sum(len(batch) for batch in columnar.read(file, format, target))
 
-count(name + ".small")
+if format != "orc":  # the process that reads ORC has its limit from the start
+    count(name + ".small")
 with open("/proc/self/statm") as figures:
     mapped = int(figures.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (mapped + (int(spare) << 20),) * 2)
@@ -38,7 +39,7 @@ except MemoryError:
 except Broken as broken:
     print(broken)
 """
-WIDE = 48 << 20
+WIDE = 100 << 20
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
@@ -46,7 +47,7 @@ def test_a_file_that_the_memory_does_not_suffice_for_is_not_called_damaged(tmp_p
     file = tmp_path / f"wide.{format}"
     written(file, WIDE)
     written(tmp_path / f"wide.{format}.small", 10)
-    found = [read(file, spare) for spare in (10, 40, 2000)]
+    found = [read(file, spare) for spare in (10, 300, 4000)]
     assert set(found[:-1]) <= {"no memory", "1"}
     assert found[0] == "no memory"
     assert found[-1] == "1"
@@ -75,7 +76,8 @@ def test_want_of_memory_is_told_from_bytes_that_ask_for_an_absurd_amount(monkeyp
     check_memory(pa.ArrowMemoryError(f"malloc of size {1 << 60} failed"))
     check_memory(pa.ArrowInvalid("Unexpected end of stream"))
     check_memory(MemoryError())
-    monkeypatch.setattr("lakesmith.intake.memory._LITTLE", 1 << 60)
+    check_memory(MemoryError(), limited=False)
+    monkeypatch.setattr("lakesmith.intake.memory.is_limited", lambda: True)
     for error in (MemoryError(), pa.ArrowException("Unknown error: std::bad_alloc")):
         with pytest.raises(NoMemory):
             check_memory(error)

@@ -5,6 +5,11 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.orc
@@ -15,6 +20,15 @@ from lakesmith.intake.memory import NoMemory
 from lakesmith.intake.rows import Broken
 
 TABLE = pa.table({"id": range(1000)})
+
+
+@pytest.fixture(autouse=True)
+def no_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Only the readers of this test are there, and none is left behind."""
+    orc._end_idle()
+    yield
+    monkeypatch.undo()
+    orc._end_idle()
 
 
 def written() -> bytes:
@@ -40,17 +54,22 @@ class Fatal(io.BytesIO):
         if self.left == 0:
             for reader in readers():
                 os.kill(reader, self.sent)
+                wait_for_end(reader)
         return super().read(size)
 
 
 def readers() -> list[int]:
-    with open(f"/proc/self/task/{os.getpid()}/children") as children:
-        return [process for process in map(int, children.read().split()) if b"orc_process.py" in command(process)]
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [process for process in map(int, children) if b"orc_process.py" in command(process)]
+
+
+def wait_for_end(process: int) -> None:
+    while Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
 
 
 def command(process: int) -> bytes:
-    with open(f"/proc/{process}/cmdline", "rb") as file:
-        return file.read()
+    return Path(f"/proc/{process}/cmdline").read_bytes()
 
 
 @pytest.mark.parametrize("at", [3, 5])
@@ -67,6 +86,62 @@ def test_a_reader_that_is_killed_is_not_held_against_the_file() -> None:
     assert ids(io.BytesIO(written())) == TABLE["id"].to_pylist()
 
 
+def test_a_reader_that_died_while_it_was_idle_is_not_asked_again() -> None:
+    ids(io.BytesIO(written()))
+    for reader in readers():
+        os.kill(reader, signal.SIGKILL)
+        wait_for_end(reader)
+    assert ids(io.BytesIO(written())) == TABLE["id"].to_pylist()
+
+
+def test_a_reader_that_has_seen_damaged_bytes_is_not_asked_again() -> None:
+    ids(io.BytesIO(written()))
+    before = readers()
+    data = bytearray(written())
+    data[-40:-20] = bytes(20)
+    with pytest.raises(Broken, match="corrupt"):
+        ids(io.BytesIO(bytes(data)))
+    assert not set(before) & set(readers())
+
+
+def test_a_reader_that_cannot_be_started_or_ends_by_itself_is_not_held_against_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", refused)
+        with pytest.raises(Broken, match="Too many open files") as told:
+            ids(io.BytesIO(written()))
+    assert told.value.passing
+    monkeypatch.setattr(orc, "COMMAND", [sys.executable, "-c", "import no_such_module"])
+    with pytest.raises(Broken, match="No module named 'no_such_module'") as told:
+        ids(io.BytesIO(written()))
+    assert told.value.passing
+
+
+def test_a_reader_that_has_read_much_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orc, "_MUCH", 1000)
+    ids(io.BytesIO(written()))
+    assert readers() == []
+
+
+@pytest.mark.parametrize(("depth", "fine"), [(50, True), (70, False), (150, False)])
+def test_columns_that_are_nested_too_deeply_are_told(depth: int, fine: bool) -> None:
+    type: pa.DataType = pa.int64()
+    value: object = 7
+    for _ in range(depth):
+        type, value = pa.struct([("a", type)]), {"a": value}
+    file = io.BytesIO()
+    pyarrow.orc.write_table(pa.table({"deep": pa.array([value], type)}), file)
+    if fine:
+        assert columnar.shape(file, "orc").names == ["deep"]
+        return
+    with pytest.raises(Broken, match="too-deep"):
+        columnar.shape(file, "orc")
+
+
 def test_files_are_read_by_one_process_after_the_other() -> None:
     ids(io.BytesIO(written()))
     before = readers()
@@ -80,11 +155,10 @@ def test_files_are_read_by_one_process_after_the_other() -> None:
 
 
 def test_a_reader_of_the_process_that_this_was_forked_from_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orc, "_idle", [])
     with orc.reader() as parents:
-        before = readers()
+        pass
     monkeypatch.setattr(parents, "owner", -1)
     with orc.reader() as own:
-        assert len(readers()) == len(before) + 1
-    own.end()
+        assert own is not parents
+    assert parents._process.poll() is None
     parents.end()

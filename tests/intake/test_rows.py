@@ -149,6 +149,10 @@ def test_a_time_without_a_zone_is_of_the_zone_that_the_source_tells() -> None:
 
 
 def test_a_zone_of_its_own_goes_before_that_of_the_source() -> None:
+    # The clocks leave the first hour out, and come to the second twice.
+    assert held("2026-03-29T02:30:00", "timestamp", timezone="Europe/Berlin") is None
+    twice = held("2026-10-25T02:30:00", "timestamp", timezone="Europe/Berlin")
+    assert twice == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
     found = held("2026-07-01T12:00:00Z", "timestamp", timezone="Europe/Berlin")
     assert found == datetime(2026, 7, 1, 12, tzinfo=UTC)
 

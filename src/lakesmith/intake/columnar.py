@@ -79,8 +79,9 @@ def _opened(file: BinaryIO, format: Format) -> Iterator[tuple[pa.Schema, Iterato
             shutil.copyfileobj(file, spooled)
             file = cast(BinaryIO, spooled)
         watched = _Watched(file)
+        reader = held.enter_context(orc.reader()) if format == "orc" else None
         with _told(watched, format):
-            content = _parquet(watched) if format == "parquet" else _orc(watched, held.enter_context(orc.reader()))
+            content = _parquet(watched) if reader is None else _orc(watched, reader)
             schema = _checked(content.schema)
         yield schema, _watched(content, watched, format)
 

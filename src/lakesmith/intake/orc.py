@@ -7,19 +7,23 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO, cast
 
 import pyarrow as pa
 
 from lakesmith.intake import orc_process
-from lakesmith.intake.memory import NoMemory
-from lakesmith.intake.orc_process import COUNT, RANGE, receive, send
+from lakesmith.intake.memory import NoMemory, check_memory
+from lakesmith.intake.orc_process import COUNT, DEEP, RANGE, receive, send
 from lakesmith.intake.rows import Broken
 
-_idle: list[Reader] = []
+COMMAND = [sys.executable, "-P", orc_process.__file__]
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+_MUCH = 64 << 20
+"""Who has handed over so many bytes is not kept: it does not give its memory back."""
+_idle: list[Reader] = []
 
 
 class Reader:
@@ -27,14 +31,23 @@ class Reader:
 
     def __init__(self) -> None:
         self.owner = os.getpid()
-        self.at_rest = True
-        """Whether it waits for an order, rather than being left in the middle of one."""
-        command = [sys.executable, "-P", orc_process.__file__]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        self._served = 0
+        self._at_rest = True
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed at its end
+        try:
+            self._process = subprocess.Popen(
+                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+            )
+        except OSError as error:
+            self._errors.close()
+            what = f"no process could be started that reads ORC files: {error}"
+            raise Broken("unreadable-file", what, passing=True) from error
         self._orders = cast(BinaryIO, self._process.stdin)
         self._answers = cast(BinaryIO, self._process.stdout)
+
+    def is_reusable(self) -> bool:
+        """Whether it is of this process, lives, waits for an order, and was never given damaged bytes or many."""
+        return self.owner == os.getpid() and self._at_rest and self._served < _MUCH and self._process.poll() is None
 
     def open(self, file: BinaryIO, size: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch], int]:
         """The columns of a file, its stripes as they are asked for, and how many rows it says that it has."""
@@ -48,7 +61,7 @@ class Reader:
 
     def _ask(self, file: BinaryIO, kind: bytes, *parts: bytes) -> bytes:
         """Give an order, hand over what of the file is wanted for it, and return the answer."""
-        self.at_rest = False
+        self._at_rest = False
         try:
             send(self._orders, kind, *parts)
             while True:
@@ -60,25 +73,38 @@ class Reader:
                 send(self._orders, b"D", file.read(length))
         except (EOFError, BrokenPipeError):
             raise self._died() from None
-        self.at_rest = True
-        if kind == b"M":
-            raise MemoryError(data.decode())
-        if kind == b"E":
-            raise pa.ArrowInvalid(data.decode())
+        self._served += len(data)
+        match kind:
+            case b"T":
+                raise Broken("too-deep", f"a column is nested more than {DEEP} deep")
+            case b"M":
+                said = data[1:].decode()
+                check_memory(MemoryError(said), limited=bool(data[0]))
+                raise pa.ArrowInvalid(said)
+            case b"E":
+                raise pa.ArrowInvalid(data.decode())
+        self._at_rest = True
         return data
 
     def _died(self) -> Exception:
-        code = -self._process.wait()
-        if code in _CRASHES:
-            return Broken("corrupt", f"the orc file is damaged: its reader ended with {signal.Signals(code).name}")
-        return NoMemory("the process that reads ORC files was killed")
+        code = self._process.wait()
+        if -code in _CRASHES:
+            return Broken("corrupt", f"the orc file is damaged: its reader ended with {signal.Signals(-code).name}")
+        if code == -signal.SIGKILL:
+            return NoMemory("the process that reads ORC files was killed")
+        self._errors.seek(0)
+        said = self._errors.read()[-300:].decode(errors="replace").strip()
+        what = f"the process that reads ORC files ended with code {code}: {said}"
+        return Broken("unreadable-file", what, passing=True)
 
     def end(self) -> None:
         """Have no more of it, whatever it is doing."""
         self._process.kill()
         self._process.wait()
-        self._orders.close()
+        with suppress(BrokenPipeError):  # what it was not told any more
+            self._orders.close()
         self._answers.close()
+        self._errors.close()
 
 
 @contextmanager
@@ -88,7 +114,7 @@ def reader() -> Iterator[Reader]:
     try:
         yield taken
     finally:
-        if taken.at_rest:
+        if taken.is_reusable():
             _idle.append(taken)
         else:
             taken.end()
@@ -100,8 +126,10 @@ def _idle_one() -> Reader | None:
             found = _idle.pop()
         except IndexError:
             return None
-        if found.owner == os.getpid():  # not one of the process that this was forked from
+        if found.is_reusable():
             return found
+        if found.owner == os.getpid():  # those of the process that this was forked from are not ours to end
+            found.end()
 
 
 @atexit.register

@@ -1,13 +1,14 @@
 """Reads ORC files for another process, which runs this file: Arrow's reader may crash on damaged bytes.
 
 Messages on both pipes are a letter, a length and as many bytes. In: `O` open a file of this size, `D` bytes that were
-asked for, `N` the next stripe. Out: `R` bytes that are wanted, `S` the schema, `B` a batch, `E` what Arrow raised,
-`M` no memory.
+asked for, `N` the next stripe. Out: `R` bytes that are wanted, `S` the schema, `B` a batch, `T` nested too deeply,
+`E` what Arrow raised, `M` no memory, with a first byte that tells whether there is a limit of it.
 """
 
 from __future__ import annotations
 
 import io
+import resource
 import struct
 import sys
 from typing import TYPE_CHECKING, BinaryIO
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 HEAD = struct.Struct("<cQ")
 RANGE = struct.Struct("<QQ")
 COUNT = struct.Struct("<Q")
+DEEP = 60
+"""Arrow hands over no more than 63 levels."""
 
 
 def send(pipe: BinaryIO, kind: bytes, *parts: bytes | pa.Buffer) -> None:
@@ -60,8 +63,11 @@ class _Remote(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
+        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if at < 0:
+            raise ValueError("before the file begins there is nothing")
+        self._at = at
+        return at
 
     def read(self, size: int = -1) -> bytes:
         left = max(self._size - self._at, 0)
@@ -84,16 +90,25 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
         try:
             if kind == b"O":
                 opened, stripe = orc.ORCFile(_Remote(COUNT.unpack(data)[0], answers, orders)), 0
+                if any(_deeper(field.type, DEEP) for field in opened.schema):
+                    send(answers, b"T")
+                    continue
                 send(answers, b"S", COUNT.pack(opened.nrows), COUNT.pack(opened.nstripes), opened.schema.serialize())
             else:
                 assert opened is not None
-                batch = opened.read_stripe(stripe)
+                send(answers, b"B", opened.read_stripe(stripe).serialize())
                 stripe += 1
-                send(answers, b"B", batch.serialize())
-        except MemoryError as error:
-            send(answers, b"M", str(error).encode())
-        except (ArrowException, OSError, ValueError, OverflowError) as error:
-            send(answers, b"E", (str(error) or type(error).__name__).encode())
+        except (MemoryError, ArrowException, OSError, ValueError, OverflowError) as error:
+            said = (str(error) or type(error).__name__).encode()
+            if isinstance(error, MemoryError) or b"bad_alloc" in said:
+                limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+                send(answers, b"M", bytes([limited]), said)
+            else:
+                send(answers, b"E", said)
+
+
+def _deeper(type: pa.DataType, levels: int) -> bool:
+    return levels == 0 or any(_deeper(type.field(number).type, levels - 1) for number in range(type.num_fields))
 
 
 if __name__ == "__main__":

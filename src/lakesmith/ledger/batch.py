@@ -54,6 +54,8 @@ class Batch:
     """For a batch of rows out of the quarantine, which they are."""
     restore: Rollback | None = None
     """For a batch that takes others back, to where."""
+    continues: int | None = None
+    """The version of the table that its rows are added to; None where they take the place of all."""
 
     @property
     def note(self) -> str:
@@ -147,6 +149,8 @@ def batch_of(data: bytes, sequence: int) -> Batch:
     positions = (*batch.inputs.values(), *batch.lookups.values())
     if not all(isinstance(position.version, int) and isinstance(position.table_id, str) for position in positions):
         raise ValueError("a position is none")
+    if not isinstance(batch.continues, int | None):
+        raise ValueError("what it continues is no version")
     if batch.seen is not None and not all(isinstance(value, str) for value in asdict(batch.seen).values()):
         raise ValueError("what was seen is not told in texts")
     if batch.slice is not None and not isinstance(batch.slice.until, dict):

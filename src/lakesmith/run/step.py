@@ -46,7 +46,7 @@ from lakesmith.run.arrivals import Arrivals
 from lakesmith.run.failures import is_foreign
 from lakesmith.run.files import archive_taken, file_records
 from lakesmith.run.mode import inputs_ahead, mode_now, read_upto
-from lakesmith.run.told import overtaken, refuse_random, schema_check, tried_later, unfinished, unheard
+from lakesmith.run.told import on_rollback, overtaken, refuse_random, schema_check, tried_later, unfinished, unheard
 from lakesmith.run.upkeep import Upkeep, no_rows
 from lakesmith.sources import look_again
 from lakesmith.spark.arrival import Settled
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+_ANEW = ("whole", "restore")
+"""Batches that say what the table holds, whatever it held before."""
 _CUTS = 5
 """How often a batch is cut anew at the most."""
 
@@ -118,7 +120,8 @@ class Workplace:
         if progress.unfinished is not None and not isinstance(step, Finish):
             # Another run was cut short since this one was planned: its refused rows come first.
             reason = f"batch {progress.unfinished} was interrupted before its end"
-            self._finish(table, Finish(table=table.name, sequence=progress.unfinished, reason=reason), facts, batches)
+            finish = Finish(table=table.name, sequence=progress.unfinished, reason=reason)
+            self._finish(table, finish, facts, batches, taken_back=isinstance(step, Restore))
         match step:
             case Ingest():
                 return self._ingest(table, step, facts, batches, progress)
@@ -215,13 +218,18 @@ class Workplace:
         )
         return self._settle(table, batches.pin(batch), step.reason, facts, batches)
 
-    def _finish(self, table: Table, step: Finish, facts: TableFacts | None, batches: Batches) -> Moved:
+    def _finish(
+        self, table: Table, step: Finish, facts: TableFacts | None, batches: Batches, *, taken_back: bool = False
+    ) -> Moved:
+        """See a batch through to its end. Where it is about to be taken back, that rows below it are gone is known."""
         reach("finish.begun", table.name)
         location = self.warehouse.table(table.name)
         batch = batches.committed(step.sequence, lambda: self.format.commits(location))
         if batch.mode in ("vacuum", "restore") and facts is not None:
             settled = self._upkeep(table, facts, batches, Progress()).finish(batch)
             return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
+        if facts is not None and not taken_back:
+            self._refuse_gap(table, batch, facts.version)
         given_up = batch.replay is not None and batch.replay.discard
         if not given_up and batch.definition != definition(table):
             raise DataError(
@@ -274,9 +282,16 @@ class Workplace:
                 table=str(table.name),
                 hint="the table or its declaration has changed since; run again, and approve that run's batch",
             )
-        number = self._batch(table, facts, progress, mode=held.mode).sequence
+        made = self._batch(table, facts, progress, mode=held.mode)
         batch = batches.pin(
-            replace(held, sequence=number, parent=progress.ground, run_id=self.run_id, approval=step.approval)
+            replace(
+                held,
+                sequence=made.sequence,
+                parent=made.parent,
+                continues=made.continues,
+                run_id=self.run_id,
+                approval=step.approval,
+            )
         )
         if isinstance(table.origin, Jdbc | OtherTable):
             from lakesmith.spark.ingest.staged import take_over
@@ -312,6 +327,7 @@ class Workplace:
         settled = self._replaying(table, batch, facts).settle()
         if settled is None:
             return Moved(mode=step.mode, reason="no row of the quarantine is meant", before=facts)
+        self._refuse_gap(table, batch, settled.done.version)
         batches.finish(settled.done)
         return Moved(mode=step.mode, reason=step.reason, before=facts, settled=settled)
 
@@ -368,6 +384,7 @@ class Workplace:
         if cut is None:
             return Moved(mode=batch.mode, reason="no file can be read now", before=facts, left_out=tuple(left_out))
         settled, batch = cut
+        self._refuse_gap(table, batch, settled.done.version)
         records = self._books(table, batch, settled)
         batches.finish(settled.done)
         self._forget(table, batch)
@@ -397,8 +414,8 @@ class Workplace:
                 arrival = arrivals.of(table, batch, facts, survey=survey, into=arrivals.into(table))
                 if arrival is None:
                     location = self.warehouse.table(table.name)
-                    since = facts.version if facts else None
-                    write = Write(flow=flow(table.name), sequence=batch.sequence, note=batch.note, since=since)
+                    name, since = flow(table.name), batch.continues
+                    write = Write(flow=name, sequence=batch.sequence, note=batch.note, since=since)
                     return _nothing(batch, self.format.advance(location, write, self.session()).version), batch
                 return self._writer().settle(arrival), batch
             except Exception as error:
@@ -440,6 +457,18 @@ class Workplace:
             raise overtaken(table, batch) from error
         if batch.slice is not None and is_foreign(error):
             look_again(table, self.environment, batch.slice)
+
+    def _refuse_gap(self, table: Table, batch: Batch, upto: int) -> None:
+        """Raise where the table was rolled back between the version that a batch continues and the one that it made: a
+        commit of ours is refused there, but one of Spark's is not, in the moment before it."""
+        if batch.continues is None or upto <= batch.continues + 1:
+            return  # nothing lies between
+        commits = self.format.commits(self.warehouse.table(table.name))
+        made = next((commit.version for commit in commits if commit.note == batch.note), 0)
+        between = [commit for commit in commits if batch.continues < commit.version < made]
+        back = max((commit.version for commit in between if commit.operation == "RESTORE"), default=None)
+        if back is not None:
+            raise on_rollback(table, batch, back)
 
     def _books(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:
         if not settled.ends:
@@ -500,6 +529,7 @@ class Workplace:
             lookups=self._lookups(table),
             contract=self.contracts.get(table.name),
             backfill=progress.backfill if mode != "whole" else None,
+            continues=facts.version if facts is not None and mode not in _ANEW else None,
         )
 
     def _spent(self, table: Table, batches: Batches) -> int:

@@ -67,6 +67,17 @@ def overtaken(table: Table, batch: Batch) -> InfrastructureError:
     )
 
 
+def on_rollback(table: Table, batch: Batch, version: int) -> InfrastructureError:
+    """A commit of Spark's that lies upon a rollback which it knew nothing of."""
+    return InfrastructureError(
+        "committed-on-rollback",
+        f"somebody rolled the table back in version {version}, just before batch {batch.sequence} was committed: "
+        "what was rolled back is missing below it",
+        table=str(table.name),
+        hint=f"take the batch back, `lakesmith restore {table.name} --to {version}`, and run again: all is read again",
+    )
+
+
 def tried_later(table: Table, path: str, why: str) -> LakesmithError:
     """A file that the next run tries again."""
     code, _, what = why.partition(": ")

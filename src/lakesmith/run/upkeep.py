@@ -73,7 +73,8 @@ class Upkeep:
             return None
         made = replace(made, inputs=self._carried_on(), definition=self._definition(self.progress))
         batch = self.batches.pin(made)
-        version = self.format.advance(self.facts.location, self._write(batch), self.session()).version
+        fence = replace(self._write(batch), since=batch.continues)
+        version = self.format.advance(self.facts.location, fence, self.session()).version
         reach("table.committed", self.table.name)
         for location in (self._quarantine, self._settled):
             facts = self.format.facts(location, self._flow)

@@ -107,7 +107,7 @@ class Replaying:
 
     def _discard(self, came: int, *, committed: Written | None) -> Settled:
         if committed is None and self.facts is not None:
-            committed = self._advanced(self.facts)
+            committed = self._advanced()
         rows = self._chosen().selectExpr(f"id AS {_ID}", "CAST(NULL AS string) AS mended")
         self._keep(rows, "discarded")
         version = committed.version if committed else 0
@@ -351,12 +351,12 @@ class Replaying:
     def _nothing(self, arrival: Arrival) -> Written:
         if arrival.facts is None:
             return Written(version=0)
-        return self._advanced(arrival.facts)
+        return self._advanced()
 
-    def _advanced(self, facts: TableFacts) -> Written:
+    def _advanced(self) -> Written:
         """Commit the batch's number, and no row."""
         batch = self.batch
-        write = Write(flow=self._flow, sequence=batch.sequence, note=batch.note, since=facts.version)
+        write = Write(flow=self._flow, sequence=batch.sequence, note=batch.note, since=batch.continues)
         return self.format.advance(self._location, write, self.spark)
 
     def _put_aside(self, good: DataFrame) -> None:

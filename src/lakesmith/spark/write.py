@@ -361,7 +361,6 @@ class Writer:
 
 def _write(arrival: Arrival) -> Write:
     load = arrival.table.load
-    whole = arrival.replaces and arrival.part is None
     return Write(
         flow=flow(arrival.table.name),
         sequence=arrival.batch.sequence,
@@ -371,7 +370,7 @@ def _write(arrival: Arrival) -> Write:
         evolve=arrival.evolve,
         vectors=arrival.facts is not None and arrival.facts.bytes > _VECTORS,
         widen=bool(arrival.columns_widened),
-        since=arrival.facts.version if arrival.facts is not None and not whole else None,
+        since=arrival.batch.continues,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import GONE, HIDDEN
 from lakesmith.failpoints import reach
 from lakesmith.formats.delta.files import sync_commit
-from lakesmith.formats.delta.ground import check_committed, check_ground
+from lakesmith.formats.delta.ground import check_ground
 from lakesmith.formats.delta.log import DeltaLog, is_widened
 from lakesmith.formats.delta.parts import partition_escaped, replace_part, replaceable
 from lakesmith.formats.delta.placing import pinned, place, placeable, with_places
@@ -116,13 +116,12 @@ class DeltaRows(DeltaLog):
         condition = " AND ".join([*same, *([f"({upsert.also})"] if upsert.also else [])])
         evolution = "WITH SCHEMA EVOLUTION " if write.evolve else ""
         upsert.rows.createOrReplaceTempView(_SOURCE_VIEW)
-        check_ground(_opened(location), write)
+        _check_ground(location, write)
         with _fenced(spark, write):
             spark.sql(
                 f"MERGE {evolution}INTO delta.`{location}` AS target USING {_SOURCE_VIEW} AS source "
                 f"ON {condition} {' '.join(clauses)}"
             ).collect()
-        check_committed(_opened(location), write)
         return self.committed(location, write)
 
     def widen(self, spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
@@ -154,10 +153,15 @@ class DeltaRows(DeltaLog):
             spark.sql(f"VACUUM delta.`{location}` RETAIN {older_than / 3600:.6f} HOURS").collect()
 
     def _commit(self, writer: DataFrameWriter, location: str, write: Write) -> Written:
-        check_ground(_found(location), write)
+        _check_ground(location, write)
         writer.options(txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note).save(location)
-        check_committed(_opened(location), write)
         return self.committed(location, write)
+
+
+def _check_ground(location: str, write: Write) -> None:
+    """Before a commit of Spark's, which looks at the table a moment later: what happens in it is found afterwards."""
+    if write.since is not None:
+        check_ground(_opened(location), write)
 
 
 def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:
