@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,8 +63,7 @@ def readers() -> list[int]:
 
 
 def wait_for_end(process: int) -> None:
-    while Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-        time.sleep(0.01)
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
 
 
 def command(process: int) -> bytes:
