@@ -1,0 +1,141 @@
+"""Killed at the places that the other lakes never come to: gates, archives, features, and sums of the log."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.faults.attach import Jvm
+from tests.faults.lakes import assert_typed
+from tests.faults.siege import PATIENCE
+from tests.faults.test_kills import KILLS
+from tests.faults.victim import Deed, Order, answer_of, start
+from tests.run.lakes import Written
+
+from lakesmith.failpoints import PLACES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+HERE = {"ledger.recorded", "files.archiving", "files.returning", "batch.held", "feature.let", "log.summing"}
+
+
+class Lake(Written):
+    """A lake, and a way to be killed at it."""
+
+    jvm: Jvm
+
+    def kill(self, place: str, about: str = "", *, do: Deed = "run", version: int = 0) -> None:
+        order = Order(
+            lake=str(self.folder),
+            answer=str(self.folder.parent / "answer.json"),
+            jvm=self.jvm,
+            do=do,
+            table=about,
+            version=version,
+            place=place,
+            about=about,
+        )
+        process = start(order)
+        process.join(PATIENCE)
+        assert process.exitcode == -signal.SIGKILL, f"{place} was not reached: {answer_of(order)}"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession, jvm: Jvm) -> Lake:
+    made = Lake(tmp_path / "shop", spark)
+    made.jvm = jvm
+    made.declare({"lakesmith.yml": "name: shop\n"})
+    return made
+
+
+def test_every_place_is_one_at_which_a_process_is_killed() -> None:
+    assert {kill.place for kills in KILLS.values() for kill in kills} | HERE == PLACES.keys()
+
+
+def test_killed_around_the_archive_and_after_the_ledger(lake: Lake) -> None:
+    lake.declare({"bronze/notes.yml": "source: {files: landing/*.json, archive: done}\n"})
+    lake.land("1.json", {"id": 1})
+    lake.run()
+    lake.land("2.json", {"id": 2})
+    lake.kill("files.archiving", "bronze.notes")
+    assert _ids(lake) == [1, 2]
+    lake.run()
+    assert lake.run() == {}
+    assert _ids(lake) == [1, 2]
+    lake.land("3.json", {"id": 3})
+    lake.kill("ledger.recorded")
+    assert lake.run() == {}
+    assert _ids(lake) == [1, 2, 3]
+    lake.kill("files.returning", "bronze.notes", do="restore")
+    lake.run()  # sees the rollback through: the files are back in the landing zone
+    assert _ids(lake) == [1]
+    lake.run()
+    assert lake.run() == {}
+    assert _ids(lake) == [1, 2, 3]
+
+
+def _ids(lake: Lake) -> list[object]:
+    return [row[0] for row in lake.rows("SELECT id FROM bronze.notes ORDER BY id")]
+
+
+def test_killed_while_a_batch_is_held_back(lake: Lake) -> None:
+    lake.declare(
+        {"bronze/notes.yml": "source: {files: landing/*.json}\nchecks:\n  few: {expect: count(*) < 3, on_fail: fail}\n"}
+    )
+    lake.land("1.json", {"id": 1})
+    lake.run()
+    lake.land("2.json", {"id": 2}, {"id": 3}, {"id": 4})
+    lake.kill("batch.held", "bronze.notes")
+    assert _ids(lake) == [1]
+    lake.run(ok=False)
+    [error] = lake.reports[-1].errors
+    assert_typed(error, "gate-failed")
+    assert _ids(lake) == [1]
+    held = lake.reports[-1].run
+    assert held is not None
+    assert not lake.lake().approve(held.run_id, reason="a busy day", by="test", session=lake.spark).errors
+    assert _ids(lake) == [1, 2, 3, 4]
+    assert lake.run() == {}
+
+
+def test_killed_between_a_feature_and_the_rows_that_need_it(lake: Lake) -> None:
+    lake.declare({"bronze/notes.yml": "source: {files: landing/*.parquet}\n"})
+    (lake.folder / "landing").mkdir()
+    for number, type in ((1, pa.int32()), (1 << 40, pa.int64())):
+        pq.write_table(pa.table({"id": pa.array([number], type)}), lake.folder / f"landing/{number}.parquet")
+        if number == 1:
+            lake.run()
+    lake.kill("feature.let", "bronze.notes")
+    assert _ids(lake) == [1]
+    lake.run()
+    assert lake.run() == {}
+    assert _ids(lake) == [1, 1 << 40]
+
+
+def test_killed_before_the_log_is_summed_up(lake: Lake) -> None:
+    lake.declare(
+        {
+            "bronze/notes.yml": "source: {files: landing/*.json}\n",
+            "silver/days.sql": "/* lakesmith\nload: {replace_partitions: day}\n*/\n"
+            "SELECT day, count(*) AS n FROM bronze.notes GROUP BY day\n",
+        }
+    )
+    for number in range(10):
+        lake.land(f"{number}.json", {"id": number, "day": number % 2})
+        lake.run()
+    assert lake.version("silver.days") == 9
+    lake.land("10.json", {"id": 10, "day": 0})
+    lake.kill("log.summing", "silver.days")
+    lake.run()
+    assert lake.run() == {}
+    assert lake.rows("SELECT day, n FROM silver.days ORDER BY day") == [(0, 6), (1, 5)]
+    lake.land("11.json", {"id": 11, "day": 1})
+    lake.run()
+    assert lake.rows("SELECT day, n FROM silver.days ORDER BY day") == [(0, 6), (1, 6)]
