@@ -125,6 +125,7 @@ def _refused_rows_of_a_rollback_stay(patch: pytest.MonkeyPatch) -> None:
 
 def _rolled_back_beneath(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryFormat, "rolled_back", lambda *_: False)
+    patch.setattr(Workplace, "_refuse_gap", lambda *_: None)
 
 
 _OVERTAKEN = {"land": 4, "start": 4, "overtake": 6, "kill": 2}
