@@ -70,7 +70,9 @@ class Reader:
                     break
                 start, length = RANGE.unpack(data)
                 file.seek(start)
-                send(self._orders, b"D", file.read(length))
+                wanted = file.read(length)
+                with suppress(BrokenPipeError):  # then it has ended, and perhaps said why
+                    send(self._orders, b"D", wanted)
         except (EOFError, BrokenPipeError):
             raise self._died() from None
         self._served += len(data)

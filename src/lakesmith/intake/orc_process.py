@@ -78,7 +78,7 @@ class _Remote(io.RawIOBase):
 
 
 def serve(orders: BinaryIO, answers: BinaryIO) -> None:
-    """Read one file after the other until the other side ends."""
+    """Read one file after the other until one is no good, or the other side ends."""
     from pyarrow import ArrowException, orc
 
     opened, stripe = None, 0
@@ -105,6 +105,7 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
                 send(answers, b"M", bytes([limited]), said)
             else:
                 send(answers, b"E", said)
+            return  # a part of what was asked for may still be on its way
 
 
 def _deeper(type: pa.DataType, levels: int) -> bool:
