@@ -82,6 +82,7 @@ def test_a_reader_under_a_limit_of_memory_blames_no_file(tmp_path: Path, spark: 
     lake.declare({"lakesmith.yml": "name: shop\n", "bronze/notes.yml": source})
     (lake.folder / "landing").mkdir()
     _land_text(lake.folder / "landing/0.parquet", 10)
+    _end_workers()  # those of other tests may have more memory than they use
     lake.run()
     _land_text(lake.folder / "landing/1.parquet", WIDE)
     with _limited_workers():
@@ -102,15 +103,20 @@ def _land_text(file: Path, width: int) -> None:
 def _limited_workers() -> Iterator[None]:
     """Give Spark's Python workers hardly more memory than they have, as `spark.executor.pyspark.memory` does it."""
     [daemon] = _processes(b"pyspark.daemon", os.getpid())
-    limit = max(map(_mapped, _children(daemon))) + SPARE
+    workers = _children(daemon)
+    limit = max(map(_mapped, workers)) + SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.prlimit(daemon, resource.RLIMIT_AS, (limit, hard))  # those that it forks inherit it
-    for worker in _children(daemon):
-        os.kill(worker, signal.SIGKILL)
+    for process in (daemon, *workers):  # those that are forked inherit it
+        resource.prlimit(process, resource.RLIMIT_AS, (limit, hard))
     try:
         yield
     finally:
         resource.prlimit(daemon, resource.RLIMIT_AS, (soft, hard))
+        _end_workers()
+
+
+def _end_workers() -> None:
+    for daemon in _processes(b"pyspark.daemon", os.getpid()):
         for worker in _children(daemon):
             os.kill(worker, signal.SIGKILL)
 

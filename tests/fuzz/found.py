@@ -21,6 +21,10 @@ def _sql(text: str) -> Case:
     return Case(kind="sql", target=file, files={**_LAKE, file: text.encode()})
 
 
+def _lake(text: str) -> Case:
+    return Case(kind="lake", target="lakesmith.yml", files={**_LAKE, "lakesmith.yml": text.encode()})
+
+
 def _table(text: str) -> Case:
     return Case(kind="table", target="bronze/a.yml", files={**_LAKE, "bronze/a.yml": text.encode()})
 
@@ -111,6 +115,9 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _command("plan", "\x1b]0;x\x07"),
     lambda: _command("--lake", "a" * 5_000, "status"),
     lambda: _command("init", "a" * 5_000),
+    # A query with half of a character, and a warehouse that is refused nowhere in particular.
+    lambda: _command("query", "SELECT '\udc80' FROM silver.orders"),
+    lambda: _lake("name: shop\nenvironments:\n  dev: {warehouse: 's3://lake/warehouse'}\n"),
     # A folder with a longer name than a disk lets it have.
     lambda: _table(f"source: {{files: landing/{'a' * 300}/*.json}}\n"),
     # A codec whose errors are no others' errors, and schemas and blocks that unfold without end.

@@ -415,6 +415,12 @@ LAKE = {
         2,
         "default_environment: a",
     ),
+    "a warehouse in a store": (
+        ENVIRONMENTS + "  dev: {warehouse: 's3://lake/warehouse'}\n",
+        "unknown-storage",
+        3,
+        "local disk",
+    ),
     "a warehouse that leaves its root": (
         ENVIRONMENTS + "  dev: {warehouse: ../x}\n",
         "path-escapes",

@@ -324,7 +324,7 @@ name: shop
 default_environment: test
 environments:
   test: {warehouse: ./.lake, landing: files, jobs: 4, spark: {spark.sql.shuffle.partitions: 8, a.b: true}}
-  prod: {warehouse: "s3a://lake/shop/", landing: /data/landing}
+  prod: {warehouse: /data/shop/, landing: "s3a://drops/shop/"}
 """
 
 
@@ -339,7 +339,7 @@ def test_the_default_environment_is_used(load: Load, tmp_path: Path) -> None:
 
 def test_an_environment_can_be_named(load: Load) -> None:
     environment = load({"lakesmith.yml": ENVIRONMENTS}, environment="prod").environment
-    assert (environment.warehouse, environment.landing) == ("s3a://lake/shop", "/data/landing")
+    assert (environment.warehouse, environment.landing) == ("/data/shop", "s3a://drops/shop")
 
 
 def test_an_unknown_environment_is_a_usage_error(refuse: Refuse) -> None:

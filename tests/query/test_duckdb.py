@@ -93,6 +93,12 @@ def test_only_a_single_select_is_allowed(sql: str) -> None:
     assert error.hint
 
 
+def test_half_of_a_character_is_a_syntax_error() -> None:
+    error = refused("SELECT 'caf\udc80' FROM silver.orders")
+    assert error.code == "sql-syntax"
+    assert 'after "SELECT \'caf"' in str(error)
+
+
 def test_a_syntax_error_has_its_line_and_the_words_there() -> None:
     error = refused("SELECT order_id\nFROM silver.orders\nWHER order_id = 1")
     assert error.code == "sql-syntax"

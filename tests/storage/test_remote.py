@@ -16,7 +16,7 @@ from tests.servers.sftp import SftpServer, sftp
 from tests.storage.stores import REMOTE, Place, make_place, put
 
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError
-from lakesmith.storage import RemoteStorage, Warehouse, failures, landing_of, open_storage
+from lakesmith.storage import RemoteStorage, failures, landing_of, open_storage
 from lakesmith.storage.access import find_access
 
 __all__ = ["azure", "http", "proxy_to", "s3", "sftp"]
@@ -383,12 +383,6 @@ def test_a_key_that_cannot_be_read_is_an_error(setting: dict[str, str]) -> None:
     with pytest.raises(DeclarationError) as caught:
         list(open_storage("sftp://host/in", {"sftp://host": setting}).list("*"))
     assert caught.value.code == "bad-key-file"
-
-
-def test_a_warehouse_elsewhere_is_refused() -> None:
-    with pytest.raises(DeclarationError) as caught:
-        Warehouse("s3://lake/warehouse")
-    assert caught.value.code == "unknown-storage"
 
 
 def test_settings_are_not_shown() -> None:

@@ -186,6 +186,10 @@ class LakeFile:
             self.problems.append(DeclarationError(code, f"{shown}: {what}", at=at, hint=hint))
             return self.folder
         if is_url(path):
+            if key == "warehouse" and not path.startswith("file://"):
+                hint = "use a folder on local disk; files may be taken in from elsewhere"
+                what = "a warehouse in a store that is reached by a URL is not supported"
+                self.problems.append(DeclarationError("unknown-storage", what, at=at, hint=hint))
             return path.rstrip("/")
         found = os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))
         wrong = self._misplaced(found) if key == "warehouse" else None

@@ -116,7 +116,11 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
     import duckdb
 
     try:
+        sql.encode()
         statements = connection.extract_statements(sql)
+    except UnicodeEncodeError as error:
+        what = f"the query has half of a character in it, after {sql[max(error.start - 20, 0) : error.start]!r}"
+        raise UsageError("sql-syntax", what, hint="write the query as UTF-8") from None
     except duckdb.Error as error:
         raise _translate(error, {}) from None
     if len(statements) != 1:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from lakesmith.declare import TableName
-from lakesmith.errors import DeclarationError
 from lakesmith.ports import Storage
 from lakesmith.storage.access import find_access, is_remote
 from lakesmith.storage.local import LocalStorage
@@ -29,12 +28,6 @@ class Warehouse:
     """
 
     def __init__(self, url: str, adopted: Mapping[TableName, str] | None = None) -> None:
-        if is_remote(url):
-            raise DeclarationError(
-                "unknown-storage",
-                f"a warehouse in '{url.partition('://')[0]}://' storage is not supported",
-                hint="use a folder on local disk; files may be taken in from elsewhere",
-            )
         self.storage = open_storage(url)
         self.root = self.storage.root().rstrip("/")
         self._adopted = adopted or {}
