@@ -102,16 +102,19 @@ def _land_text(file: Path, width: int) -> None:
 @contextmanager
 def _limited_workers() -> Iterator[None]:
     """Give Spark's Python workers hardly more memory than they have, as `spark.executor.pyspark.memory` does it."""
-    [daemon] = _processes(b"pyspark.daemon", os.getpid())
-    workers = _children(daemon)
-    limit = max(map(_mapped, workers)) + SPARE
+    # Drivers that were attached to this Spark have left daemons without workers.
+    daemons = {daemon: found for daemon in _processes(b"pyspark.daemon", os.getpid()) if (found := _children(daemon))}
+    assert daemons
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    for process in (daemon, *workers):  # those that are forked inherit it
-        resource.prlimit(process, resource.RLIMIT_AS, (limit, hard))
+    for daemon, workers in daemons.items():
+        limit = max(map(_mapped, workers)) + SPARE
+        for process in (daemon, *workers):  # those that are forked inherit it
+            resource.prlimit(process, resource.RLIMIT_AS, (limit, hard))
     try:
         yield
     finally:
-        resource.prlimit(daemon, resource.RLIMIT_AS, (soft, hard))
+        for daemon in daemons:
+            resource.prlimit(daemon, resource.RLIMIT_AS, (soft, hard))
         _end_workers()
 
 
