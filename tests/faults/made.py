@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from tests.ledger.made import done
 
 from lakesmith.declare import TableName
 from lakesmith.lake import Lake
-from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches, flow
 from lakesmith.plan.fingerprint import definition
 from lakesmith.ports import FileFact
@@ -90,18 +91,7 @@ class Made:
         return batch
 
     def finish(self, batch: Batch, version: int) -> None:
-        self.batches.finish(
-            Done(
-                sequence=batch.sequence,
-                attempt=batch.attempt,
-                version=version,
-                run_id=batch.run_id,
-                rows_in=1,
-                rows_written=1,
-                rows_quarantined=0,
-                rows_deduplicated=0,
-            )
-        )
+        self.batches.finish(replace(done(batch, version), rows_in=1, rows_written=1))
 
     def ids(self) -> list[object]:
         return [id for (id,) in self.lake().query("SELECT id FROM bronze.orders ORDER BY id").rows]

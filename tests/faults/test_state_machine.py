@@ -13,9 +13,10 @@ import pytest
 from tests.faults.memory import MemoryFormat, Rows
 from tests.faults.small_lake import MemoryWriter
 from tests.faults.tier0 import Machine, Plant, explore
+from tests.ledger.made import done
 
 from lakesmith.declare import TableName
-from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import SECONDS, Lease, Leases
 from lakesmith.plan.steps import Progress
@@ -93,17 +94,7 @@ def _done_before_quarantine(patch: pytest.MonkeyPatch) -> None:
     def late(self: MemoryWriter, arrival: Arrival, rows: Any, refused: int) -> int:
         batch, facts = arrival.batch, self._format.facts(self._location(arrival), f"lakesmith.{arrival.table.name}")
         assert facts is not None
-        done = Done(
-            sequence=batch.sequence,
-            attempt=batch.attempt,
-            version=facts.version,
-            run_id=batch.run_id,
-            rows_in=0,
-            rows_written=0,
-            rows_quarantined=0,
-            rows_deduplicated=0,
-        )
-        Batches(self._warehouse.storage, arrival.table.name).finish(done)
+        Batches(self._warehouse.storage, arrival.table.name).finish(done(batch, facts.version))
         return quarantine(self, arrival, rows, refused)
 
     patch.setattr(MemoryWriter, "_quarantine", late)

@@ -59,7 +59,7 @@ class Arrivals:
         location = self.warehouse.table(table.name)
         return location if self.format.takes_files(location) else None
 
-    def of(
+    def arrival(
         self,
         table: Table,
         batch: Batch,

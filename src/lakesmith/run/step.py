@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from lakesmith.declare import (
-    Environment,
     Files,
     Jdbc,
     OtherTable,
@@ -39,8 +38,8 @@ from lakesmith.plan.steps import (
     Vacuum,
     Widen,
 )
-from lakesmith.ports import FileFact, Slice, Storage, TableFacts, TableFormat, Write
-from lakesmith.quality import Past, looked_up, rules_of
+from lakesmith.ports import FileFact, Slice, TableFacts, Write
+from lakesmith.quality import looked_up, rules_of
 from lakesmith.records import CheckRecord, FileRecord
 from lakesmith.run.arrivals import Arrivals
 from lakesmith.run.failures import is_foreign
@@ -54,12 +53,9 @@ from lakesmith.spark.gate import GateFailed
 from lakesmith.spark.ingest import check_source, pin_slice
 from lakesmith.spark.replay import Replaying
 from lakesmith.spark.write import Writer
-from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
+    pass
 
 _ANEW = ("whole", "restore")
 """Batches that say what the table holds, whatever it held before."""
@@ -92,19 +88,10 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workplace:
+class Workplace(Arrivals):
     """What a step works with."""
 
     run_id: str
-    warehouse: Warehouse
-    environment: Environment
-    landings: Mapping[TableName, tuple[Storage, str]]
-    """By bronze table, the store that its files arrive in, and the glob that finds them there."""
-    format: TableFormat
-    session: Callable[[], SparkSession] = field(repr=False)
-    """A session for one step alone; starts Spark when it is the first to ask."""
-    past: Callable[[TableName, Sequence[str]], Mapping[str, Sequence[Past]]] = field(repr=False)
-    """By name of a table's checks, what they found in the good batches before, newest first."""
     contracts: Mapping[TableName, str] = field(default_factory=dict)
     """The versions of the tables' contracts, where they have one."""
 
@@ -155,7 +142,7 @@ class Workplace:
         batch = self._batch(table, facts, progress, mode=mode, files=files, slice=source_slice)
         if step.look is not None:
             batch = replace(batch, seen=seen_with(step.look, step.files, progress))
-        batch = pin_slice(self._arrivals().inlet(), table, batch) if source_slice is not None else batch
+        batch = pin_slice(self.inlet(), table, batch) if source_slice is not None else batch
         if batch.slice is not None and batch.slice.since and batch.slice.since == batch.slice.until:
             return Moved(mode=mode, reason="nothing new", before=facts)
         unfit = check_source(self.environment, table, batch, facts)
@@ -245,7 +232,7 @@ class Workplace:
             return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
         refuse_random(table, batch)
         try:
-            arrival = self._arrivals().of(table, batch, facts, survey=bool(batch.files))
+            arrival = self.arrival(table, batch, facts, survey=bool(batch.files))
             nothing = _nothing(batch, facts.version if facts else 0)
             settled = self._writer().finish(arrival) if arrival else nothing
         except Exception as error:
@@ -408,10 +395,10 @@ class Workplace:
     ) -> tuple[Settled, Batch] | None:
         """Commit the batch. Where its files bring new columns or are broken it is cut anew, before anything is
         committed: a broken file is refused as a whole, one that cannot be read now is left for the next run."""
-        arrivals, survey = self._arrivals(), False
+        survey = False
         for _ in range(len(batch.files) + _CUTS):
             try:
-                arrival = arrivals.of(table, batch, facts, survey=survey, into=arrivals.into(table))
+                arrival = self.arrival(table, batch, facts, survey=survey, into=self.into(table))
                 if arrival is None:
                     location = self.warehouse.table(table.name)
                     name, since = flow(table.name), batch.continues
@@ -487,17 +474,7 @@ class Workplace:
         if isinstance(table.origin, Jdbc | OtherTable):
             from lakesmith.spark.ingest.staged import forget
 
-            forget(self._arrivals().inlet(), table, batch)
-
-    def _arrivals(self) -> Arrivals:
-        return Arrivals(
-            warehouse=self.warehouse,
-            environment=self.environment,
-            landings=self.landings,
-            format=self.format,
-            session=self.session,
-            past=self.past,
-        )
+            forget(self.inlet(), table, batch)
 
     def _writer(self) -> Writer:
         return Writer(self.format, self.warehouse)
