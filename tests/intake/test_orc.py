@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pytest
 
-from lakesmith.intake import columnar, orc
+from lakesmith.intake import columnar, orc, orc_process
 from lakesmith.intake.memory import NoMemory
 from lakesmith.intake.rows import Broken
 
@@ -57,6 +57,15 @@ class Fatal(io.BytesIO):
         return super().read(size)
 
 
+class Starved(io.BytesIO):
+    """Orders whose reader has no memory for the bytes of the file."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size > orc_process.HEAD.size:
+            raise MemoryError
+        return super().read(size)
+
+
 def readers() -> list[int]:
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return [process for process in map(int, children) if b"orc_process.py" in command(process)]
@@ -82,6 +91,12 @@ def test_a_reader_that_is_killed_is_not_held_against_the_file() -> None:
     with pytest.raises(NoMemory, match="killed"):
         ids(Fatal(written(), signal.SIGKILL, 4))
     assert ids(io.BytesIO(written())) == TABLE["id"].to_pylist()
+
+
+def test_a_crash_under_a_limit_of_memory_is_not_held_against_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orc, "is_limited", lambda: True)
+    with pytest.raises(NoMemory, match="ended with SIGSEGV, under a limit of memory"):
+        ids(Fatal(written(), signal.SIGSEGV, 4))
 
 
 def test_a_reader_that_died_while_it_was_idle_is_not_asked_again() -> None:
@@ -160,3 +175,14 @@ def test_a_reader_of_the_process_that_this_was_forked_from_is_left_alone(monkeyp
         assert own is not parents
     assert parents._process.poll() is None
     parents.end()
+
+
+def test_a_reader_without_memory_for_the_bytes_of_a_file_says_so_though_arrow_does_not() -> None:
+    orders, answers = Starved(), io.BytesIO()
+    orc_process.send(orders, b"O", orc_process.COUNT.pack(len(written())))
+    orc_process.send(orders, b"D", written())
+    orders.seek(0)
+    orc_process.serve(orders, answers)
+    answers.seek(0)
+    assert orc_process.receive(answers)[0] == b"R"
+    assert orc_process.receive(answers)[0] == b"M"

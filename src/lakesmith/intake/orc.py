@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from lakesmith.intake import orc_process
-from lakesmith.intake.memory import NoMemory, check_memory
+from lakesmith.intake.memory import NoMemory, check_memory, is_limited
 from lakesmith.intake.orc_process import COUNT, DEEP, RANGE, receive, send
 from lakesmith.intake.rows import Broken
 
@@ -90,13 +90,17 @@ class Reader:
 
     def _died(self) -> Exception:
         code = self._process.wait()
-        if -code in _CRASHES:
-            return Broken("corrupt", f"the orc file is damaged: its reader ended with {signal.Signals(-code).name}")
+        how = signal.Signals(-code).name if code < 0 else f"code {code}"
         if code == -signal.SIGKILL:
             return NoMemory("the process that reads ORC files was killed")
+        if is_limited():  # Arrow's reader crashes also on a sound file that there is no memory for
+            what = f"the process that reads ORC files ended with {how}, under a limit of memory"
+            return NoMemory(f"{what}: that is too low, or the file is damaged")
+        if -code in _CRASHES:
+            return Broken("corrupt", f"the orc file is damaged: its reader ended with {how}")
         self._errors.seek(0)
         said = self._errors.read()[-300:].decode(errors="replace").strip()
-        what = f"the process that reads ORC files ended with code {code}: {said}"
+        what = f"the process that reads ORC files ended with {how}: {said}"
         return Broken("unreadable-file", what, passing=True)
 
     def end(self) -> None:

@@ -52,6 +52,8 @@ class _Remote(io.RawIOBase):
         self._at = 0
         self._asked = asked
         self._answers = answers
+        self.starved: MemoryError | None = None
+        """What Arrow makes an error of the file, so that it has to be kept from here."""
 
     def readable(self) -> bool:
         return True
@@ -72,7 +74,11 @@ class _Remote(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         left = max(self._size - self._at, 0)
         send(self._asked, b"R", RANGE.pack(self._at, left if size < 0 else min(size, left)))
-        _, data = receive(self._answers)
+        try:
+            _, data = receive(self._answers)
+        except MemoryError as error:
+            self.starved = error
+            raise
         self._at += len(data)
         return data
 
@@ -81,7 +87,7 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
     """Read one file after the other until one is no good, or the other side ends."""
     from pyarrow import ArrowException, orc
 
-    opened, stripe = None, 0
+    remote, opened, stripe = None, None, 0
     while True:
         try:
             kind, data = receive(orders)
@@ -89,7 +95,8 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
             return
         try:
             if kind == b"O":
-                opened, stripe = orc.ORCFile(_Remote(COUNT.unpack(data)[0], answers, orders)), 0
+                remote = _Remote(COUNT.unpack(data)[0], answers, orders)
+                opened, stripe = orc.ORCFile(remote), 0
                 if any(_deeper(field.type, DEEP) for field in opened.schema):
                     send(answers, b"T")
                     continue
@@ -98,7 +105,8 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
                 assert opened is not None
                 send(answers, b"B", opened.read_stripe(stripe).serialize())
                 stripe += 1
-        except (MemoryError, ArrowException, OSError, ValueError, OverflowError) as error:
+        except (MemoryError, ArrowException, OSError, ValueError, OverflowError) as raised:
+            error = (remote and remote.starved) or raised
             said = (str(error) or type(error).__name__).encode()
             if isinstance(error, MemoryError) or b"bad_alloc" in said:
                 limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
