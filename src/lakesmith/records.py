@@ -97,7 +97,7 @@ class AuditRecord:
     """The run that carried it out."""
     table: str
     action: str
-    """`approve`, `replay`, `discard`, `compact`, `vacuum` or `restore`."""
+    """`approve`, `replay`, `discard`, `compact`, `vacuum`, `restore` or `rollback`."""
     by: str
     why: str
     subject: str
@@ -105,6 +105,19 @@ class AuditRecord:
     rows: int
     outcome: Outcome
     decided_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRecord:
+    """One table of a release: all tables of a lake, each at a version that was made from those of the others."""
+
+    release: str
+    """The run that ended with it."""
+    table: str
+    version: int
+    table_id: str
+    """Another once the table was dropped and made anew."""
+    released_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -135,6 +136,17 @@ class Version:
     operation: str
     rows_written: int | None
     run_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """`releases`: all tables of a lake, each at a version that was made from those of the others."""
+
+    release: str
+    """The run that ended with it."""
+    released_at: datetime
+    tables: Mapping[str, int]
+    """By name, the version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

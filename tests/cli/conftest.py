@@ -31,6 +31,7 @@ from lakesmith.reports import (
     Lineage,
     Proposal,
     QuarantineCount,
+    Release,
     RunReport,
     SparkStarting,
     StepStarted,
@@ -67,6 +68,8 @@ class FakeLake:
         )
 
         self.profiled = _profile()
+        at = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+        self.released: tuple[Release, ...] = (Release(release="r1", released_at=at, tables={"silver.orders": 3}),)
 
     def will_end(self, outcome: Outcome, *errors: LakesmithError) -> None:
         self.report = _report(outcome, *errors)
@@ -96,6 +99,18 @@ class FakeLake:
     def restore(self, table: str, version: int, *, on_event: Callable[[Event], None]) -> RunReport:
         self._ask("restore", table=table, version=version)
         return self.report
+
+    def plan_rollback(self, release: str) -> Plan:
+        self._ask("plan_rollback", release=release)
+        return _upkeep(Restore(table=SILVER, version=3, reason="from version 7"))
+
+    def rollback(self, release: str, *, on_event: Callable[[Event], None]) -> RunReport:
+        self._ask("rollback", release=release)
+        return self.report
+
+    def releases(self, *, limit: int) -> tuple[Release, ...]:
+        self._ask("releases", limit=limit)
+        return self.released
 
     def _ask(self, verb: str, **asked: object) -> None:
         self.asked = {"verb": verb, **asked}
@@ -219,7 +234,7 @@ class FakeLake:
         self._ask("run_steps", run_id=run_id)
         return (step_record("silver.orders"),) if run_id == "r1" else ()
 
-    def query(self, sql: str, *, at: Sequence[str] = ()) -> Answer:
+    def query(self, sql: str, *, at: Sequence[str] = (), release: str | None = None) -> Answer:
         self._ask("query", sql=sql, at=at)
         return self.answer
 

@@ -1,4 +1,4 @@
-"""`compact`, `vacuum` and `restore` as they are typed."""
+"""`compact`, `vacuum`, `restore`, `rollback` and `releases` as they are typed."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
             {"verb": "plan_restore", "table": "silver.orders", "version": 3},
             "go back to version 3",
         ),
+        (("rollback", "r1"), {"verb": "plan_rollback", "release": "r1"}, "go back to version 3"),
     ],
 )
 def test_a_dry_run_tells_the_steps_and_takes_none(
@@ -47,6 +48,7 @@ def test_a_dry_run_tells_the_steps_and_takes_none(
             ("restore", "silver.orders", "--to", "3"),
             {"verb": "restore", "table": "silver.orders", "version": 3},
         ),
+        (("rollback", "r1"), {"verb": "rollback", "release": "r1"}),
     ],
 )
 def test_the_verb_shows_what_was_done_and_ends_as_it_did(
@@ -67,3 +69,14 @@ def test_tables_that_are_in_order_are_left_alone(invoke: Invoke, lake: FakeLake)
 
 def test_a_length_of_time_that_is_none_is_refused(invoke: Invoke, lake: FakeLake) -> None:
     assert invoke("vacuum", "--older-than", "soon").exit_code == 2
+
+
+def test_releases_are_listed_with_their_versions(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+    assert "r1" in invoke("releases", "--limit", "5").stdout
+    assert lake.asked == {"verb": "releases", "limit": 5}
+    assert "silver.orders=3" in invoke("releases").stdout
+    assert parsed(invoke("releases", "--json"))["releases"] == [
+        {"release": "r1", "released_at": "2026-01-02T03:04:00Z", "tables": {"silver.orders": 3}}
+    ]
+    lake.released = ()
+    assert invoke("releases").stdout == "there is no release yet; a run that ends well makes one\n"

@@ -117,7 +117,10 @@ class Chaos:
         if weapon == "place":
             about = choose.choice(("bronze.events", "silver.events", "silver.events"))
             place = choose.choice(_OFTEN if choose.random() < 0.8 else list(PLACES))
-            about = "" if place.startswith("ledger.") else about
+            if place == "ledger.appended":
+                about = choose.choice(("", "system.runs", "system.releases", "system.releases"))
+            elif place.startswith("ledger."):
+                about = ""
             order = replace(order, place=place, about=about, nth=choose.choice((1, 1, 1, 2)) if not about else 1)
         moment = choose.uniform(2.0, 14.0) if weapon == "own" else choose.uniform(0.6, 5.0)
         told = (
@@ -128,7 +131,8 @@ class Chaos:
         if struck.killed:
             # The process and its JVM, killed together, count as one.
             self.tally.kills += 1
-            self.tally.by[f"{do}: {weapon} {order.place or ''}".strip()] += 1
+            at = order.about if order.about == "system.releases" else order.place or ""
+            self.tally.by[f"{do}: {weapon} {at}".strip()] += 1
             self._tell(told, broken)
         elif broken:
             self._tell(f"{told} (not killed)", broken)
@@ -180,6 +184,7 @@ class Chaos:
                 broken.append("E a twin hung")
             heard = answer_of(beside)
             broken += untyped(heard)
+            siege.rolled_back = None
             if heard is not None:
                 siege.heard("run", heard)
         return _Struck(struck, broken)
@@ -217,12 +222,16 @@ def _deeds(flow: str, choose: random.Random) -> list[Deed]:
             deeds += [] if FLOWS[flow].grouped else ["replay", "discard", "vacuum"]
         case 2:
             # Not both: whoever deletes the past of an input cannot take a table back to it.
-            deeds += ["compact", choose.choice(("vacuum", "restore"))]
+            deeds += ["compact", choose.choice(("vacuum", "restore", "rollback"))]
+        case 3:
+            deeds += ["rollback"]
     return deeds
 
 
 def _details(siege: Siege, do: Deed, choose: random.Random) -> dict[str, Any]:
-    """Which table a deed is about, and which version."""
+    """Which table a deed is about, and which version; how many releases a rollback goes back."""
+    if do == "rollback":
+        return {"version": choose.choice((0, 1, 1, 2, 3))}
     if do not in ("compact", "vacuum", "restore"):
         return {}
     table = choose.choice(("bronze.events", "silver.events"))

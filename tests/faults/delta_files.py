@@ -101,8 +101,9 @@ class Files:
         return _bitmap(found)
 
 
-def read_table(folder: Path) -> Files | None:
-    """Replay a log from its first commit; None where there is no table. What contradicts itself is `Torn`."""
+def read_table(folder: Path, upto: int | None = None) -> Files | None:
+    """Replay a log from its first commit, to its last or to a version; None where there is no table. What contradicts
+    itself is `Torn`."""
     log = folder / "_delta_log"
     names = sorted(path.name for path in log.iterdir()) if log.is_dir() else []
     versions = [int(found[1]) for name in names if (found := _COMMIT.fullmatch(name))]
@@ -112,7 +113,7 @@ def read_table(folder: Path) -> Files | None:
         raise Torn(f"{log}: versions {versions} are not one after the other")
     table = Files(folder)
     sums = {int(found[1]): log / name for name in names if (found := _SUM.fullmatch(name))}
-    for version in versions:
+    for version in versions if upto is None else versions[: upto + 1]:
         _apply(table, version, log / f"{version:020}.json")
         if version in sums:
             _compare(table, sums[version])

@@ -6,6 +6,7 @@ It reads claims, one JSON object a line, and answers each with a line: the list 
     A   what was acknowledged is there
     V   every version is whole: all of a batch or nothing of it, and every file that it names
     R   once a run has ended well, the tables hold what they would hold had nothing happened
+    C   the versions of a release fit together, and after a rollback the tables hold what they held in it
     B   the books of every batch add up
 """
 
@@ -47,6 +48,10 @@ class Claims:
     """The runs that were acknowledged: `run`, and `steps` of table, sequence and version."""
     restored: bool = field(default=False)
     """Whether a table was rolled back: what is taken in again is counted again."""
+    vacuumed: bool = False
+    """Whether files of earlier versions were deleted."""
+    rolled_back: str | None = None
+    """The release that all tables were taken back to, where nothing was begun since."""
 
     @staticmethod
     def read(line: str) -> Claims:
@@ -76,6 +81,7 @@ def verdict(claims: Claims) -> list[str]:
         *_twice(known),
         *_vanished(claims, known),
         *_content(claims, known),
+        *_releases(claims, warehouse, known),
         *_books(claims, warehouse, known),
     ]
 
@@ -117,6 +123,54 @@ def _content(claims: Claims, tables: dict[str, Files]) -> Iterator[str]:
             near = min((want(files, decided) for files, decided in states), key=lambda bag: _apart(bag, found))
             kind = "R" if claims.settled else "N"
             yield f"{kind} {name}: {_differences(near, found)}"
+
+
+def _releases(claims: Claims, warehouse: Path, tables: dict[str, Files]) -> Iterator[str]:
+    recorded: dict[str, dict[str, Any]] = {}
+    rows = tables["system.releases"].rows() if "system.releases" in tables else []
+    for row in sorted(rows, key=lambda row: row["released_at"], reverse=True):
+        recorded.setdefault(row["release"], {})[row["table"]] = row["version"]
+    looked_at = [*list(recorded)[:_LATE], *filter(None, [claims.rolled_back])]
+    for release in dict.fromkeys(looked_at):
+        yield from _release(claims, warehouse, tables, release, recorded.get(release, {}))
+
+
+_LATE = 2
+"""So many of the newest releases are looked at: the others were, when they were new."""
+
+
+def _release(
+    claims: Claims, warehouse: Path, tables: dict[str, Files], release: str, versions: dict[str, int]
+) -> Iterator[str]:
+    flow = FLOWS[claims.flow]
+    if versions.keys() != {"bronze.events", "silver.events"} | ({"gold.days"} if flow.gold else set()):
+        yield f"C release {release} has the tables {sorted(versions)}"
+        return
+    try:
+        then = {name: read_table(warehouse / name.replace(".", "/"), version) for name, version in versions.items()}
+        short = {name: table for name, table in then.items() if table is None or table.version != versions[name]}
+        if short:
+            yield f"C release {release} names versions of {sorted(short)} that there are not"
+            return
+        held = {name: table for name, table in then.items() if table is not None}
+        compared = [each for each in _compared(flow, claims.seed, held) if each[0] in versions]
+        found = {name: have() for name, have, _ in compared}
+    except Torn as error:
+        if not claims.vacuumed:
+            yield f"V release {release}: {error}"
+        return
+    states = [(files, decided) for files in range(claims.landed + 1) for decided in _earlier(claims.decided)]
+    if not any(all(want(*state) == found[name] for name, _, want in compared) for state in states):
+        yield f"C release {release}: its tables were never like this at one time: {versions}"
+    if release == claims.rolled_back:
+        for name, have, _ in _compared(flow, claims.seed, tables):
+            if name in found and have() != found[name]:
+                yield f"C {name} was rolled back to release {release}: {_differences(found[name], have())}"
+
+
+def _earlier(decided: Sequence[Decided]) -> set[Decided]:
+    """What was decided at any time."""
+    return {Decided(each.decisions[:many]) for each in decided for many in range(len(each.decisions) + 1)}
 
 
 Compared = tuple[str, Callable[[], Bag], Callable[[int, Decided], Bag]]

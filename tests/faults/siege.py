@@ -69,6 +69,9 @@ class Siege:
     """What was decided before: tables that are made from others follow with the next run."""
     runs: list[dict[str, Any]] = field(default_factory=list)
     restored: bool = False
+    vacuumed: bool = False
+    rolled_back: str | None = None
+    """The release that the lake was taken back to, and nothing was begun since."""
     orders: int = 0
 
     def __post_init__(self) -> None:
@@ -111,9 +114,11 @@ class Siege:
 
     def expect(self, do: Deed) -> None:
         """From now on, what is decided may take effect."""
+        self.rolled_back = None
+        self.vacuumed = self.vacuumed or do == "vacuum"
         if do in ("replay", "discard"):
             self.pending = self.decided.and_then(do, self.acknowledged)
-        elif do == "restore":
+        elif do in ("restore", "rollback"):
             # Until the next run has ended well, the table may be at any version that there was.
             self.restored, self.acknowledged = True, 0
 
@@ -128,6 +133,8 @@ class Siege:
         if do == "run":
             self.acknowledged = self.landed
             self.lagging.clear()
+        elif do == "rollback":
+            self.rolled_back = answer.release
         elif self.pending is not None and do == self.pending.decisions[-1][0]:
             self.lagging.append(self.decided)
             self.decided, self.pending = self.pending, None
@@ -164,6 +171,8 @@ class Siege:
                 settled=settled,
                 runs=tuple(self.runs),
                 restored=self.restored,
+                vacuumed=self.vacuumed,
+                rolled_back=self.rolled_back,
             )
         )
 

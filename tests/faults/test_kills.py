@@ -39,6 +39,7 @@ KILLS = {
         Kill("quarantine.committed"),
         Kill("settled.committed", do="discard"),
         Kill("ledger.recording", ""),
+        Kill("ledger.appended", "system.releases"),
     ],
     "staged": [
         Kill("batch.staged", BRONZE),
@@ -56,7 +57,12 @@ KILLS = {
         Kill("lease.released"),
         Kill("table.committing", "gold.days"),
     ],
-    "scd2": [Kill("ends.kept"), Kill("table.committed")],
+    "scd2": [
+        Kill("ends.kept"),
+        Kill("table.committed"),
+        Kill("lease.released", BRONZE, do="rollback", version=1),
+        Kill("table.committed", do="rollback", version=2),
+    ],
     "changes": [
         Kill("table.committing"),
         Kill("batch.finishing"),

@@ -12,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from tests.faults.attach import Jvm
 from tests.faults.delta_files import read_table
 from tests.faults.oracle import Claims, verdict
@@ -110,6 +112,28 @@ def _lose_the_runs(lake: Path) -> None:
     shutil.rmtree(_folder(lake, "system/runs"))
 
 
+def _mix_a_release(lake: Path) -> None:
+    _release_anew(lake, lambda row: {**row, "version": 0 if row["table"] == "silver.events" else row["version"]})
+
+
+def _release_what_there_is_not(lake: Path) -> None:
+    _release_anew(lake, lambda row: {**row, "version": row["version"] + 1})
+
+
+def _lose_a_part_of_a_release(lake: Path) -> None:
+    _release_anew(lake, lambda row: None if row["table"] == "gold.days" else row)
+
+
+def _release_anew(lake: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+    """Record other versions in the newest release."""
+    table = DeltaTable(_folder(lake, "system/releases"))
+    rows = table.to_pyarrow_table()
+    newest = max(rows["released_at"].to_pylist())
+    told = [change(row) if row["released_at"] == newest else row for row in rows.to_pylist()]
+    kept = pa.Table.from_pylist([row for row in told if row is not None], schema=rows.schema)
+    write_deltalake(table, kept, mode="overwrite")
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("harm", "promise"),
@@ -125,6 +149,9 @@ def _lose_the_runs(lake: Path) -> None:
         (_open_the_books, "B"),
         (_forget_the_end, "B"),
         (_lose_the_runs, "A"),
+        (_mix_a_release, "C"),
+        (_release_what_there_is_not, "C"),
+        (_lose_a_part_of_a_release, "C"),
     ],
 )
 def test_a_lake_that_was_harmed_is_found_out(
@@ -144,3 +171,13 @@ def test_rows_of_a_part_of_a_batch_are_no_version(sound: Claims) -> None:
     between = replace(sound, settled=False, acknowledged=0, landed=3)
     assert verdict(between) == []
     assert any(broken.startswith("N") for broken in verdict(replace(between, acknowledged=3)))
+
+
+@pytest.mark.spark
+def test_a_rollback_that_left_a_table_behind_is_found_out(sound: Claims) -> None:
+    rows = DeltaTable(_folder(Path(sound.lake), "system/releases")).to_pyarrow_table().sort_by("released_at")
+    first, *_, last = rows["release"].to_pylist()
+    assert verdict(replace(sound, rolled_back=last)) == []
+    found = verdict(replace(sound, rolled_back=first))
+    assert len(found) == 3
+    assert all(broken.startswith("C") and "was rolled back to release" in broken for broken in found)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-Deed = Literal["run", "replay", "discard", "compact", "vacuum", "restore"]
+Deed = Literal["run", "replay", "discard", "compact", "vacuum", "restore", "rollback"]
 
 HANGS = 360.0
 """Seconds after which a process tells what it is waiting for."""
@@ -46,7 +46,7 @@ class Order:
     do: Deed = "run"
     table: str = "silver.events"
     version: int = 0
-    """Of a table that is rolled back."""
+    """Of a table that is restored; of a lake that is rolled back, how many releases ago."""
     jvm: Jvm | None = None
     """None for a Spark of its own."""
     place: str | None = None
@@ -67,6 +67,8 @@ class Answer:
     """Table, sequence and version of each step that did something."""
     errors: tuple[dict[str, Any], ...] = ()
     bug: str | None = None
+    release: str | None = None
+    """What the lake was rolled back to."""
     places: tuple[tuple[str, str], ...] = field(default=())
     """The places that were reached, in order."""
 
@@ -90,6 +92,7 @@ def answer_of(order: Order) -> Answer | None:
         steps=tuple((table, sequence, version) for table, sequence, version in told["steps"]),
         errors=tuple(told["errors"]),
         bug=told["bug"],
+        release=told["release"],
         places=tuple((place, about) for place, about in told["places"]),
     )
 
@@ -130,14 +133,19 @@ def _done(order: Order, places: list[tuple[str, str]]) -> Answer:
     except Exception:  # noqa: BLE001 - whatever it is, it is what there is to be told
         # Where the JVM was killed this early, nothing of the lake was looked at yet.
         return Answer() if order.jvm and order.jvm.has_ended() else Answer(bug=traceback.format_exc())
+    release = None
     try:
-        report = _report(order, spark)
+        lake = Lake.open(order.lake)
+        if order.do == "rollback":
+            release = next((each.release for each in reversed(lake.releases(limit=order.version + 1))), None)
+        report = _report(lake, order, release, spark)
     except LakesmithError as error:
         return Answer(errors=(_told(error),), places=tuple(places))
     except BaseException:  # noqa: BLE001 - whatever it is, it is what there is to be told
         return Answer(bug=traceback.format_exc(), places=tuple(places))
     steps = [(step.table, step.sequence, step.version) for step in report.steps if step.outcome == "ok"]
     return Answer(
+        release=release,
         run=report.run.run_id if report.run else None,
         steps=tuple((table, sequence, version) for table, sequence, version in steps if version is not None),
         errors=tuple(map(_told, report.errors)),
@@ -145,8 +153,7 @@ def _done(order: Order, places: list[tuple[str, str]]) -> Answer:
     )
 
 
-def _report(order: Order, spark: SparkSession | None) -> RunReport:
-    lake = Lake.open(order.lake)
+def _report(lake: Lake, order: Order, release: str | None, spark: SparkSession | None) -> RunReport:
     match order.do:
         case "run":
             return lake.run(jobs=1, session=spark)
@@ -161,6 +168,9 @@ def _report(order: Order, spark: SparkSession | None) -> RunReport:
             return lake.vacuum((order.table,), older_than=0.0, force=True, session=spark)
         case "restore":
             return lake.restore(order.table, order.version, session=spark)
+        case "rollback":
+            # Where all runs were killed before their end there is no release.
+            return lake.rollback(release, session=spark) if release else RunReport(run=None, steps=(), checks=())
         case _:
             assert_never(order.do)
 

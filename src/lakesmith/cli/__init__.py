@@ -21,6 +21,7 @@ VERBS = {
     "land": "Put files where a bronze table takes them in.",
     "status": "Show the tables as they are now.",
     "history": "List the runs, or the versions of one table.",
+    "releases": "List versions of all tables that fit together. Needs no Java.",
     "query": "Answer a SELECT over the lake's tables. Needs no Java.",
     "profile": "Propose checks from a table's values. Needs no Java.",
     "lineage": "Show where tables come from and where they go.",
@@ -30,6 +31,7 @@ VERBS = {
     "compact": "Put the rows of small files together.",
     "vacuum": "Delete files that no version of late needs.",
     "restore": "Give a table the rows of an earlier version again. Needs no Java.",
+    "rollback": "Give all tables the rows of a release again. Needs no Java.",
     "doctor": "Check Java, jars, Spark, storage and versions.",
     "completion": "Print the completion script for a shell.",
 }

@@ -1,4 +1,4 @@
-"""What `compact`, `vacuum` and `restore` have in common."""
+"""What `compact`, `vacuum`, `restore` and `rollback` have in common."""
 
 from __future__ import annotations
 

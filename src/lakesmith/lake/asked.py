@@ -23,10 +23,11 @@ from lakesmith.ledger.tables import SYSTEM_TABLES
 from lakesmith.monitor import table_status
 from lakesmith.plan.select import select as choose
 from lakesmith.ports import Answer
-from lakesmith.records import RunRecord, StepRecord
+from lakesmith.records import ReleaseRecord, RunRecord, StepRecord
 from lakesmith.reports import (
     Finding,
     QuarantineCount,
+    Release,
     TableProfile,
     TableStatus,
     Version,
@@ -35,6 +36,11 @@ from lakesmith.reports import (
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset
+
+    from lakesmith.query import At
+
+LATEST = "latest"
+"""Instead of a release's name, the newest one."""
 
 
 class Asked(Opened):
@@ -104,19 +110,72 @@ class Asked(Opened):
             )
         return steps
 
-    def query(self, sql: str, *, at: Sequence[str] = ()) -> Answer:
-        """Answer SQL over the lake's tables, the system tables and the quarantine, without a JVM."""
+    def releases(self, *, limit: int = 20) -> tuple[Release, ...]:
+        """The newest releases: after a run that ended well, all tables at versions that were made from each other."""
+        found: dict[str, list[ReleaseRecord]] = {}
+        for record in self._ledger.releases():
+            if record.release not in found and len(found) == limit:
+                break
+            found.setdefault(record.release, []).append(record)
+        return tuple(
+            Release(
+                release=release,
+                released_at=records[0].released_at,
+                tables={record.table: record.version for record in records},
+            )
+            for release, records in found.items()
+        )
+
+    def _released(self, release: str) -> dict[str, ReleaseRecord]:
+        """By name, the tables of a release, or of the newest: `latest`."""
+        if release == LATEST:
+            release = next((each.release for each in self.releases(limit=1)), release)
+        records = self._ledger.releases(release)
+        if not records:
+            raise UsageError(
+                "unknown-release",
+                f"there is no release {release!r}",
+                hint=did_you_mean(release, [each.release for each in self.releases(limit=200)], label="releases"),
+            )
+        return {record.table: record for record in records}
+
+    def query(self, sql: str, *, at: Sequence[str] = (), release: str | None = None) -> Answer:
+        """Answer SQL over the lake's tables, the system tables and the quarantine, without a JVM.
+
+        With a release, the lake's tables are read at the versions that it names.
+        """
         from lakesmith.query import DuckDB, match_tables, parse_at
 
+        if at and release:
+            raise UsageError("one-of", "--at and --release do not go together", hint="leave one of them out")
         engine, moments = DuckDB(), parse_at(at)
         locations = self._queryable()
         written = engine.referenced(sql)
         views = find_views(written, self.tables, self._published, today())
         asked = {*(written - views.keys()), *(view.table for view in views.values())}
         names = tuple(dict.fromkeys(match_tables(asked, locations).values()))
+        if release is not None:
+            moments = self._moments(release, names)
         moments.check(names)
         tables = {name: self._rows_at(name, locations[name], moments.of(name)) for name in names}
         return engine.query(sql, tables, {name.lower(): view for name, view in views.items()})
+
+    def _moments(self, release: str, names: Sequence[str]) -> At:
+        """The versions that a release names, of the lake's tables among these."""
+        from lakesmith.query import At
+
+        released = self._released(release)
+        asked = [name for name in names if TableName.parse(name) in self.tables]
+        for name in asked:
+            facts = self._format.facts(self._warehouse.table(self._name(name)), "")
+            if name not in released or facts is None or facts.table_id != released[name].table_id:
+                raise UsageError(
+                    "not-released",
+                    f"the {name} that there is now is not in release {release}",
+                    table=name,
+                    hint=f"it has {', '.join(sorted(released))}; `lakesmith releases` lists others",
+                )
+        return At(by_table={name: released[name].version for name in asked})
 
     def _rows_at(
         self, name: str, location: str, moment: int | datetime | None

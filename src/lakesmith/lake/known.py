@@ -44,13 +44,10 @@ class Known(Asked):
         tables, progress, landing, looks, slices = {}, {}, {}, {}, {}
         problems: dict[TableName, LakesmithError] = {}
         for name, table in self.tables.items():
-            commits = partial(self._format.commits, self._warehouse.table(name))
             try:
                 if facts := self._table_facts(name):
                     tables[name] = facts
-                # The batches in an adopted table's log are those of the lake that writes it.
-                batches = Batches(self._warehouse.storage, name)
-                progress[name] = Progress() if table.adopted else batches.progress(facts, commits)
+                progress[name] = self._progress(name, facts)
             except (DataError, InfrastructureError) as error:
                 error.table = str(name)
                 progress[name], problems[name] = Progress(), error
@@ -81,6 +78,13 @@ class Known(Asked):
             retyped=self._retyped(tables, progress),
             aged=self._aged(),
         )
+
+    def _progress(self, name: TableName, facts: TableFacts | None) -> Progress:
+        """How far a table has come."""
+        if self.tables[name].adopted:
+            return Progress()  # the batches in its log are those of the lake that writes it
+        commits = partial(self._format.commits, self._warehouse.table(name))
+        return Batches(self._warehouse.storage, name).progress(facts, commits)
 
     def _aged(self) -> dict[TableName, int]:
         limits = {name: table.quarantine.discard_after for name, table in self.tables.items()}

@@ -26,6 +26,7 @@ from lakesmith.lake.words import layer_order, silent, today
 from lakesmith.load import load_tests
 from lakesmith.plan.needs import unmet
 from lakesmith.plan.planner import make_plan
+from lakesmith.plan.release import apart
 from lakesmith.plan.select import named
 from lakesmith.plan.select import select as choose
 from lakesmith.plan.steps import (
@@ -36,7 +37,7 @@ from lakesmith.plan.steps import (
 )
 from lakesmith.plan.tests import check_tests
 from lakesmith.quality import Past
-from lakesmith.records import AuditRecord, CheckRecord, Outcome, RunRecord, StepRecord
+from lakesmith.records import AuditRecord, CheckRecord, Outcome, ReleaseRecord, RunRecord, StepRecord
 from lakesmith.reports import (
     Event,
     RunReport,
@@ -189,7 +190,8 @@ class Running(Contracted):
                 executor.checks.extend(self._aging(executor.run_id, [table.table for table in plan.tables]))
                 audit = decision(executor.run_id, executor.steps) if decision else ()
                 contracts = [] if decision else self._new_contracts(executor.run_id, executor.steps)
-                self._ledger.record(record, executor.steps, executor.checks, executor.files, contracts, audit)
+                release = self._release(executor.run_id) if outcome == "ok" else ()
+                self._ledger.record(record, executor.steps, executor.checks, executor.files, contracts, audit, release)
             except (DataError, InfrastructureError) as error:
                 # What the steps did, and why they failed, is told all the same.
                 executor.errors.append(error)
@@ -200,6 +202,22 @@ class Running(Contracted):
             files=tuple(executor.files),
             errors=(*plan.problems, *executor.errors),
         )
+
+    def _release(self, run_id: str) -> list[ReleaseRecord]:
+        """The tables as they are, when each is made from the others as they are: another run may be among them."""
+        try:
+            facts = {name: found for name in self.tables if (found := self._table_facts(name))}
+            if apart(facts, {name: self._progress(name, found) for name, found in facts.items()}):
+                return []
+        except (DataError, InfrastructureError):
+            return []  # a table that cannot be read is told by whoever wants it
+        now = datetime.now(UTC)
+        return [
+            ReleaseRecord(
+                release=run_id, table=str(name), version=found.version, table_id=found.table_id, released_at=now
+            )
+            for name, found in facts.items()
+        ]
 
     def _aging(self, run_id: str, names: Sequence[TableName]) -> list[CheckRecord]:
         """What the policies of quarantines say at the end of a run."""

@@ -172,12 +172,17 @@ class Kept(Refused):
         return plan
 
     def _carry_out(
-        self, plan: Plan, action: str, on_event: Callable[[Event], None] | None, session: SparkSession | None
+        self,
+        plan: Plan,
+        action: str,
+        on_event: Callable[[Event], None] | None,
+        session: SparkSession | None,
+        why: str = "",
     ) -> RunReport:
         if not any(plan.steps):
             return RunReport(run=None, steps=(), checks=(), unmade=())
         told = {str(step.table): in_words(step).what for step in plan.steps}
-        decision = partial(audited, action, user(), "", told)
+        decision = partial(audited, action, user(), why, told)
         return self._execute(plan, LakeFacts(), on_event=on_event, session=session, decision=decision)
 
     def _own(self, text: str) -> TableName:

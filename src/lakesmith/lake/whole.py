@@ -12,7 +12,7 @@ from lakesmith.errors import (
     UsageError,
     raise_all,
 )
-from lakesmith.lake.upkeep import Kept
+from lakesmith.lake.released import Released
 from lakesmith.lake.words import silent
 from lakesmith.load import load_tests
 from lakesmith.plan.select import select as choose
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Lake(Kept):
+class Lake(Released):
     """A lake in one environment."""
 
     def test(

@@ -1,4 +1,4 @@
-"""The system tables: runs, steps, checks, files and contracts as Delta tables in the lake, written without Spark."""
+"""The system tables: runs and what belongs to them, as Delta tables in the lake, written without Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, TypeVar, get_type_hints
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
-from lakesmith.records import AuditRecord, CheckRecord, ContractRecord, FileRecord, RunRecord, StepRecord
+from lakesmith.records import (
+    AuditRecord,
+    CheckRecord,
+    ContractRecord,
+    FileRecord,
+    ReleaseRecord,
+    RunRecord,
+    StepRecord,
+)
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -23,10 +31,11 @@ SYSTEM_TABLES: Mapping[str, type] = {
     "files": FileRecord,
     "contracts": ContractRecord,
     "audit": AuditRecord,
+    "releases": ReleaseRecord,
 }
 
-Recorded = RunRecord | StepRecord | CheckRecord | FileRecord | ContractRecord | AuditRecord
-Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord, ContractRecord)
+Recorded = RunRecord | StepRecord | CheckRecord | FileRecord | ContractRecord | AuditRecord | ReleaseRecord
+Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord, ContractRecord, ReleaseRecord)
 
 
 class Ledger:
@@ -43,14 +52,16 @@ class Ledger:
         files: Sequence[FileRecord] = (),
         contracts: Sequence[ContractRecord] = (),
         audit: Sequence[AuditRecord] = (),
+        release: Sequence[ReleaseRecord] = (),
     ) -> None:
-        """The parts first: a run that is in the ledger is there with all of them."""
+        """The parts first: a run that is in the ledger is there with all of them. Of a release all tables or none."""
         reach("ledger.recording")
         self._append("steps", steps)
         self._append("checks", checks)
         self._append("files", files)
         self._append("contracts", contracts)
         self._append("audit", audit)
+        self._append("releases", release)
         self._append("runs", [run])
         reach("ledger.recorded")
 
@@ -76,6 +87,11 @@ class Ledger:
 
     def contracts(self) -> tuple[ContractRecord, ...]:
         return self._read("contracts", ContractRecord, "recorded_at")
+
+    def releases(self, release: str | None = None) -> tuple[ReleaseRecord, ...]:
+        """The tables of one release, or of all, from the newest on."""
+        wanted = {"release": release} if release else {}
+        return self._read("releases", ReleaseRecord, 'released_at DESC, release DESC, "table"', where=wanted)
 
     def _append(self, name: str, records: Sequence[Recorded]) -> None:
         if not records:

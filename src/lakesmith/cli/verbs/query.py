@@ -25,6 +25,7 @@ _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "BIGNUM")
     metavar="WHEN",
     help="Read an earlier state: a version (3), a time in UTC (2026-11-15T10:00), or one table's (silver.orders=3).",
 )
+@click.option("--release", metavar="RELEASE", help="Read the tables of a release, or of the `latest`.")
 @click.option(
     "--format",
     type=click.Choice(["table", "json", "markdown", "csv"]),
@@ -46,6 +47,7 @@ def verb(
     sql: str | None,
     file: Path | None,
     at: tuple[str, ...],
+    release: str | None,
     format: Format,
     limit: int,
     as_json: bool,
@@ -55,7 +57,7 @@ def verb(
     The SQL is DuckDB's; tables are layer.name, besides system.* (what Lakesmith did) and quarantine.*
     (refused rows). A dash reads the SQL from standard input.
     """
-    answer = call.open().query(_text(sql, file), at=at)
+    answer = call.open().query(_text(sql, file), at=at, release=release)
     shape: Format = "json" if as_json else format
     match shape:
         case "json":

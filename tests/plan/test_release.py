@@ -1,0 +1,56 @@
+"""Which versions of tables fit together."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from lakesmith.declare import TableName
+from lakesmith.plan.release import apart
+from lakesmith.plan.steps import Position, Progress
+from lakesmith.ports import TableFacts
+
+BRONZE, SILVER = TableName("bronze", "orders"), TableName("silver", "orders")
+
+
+def facts(version: int, quiet: int = 0, table_id: str = "a") -> TableFacts:
+    return TableFacts(
+        location="there",
+        version=version,
+        table_id=table_id,
+        columns=(),
+        partition_by=(),
+        rows=1,
+        bytes=1,
+        files=1,
+        committed_at=datetime(2026, 1, 1, tzinfo=UTC),
+        oldest=0,
+        sequence=1,
+        quiet=quiet,
+    )
+
+
+@pytest.mark.parametrize(
+    ("bronze", "read", "why"),
+    [
+        (facts(5), Position(table_id="a", version=5), None),
+        (facts(7, quiet=2), Position(table_id="a", version=5), None),
+        (facts(7, quiet=2), Position(table_id="a", version=7), None),
+        (facts(7, quiet=1), Position(table_id="a", version=5), "made from version 5 of bronze.orders, and not from 7"),
+        (facts(4), Position(table_id="a", version=5), "made from version 5 of bronze.orders, and not from 4"),
+        (facts(5, table_id="b"), Position(table_id="a", version=5), "made from another bronze.orders"),
+        (None, Position(table_id="a", version=5), "made from another bronze.orders"),
+    ],
+)
+def test_a_table_fits_to_the_rows_that_it_was_made_from(
+    bronze: TableFacts | None, read: Position, why: str | None
+) -> None:
+    found = ({BRONZE: bronze} if bronze else {}) | {SILVER: facts(3)}
+    progress = {BRONZE: Progress(), SILVER: Progress(positions={"bronze.orders": read})}
+    told = apart(found, progress)
+    assert told is None if why is None else told is not None and why in told
+
+
+def test_a_batch_that_was_cut_short_fits_to_nothing() -> None:
+    assert apart({SILVER: facts(3)}, {SILVER: Progress(unfinished=2)}) == "a batch of silver.orders was cut short"

@@ -1,0 +1,180 @@
+"""A release is versions of all tables that fit together: it can be read, and the lake goes back to it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.run.lakes import ORDERS, Cut, Written
+
+from lakesmith import failpoints
+from lakesmith.errors import LakesmithError, UsageError
+from lakesmith.plan.steps import Chosen
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SALES = "SELECT day, orders, amount FROM gold.sales ORDER BY day"
+BEHIND = "SELECT count(*) FROM silver.orders s LEFT JOIN gold.sales g USING (day) WHERE g.day IS NULL"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> Written:
+    made = Written(tmp_path / "shop", spark)
+    made.declare({"lakesmith.yml": "name: shop\n", **ORDERS})
+    land(made, 1)
+    made.run()
+    return made
+
+
+def land(lake: Written, day: int, amount: int = 10) -> None:
+    lake.land(f"orders/{day}.json", {"id": day, "amount": amount, "day": f"d{day}", "at": day})
+
+
+def ran(lake: Written) -> str:
+    run = lake.reports[-1].run
+    assert run is not None
+    return run.run_id
+
+
+def test_a_run_that_ends_well_is_a_release_and_one_that_leaves_a_table_behind_is_none(lake: Written) -> None:
+    first = ran(lake)
+    [release] = lake.lake().releases()
+    assert (release.release, release.tables) == (first, {"bronze.orders": 0, "gold.sales": 0, "silver.orders": 0})
+    land(lake, 2)
+    lake.run("+silver.orders")
+    assert [each.release for each in lake.lake().releases()] == [first]
+    lake.run()
+    assert [each.release for each in lake.lake().releases()] == [ran(lake), first]
+    assert [each.release for each in lake.lake().releases(limit=1)] == [ran(lake)]
+    assert lake.rows(f"SELECT count(*) FROM system.releases WHERE release = '{first}'") == [(3,)]
+    assert lake.run() == {}
+    assert len(lake.lake().releases()) == 2
+
+
+def test_upkeep_of_a_lake_at_rest_is_a_release_and_rows_that_others_have_not_read_are_none(lake: Written) -> None:
+    lake.land("orders/bad.json", {"id": 7, "amount": -1, "day": "d7", "at": 7})
+    land(lake, 2)
+    lake.run()
+    assert not lake.lake().compact(session=lake.spark).errors
+    assert len(lake.lake().releases()) == 3
+    set = {"amount": "abs(amount)"}
+    report = lake.lake().replay("silver.orders", Chosen(), set=set, why="a sign", by="test", session=lake.spark)
+    assert not report.errors
+    assert len(lake.lake().releases()) == 3
+    lake.run()
+    assert len(lake.lake().releases()) == 4
+
+
+def test_a_query_reads_all_tables_as_they_were_in_a_release(lake: Written) -> None:
+    first = ran(lake)
+    land(lake, 2)
+    lake.run("+silver.orders")
+    opened = lake.lake()
+    assert lake.rows(BEHIND) == [(1,)]
+    assert list(opened.query(BEHIND, release=first).rows) == [(0,)]
+    assert list(opened.query(BEHIND, release="latest").rows) == [(0,)]
+    assert list(opened.query("SELECT count(*) FROM silver.orders", release=first).rows) == [(1,)]
+    assert list(opened.query("SELECT count(*) FROM system.runs", release=first).rows) == [(2,)]
+    for asked, code in (({"release": "never"}, "unknown-release"), ({"release": first, "at": ("0",)}, "one-of")):
+        with pytest.raises(UsageError) as refused:
+            opened.query(SALES, **asked)
+        assert refused.value.code == code
+        assert refused.value.hint
+    lake.declare({"gold/late.sql": "SELECT count(*) AS n FROM silver.orders\n"})
+    lake.run()
+    with pytest.raises(UsageError, match=r"the gold\.late that there is now is not in release"):
+        lake.lake().query("FROM gold.late", release=first)
+
+
+def test_a_lake_goes_back_to_a_release_and_the_next_run_brings_it_up_to_date_again(lake: Written) -> None:
+    first = ran(lake)
+    before = lake.rows(SALES)
+    for day in (2, 3):
+        land(lake, day)
+        lake.land(f"orders/bad{day}.json", {"id": 90 + day, "amount": -1, "day": "d9", "at": day})
+        lake.run()
+    after = lake.rows(SALES)
+    plan = lake.lake().plan_rollback(first)
+    assert [(str(each.table), list(map(str, each.after))) for each in plan.tables] == [
+        ("bronze.orders", []),
+        ("silver.orders", ["bronze.orders"]),
+        ("gold.sales", ["bronze.orders", "silver.orders"]),
+    ]
+    report = lake.lake().rollback(first, session=lake.spark)
+    assert not report.errors
+    assert [step.outcome for step in report.steps] == ["ok"] * 3
+    assert lake.rows(SALES) == before
+    assert lake.rows("SELECT id FROM bronze.orders") == lake.rows("SELECT id FROM silver.orders") == [(1,)]
+    assert lake.rows("SELECT count(*) FROM quarantine.silver_orders") == [(0,)]
+    audit = lake.rows("SELECT action, why, outcome FROM system.audit")
+    assert audit == [("rollback", f"release {first}", "ok")] * 3
+    assert [step.outcome for step in lake.lake().rollback(first, session=lake.spark).steps] == ["skipped"] * 3
+    lake.run()
+    assert lake.rows(SALES) == after
+    assert lake.rows("SELECT count(*) FROM quarantine.silver_orders") == [(2,)]
+    assert lake.run() == {}
+    newest = lake.lake().releases()[0].release
+    assert newest == ran_before(lake)
+    assert lake.lake().rollback("latest", session=lake.spark).run is None
+
+
+def ran_before(lake: Written) -> str:
+    """The newest run that did something."""
+    return next(report.run.run_id for report in reversed(lake.reports) if report.run is not None)
+
+
+def test_a_rollback_that_is_cut_short_is_finished_by_the_next_or_undone_by_a_run(lake: Written) -> None:
+    first = ran(lake)
+    before = lake.rows(SALES)
+    land(lake, 2)
+    lake.run()
+    after = lake.rows(SALES)
+    for again in (True, False):
+        with pytest.raises(Cut):
+            cut_at(lake, first, "table.committed", "silver.orders")
+        if again:
+            assert not lake.lake().rollback(first, session=lake.spark).errors
+            assert lake.rows(SALES) == before
+        lake.run()
+        lake.run()
+        assert lake.rows(SALES) == after
+        assert lake.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,)]
+        assert lake.run() == {}
+
+
+def cut_at(lake: Written, release: str, place: str, about: str) -> None:
+    def told(reached: str, name: str) -> None:
+        if (reached, name) == (place, about):
+            raise Cut
+
+    failpoints.watch(told)
+    try:
+        lake.lake().rollback(release, session=lake.spark)
+    finally:
+        failpoints.watch(None)
+
+
+def test_nothing_goes_back_where_one_table_could_not(lake: Written) -> None:
+    first = ran(lake)
+    land(lake, 2)
+    lake.run()
+    versions = {table: lake.version(table) for table in ("bronze.orders", "silver.orders", "gold.sales")}
+    (lake.folder / "landing/orders/2.json").rename(lake.folder / "kept.json")
+    report = lake.lake().rollback(first, session=lake.spark)
+    assert [error.code for error in report.errors] == ["restore-loses-files"]
+    assert [step.outcome for step in report.steps] == ["failed", "skipped", "skipped"]
+    (lake.folder / "kept.json").rename(lake.folder / "landing/orders/2.json")
+    shutil.rmtree(lake.folder / ".lakesmith/warehouse/gold/sales")
+    with pytest.raises(LakesmithError) as refused:
+        lake.lake().plan_rollback(first)
+    assert refused.value.code == "release-gone"
+    for table in ("bronze.orders", "silver.orders"):
+        assert lake.version(table) == versions[table]
+    with pytest.raises(UsageError) as unknown:
+        lake.lake().rollback(first[:-1], session=lake.spark)
+    assert first in (unknown.value.hint or "")
