@@ -33,6 +33,8 @@ class Commit:
     version: int
     note: str | None = None
     operation: str = ""
+    at: int = 0
+    """Milliseconds since 1970."""
     sequences: dict[str, int] = field(default_factory=dict)
     """By writer, the number that it committed with."""
 
@@ -134,6 +136,7 @@ def _apply(table: Files, version: int, file: Path) -> None:
     for action in actions:
         if told := action.get("commitInfo"):
             commit.note, commit.operation = told.get("userMetadata"), told.get("operation", "")
+            commit.at = told.get("timestamp", 0)
             commit.note = commit.note or (told.get("operationParameters") or {}).get("userMetadata")
         if told := action.get("txn"):
             commit.sequences[told["appId"]] = told["version"]

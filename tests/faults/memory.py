@@ -114,6 +114,8 @@ class Disk:
     files: dict[str, bytes] = field(default_factory=dict)
     landed: dict[str, tuple[FileFact, tuple[Row, ...]]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
+    releases: list[dict[str, int]] = field(default_factory=list)
+    """By table, its version."""
     faults: list[Fault] = field(default_factory=list)
     changes: int = 0
     """Grows with everything that is made to last."""

@@ -13,6 +13,7 @@ import pytest
 from tests.faults.memory import MemoryFormat, Rows
 from tests.faults.small_lake import MemoryWriter
 from tests.faults.tier0 import Machine, Plant, explore
+from tests.faults.world import Stepped
 from tests.ledger.made import done
 
 from lakesmith.declare import TableName
@@ -40,6 +41,7 @@ def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens_in_whatever_ord
     # A machine that met none of these would prove little.
     met = {"table-leased", "gate-failed", "commit-unknown", "batch-unreadable", "unfinished-under-other-definition"}
     assert met <= set(Machine.outcomes)
+    assert Stepped.releases > 100
 
 
 def test_the_machine_needs_no_spark() -> None:
@@ -119,6 +121,10 @@ def _rolled_back_beneath(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Workplace, "_refuse_gap", lambda *_: None)
 
 
+def _whatever_there_is_is_released(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("lakesmith.lake.running.apart", lambda *_: None)
+
+
 _OVERTAKEN = {"land": 4, "start": 4, "overtake": 6, "kill": 2}
 _ROLLED_BACK = {"land": 4, "start": 8, "restore": 4, "define": 1}
 _CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
@@ -139,6 +145,7 @@ _CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
         ),
         (_position_from_the_number, _ROLLED_BACK, "N: |R: "),
         (_rolled_back_beneath, _ROLLED_BACK, "N: the bookmark is ahead of the rows|R: "),
+        (_whatever_there_is_is_released, _OVERTAKEN, "C: "),
         (_refused_rows_of_a_rollback_stay, _ROLLED_BACK, "N: rows are in more than one place"),
     ],
 )

@@ -4,6 +4,7 @@ N  each row that landed is in exactly one of table, quarantine, discarded; none 
 A  what a run has reported as done does not vanish
 V  versions follow each other without a gap, and each number is committed at most once
 R  every table is what its inputs say, at the versions that its bookmark names; at the end, what all files say
+C  the versions of a release fit together
 E  what leaves the product is an error with a code and a next step, and following it is enough
 """
 
@@ -24,6 +25,7 @@ from tests.faults.small_lake import (
     ORDERS,
     QUERIES,
     STRICT,
+    TABLES,
     Bridge,
     Definition,
     MemoryWarehouse,
@@ -60,6 +62,7 @@ class Stepped:
     quiet = 0
     """While nothing goes wrong any more, until the lake is at rest."""
     worlds = 0
+    releases = 0
 
     @classmethod
     def all(cls) -> int:
@@ -110,6 +113,7 @@ class World:
         self._looked = -1
         self._judged: dict[str, int] = {}
         self._books: set[str] = set()
+        self._released = 0
         Stepped.worlds += 1
 
     @property
@@ -293,6 +297,7 @@ class World:
         for location, table in self.disk.tables.items():
             self._check_versions(location, table)
         self._check_books()
+        self._check_releases()
         if not self.spoilt:
             self._check_orders()
             self._check_made(LATEST)
@@ -317,6 +322,20 @@ class World:
                 done = Done(**{name: value for name, value in told.items() if name != "seal"})
                 kept = done.rows_written + done.rows_quarantined + done.rows_deduplicated + done.rows_discarded
                 assert done.rows_in == kept, f"N: the books of {key} are open: {done}"
+
+    def _check_releases(self) -> None:
+        for release in self.disk.releases[self._released :]:
+            # What was never built is in none.
+            tables = [table for name in TABLES if str(name) in release and (table := self._table(name))]
+            found = [table.versions[release[str(name)]].rows for name, table in zip(TABLES, tables, strict=False)]
+            assert len(release) == len(found), f"C: {release} lacks what its tables are made from"
+            if len(found) > 1:
+                made = [scaled(tuple(latest(found[0])), factor) for factor in range(1, len(QUERIES) + 1)]
+                assert found[1] in made, f"C: silver was not made from bronze in {release}"
+            if len(found) > 2:
+                assert tuple(sorted(found[2])) == by_day(found[1]), f"C: gold was not made from silver in {release}"
+                Stepped.releases += 1
+        self._released = len(self.disk.releases)
 
     def _check_orders(self) -> None:
         progress = self._progress(ORDERS)

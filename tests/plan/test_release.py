@@ -47,10 +47,15 @@ def test_a_table_fits_to_the_rows_that_it_was_made_from(
     bronze: TableFacts | None, read: Position, why: str | None
 ) -> None:
     found = ({BRONZE: bronze} if bronze else {}) | {SILVER: facts(3)}
-    progress = {BRONZE: Progress(), SILVER: Progress(positions={"bronze.orders": read})}
+    progress = {SILVER: Progress(definition="d", positions={"bronze.orders": read})}
     told = apart(found, progress)
     assert told is None if why is None else told is not None and why in told
 
 
 def test_a_batch_that_was_cut_short_fits_to_nothing() -> None:
-    assert apart({SILVER: facts(3)}, {SILVER: Progress(unfinished=2)}) == "a batch of silver.orders was cut short"
+    progress = {SILVER: Progress(definition="d", unfinished=2)}
+    assert apart({SILVER: facts(3)}, progress) == "a batch of silver.orders was cut short"
+
+
+def test_a_table_that_was_taken_back_to_before_its_first_batch_fits_to_nothing() -> None:
+    assert "no batch of this lake tells what silver.orders" in (apart({SILVER: facts(3)}, {SILVER: Progress()}) or "")

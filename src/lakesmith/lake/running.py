@@ -207,7 +207,8 @@ class Running(Contracted):
         """The tables as they are, when each is made from the others as they are: another run may be among them."""
         try:
             facts = {name: found for name in self.tables if (found := self._table_facts(name))}
-            if apart(facts, {name: self._progress(name, found) for name, found in facts.items()}):
+            own = {name: found for name, found in facts.items() if self.tables[name].adopted is None}
+            if apart(facts, {name: self._progress(name, found) for name, found in own.items()}):
                 return []
         except (DataError, InfrastructureError):
             return []  # a table that cannot be read is told by whoever wants it
