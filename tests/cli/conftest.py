@@ -235,7 +235,7 @@ class FakeLake:
         return (step_record("silver.orders"),) if run_id == "r1" else ()
 
     def query(self, sql: str, *, at: Sequence[str] = (), release: str | None = None) -> Answer:
-        self._ask("query", sql=sql, at=at)
+        self._ask("query", sql=sql, at=at, **({"release": release} if release is not None else {}))
         return self.answer
 
     def profile(self, table: str, *, rows: int) -> TableProfile:

@@ -78,5 +78,7 @@ def test_releases_are_listed_with_their_versions(invoke: Invoke, lake: FakeLake,
     assert parsed(invoke("releases", "--json"))["releases"] == [
         {"release": "r1", "released_at": "2026-01-02T03:04:00Z", "tables": {"silver.orders": 3}}
     ]
+    assert invoke("query", "FROM silver.orders", "--release", "r1").exit_code == 0
+    assert lake.asked == {"verb": "query", "sql": "FROM silver.orders", "at": (), "release": "r1"}
     lake.released = ()
     assert invoke("releases").stdout == "there is no release yet; a run that ends well makes one\n"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lakesmith.declare import TableName
-from lakesmith.plan.release import apart
+from lakesmith.plan.release import together
 from lakesmith.plan.steps import Position, Progress
 from lakesmith.ports import TableFacts
 
@@ -48,14 +48,23 @@ def test_a_table_fits_to_the_rows_that_it_was_made_from(
 ) -> None:
     found = ({BRONZE: bronze} if bronze else {}) | {SILVER: facts(3)}
     progress = {SILVER: Progress(definition="d", positions={"bronze.orders": read})}
-    told = apart(found, progress)
-    assert told is None if why is None else told is not None and why in told
+    progress |= {BRONZE: Progress(definition="d")} if bronze else {}
+    told = together(found, progress)
+    assert told == {name: each.version for name, each in found.items()} if why is None else why in told
 
 
 def test_a_batch_that_was_cut_short_fits_to_nothing() -> None:
     progress = {SILVER: Progress(definition="d", unfinished=2)}
-    assert apart({SILVER: facts(3)}, progress) == "a batch of silver.orders was cut short"
+    assert together({SILVER: facts(3)}, progress) == "a batch of silver.orders was cut short"
 
 
 def test_a_table_that_was_taken_back_to_before_its_first_batch_fits_to_nothing() -> None:
-    assert "no batch of this lake tells what silver.orders" in (apart({SILVER: facts(3)}, {SILVER: Progress()}) or "")
+    assert "no batch of this lake tells what silver.orders" in together({SILVER: facts(3)}, {SILVER: Progress()})
+
+
+def test_of_a_table_that_another_lake_writes_counts_what_was_read() -> None:
+    gold = TableName("gold", "days")
+    read = [Progress(definition="d", positions={"bronze.orders": Position(table_id="a", version=v)}) for v in (5, 4)]
+    found = {BRONZE: facts(9), SILVER: facts(3), gold: facts(2)}
+    assert together(found, {SILVER: read[0], gold: read[0]}) == {BRONZE: 5, SILVER: 3, gold: 2}
+    assert "different versions" in together(found, {SILVER: read[0], gold: read[1]})

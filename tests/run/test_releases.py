@@ -113,13 +113,17 @@ def test_a_lake_goes_back_to_a_release_and_the_next_run_brings_it_up_to_date_aga
     assert lake.rows("SELECT count(*) FROM quarantine.silver_orders") == [(0,)]
     audit = lake.rows("SELECT action, why, outcome FROM system.audit")
     assert audit == [("rollback", f"release {first}", "ok")] * 3
-    assert [step.outcome for step in lake.lake().rollback(first, session=lake.spark).steps] == ["skipped"] * 3
+    assert report.run is not None
+    assert [each.release for each in lake.lake().releases(limit=1)] == [report.run.run_id]
+    assert list(lake.lake().query(SALES, release="latest").rows) == before
+    assert lake.lake().rollback(first, session=lake.spark).run is None
     lake.run()
+    modes = {step.table: step.mode for step in lake.reports[-1].steps}
+    assert modes == {"bronze.orders": "files", "silver.orders": "changes", "gold.sales": "partitions"}
     assert lake.rows(SALES) == after
     assert lake.rows("SELECT count(*) FROM quarantine.silver_orders") == [(2,)]
     assert lake.run() == {}
-    newest = lake.lake().releases()[0].release
-    assert newest == ran_before(lake)
+    assert lake.lake().releases()[0].release == ran_before(lake)
     assert lake.lake().rollback("latest", session=lake.spark).run is None
 
 
@@ -160,21 +164,61 @@ def cut_at(lake: Written, release: str, place: str, about: str) -> None:
 
 
 def test_nothing_goes_back_where_one_table_could_not(lake: Written) -> None:
+    lake.declare({"bronze/notes.yml": "source: {files: landing/notes/*.json}\n"})
+    lake.land("notes/1.json", {"id": 1})
+    lake.run()
     first = ran(lake)
+    lake.land("notes/2.json", {"id": 2})
     land(lake, 2)
     lake.run()
-    versions = {table: lake.version(table) for table in ("bronze.orders", "silver.orders", "gold.sales")}
+    tables = ("bronze.orders", "bronze.notes", "silver.orders", "gold.sales")
+    versions = {table: lake.version(table) for table in tables}
     (lake.folder / "landing/orders/2.json").rename(lake.folder / "kept.json")
-    report = lake.lake().rollback(first, session=lake.spark)
-    assert [error.code for error in report.errors] == ["restore-loses-files"]
-    assert [step.outcome for step in report.steps] == ["failed", "skipped", "skipped"]
+    with pytest.raises(LakesmithError) as refused:
+        lake.lake().rollback(first, session=lake.spark)
+    assert refused.value.code == "restore-loses-files"
+    assert {table: lake.version(table) for table in tables} == versions
     (lake.folder / "kept.json").rename(lake.folder / "landing/orders/2.json")
     shutil.rmtree(lake.folder / ".lakesmith/warehouse/gold/sales")
     with pytest.raises(LakesmithError) as refused:
         lake.lake().plan_rollback(first)
     assert refused.value.code == "release-gone"
-    for table in ("bronze.orders", "silver.orders"):
-        assert lake.version(table) == versions[table]
-    with pytest.raises(UsageError) as unknown:
-        lake.lake().rollback(first[:-1], session=lake.spark)
-    assert first in (unknown.value.hint or "")
+    for asked in (first[:-1], ""):
+        with pytest.raises(UsageError) as unknown:
+            lake.lake().rollback(asked, session=lake.spark)
+        assert unknown.value.code == "unknown-release"
+        assert first in (unknown.value.hint or "")
+
+
+def test_a_table_that_a_run_writes_meanwhile_is_told(lake: Written) -> None:
+    first = ran(lake)
+    land(lake, 2)
+    lake.run("+silver.orders")
+    opened = lake.lake()
+
+    def beside(place: str, about: str) -> None:
+        if (place, about) == ("table.committing", "bronze.orders"):
+            failpoints.watch(None)
+            lake.run("gold.sales")
+
+    failpoints.watch(beside)
+    try:
+        report = opened.rollback(first, session=lake.spark)
+    finally:
+        failpoints.watch(None)
+    assert [error.code for error in report.errors] == ["rollback-overtaken"]
+    assert not lake.lake().rollback(first, session=lake.spark).errors
+    assert lake.rows("SELECT count(*) FROM gold.sales") == [(1,)]
+
+
+def test_tables_that_are_out_of_use_or_cannot_be_read_keep_no_release_from_being_made(lake: Written) -> None:
+    lake.declare({"gold/sales.sql": ORDERS["gold/sales.sql"].replace("load:", "enabled: false\nload:")})
+    land(lake, 2)
+    lake.run()
+    newest = lake.lake().releases()[0]
+    assert (newest.release, sorted(newest.tables)) == (ran(lake), ["bronze.orders", "silver.orders"])
+    for file in (lake.folder / ".lakesmith/warehouse/system/releases").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(LakesmithError) as refused:
+        lake.lake().releases()
+    assert refused.value.code == "ledger-unreadable"

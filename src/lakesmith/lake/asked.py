@@ -113,9 +113,7 @@ class Asked(Opened):
     def releases(self, *, limit: int = 20) -> tuple[Release, ...]:
         """The newest releases: after a run that ended well, all tables at versions that were made from each other."""
         found: dict[str, list[ReleaseRecord]] = {}
-        for record in self._ledger.releases():
-            if record.release not in found and len(found) == limit:
-                break
+        for record in self._ledger.releases(limit):
             found.setdefault(record.release, []).append(record)
         return tuple(
             Release(
@@ -128,14 +126,15 @@ class Asked(Opened):
 
     def _released(self, release: str) -> dict[str, ReleaseRecord]:
         """By name, the tables of a release, or of the newest: `latest`."""
-        if release == LATEST:
-            release = next((each.release for each in self.releases(limit=1)), release)
-        records = self._ledger.releases(release)
+        records = self._ledger.releases(1) if release == LATEST else self._ledger.release(release)
         if not records:
+            known = [each.release for each in self.releases(limit=12)]
             raise UsageError(
                 "unknown-release",
                 f"there is no release {release!r}",
-                hint=did_you_mean(release, [each.release for each in self.releases(limit=200)], label="releases"),
+                hint=did_you_mean(release, known, label="newest releases")
+                if known
+                else "a run that ends well, and leaves no table behind, makes one",
             )
         return {record.table: record for record in records}
 

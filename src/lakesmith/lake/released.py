@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import TableName
-from lakesmith.errors import DataError, LakesmithError, raise_all
+from lakesmith.errors import DataError, InfrastructureError, LakesmithError, raise_all
 from lakesmith.lake.upkeep import Kept
+from lakesmith.ledger.batches import Batches
 from lakesmith.plan.steps import Plan, Restore, Step
 from lakesmith.records import ReleaseRecord
 from lakesmith.reports import Event, RunReport
@@ -31,18 +33,25 @@ class Released(Kept):
 
         The next run takes in again what came since, as after `restore`.
         """
-        plan = self.plan_rollback(release)
-        named = next(record.release for record in self._released(release).values())
-        return self._carry_out(plan, "rollback", on_event, session, f"release {named}")
+        released = self._released(release)
+        why = next(f"release {record.release}" for record in released.values())
+        report = self._carry_out(self._plan_rollback(released), "rollback", on_event, session, why)
+        if report.errors:
+            return report
+        elsewhere = [name for name, record in released.items() if not self._is_there(name, record)]
+        overtaken = [self._overtaken(name, why) for name in elsewhere]
+        return replace(report, errors=tuple(overtaken))
 
     def plan_rollback(self, release: str) -> Plan:
         """What `rollback` would do."""
-        released = self._released(release)
+        return self._plan_rollback(self._released(release))
+
+    def _plan_rollback(self, released: Mapping[str, ReleaseRecord]) -> Plan:
         steps: dict[TableName, Step | str] = {}
         errors: list[LakesmithError] = []
         for name in self.graph.order:
             try:
-                steps[name] = self._way_back(name, released.get(str(name)))
+                steps[name] = self._way_back(name, released)
             except LakesmithError as error:
                 error.table = str(name)
                 errors.append(error)
@@ -53,20 +62,54 @@ class Released(Kept):
         before = {name: tuple(sorted(self.graph.ancestors(name) & going)) for name in steps}
         return replace(plan, tables=tuple(replace(table, after=before[table.table]) for table in plan.tables))
 
-    def _way_back(self, name: TableName, released: ReleaseRecord | None) -> Step | str:
+    def _way_back(self, name: TableName, released: Mapping[str, ReleaseRecord]) -> Step | str:
+        from lakesmith.run.upkeep import Upkeep
+
         if self.tables[name].adopted is not None:
             return "it is adopted: the lake that writes it takes it back"
-        if released is None:
+        if str(name) not in released:
             return "it is not in the release, and stays as it is"
-        facts = self._table_facts(name)
-        if facts is None or facts.table_id != released.table_id:
+        version, facts = released[str(name)].version, self._table_facts(name)
+        if facts is None or facts.table_id != released[str(name)].table_id:
             raise DataError(
                 "release-gone",
                 f"{name} was {'dropped' if facts is None else 'dropped and made anew'} since the release",
                 table=str(name),
                 hint="nothing was changed; take the other tables back with `lakesmith restore TABLE --to VERSION`",
             )
-        if facts.changed <= released.version:
+        progress = self._progress(name, facts)
+        if facts.changed <= version:
             return "its rows are those of the release"
-        self._format.refuse_restore(facts.location, released.version)
-        return Restore(table=name, version=released.version, reason=f"from version {facts.version}")
+        upkeep = Upkeep(
+            table=self.tables[name],
+            facts=facts,
+            progress=progress,
+            run_id="",
+            batches=Batches(self._warehouse.storage, name),
+            warehouse=self._warehouse,
+            format=self._format,
+            session=self._start_session,
+            landing=self._landings.get(name),
+        )
+        if upkeep.way_back(version) is None and progress.unfinished is None:
+            return "its rows are those of the release"
+        inputs = {str(each): released[str(each)].version for each in self.graph.upstream(name) if str(each) in released}
+        together = {text: number for text, number in inputs.items() if self.tables[self._name(text)].adopted is None}
+        return Restore(table=name, version=version, together=together, reason=f"from version {facts.version}")
+
+    def _is_there(self, text: str, released: ReleaseRecord) -> bool:
+        """Whether a table has the rows of the release, or is not this lake's to take back."""
+        name = TableName.parse(text)
+        if name is None or name not in self.tables or self.tables[name].adopted is not None:
+            return True
+        facts = self._table_facts(name)
+        commits = partial(self._format.commits, self._warehouse.table(name))
+        return facts is not None and Batches(self._warehouse.storage, name).is_at(facts, released.version, commits)
+
+    def _overtaken(self, table: str, why: str) -> InfrastructureError:
+        return InfrastructureError(
+            "rollback-overtaken",
+            f"{table} is not as in {why}: another run has written to it meanwhile",
+            table=table,
+            hint="nothing is lost: wait until the other run has ended, then roll back again",
+        )

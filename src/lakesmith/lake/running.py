@@ -26,7 +26,7 @@ from lakesmith.lake.words import layer_order, silent, today
 from lakesmith.load import load_tests
 from lakesmith.plan.needs import unmet
 from lakesmith.plan.planner import make_plan
-from lakesmith.plan.release import apart
+from lakesmith.plan.release import together
 from lakesmith.plan.select import named
 from lakesmith.plan.select import select as choose
 from lakesmith.plan.steps import (
@@ -184,7 +184,6 @@ class Running(Contracted):
             outcome = "failed" if executor.errors or plan.problems else "ok"
         finally:
             executor.close()
-            self._memory.save()
             record = self._run_record(plan, executor.run_id, executor.steps, outcome, started, monotonic() - clock)
             try:
                 executor.checks.extend(self._aging(executor.run_id, [table.table for table in plan.tables]))
@@ -195,6 +194,7 @@ class Running(Contracted):
             except (DataError, InfrastructureError) as error:
                 # What the steps did, and why they failed, is told all the same.
                 executor.errors.append(error)
+            self._memory.save()
         return RunReport(
             run=record,
             steps=tuple(executor.steps),
@@ -205,19 +205,21 @@ class Running(Contracted):
 
     def _release(self, run_id: str) -> list[ReleaseRecord]:
         """The tables as they are, when each is made from the others as they are: another run may be among them."""
+        now = datetime.now(UTC)
+        asked = {name: table for name, table in self.tables.items() if table.enabled}
         try:
-            facts = {name: found for name in self.tables if (found := self._table_facts(name))}
-            own = {name: found for name, found in facts.items() if self.tables[name].adopted is None}
-            if apart(facts, {name: self._progress(name, found) for name, found in own.items()}):
-                return []
+            facts = {name: found for name in asked if (found := self._table_facts(name))}
+            own = {name: found for name, found in facts.items() if asked[name].adopted is None}
+            versions = together(facts, {name: self._progress(name, found) for name, found in own.items()})
         except (DataError, InfrastructureError):
             return []  # a table that cannot be read is told by whoever wants it
-        now = datetime.now(UTC)
+        if isinstance(versions, str):
+            return []
         return [
             ReleaseRecord(
-                release=run_id, table=str(name), version=found.version, table_id=found.table_id, released_at=now
+                release=run_id, table=str(name), version=version, table_id=facts[name].table_id, released_at=now
             )
-            for name, found in facts.items()
+            for name, version in versions.items()
         ]
 
     def _aging(self, run_id: str, names: Sequence[TableName]) -> list[CheckRecord]:

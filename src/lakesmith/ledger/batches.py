@@ -158,6 +158,16 @@ class Batches:
             rewritten=rewritten.version if rewritten else None,
         )
 
+    def is_at(self, facts: TableFacts, version: int, commits: Callable[[], Sequence[CommitFact]]) -> bool:
+        """Whether the table has the rows of a version: none came since, or it went back to it and none came after."""
+        if facts.changed <= version <= facts.version:
+            return True
+        head = self.progress(facts, commits).head
+        batch = self.committed(head, commits) if head else None
+        if batch is None or batch.restore is None or batch.restore.version != version:
+            return False
+        return _version_of(batch, commits()) == facts.changed
+
     def at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> Progress:
         """How far the rows of an earlier version had come, also before a rebuild; `newest` is the newest batch."""
         done = self.done(newest)

@@ -88,10 +88,17 @@ class Ledger:
     def contracts(self) -> tuple[ContractRecord, ...]:
         return self._read("contracts", ContractRecord, "recorded_at")
 
-    def releases(self, release: str | None = None) -> tuple[ReleaseRecord, ...]:
-        """The tables of one release, or of all, from the newest on."""
-        wanted = {"release": release} if release else {}
-        return self._read("releases", ReleaseRecord, 'released_at DESC, release DESC, "table"', where=wanted)
+    def release(self, release: str) -> tuple[ReleaseRecord, ...]:
+        """The tables of one release."""
+        return self._read("releases", ReleaseRecord, '"table"', where={"release": release})
+
+    def releases(self, limit: int) -> tuple[ReleaseRecord, ...]:
+        """The tables of the newest releases, from the newest on."""
+        newest = (
+            f"SELECT release FROM releases GROUP BY release ORDER BY max(released_at) DESC, release DESC LIMIT {limit}"
+        )
+        order = 'released_at DESC, release DESC, "table"'
+        return self._read("releases", ReleaseRecord, order, among=f"release IN ({newest})")
 
     def _append(self, name: str, records: Sequence[Recorded]) -> None:
         if not records:
@@ -116,26 +123,26 @@ class Ledger:
         order: str,
         *,
         where: Mapping[str, str] | None = None,
+        among: str | None = None,
         limit: int | None = None,
     ) -> tuple[Record, ...]:
         from deltalake import DeltaTable, QueryBuilder
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
             table = DeltaTable(self._warehouse.system(name))
         except TableNotFoundError:
             return ()
+        except (DeltaError, OSError) as error:
+            raise _unread(name, error) from error
         columns = ", ".join(f'"{field.name}"' for field in dataclasses.fields(record))
-        conditions = " AND ".join(f"\"{column}\" = '{_text(value)}'" for column, value in (where or {}).items())
-        found = (
-            QueryBuilder()
-            .register(name, table)
-            .execute(
-                f"SELECT {columns} FROM {name} {'WHERE ' + conditions if conditions else ''} ORDER BY {order}"
-                + (f" LIMIT {limit}" if limit else "")
-            )
-            .read_all()
-        )
+        wanted: list[str] = [f"\"{column}\" = '{_text(value)}'" for column, value in (where or {}).items()]
+        conditions = " AND ".join([*wanted, *filter(None, [among])])
+        sql = f"SELECT {columns} FROM {name} {'WHERE ' + conditions if conditions else ''} ORDER BY {order}"
+        try:
+            found = QueryBuilder().register(name, table).execute(sql + (f" LIMIT {limit}" if limit else "")).read_all()
+        except Exception as error:  # delta-rs has no type of its own for files that are gone
+            raise _unread(name, error) from error
         names = [field.name for field in dataclasses.fields(record)]
         values = [found[column].to_pylist() for column in names]
         return tuple(record(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True))
@@ -148,6 +155,14 @@ def _unwritten(name: str, said: str) -> InfrastructureError:
         "ledger-unwritten",
         f"what the run did is in the tables, and not in the ledger: {why}",
         hint=f"{failure.hint if failure else 'look at the storage of the warehouse'}; the ledger will lack this run",
+    )
+
+
+def _unread(name: str, error: Exception) -> InfrastructureError:
+    return InfrastructureError(
+        "ledger-unreadable",
+        f"system.{name} cannot be read: {next(iter(str(error).splitlines()), type(error).__name__)}",
+        hint="look at the storage of the warehouse; the tables of the lake do not need the ledger",
     )
 
 

@@ -9,18 +9,27 @@ from lakesmith.plan.steps import Progress
 from lakesmith.ports import TableFacts
 
 
-def apart(facts: Mapping[TableName, TableFacts], progress: Mapping[TableName, Progress]) -> str | None:
-    """Why the tables, as they are, are no release, or None when they are one. Adopted tables have no progress."""
+def together(
+    facts: Mapping[TableName, TableFacts], progress: Mapping[TableName, Progress]
+) -> dict[TableName, int] | str:
+    """The versions of tables that fit together, or why they do not.
+
+    Without progress is a table that another lake writes: of that one the version counts that this lake has read.
+    """
+    read: dict[TableName, int] = {}
     for name, made in progress.items():
         if made.definition is None:
             return f"no batch of this lake tells what {name} was made from"
         if made.unfinished is not None:
             return f"a batch of {name} was cut short"
-        for text, read in made.positions.items():
+        for text, position in made.positions.items():
             source = TableName.parse(text)
             found = facts.get(source) if source else None
-            if found is None or found.table_id != read.table_id:
+            if source is None or found is None or found.table_id != position.table_id:
                 return f"{name} was made from another {text}"
-            if not found.changed <= read.version <= found.version:
-                return f"{name} was made from version {read.version} of {text}, and not from {found.version}"
-    return None
+            if source not in progress:
+                if read.setdefault(source, position.version) != position.version:
+                    return f"{text} was read by several tables, at different versions"
+            elif not found.changed <= position.version <= found.version:
+                return f"{name} was made from version {position.version} of {text}, and not from {found.version}"
+    return {name: read.get(name, found.version) for name, found in facts.items()}

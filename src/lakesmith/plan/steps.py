@@ -263,6 +263,8 @@ class Restore:
     table: TableName
     version: int
     reason: str
+    together: Mapping[str, int] = field(default_factory=dict)
+    """By input, the version that it goes back to beside this table, which was made from it."""
     mode: Literal["restore"] = "restore"
 
 

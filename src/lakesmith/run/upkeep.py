@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import Files, Table, TableName
@@ -110,26 +111,16 @@ class Upkeep:
 
     def restore(self, step: Restore, made: Batch) -> Settled | None:
         """Take the table back in one commit, then what is kept beside it; None when it is at that version."""
-        commits = self._commits()
-        if step.version == self.facts.version or self._is_restored(step.version):
+        found = self.way_back(step.version)
+        if found is None:
             return None
-        before = self.batches.at(step.version, self.facts.sequence, commits)
-        if step.version > self.facts.version or before.head == 0:
-            raise no_version(self.table.name, step.version)
-        own = self.batches.chain(before.head, lambda: commits)
-        rollback = Rollback(
-            version=step.version,
-            head=self.progress.head,
-            quarantine=kept_with(own, self.format.commits(self._quarantine)),
-            settled=kept_with(own, self.format.commits(self._settled)),
-        )
-        self._refuse_loss(rollback, before.head)
+        before, rollback = found
         batch = self.batches.pin(
             replace(
                 made,
                 parent=before.head,
                 definition=self._definition(before),
-                inputs=before.positions,
+                inputs=self._beside(before.positions, step.together),
                 backfill=before.backfill,
                 restore=rollback,
             )
@@ -138,6 +129,44 @@ class Upkeep:
         self.format.restore(self.facts.location, step.version, self._write(batch))
         reach("table.committed", self.table.name)
         return self.finish(batch)
+
+    def way_back(self, version: int) -> tuple[Progress, Rollback] | None:
+        """How far the table had come at a version, and where what is kept beside it goes; None when it is there.
+
+        Raises where not all could be taken back, or not all come in again. Nothing is changed.
+        """
+        if version == self.facts.version or (
+            version < self.facts.changed and self.batches.is_at(self.facts, version, self._commits)
+        ):
+            return None
+        commits = self._commits()
+        before = self.batches.at(version, self.facts.sequence, commits)
+        if version > self.facts.version or before.head == 0:
+            raise no_version(self.table.name, version)
+        own = self.batches.chain(before.head, lambda: commits)
+        rollback = Rollback(
+            version=version,
+            head=self.progress.head,
+            quarantine=kept_with(own, self.format.commits(self._quarantine)),
+            settled=kept_with(own, self.format.commits(self._settled)),
+        )
+        self._refuse_loss(rollback, before.head)
+        return before, rollback
+
+    def _beside(self, positions: Mapping[str, Position], together: Mapping[str, int]) -> dict[str, Position]:
+        """How far the inputs are read: all of an input that has the rows again which this table was made from."""
+        moved = dict(positions)
+        for text, version in together.items():
+            name = TableName.parse(text)
+            if name is None or text not in moved:
+                continue
+            location = self.warehouse.table(name)
+            found = self.format.facts(location, flow(name))
+            if found is None or found.table_id != moved[text].table_id:
+                continue
+            if Batches(self.warehouse.storage, name).is_at(found, version, partial(self.format.commits, location)):
+                moved[text] = replace(moved[text], version=found.version)
+        return moved
 
     def finish(self, batch: Batch) -> Settled:
         """See a vacuum or a restore through whose number is in the table. What a vacuum left is left to the next."""
@@ -177,14 +206,6 @@ class Upkeep:
                 hint=f"to replace it by what the declaration says: lakesmith run {self.table.name} --full-refresh",
             )
         return progress.definition
-
-    def _is_restored(self, version: int) -> bool:
-        """Whether the table went back to that version, and nothing came after."""
-        batch = self.batches.committed(self.progress.head, self._commits) if self.progress.head else None
-        if batch is None or batch.restore is None or batch.restore.version != version:
-            return False
-        made = next((commit.version for commit in self._commits() if commit.note == batch.note), None)
-        return made == self.facts.changed
 
     def _refuse_loss(self, rollback: Rollback, parent: int) -> None:
         """Raise, before anything is changed, where not all could be taken back, or not all come in again."""
