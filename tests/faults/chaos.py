@@ -187,6 +187,8 @@ class Chaos:
             siege.rolled_back = None
             if heard is not None:
                 siege.heard("run", heard)
+            if order.do in ("restore", "rollback"):
+                siege.acknowledged = 0  # the table may have gone back after the twin had ended
         return _Struck(struck, broken)
 
     def _settle(self, siege: Siege) -> list[str]:
