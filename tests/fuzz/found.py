@@ -115,6 +115,8 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _command("plan", "\x1b]0;x\x07"),
     lambda: _command("--lake", "a" * 5_000, "status"),
     lambda: _command("init", "a" * 5_000),
+    # Arrows that are walked call by call.
+    lambda: _sql(f"SELECT id, {'x -> ' * 350}x FROM bronze.orders"),
     # A query with half of a character, and a warehouse that is refused nowhere in particular.
     lambda: _command("query", "SELECT '\udc80' FROM silver.orders"),
     lambda: _lake("name: shop\nenvironments:\n  dev: {warehouse: 's3://lake/warehouse'}\n"),

@@ -74,14 +74,20 @@ def check_tree(tree: exp.Expr) -> None:
             raise too_deep()
         for child in node.iter_expressions():
             # A chain of operators, such as a + b + c, is no deeper than its deepest operand: it is walked in a loop.
-            # Those of UNIONs and of dots are not, and take several calls for each.
-            chained = isinstance(node, exp.Binary) and not isinstance(node, exp.Dot) and type(child) is type(node)
-            weight = 2 if isinstance(child, exp.SetOperation | exp.Dot) else 1
+            chained = isinstance(node, exp.Binary) and not _is_called(node) and type(child) is type(node)
+            weight = 2 if _is_called(child) else 1
             waiting.append((child, level if chained else level + weight))
 
 
 _LEVELS = 4 * DEEPEST
 """Levels of a tree: one in the text is several there."""
+
+
+def _is_called(node: exp.Expr) -> bool:
+    """Whether chains of it are walked by several calls for each: UNIONs, dots, and operators that stand for a function,
+    such as the arrow."""
+    named = isinstance(node, exp.Binary) and isinstance(node, exp.Func) and not isinstance(node, exp.Connector)
+    return named or isinstance(node, exp.SetOperation | exp.Dot)
 
 
 def too_deep(line: int = 1) -> TooDeep:
