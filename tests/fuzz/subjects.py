@@ -83,7 +83,8 @@ def _lake(case: Case, folder: Path) -> Refused:
     _write(case, folder)
     try:
         lake = Lake.open(folder)
-        lake.validate()
+        if _lands_here(lake):
+            lake.validate()
         if _is_here(lake):
             lake.plan()
     except LakesmithError as error:
@@ -100,16 +101,20 @@ def _guarded_lake(case: Case, folder: Path) -> Refused:
 
 def _is_here(lake: Lake) -> bool:
     """Whether a plan would look at this machine's sandbox alone: not at servers, nor at other people's folders."""
-    here = lake.declaration.environment
     patterns = [table.origin.files for table in lake.tables.values() if isinstance(table.origin, Files)]
-    landing = str(here.landing or "")
-    inside = not landing.startswith("/") or landing.startswith(lake.declaration.path)
+    landing, inside = str(lake.declaration.environment.landing or ""), _lands_here(lake)
     outside = any("://" in each or (each.startswith("/") and not inside) for each in (*patterns, landing))
     elsewhere = any(
         table.origin is not None and type(table.origin).__name__ in ("Kafka", "Jdbc", "OtherTable")
         for table in lake.tables.values()
     )
     return inside and not outside and not elsewhere
+
+
+def _lands_here(lake: Lake) -> bool:
+    """Whether files that land on this machine do so in the sandbox."""
+    landing = str(lake.declaration.environment.landing or "").removeprefix("file://")
+    return not landing.startswith("/") or landing.startswith(lake.declaration.path)
 
 
 def judged(error: LakesmithError, folder: Path, *, placed: bool = True) -> Refused:

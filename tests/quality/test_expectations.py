@@ -513,6 +513,7 @@ def test_a_row_condition_that_cannot_be_told_for_sure_leaves_the_expectation_out
 @pytest.mark.parametrize(
     ("kind", "kwargs", "why"),
     [
+        ("expect_column_values_to_match_regex", {**A, "regex": ["a", "b"]}, "more than one regex"),
         ("expect_column_values_to_be_between", {**A}, "no bounds"),
         ("expect_column_values_to_be_between", {**A, "min_value": 5, "max_value": 1}, "never be met"),
         ("expect_column_values_to_be_between", {**A, "max_value": {"$PARAMETER": "x"}}, "parameter"),

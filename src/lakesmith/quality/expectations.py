@@ -100,6 +100,13 @@ class _Asked:
             raise Untold(f"it has no {key}")
         return list(texts)
 
+    def text(self, key: str) -> str:
+        """The one text that is told."""
+        first, *others = self.texts(key)
+        if others:
+            raise Untold(f"it has more than one {key}")
+        return first
+
     def bounds(self, low: str = "min_value", high: str = "max_value") -> list[tuple[str, object]]:
         """The bounds as comparisons."""
         found = []
@@ -430,24 +437,20 @@ def _length(asked: _Asked) -> Converted:
 
 
 def _regex(asked: _Asked) -> Converted:
-    (matches,) = _java(asked, "regex")
-    body = {"column": asked.column(), "matches": matches}
+    body = {"column": asked.column(), "matches": _java(asked.text("regex"))}
     yield _Check(name=f"{asked.column()}_pattern", rule={"pattern": body})
 
 
-def _java(asked: _Asked, key: str) -> list[str]:
-    told = []
-    for pattern in asked.texts(key):
-        java = java_regex(pattern)
-        if java is None:
-            raise Untold(f"Java cannot read the regular expression {pattern}")
-        told.append(java)
-    return told
+def _java(pattern: str) -> str:
+    java = java_regex(pattern)
+    if java is None:
+        raise Untold(f"Java cannot read the regular expression {pattern}")
+    return java
 
 
 def _any_or_all(asked: _Asked, key: str, operator: str, *, negated: bool, name: str) -> Converted:
     """Several patterns: any of them has to be there, all of them, or none."""
-    patterns = _java(asked, key) if operator == "RLIKE" else asked.texts(key)
+    patterns = [_java(pattern) if operator == "RLIKE" else pattern for pattern in asked.texts(key)]
     joined = " AND " if asked.kwargs.get("match_on") == "all" and not negated else " OR "
     told = joined.join(f"{asked.sql()} {operator} {literal(pattern)}" for pattern in patterns)
     yield _Check(name=f"{asked.column()}_{name}", rule={"sql": f"NOT ({told})" if negated else told})
@@ -640,7 +643,7 @@ def _parseable(asked: _Asked) -> Converted:
 
 
 def _formatted(asked: _Asked) -> Converted:
-    (written,) = asked.texts("strftime_format")
+    written = asked.text("strftime_format")
     pattern = spark_format(written)
     if pattern is None:
         raise Untold(f"Spark cannot parse the format {written}")
@@ -662,7 +665,7 @@ def _unexpected_rows(asked: _Asked) -> Converted:
 
     from lakesmith.plan.nesting import TooDeep, check_text
 
-    (query,) = asked.texts("unexpected_rows_query")
+    query = asked.text("unexpected_rows_query")
     try:
         check_text(query)
         tree = sqlglot.parse_one(query.replace("{batch}", "batch__"), dialect="spark")
