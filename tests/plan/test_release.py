@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
+from tests.plan.lakes import facts
 
 from lakesmith.declare import TableName
 from lakesmith.plan.release import together
@@ -14,33 +13,20 @@ from lakesmith.ports import TableFacts
 BRONZE, SILVER = TableName("bronze", "orders"), TableName("silver", "orders")
 
 
-def facts(version: int, quiet: int = 0, table_id: str = "a") -> TableFacts:
-    return TableFacts(
-        location="there",
-        version=version,
-        table_id=table_id,
-        columns=(),
-        partition_by=(),
-        rows=1,
-        bytes=1,
-        files=1,
-        committed_at=datetime(2026, 1, 1, tzinfo=UTC),
-        oldest=0,
-        sequence=1,
-        quiet=quiet,
-    )
-
-
 @pytest.mark.parametrize(
     ("bronze", "read", "why"),
     [
-        (facts(5), Position(table_id="a", version=5), None),
-        (facts(7, quiet=2), Position(table_id="a", version=5), None),
-        (facts(7, quiet=2), Position(table_id="a", version=7), None),
-        (facts(7, quiet=1), Position(table_id="a", version=5), "made from version 5 of bronze.orders, and not from 7"),
-        (facts(4), Position(table_id="a", version=5), "made from version 5 of bronze.orders, and not from 4"),
-        (facts(5, table_id="b"), Position(table_id="a", version=5), "made from another bronze.orders"),
-        (None, Position(table_id="a", version=5), "made from another bronze.orders"),
+        (facts(5), Position(table_id="one", version=5), None),
+        (facts(7, quiet=2), Position(table_id="one", version=5), None),
+        (facts(7, quiet=2), Position(table_id="one", version=7), None),
+        (
+            facts(7, quiet=1),
+            Position(table_id="one", version=5),
+            "made from version 5 of bronze.orders, and not from 7",
+        ),
+        (facts(4), Position(table_id="one", version=5), "made from version 5 of bronze.orders, and not from 4"),
+        (facts(5, table_id="other"), Position(table_id="one", version=5), "made from another bronze.orders"),
+        (None, Position(table_id="one", version=5), "made from another bronze.orders"),
     ],
 )
 def test_a_table_fits_to_the_rows_that_it_was_made_from(
@@ -64,7 +50,7 @@ def test_a_table_that_was_taken_back_to_before_its_first_batch_fits_to_nothing()
 
 def test_of_a_table_that_another_lake_writes_counts_what_was_read() -> None:
     gold = TableName("gold", "days")
-    read = [Progress(definition="d", positions={"bronze.orders": Position(table_id="a", version=v)}) for v in (5, 4)]
+    read = [Progress(definition="d", positions={"bronze.orders": Position(table_id="one", version=v)}) for v in (5, 4)]
     found = {BRONZE: facts(9), SILVER: facts(3), gold: facts(2)}
     assert together(found, {SILVER: read[0], gold: read[0]}) == {BRONZE: 5, SILVER: 3, gold: 2}
     assert "different versions" in together(found, {SILVER: read[0], gold: read[1]})

@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from lakesmith.cli.call import Call, Verb, complete_tables, json_option
-from lakesmith.cli.progress import progress
-from lakesmith.cli.upkeep import dry_run_option, show_upkeep
-from lakesmith.cli.verbs.plan import show_plan
+from lakesmith.cli.upkeep import carry_out, dry_run_option
 
 
 @click.command("compact", cls=Verb)
@@ -21,8 +19,9 @@ def verb(call: Call, tables: tuple[str, ...], dry_run: bool, as_json: bool) -> i
     In the tables that are named, or in all. No row changes, and nothing is computed again because of it.
     """
     lake = call.open()
-    if dry_run:
-        return show_plan(lake.plan_compact(tables), as_json=as_json)
-    with progress(quiet_stdout=as_json) as told:
-        report = lake.compact(tables, on_event=told)
-    return show_upkeep(report, as_json=as_json)
+    return carry_out(
+        lambda: lake.plan_compact(tables),
+        lambda told: lake.compact(tables, on_event=told),
+        dry_run=dry_run,
+        as_json=as_json,
+    )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from lakesmith.cli.call import Call, Verb, json_option
-from lakesmith.cli.progress import progress
-from lakesmith.cli.upkeep import dry_run_option, show_upkeep
-from lakesmith.cli.verbs.plan import show_plan
+from lakesmith.cli.upkeep import carry_out, dry_run_option
 
 
 @click.command("rollback", cls=Verb)
@@ -22,8 +20,9 @@ def verb(call: Call, release: str, dry_run: bool, as_json: bool) -> int:
     takes in again what came since.
     """
     lake = call.open()
-    if dry_run:
-        return show_plan(lake.plan_rollback(release), as_json=as_json)
-    with progress(quiet_stdout=as_json) as told:
-        report = lake.rollback(release, on_event=told)
-    return show_upkeep(report, as_json=as_json)
+    return carry_out(
+        lambda: lake.plan_rollback(release),
+        lambda told: lake.rollback(release, on_event=told),
+        dry_run=dry_run,
+        as_json=as_json,
+    )

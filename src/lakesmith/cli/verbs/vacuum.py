@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from lakesmith.cli.call import Call, Verb, complete_tables, json_option
-from lakesmith.cli.progress import progress
-from lakesmith.cli.upkeep import dry_run_option, show_upkeep
-from lakesmith.cli.verbs.plan import show_plan
+from lakesmith.cli.upkeep import carry_out, dry_run_option
 from lakesmith.quarantine import seconds
 
 
@@ -31,8 +29,9 @@ def verb(call: Call, tables: tuple[str, ...], older_than: str, force: bool, dry_
     is kept, however old it is.
     """
     lake, age = call.open(), seconds(older_than)
-    if dry_run:
-        return show_plan(lake.plan_vacuum(tables, older_than=age, force=force), as_json=as_json)
-    with progress(quiet_stdout=as_json) as told:
-        report = lake.vacuum(tables, older_than=age, force=force, on_event=told)
-    return show_upkeep(report, as_json=as_json)
+    return carry_out(
+        lambda: lake.plan_vacuum(tables, older_than=age, force=force),
+        lambda told: lake.vacuum(tables, older_than=age, force=force, on_event=told),
+        dry_run=dry_run,
+        as_json=as_json,
+    )
