@@ -108,6 +108,22 @@ def test_an_old_lease_that_cannot_be_removed_does_not_keep_the_table_from_its_ne
         assert len(LocalStorage(tmp_path).keys(f"_lakesmith/leases/{NAME}")) == 1
 
 
+def test_a_holder_that_was_taken_over_while_it_gave_a_sign_of_life_leaves_nothing_behind(tmp_path: Path) -> None:
+    class Slow(LocalStorage):
+        """Falls asleep for the length of a lease in the middle of a write."""
+
+        def replace(self, key: str, data: bytes) -> None:
+            with Leases(LocalStorage(tmp_path), "run awake", clock=lambda: 2 * SECONDS).held(NAME, "run"):
+                pass
+            super().replace(key, data)
+
+    folder = f"_lakesmith/leases/{NAME}"
+    with Leases(Slow(tmp_path), "run asleep", clock=lambda: 0.0).held(NAME, "run"):
+        pass
+    (left,) = LocalStorage(tmp_path).keys(folder)
+    assert "run awake" in (tmp_path / folder / left).read_text()
+
+
 def test_of_many_that_take_over_a_dead_lease_one_wins(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 0.0, "released": False}

@@ -150,11 +150,17 @@ class Leases:
             _unsaid.add((self._storage.location(key), lease.holder))
 
     def _write(self, key: str, lease: Lease) -> bool:
-        folder, _, name = key.rpartition("/")
-        if any(later > name for later in self._storage.keys(folder)):
+        if self._is_taken_over(key):
             return False
         self._storage.replace(key, _encode(lease))
+        if self._is_taken_over(key):  # while it was written, and perhaps after its old number was cleared away
+            self._storage.remove(key)
+            return False
         return True
+
+    def _is_taken_over(self, key: str) -> bool:
+        folder, _, name = key.rpartition("/")
+        return any(later > name for later in self._storage.keys(folder))
 
 
 class Taken(InfrastructureError):
