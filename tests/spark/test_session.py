@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -107,6 +107,13 @@ def test_commits_go_through_the_log_store_of_lakesmith(spark: SparkSession, tmp_
     assert "00000000000000000000.json" in log
     # Hadoop would have left a checksum beside the commit; a link leaves none.
     assert ".00000000000000000000.json.crc" not in log
+
+
+@pytest.mark.spark
+def test_what_the_jvm_says_is_not_in_the_answer_of_a_verb(shared_spark: SparkSession) -> None:
+    jvm: Any = shared_spark.sparkContext._jvm
+    files = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/fd")
+    assert (files / "1").readlink() == (files / "2").readlink()
 
 
 @pytest.mark.spark

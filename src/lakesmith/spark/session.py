@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from lakesmith.errors import InfrastructureError
@@ -80,6 +80,7 @@ def open_session(
     merged = session_settings(settings, java=java, jars=jar_paths(jar_sets), drivers=drivers, brief=brief)
     hint = "lakesmith doctor --deep"
     with _told_as("spark-start", "Spark did not start", hint), _environment(java):
+        _launch({**merged, "spark.app.name": name})
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
     refuse_foreign(session)
     return session
@@ -179,12 +180,24 @@ def java_options(java: JavaHome, jars: tuple[Path, ...], *, brief: bool = False)
         f"-Dderby.system.home={cache_folder() / 'spark' / 'derby'}",
     ]
     if brief:
-        # The second compiler takes a third of the CPU time of a short run and never earns it back.
-        options.append("-XX:TieredStopAtLevel=1")
+        # The second compiler takes a third of the CPU time of a short run and never earns it back. Without it the JVM
+        # keeps so little room for compiled code that it soon spends a third on making room.
+        options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"]
     if archive := usable_archive(java, jars):
         # A stale archive is no error: the JVM notices, says so in a log that is off, and starts without it.
         options += [f"-XX:SharedArchiveFile={os.pathsep.join(map(str, archive))}", "-Xshare:auto", "-Xlog:disable"]
     return tuple(f'"{option}"' if " " in option else option for option in options)
+
+
+def _launch(settings: Mapping[str, str]) -> None:
+    """Start the JVM, where there is none yet, with its standard output on standard error: Delta says there what it has
+    vacuumed, and this process's own belongs to the answer."""
+    from pyspark import SparkConf, SparkContext, java_gateway
+
+    if SparkContext._gateway is None:
+        launch: Any = java_gateway.launch_gateway
+        conf = SparkConf().setAll(list(settings.items()))
+        SparkContext._ensure_initialized(gateway=launch(conf, {"stdout": 2}))
 
 
 def _hush() -> None:
