@@ -127,6 +127,26 @@ def test_a_lake_goes_back_to_a_release_and_the_next_run_brings_it_up_to_date_aga
     assert lake.lake().rollback("latest", session=lake.spark).run is None
 
 
+def test_what_was_refused_or_decided_since_goes_back_though_no_row_of_its_table_has_changed(lake: Written) -> None:
+    lake.land("orders/bad2.json", {"id": 92, "amount": -1, "day": "d9", "at": 2})
+    lake.run()
+    refused = ran(lake)
+    assert not lake.lake().discard("silver.orders", Chosen(), why="no", by="test", session=lake.spark).errors
+    lake.land("orders/bad3.json", {"id": 93, "amount": -1, "day": "d9", "at": 3})
+    lake.run()
+    kept = "SELECT CAST(json_extract(raw, '$.id') AS INT) FROM quarantine.silver_orders ORDER BY 1"
+    assert lake.rows(kept) == [(93,)]
+    assert not lake.lake().rollback(refused, session=lake.spark).errors
+    assert lake.rows(kept) == [(92,)]
+    assert lake.rows("SELECT count(*) FROM settled.silver_orders") == [(0,)]
+    assert lake.lake().rollback(refused, session=lake.spark).run is None
+    lake.run()
+    modes = {step.table: step.mode for step in lake.reports[-1].steps}
+    assert modes == {"bronze.orders": "files", "silver.orders": "changes", "gold.sales": "partitions"}
+    assert lake.rows(kept) == [(92,), (93,)]
+    assert lake.run() == {}
+
+
 def ran_before(lake: Written) -> str:
     """The newest run that did something."""
     return next(report.run.run_id for report in reversed(lake.reports) if report.run is not None)
@@ -217,6 +237,11 @@ def test_tables_that_are_out_of_use_or_cannot_be_read_keep_no_release_from_being
     lake.run()
     newest = lake.lake().releases()[0]
     assert (newest.release, sorted(newest.tables)) == (ran(lake), ["bronze.orders", "silver.orders"])
+    lake.declare({**ORDERS, "silver/orders.sql": ORDERS["silver/orders.sql"].replace("load:", "enabled: false\nload:")})
+    land(lake, 3)
+    lake.run()
+    newest = lake.lake().releases()[0]
+    assert (newest.release, newest.tables) == (ran(lake), {"bronze.orders": 2, "silver.orders": 1, "gold.sales": 1})
     for file in (lake.folder / ".lakesmith/warehouse/system/releases").glob("*.parquet"):
         file.unlink()
     with pytest.raises(LakesmithError) as refused:

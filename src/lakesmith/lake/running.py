@@ -206,11 +206,12 @@ class Running(Contracted):
     def _release(self, run_id: str) -> list[ReleaseRecord]:
         """The tables as they are, when each is made from the others as they are: another run may be among them."""
         now = datetime.now(UTC)
-        asked = {name: table for name, table in self.tables.items() if table.enabled}
+        used = {name for name, table in self.tables.items() if table.enabled}
+        read = {source for name in used for source in self.graph.upstream(name)}
+        own = {name for name in used if self.tables[name].adopted is None}
         try:
-            facts = {name: found for name in asked if (found := self._table_facts(name))}
-            own = {name: found for name, found in facts.items() if asked[name].adopted is None}
-            versions = together(facts, {name: self._progress(name, found) for name, found in own.items()})
+            facts = {name: found for name in sorted(used | read) if (found := self._table_facts(name))}
+            versions = together(facts, {name: self._progress(name, facts[name]) for name in sorted(own & facts.keys())})
         except (DataError, InfrastructureError):
             return []  # a table that cannot be read is told by whoever wants it
         if isinstance(versions, str):

@@ -14,7 +14,8 @@ def together(
 ) -> dict[TableName, int] | str:
     """The versions of tables that fit together, or why they do not.
 
-    Without progress is a table that another lake writes: of that one the version counts that this lake has read.
+    Without progress is a table that another lake writes, or that is out of use: of that one the version counts that was
+    read.
     """
     read: dict[TableName, int] = {}
     for name, made in progress.items():
