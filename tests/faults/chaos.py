@@ -187,6 +187,8 @@ class Chaos:
             siege.rolled_back = None
             if heard is not None:
                 siege.heard("run", heard)
+                if order.do not in ("run", "compact", "vacuum") and heard.run is not None:
+                    siege.released.pop(heard.run, None)  # before the decision or after it: nobody knows
             if order.do in ("restore", "rollback"):
                 siege.acknowledged = 0  # the table may have gone back after the twin had ended
         return _Struck(struck, broken)
@@ -226,7 +228,8 @@ def _deeds(flow: str, choose: random.Random) -> list[Deed]:
             # Not both: whoever deletes the past of an input cannot take a table back to it.
             deeds += ["compact", choose.choice(("vacuum", "restore", "rollback"))]
         case 3:
-            deeds += ["rollback"]
+            decisions: list[Deed] = [] if FLOWS[flow].grouped else ["replay", "discard"]
+            deeds += ["rollback", "rollback", *choose.choice((decisions, ["vacuum"], ["compact"]))]
     return deeds
 
 

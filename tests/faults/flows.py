@@ -4,7 +4,7 @@ shares no code with the product."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -32,6 +32,12 @@ class Decided:
 
     def and_then(self, what: str, files: int) -> Decided:
         return Decided((*self.decisions, (what, files)))
+
+
+def earlier(decided: Iterable[Decided]) -> tuple[Decided, ...]:
+    """What was decided at any time, the latest first."""
+    found = {Decided(each.decisions[:many]) for each in decided for many in range(len(each.decisions) + 1)}
+    return tuple(sorted(found, key=lambda each: len(each.decisions), reverse=True))
 
 
 @dataclass(frozen=True, slots=True)

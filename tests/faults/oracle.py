@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.faults.delta_files import Files, Torn, read_table
 from tests.faults.events import ROWS, unreadable
-from tests.faults.flows import FLOWS, Decided, Flow
+from tests.faults.flows import FLOWS, Decided, Flow, earlier
 from tests.models.rows import Row
 
 Bag = Counter[tuple[Any, ...]]
@@ -42,6 +42,8 @@ class Claims:
     """How many of them had landed when the last run began that ended well."""
     decided: tuple[Decided, ...] = (Decided(),)
     """What may be decided of refused rows: more than one where a decision was cut short."""
+    ever: tuple[Decided, ...] = ()
+    """What may have been decided at some time."""
     settled: bool = False
     """Whether a run that found all of it has ended well since, and nothing was cut short after it."""
     runs: tuple[dict[str, Any], ...] = ()
@@ -56,9 +58,10 @@ class Claims:
     @staticmethod
     def read(line: str) -> Claims:
         told = json.loads(line)
-        told["decided"] = tuple(
-            Decided(tuple((what, files) for what, files in each["decisions"])) for each in told["decided"]
-        )
+        for states in ("decided", "ever"):
+            told[states] = tuple(
+                Decided(tuple((what, files) for what, files in each["decisions"])) for each in told[states]
+            )
         told["runs"] = tuple(told["runs"])
         return Claims(**told)
 
@@ -165,18 +168,15 @@ def _release(
         if not claims.vacuumed:
             yield f"V release {release}: {error}"
         return
-    states = [(files, decided) for files in range(claims.landed + 1) for decided in _earlier(claims.decided)]
+    states = [
+        (files, decided) for files in range(claims.landed + 1) for decided in earlier(claims.decided + claims.ever)
+    ]
     if not any(all(want(*state) == found[name] for name, _, want in compared) for state in states):
         yield f"C release {release}: its tables were never like this at one time: {versions}"
     if release == claims.rolled_back:
         for name, have, _ in _compared(flow, claims.seed, tables):
             if name in found and have() != found[name]:
                 yield f"C {name} was rolled back to release {release}: {_differences(found[name], have())}"
-
-
-def _earlier(decided: Sequence[Decided]) -> set[Decided]:
-    """What was decided at any time."""
-    return {Decided(each.decisions[:many]) for each in decided for many in range(len(each.decisions) + 1)}
 
 
 Compared = tuple[str, Callable[[], Bag], Callable[[int, Decided], Bag]]

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tests.faults.attach import Jvm
 from tests.faults.events import lines
-from tests.faults.flows import FLOWS, Decided
+from tests.faults.flows import FLOWS, Decided, earlier
 from tests.faults.oracle import Claims
 from tests.faults.victim import Answer, Deed, Order, answer_of, start
 
@@ -72,6 +72,12 @@ class Siege:
     vacuumed: bool = False
     rolled_back: str | None = None
     """The release that the lake was taken back to, and nothing was begun since."""
+    released: dict[str, Decided] = field(default_factory=dict)
+    """What was decided when a release was made."""
+    ever: list[Decided] = field(default_factory=list)
+    """What may have been decided at any time."""
+    taken_back: tuple[Decided, ...] = ()
+    """What may be decided after tables went back: their decisions have gone back with them."""
     orders: int = 0
 
     def __post_init__(self) -> None:
@@ -118,9 +124,11 @@ class Siege:
         self.vacuumed = self.vacuumed or do == "vacuum"
         if do in ("replay", "discard"):
             self.pending = self.decided.and_then(do, self.acknowledged)
+            self.ever.append(self.pending)
         elif do in ("restore", "rollback"):
             # Until the next run has ended well, the table may be at any version that there was.
             self.restored, self.acknowledged = True, 0
+            self.taken_back = earlier((*self.taken_back, self.decided))
 
     def heard(self, do: Deed, answer: Answer) -> None:
         """A process has said what it did."""
@@ -135,9 +143,13 @@ class Siege:
             self.lagging.clear()
         elif do == "rollback":
             self.rolled_back = answer.release
+            if answer.release in self.released:
+                self.taken_back = (self.released[answer.release],)
         elif self.pending is not None and do == self.pending.decisions[-1][0]:
             self.lagging.append(self.decided)
             self.decided, self.pending = self.pending, None
+        if answer.run is not None and self.pending is None and len(self.taken_back) < 2:
+            self.released[answer.run] = next(iter(self.taken_back), self.decided)
 
     def settle(self) -> list[str]:
         """Run until a run ends well, then ask whether all is as if nothing had happened; what is broken."""
@@ -158,22 +170,36 @@ class Siege:
 
     def judge(self, *, settled: bool = False) -> list[str]:
         """What the oracle says of the lake as it is now."""
-        states = (self.decided, *([] if self.pending is None else [self.pending]))
+        claims = self._claims(settled=settled)
+        if not settled:
+            return self.oracle.ask(claims)
+        heard: list[str] = []
+        for decided in claims.decided:  # all tables have to agree on one
+            broken = self.oracle.ask(replace(claims, decided=(decided,)))
+            if not broken:
+                if self.taken_back:
+                    self.decided, self.taken_back = decided, ()
+                return []
+            heard = heard or broken
+        return heard
+
+    def _claims(self, *, settled: bool) -> Claims:
+        states = self.taken_back or (self.decided,)
+        states += () if self.pending is None else (self.pending,)
         states += () if settled else tuple(self.lagging)
-        return self.oracle.ask(
-            Claims(
-                lake=str(self.folder),
-                flow=self.flow,
-                seed=self.seed,
-                landed=self.landed,
-                acknowledged=self.acknowledged,
-                decided=states,
-                settled=settled,
-                runs=tuple(self.runs),
-                restored=self.restored,
-                vacuumed=self.vacuumed,
-                rolled_back=self.rolled_back,
-            )
+        return Claims(
+            lake=str(self.folder),
+            flow=self.flow,
+            seed=self.seed,
+            landed=self.landed,
+            acknowledged=self.acknowledged,
+            decided=states,
+            ever=tuple(self.ever),
+            settled=settled,
+            runs=tuple(self.runs),
+            restored=self.restored,
+            vacuumed=self.vacuumed,
+            rolled_back=self.rolled_back,
         )
 
 
