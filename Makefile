@@ -5,6 +5,8 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(VENV)/uv/bin/uv
+# Two processes, for two cores: each has a Spark and servers of its own, and takes tests over from the other at the end.
+PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
 
 export PYTHONDONTWRITEBYTECODE =
 
@@ -41,10 +43,10 @@ lint: setup
 	$(BIN)/lint-imports
 
 test-pure: setup
-	$(BIN)/pytest -q -m "not spark and not servers"
+	$(PYTEST) -m "not spark and not servers"
 
 test-spark: setup servers
-	$(BIN)/pytest -q -m "spark or servers"
+	$(PYTEST) -m "spark or servers"
 
 # Reads mutated declarations and data files: make fuzz SEED=… CASES=…
 fuzz: setup

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakesmith.spark.session import BRIEF, close_session, isolated, open_session
+from lakesmith.spark.session import close_session, isolated, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,9 +20,9 @@ pytest_plugins = [
 
 @pytest.fixture(scope="session")
 def shared_spark() -> Iterator[SparkSession]:
-    """One Spark for the whole test run."""
+    """One Spark for all tests of a process."""
     # Many small batches and nothing long: the optimising compiler would cost more than it gives.
-    session = open_session("tests", BRIEF, ("delta", "kafka", "iceberg", "postgresql"))
+    session = open_session("tests", {}, ("delta", "kafka", "iceberg", "postgresql"), brief=True)
     yield session
     close_session(session)
 
