@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from lakesmith.declare import (
     Files,
@@ -53,9 +53,6 @@ from lakesmith.spark.gate import GateFailed
 from lakesmith.spark.ingest import check_source, pin_slice
 from lakesmith.spark.replay import Replaying
 from lakesmith.spark.write import Writer
-
-if TYPE_CHECKING:
-    pass
 
 _ANEW = ("whole", "restore")
 """Batches that say what the table holds, whatever it held before."""
