@@ -162,8 +162,8 @@ class Batches:
         """Whether the table has the rows of a version: none came since, or it went back to it and none came after."""
         if facts.changed <= version <= facts.version:
             return True
-        head = self.progress(facts, commits).head
-        batch = self.committed(head, commits) if head else None
+        ground = self.ground(self.progress(facts, commits).head, commits)
+        batch = self.committed(ground, commits) if ground else None
         if batch is None or batch.restore is None or batch.restore.version != version:
             return False
         return _version_of(batch, commits()) == facts.changed
