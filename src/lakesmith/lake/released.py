@@ -35,12 +35,8 @@ class Released(Kept):
         """
         released = self._released(release)
         why = next(f"release {record.release}" for record in released.values())
-        report = self._carry_out(self._plan_rollback(released), "rollback", on_event, session, why)
-        if report.errors:
-            return report
-        elsewhere = [name for name, record in released.items() if not self._is_there(name, record)]
-        overtaken = [self._overtaken(name, why) for name in elsewhere]
-        return replace(report, errors=tuple(overtaken))
+        judge = partial(self._overtaken, released, why)
+        return self._carry_out(self._plan_rollback(released), "rollback", on_event, session, why, judge)
 
     def plan_rollback(self, release: str) -> Plan:
         """What `rollback` would do."""
@@ -106,10 +102,14 @@ class Released(Kept):
         commits = partial(self._format.commits, self._warehouse.table(name))
         return facts is not None and Batches(self._warehouse.storage, name).is_at(facts, released.version, commits)
 
-    def _overtaken(self, table: str, why: str) -> InfrastructureError:
-        return InfrastructureError(
-            "rollback-overtaken",
-            f"{table} is not as in {why}: another run has written to it meanwhile",
-            table=table,
-            hint="nothing is lost: wait until the other run has ended, then roll back again",
-        )
+    def _overtaken(self, released: Mapping[str, ReleaseRecord], why: str) -> list[LakesmithError]:
+        return [
+            InfrastructureError(
+                "rollback-overtaken",
+                f"{table} is not as in {why}: another run has written to it meanwhile",
+                table=table,
+                hint="nothing is lost: wait until the other run has ended, then roll back again",
+            )
+            for table, record in released.items()
+            if not self._is_there(table, record)
+        ]
