@@ -33,7 +33,7 @@ Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
 EMPTY = -1
 """In the place of a version: there was nothing yet."""
 _NOTED = re.compile(rf"(?:{NOTE}|{QUIET})(\d+)\.")
-_BESIDE = ("replay", "vacuum", "restore")
+_BESIDE = ("replay", "vacuum", "follow", "restore")
 """Batches that read nothing on: where the table stands is told by the one before."""
 SUMMED_UP = 16
 """With each batch of such a number, the files that were taken in so far are written down together."""
@@ -184,7 +184,7 @@ class Batches:
         rewrote = rewrote or (batch.sequence if batch.mode == "whole" else 0)
         progress = Progress(
             head=head,
-            ground=newest.parent if newest.mode == "vacuum" and newest.follows_rollback else head,
+            ground=newest.parent if newest.is_quiet and newest.follows_rollback else head,
             definition=newest.definition,
             positions=newest.inputs,
             taken=self._taken(batch, commits),
@@ -221,8 +221,8 @@ class Batches:
         return found
 
     def ground(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> int:
-        """The newest batch up to this one that did more than to fence a vacuum."""
-        while head and (batch := self.committed(head, commits)).mode == "vacuum":
+        """The newest batch up to this one that is not a quiet one."""
+        while head and (batch := self.committed(head, commits)).is_quiet:
             head = batch.parent
         return head
 
