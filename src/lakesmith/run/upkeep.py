@@ -89,8 +89,7 @@ class Upkeep:
             kept = age + max(0.0, time.time() - batch.pinned_at / 1000)
             if not self.format.stale(location, kept):
                 continue
-            self._refuse_overtaken(batch)
-            self.format.vacuum(self.session(), location, kept)
+            self.format.vacuum(self.session(), location, kept, partial(self._refuse_overtaken, batch))
             reach("files.vacuumed", location)
         if left:
             self._refuse_overtaken(batch)
