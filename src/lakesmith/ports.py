@@ -243,8 +243,11 @@ class TableFormat(Protocol):
     def compact(self, spark: SparkSession, location: str, note: str) -> Written | None:
         """Put the rows of small files together in a commit that changes no row; None when there was nothing to do."""
 
-    def vacuum(self, spark: SparkSession, location: str, older_than: float) -> None:
-        """Delete the files that no version needs which was current in so many seconds, and that no version knows."""
+    def vacuum(
+        self, spark: SparkSession, location: str, older_than: float, look: Callable[[], None] | None = None
+    ) -> None:
+        """Delete the files that no version needs which was current in so many seconds, and that no version knows.
+        `look` may still raise when it is known which these are: no file that comes after it is deleted."""
 
     def stale(self, location: str, older_than: float) -> int:
         """How many files a vacuum would delete at the most. Without a JVM."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -98,6 +99,28 @@ def test_a_vacuum_deletes_what_is_old_and_keeps_what_a_version_since_needs(
     assert not stray.exists()
     assert len(files(place)) == 1
     assert held(format, place) == [(3, "c")]
+
+
+def test_a_vacuum_deletes_no_file_that_comes_after_its_last_look(
+    format: TableFormat, spark: SparkSession, place: str
+) -> None:
+    format.append(rows(spark, (1, "a")), place, write(1))
+    stray, late = Path(place) / "stray.parquet", Path(place) / "late.parquet"
+    stray.write_bytes(b"of a run that was killed")
+
+    def look() -> None:
+        late.write_bytes(b"of a run that has begun since")
+        os.utime(late, (0, 0))
+
+    format.vacuum(spark, place, 0.0, look)
+    assert (stray.exists(), late.exists()) == (False, True)
+
+    def refuse() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        format.vacuum(spark, place, 0.0, refuse)
+    assert late.exists()
 
 
 def test_a_vacuum_keeps_the_files_of_partitions_whatever_they_are_called(

@@ -88,6 +88,19 @@ def test_a_restored_table_stands_where_it_stood_then_and_says_that_rows_were_rep
     assert (set(after.taken), after.rewritten) == ({"f1", "f6"}, None)
 
 
+def test_a_table_that_went_back_is_at_that_version_also_after_a_vacuum_and_until_rows_come(batches: Batches) -> None:
+    made = [finish(batches, batch(number), number - 1) for number in (1, 2)]
+    back = replace(batch(3, mode="restore", parent=1), restore=Rollback(version=0, head=2))
+    made.append(finish(batches, back, 2))
+    made += [finish(batches, batch(number, mode="vacuum"), number - 1) for number in (4, 5)]
+    made.append(finish(batches, batch(6), 5))
+    log = [commit(version, each.note) for version, each in enumerate(made)]
+    now = {2: facts(2, 3), 3: facts(3, 4, quiet=1), 4: facts(4, 5, quiet=2), 5: facts(5, 6)}
+    at = {newest: batches.is_at(found, 0, lambda: log[::-1]) for newest, found in now.items()}
+    assert at == {2: True, 3: True, 4: True, 5: False}
+    assert not batches.is_at(now[4], 1, lambda: log[::-1])
+
+
 def test_a_vacuum_does_not_hide_that_the_table_was_rolled_back(batches: Batches) -> None:
     for number in range(1, 6):
         finish(batches, batch(number), number - 1)

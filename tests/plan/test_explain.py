@@ -39,6 +39,7 @@ def test_each_step_is_told_in_words() -> None:
             Vacuum(table=orders, older_than=7 * 86400.0, reason=""),
             Vacuum(table=orders, older_than=5400.0, reason=""),
             Restore(table=orders, version=3, reason=""),
+            Restore(table=orders, version=3, stays=True, reason=""),
         )
     ] == [
         "take in 2 files (4.1 kB)",
@@ -52,6 +53,7 @@ def test_each_step_is_told_in_words() -> None:
         "delete files that no version of the last 7d needs",
         "delete files that no version of the last 90m needs",
         "go back to version 3",
+        "stay at version 3, and follow the inputs back",
     ]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.run.lakes import Cut, Written
 
+from lakesmith import failpoints
 from lakesmith.formats import Delta
 from lakesmith.spark import write
 
@@ -106,6 +108,37 @@ def test_the_end_of_a_key_that_was_rolled_back_does_not_count(events: Written, t
     events.run()
     assert latest(events) == [(1, 3), (2, 1)]
     assert history(events) == [(1, 1, None), (2, 1, None)]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_ends_of_a_batch_that_never_came_to_be_do_not_count_when_its_input_went_back(
+    events: Written, killed: bool
+) -> None:
+    wrong = events.land("events/3.json", event(2, 9, "D"))
+    with cut_at("ends.kept", "lakesmith.silver.latest"), pytest.raises(Cut):
+        events.run("+silver.latest")
+    if killed:
+        with cut_at("table.committed", "silver.latest"), pytest.raises(Cut):
+            events.lake().rollback("latest", session=events.spark)
+    else:
+        assert not events.lake().rollback("latest", session=events.spark).errors
+    wrong.unlink()
+    events.land("events/4.json", event(2, 7))
+    events.run()
+    assert latest(events) == [(2, 7)]
+
+
+@contextmanager
+def cut_at(place: str, about: str) -> Iterator[None]:
+    def told(*reached: str) -> None:
+        if reached == (place, about):
+            raise Cut
+
+    failpoints.watch(told)
+    try:
+        yield
+    finally:
+        failpoints.watch(None)
 
 
 def test_ends_that_a_rebuild_left_which_never_came_to_be_are_not_believed(

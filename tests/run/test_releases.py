@@ -11,7 +11,7 @@ from tests.run.lakes import ORDERS, Cut, Written
 
 from lakesmith import failpoints
 from lakesmith.errors import LakesmithError, UsageError
-from lakesmith.plan.steps import Chosen
+from lakesmith.plan.steps import Chosen, Restore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -210,25 +210,58 @@ def test_nothing_goes_back_where_one_table_could_not(lake: Written) -> None:
         assert first in (unknown.value.hint or "")
 
 
-def test_a_table_that_a_run_writes_meanwhile_is_told(lake: Written) -> None:
+@pytest.mark.parametrize(("behind", "stays"), [("silver.orders", "gold.sales"), ("bronze.orders", "silver.orders")])
+def test_a_table_that_did_not_move_follows_its_inputs_back_and_is_not_computed_again(
+    lake: Written, behind: str, stays: str
+) -> None:
+    first = ran(lake)
+    before = lake.rows(SALES)
+    land(lake, 2)
+    lake.run(f"+{behind}")
+    lake.lake().compact((stays,), session=lake.spark)
+    plan = lake.lake().plan_rollback(first)
+    assert [step.stays for step in plan.steps if isinstance(step, Restore) and str(step.table) == stays] == [True]
+    with pytest.raises(Cut):
+        cut_at(lake, first, "table.committed", stays)
+    report = lake.lake().rollback(first, session=lake.spark)
+    assert not report.errors
+    assert report.run is not None
+    assert lake.lake().releases()[0].release == report.run.run_id
+    assert lake.lake().rollback(first, session=lake.spark).run is None
+    assert lake.rows(SALES) == before
+    steps = lake.run()
+    modes = {table: (step.mode, step.rows_in) for table, step in steps.items()}
+    assert modes == {"bronze.orders": ("files", 1), "silver.orders": ("changes", 1), "gold.sales": ("partitions", 1)}
+    assert lake.rows(SALES) == [*before, ("d2", 1, 10)]
+    assert lake.run() == {}
+
+
+def test_a_table_that_a_run_writes_meanwhile_goes_back_too_or_is_told(lake: Written) -> None:
+    lake.declare({"bronze/notes.yml": "source: {files: landing/notes/*.json}\n"})
+    lake.land("notes/1.json", {"id": 1})
+    lake.run()
     first = ran(lake)
     land(lake, 2)
     lake.run("+silver.orders")
-    opened = lake.lake()
+    lake.land("notes/2.json", {"id": 2})
 
     def beside(place: str, about: str) -> None:
         if (place, about) == ("table.committing", "bronze.orders"):
             failpoints.watch(None)
-            lake.run("gold.sales")
+            lake.run("gold.sales", "bronze.notes")
 
     failpoints.watch(beside)
     try:
-        report = opened.rollback(first, session=lake.spark)
+        report = lake.lake().rollback(first, session=lake.spark)
     finally:
         failpoints.watch(None)
-    assert [error.code for error in report.errors] == ["rollback-overtaken"]
-    assert not lake.lake().rollback(first, session=lake.spark).errors
+    assert [(error.code, error.table) for error in report.errors] == [("rollback-overtaken", "bronze.notes")]
     assert lake.rows("SELECT count(*) FROM gold.sales") == [(1,)]
+    assert report.run is not None
+    assert lake.rows(f"SELECT outcome FROM system.runs WHERE run_id = '{report.run.run_id}'") == [("failed",)]
+    assert report.run.run_id not in [each.release for each in lake.lake().releases()]
+    assert not lake.lake().rollback(first, session=lake.spark).errors
+    assert lake.rows("SELECT count(*) FROM bronze.notes") == [(1,)]
 
 
 def test_tables_that_are_out_of_use_or_cannot_be_read_keep_no_release_from_being_made(lake: Written) -> None:

@@ -35,12 +35,8 @@ class Released(Kept):
         """
         released = self._released(release)
         why = next(f"release {record.release}" for record in released.values())
-        report = self._carry_out(self._plan_rollback(released), "rollback", on_event, session, why)
-        if report.errors:
-            return report
-        elsewhere = [name for name, record in released.items() if not self._is_there(name, record)]
-        overtaken = [self._overtaken(name, why) for name in elsewhere]
-        return replace(report, errors=tuple(overtaken))
+        judge = partial(self._overtaken, released, why)
+        return self._carry_out(self._plan_rollback(released), "rollback", on_event, session, why, judge)
 
     def plan_rollback(self, release: str) -> Plan:
         """What `rollback` would do."""
@@ -51,7 +47,8 @@ class Released(Kept):
         errors: list[LakesmithError] = []
         for name in self.graph.order:
             try:
-                steps[name] = self._way_back(name, released)
+                moving = {str(before) for before, step in steps.items() if isinstance(step, Restore) and not step.stays}
+                steps[name] = self._way_back(name, released, moving)
             except LakesmithError as error:
                 error.table = str(name)
                 errors.append(error)
@@ -62,7 +59,7 @@ class Released(Kept):
         before = {name: tuple(sorted(self.graph.ancestors(name) & going)) for name in steps}
         return replace(plan, tables=tuple(replace(table, after=before[table.table]) for table in plan.tables))
 
-    def _way_back(self, name: TableName, released: Mapping[str, ReleaseRecord]) -> Step | str:
+    def _way_back(self, name: TableName, released: Mapping[str, ReleaseRecord], moving: set[str]) -> Step | str:
         from lakesmith.run.upkeep import Upkeep
 
         if self.tables[name].adopted is not None:
@@ -78,8 +75,6 @@ class Released(Kept):
                 hint="nothing was changed; take the other tables back with `lakesmith restore TABLE --to VERSION`",
             )
         progress = self._progress(name, facts)
-        if facts.changed <= version:
-            return "its rows are those of the release"
         upkeep = Upkeep(
             table=self.tables[name],
             facts=facts,
@@ -91,11 +86,15 @@ class Released(Kept):
             session=self._start_session,
             landing=self._landings.get(name),
         )
-        if upkeep.way_back(version) is None and progress.unfinished is None:
-            return "its rows are those of the release"
         inputs = {str(each): released[str(each)].version for each in self.graph.upstream(name) if str(each) in released}
         together = {text: number for text, number in inputs.items() if self.tables[self._name(text)].adopted is None}
-        return Restore(table=name, version=version, together=together, reason=f"from version {facts.version}")
+        if upkeep.way_back(version) is not None or progress.unfinished is not None:
+            return Restore(table=name, version=version, together=together, reason=f"from version {facts.version}")
+        reason = "its rows are those of the release"
+        if moving.isdisjoint(together) and upkeep.beside(progress.positions, together) == progress.positions:
+            return reason
+        # Its bookmark tells of versions that its inputs leave: the next run would take their way back for news.
+        return Restore(table=name, version=version, together=together, stays=True, reason=reason)
 
     def _is_there(self, text: str, released: ReleaseRecord) -> bool:
         """Whether a table has the rows of the release, or is not this lake's to take back."""
@@ -106,10 +105,14 @@ class Released(Kept):
         commits = partial(self._format.commits, self._warehouse.table(name))
         return facts is not None and Batches(self._warehouse.storage, name).is_at(facts, released.version, commits)
 
-    def _overtaken(self, table: str, why: str) -> InfrastructureError:
-        return InfrastructureError(
-            "rollback-overtaken",
-            f"{table} is not as in {why}: another run has written to it meanwhile",
-            table=table,
-            hint="nothing is lost: wait until the other run has ended, then roll back again",
-        )
+    def _overtaken(self, released: Mapping[str, ReleaseRecord], why: str) -> list[LakesmithError]:
+        return [
+            InfrastructureError(
+                "rollback-overtaken",
+                f"{table} is not as in {why}: another run has written to it meanwhile",
+                table=table,
+                hint="nothing is lost: wait until the other run has ended, then roll back again",
+            )
+            for table, record in released.items()
+            if not self._is_there(table, record)
+        ]

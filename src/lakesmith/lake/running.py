@@ -18,6 +18,7 @@ from lakesmith.declare.contract import QuarantinePolicy
 from lakesmith.errors import (
     DataError,
     InfrastructureError,
+    LakesmithError,
     UsageError,
     raise_all,
 )
@@ -158,9 +159,10 @@ class Running(Contracted):
         on_event: Callable[[Event], None] | None = None,
         session: SparkSession | None = None,
         decision: Callable[[str, Sequence[StepRecord]], Sequence[AuditRecord]] | None = None,
+        judge: Callable[[], Sequence[LakesmithError]] | None = None,
     ) -> RunReport:
         """Take the steps of a plan, and write down what they did. With somebody's decision nothing was planned, and no
-        contract is recorded: whether it may change was not asked."""
+        contract is recorded: whether it may change was not asked. `judge` looks at what all the steps came to."""
         # The rooms below import PySpark's neighbours; a run with nothing to do must not pay for that.
         from lakesmith.run import Executor
 
@@ -181,6 +183,8 @@ class Running(Contracted):
         outcome: Outcome = "interrupted"
         try:
             executor.execute(plan, jobs or self.declaration.environment.jobs)
+            if judge is not None and not executor.errors:
+                executor.errors.extend(judge())
             outcome = "failed" if executor.errors or plan.problems else "ok"
         finally:
             executor.close()

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import TableName
-from lakesmith.errors import UsageError, raise_all
+from lakesmith.errors import LakesmithError, UsageError, raise_all
 from lakesmith.lake.refused import Refused, audited, user
 from lakesmith.ledger.readers import unread
 from lakesmith.ledger.staged import last_changed, staged_folders
@@ -178,12 +178,13 @@ class Kept(Refused):
         on_event: Callable[[Event], None] | None,
         session: SparkSession | None,
         why: str = "",
+        judge: Callable[[], Sequence[LakesmithError]] | None = None,
     ) -> RunReport:
         if not any(plan.steps):
             return RunReport(run=None, steps=(), checks=(), unmade=())
         told = {str(step.table): in_words(step).what for step in plan.steps}
         decision = partial(audited, action, user(), why, told)
-        return self._execute(plan, LakeFacts(), on_event=on_event, session=session, decision=decision)
+        return self._execute(plan, LakeFacts(), on_event=on_event, session=session, decision=decision, judge=judge)
 
     def _own(self, text: str) -> TableName:
         """A table of this lake that is its to write."""

@@ -60,8 +60,13 @@ class Batch:
     @property
     def note(self) -> str:
         """What the commit carries, to tell this attempt from any other."""
-        begin = QUIET if self.mode == "vacuum" else NOTE
+        begin = QUIET if self.is_quiet else NOTE
         return f"{begin}{self.sequence}.{self.attempt} run {self.run_id}"
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it moves no row, so that no reader has to follow it: it fences a vacuum, or follows inputs back."""
+        return self.mode in ("vacuum", "follow")
 
     @property
     def follows_rollback(self) -> bool:

@@ -33,7 +33,7 @@ Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
 EMPTY = -1
 """In the place of a version: there was nothing yet."""
 _NOTED = re.compile(rf"(?:{NOTE}|{QUIET})(\d+)\.")
-_BESIDE = ("replay", "vacuum", "restore")
+_BESIDE = ("replay", "vacuum", "follow", "restore")
 """Batches that read nothing on: where the table stands is told by the one before."""
 SUMMED_UP = 16
 """With each batch of such a number, the files that were taken in so far are written down together."""
@@ -162,8 +162,8 @@ class Batches:
         """Whether the table has the rows of a version: none came since, or it went back to it and none came after."""
         if facts.changed <= version <= facts.version:
             return True
-        head = self.progress(facts, commits).head
-        batch = self.committed(head, commits) if head else None
+        ground = self.ground(self.progress(facts, commits).head, commits)
+        batch = self.committed(ground, commits) if ground else None
         if batch is None or batch.restore is None or batch.restore.version != version:
             return False
         return _version_of(batch, commits()) == facts.changed
@@ -184,7 +184,7 @@ class Batches:
         rewrote = rewrote or (batch.sequence if batch.mode == "whole" else 0)
         progress = Progress(
             head=head,
-            ground=newest.parent if newest.mode == "vacuum" and newest.follows_rollback else head,
+            ground=newest.parent if newest.is_quiet and newest.follows_rollback else head,
             definition=newest.definition,
             positions=newest.inputs,
             taken=self._taken(batch, commits),
@@ -221,8 +221,8 @@ class Batches:
         return found
 
     def ground(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> int:
-        """The newest batch up to this one that did more than to fence a vacuum."""
-        while head and (batch := self.committed(head, commits)).mode == "vacuum":
+        """The newest batch up to this one that is not a quiet one."""
+        while head and (batch := self.committed(head, commits)).is_quiet:
             head = batch.parent
         return head
 

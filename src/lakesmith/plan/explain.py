@@ -91,6 +91,8 @@ def in_words(step: Step) -> ExplainedStep:
         case Vacuum(older_than=older_than):
             kept = f"no version of the last {age(older_than)} needs"
             return ExplainedStep(step="vacuum", what=f"delete files that {kept}")
+        case Restore(version=version, stays=True):
+            return ExplainedStep(step="restore", what=f"stay at version {version}, and follow the inputs back")
         case Restore(version=version):
             return ExplainedStep(step="restore", what=f"go back to version {version}")
         case _:

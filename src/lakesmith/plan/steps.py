@@ -265,6 +265,8 @@ class Restore:
     reason: str
     together: Mapping[str, int] = field(default_factory=dict)
     """By input, the version that it goes back to beside this table, which was made from it."""
+    stays: bool = False
+    """It has these rows: what is left to note is that its inputs have those again which it was made from."""
     mode: Literal["restore"] = "restore"
 
 
@@ -331,8 +333,8 @@ class Progress:
     head: int = 0
     """The batch that the table's rows end with; 0 before the first."""
     ground: int = 0
-    """The batch that the next one builds upon: the head, or what was before it where that is a vacuum after a rollback.
-    A vacuum moves no row, so that what was rolled back is left to the batch after it."""
+    """The batch that the next one builds upon: the head, or what was before it where that is a quiet one after a
+    rollback. It moves no row, so that what was rolled back is left to the batch after it."""
     definition: str | None = None
     """The fingerprint of the declaration that the head was made with."""
     positions: Mapping[str, Position] = field(default_factory=dict)

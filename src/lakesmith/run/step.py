@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from lakesmith.declare import (
     Files,
@@ -53,9 +53,6 @@ from lakesmith.spark.gate import GateFailed
 from lakesmith.spark.ingest import check_source, pin_slice
 from lakesmith.spark.replay import Replaying
 from lakesmith.spark.write import Writer
-
-if TYPE_CHECKING:
-    pass
 
 _ANEW = ("whole", "restore")
 """Batches that say what the table holds, whatever it held before."""
@@ -212,7 +209,7 @@ class Workplace(Arrivals):
         reach("finish.begun", table.name)
         location = self.warehouse.table(table.name)
         batch = batches.committed(step.sequence, lambda: self.format.commits(location))
-        if batch.mode in ("vacuum", "restore") and facts is not None:
+        if (batch.is_quiet or batch.mode == "restore") and facts is not None:
             settled = self._upkeep(table, facts, batches, Progress()).finish(batch)
             return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
         if facts is not None and not taken_back:
@@ -259,7 +256,7 @@ class Workplace(Arrivals):
         """The same inputs again, and the gate's word does not count; that as many rows come of them is made sure of."""
         held = batches.pinned(step.sequence, step.attempt)
         commits = partial(self.format.commits, self.warehouse.table(table.name))
-        # A vacuum takes a number, and moves no row.
+        # A quiet batch takes a number, and moves no row.
         next_one = batches.ground(held.parent, commits) == batches.ground(progress.head, commits)
         if held.definition != definition(table) or not next_one:
             raise DataError(

@@ -89,8 +89,7 @@ class Upkeep:
             kept = age + max(0.0, time.time() - batch.pinned_at / 1000)
             if not self.format.stale(location, kept):
                 continue
-            self._refuse_overtaken(batch)
-            self.format.vacuum(self.session(), location, kept)
+            self.format.vacuum(self.session(), location, kept, partial(self._refuse_overtaken, batch))
             reach("files.vacuumed", location)
         if left:
             self._refuse_overtaken(batch)
@@ -110,17 +109,18 @@ class Upkeep:
             )
 
     def restore(self, step: Restore, made: Batch) -> Settled | None:
-        """Take the table back in one commit, then what is kept beside it; None when it is at that version."""
+        """Take the table back in one commit, then what is kept beside it; None when it is at that version already, and
+        its inputs are known to be at theirs."""
         found = self.way_back(step.version)
         if found is None:
-            return None
+            return self._follow(step.together, made)
         before, rollback = found
         batch = self.batches.pin(
             replace(
                 made,
                 parent=before.head,
                 definition=self._definition(before),
-                inputs=self._beside(before.positions, step.together),
+                inputs=self.beside(before.positions, step.together),
                 backfill=before.backfill,
                 restore=rollback,
             )
@@ -135,9 +135,7 @@ class Upkeep:
 
         Raises where not all could be taken back, or not all come in again. Nothing is changed.
         """
-        if version == self.facts.version or (
-            version < self.facts.changed and self.batches.is_at(self.facts, version, self._commits)
-        ):
+        if self.batches.is_at(self.facts, version, self._commits):
             return None
         commits = self._commits()
         before = self.batches.at(version, self.facts.sequence, commits)
@@ -153,7 +151,27 @@ class Upkeep:
         self._refuse_loss(rollback, before.head)
         return before, rollback
 
-    def _beside(self, positions: Mapping[str, Position], together: Mapping[str, int]) -> dict[str, Position]:
+    def _follow(self, together: Mapping[str, int], made: Batch) -> Settled | None:
+        """Carry the bookmark on to inputs that went back, in a commit that moves no row; None when it is there."""
+        inputs = self.beside(self.progress.positions, together)
+        if inputs == self.progress.positions:
+            return None
+        batch = self.batches.pin(
+            replace(
+                made,
+                mode="follow",
+                definition=self._definition(self.progress),
+                inputs=inputs,
+                continues=self.facts.version,
+            )
+        )
+        reach("table.committing", self.table.name)
+        fence = replace(self._write(batch), since=batch.continues)
+        self.format.advance(self.facts.location, fence, self.session() if self.facts.widened else None)
+        reach("table.committed", self.table.name)
+        return self.finish(batch)
+
+    def beside(self, positions: Mapping[str, Position], together: Mapping[str, int]) -> dict[str, Position]:
         """How far the inputs are read: all of an input that has the rows again which this table was made from."""
         moved = dict(positions)
         for text, version in together.items():
@@ -162,19 +180,19 @@ class Upkeep:
                 continue
             location = self.warehouse.table(name)
             found = self.format.facts(location, flow(name))
-            if found is None or found.table_id != moved[text].table_id:
+            if found is None or found.table_id != moved[text].table_id or found.changed <= moved[text].version:
                 continue
             if Batches(self.warehouse.storage, name).is_at(found, version, partial(self.format.commits, location)):
                 moved[text] = replace(moved[text], version=found.version)
         return moved
 
     def finish(self, batch: Batch) -> Settled:
-        """See a vacuum or a restore through whose number is in the table. What a vacuum left is left to the next."""
+        """See a batch of upkeep through whose number is in the table. What a vacuum left is left to the next."""
         made = next((commit.version for commit in self._commits() if commit.note == batch.note), self.facts.version)
+        self._ends.fence(batch, believed=batch.restore is None)
+        reach("table.fenced", self.table.name)
         if batch.restore is None:
             return self._finished(batch, made)
-        self._ends.fence(batch, believed=False)
-        reach("table.fenced", self.table.name)
         self._take_back(self._settled, batch, batch.restore.settled)
         reach("settled.committed", self.table.name)
         self._take_back(self._quarantine, batch, batch.restore.quarantine)

@@ -46,7 +46,7 @@ def way_back(table: DeltaTable, location: str, version: int | None) -> tuple[dic
         raise InfrastructureError(
             "restore-unable",
             "the table has features, or a log, that Lakesmith does not know how to take back",
-            hint=f"in Spark: RESTORE delta.`{location}` TO VERSION AS OF {version}",
+            hint=f"in Spark: {_in_spark(location, version)}",
         )
     if version is not None and not log_files(location, version):
         raise DataError(
@@ -69,6 +69,12 @@ def way_back(table: DeltaTable, location: str, version: int | None) -> tuple[dic
     if version is not None and (before := metadata_at(location, version)) != metadata_at(location, now):
         actions.insert(0, {"metaData": before})
     return counts, actions
+
+
+def _in_spark(location: str, version: int | None) -> str:
+    if version is None:
+        return f"DELETE FROM delta.`{location}`"
+    return f"RESTORE delta.`{location}` TO VERSION AS OF {version}"
 
 
 def _by_content(location: str, version: int) -> Iterator[tuple[str, dict[str, Any]]]:

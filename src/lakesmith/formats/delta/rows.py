@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 FENCE = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 """Settings with which Delta skips writes in silence where somebody has left them behind."""
 _SOURCE_VIEW = "lakesmith_merge_source"
+_LISTED_VIEW = "lakesmith_vacuum_listed"
+_LISTING = "path string, length bigint, isDir boolean, modificationTime bigint"
+"""The columns that Delta asks of a list of files."""
 _WIDENING = "delta.enableTypeWidening"
 _VECTORS = "delta.enableDeletionVectors"
 _NOTE = "spark.databricks.delta.commitInfo.userMetadata"
@@ -148,9 +151,20 @@ class DeltaRows(DeltaLog):
         made = [commit for commit in self.commits(location) if commit.version > before and commit.note == note]
         return self.written(made[0]) if made else None
 
-    def vacuum(self, spark: SparkSession, location: str, older_than: float) -> None:
+    def vacuum(
+        self, spark: SparkSession, location: str, older_than: float, look: Callable[[], None] | None = None
+    ) -> None:
+        kept = f"RETAIN {older_than / 3600:.6f} HOURS"
         with _set(spark, _VACUUM):
-            spark.sql(f"VACUUM delta.`{location}` RETAIN {older_than / 3600:.6f} HOURS").collect()
+            # Delta reckons ages from the time when it is asked: a process that was suspended since it looked would have
+            # it delete what somebody writes by then. So it is told which files there were before the look.
+            old = [row["path"] for row in spark.sql(f"VACUUM delta.`{location}` {kept} DRY RUN").collect()]
+            if look is not None:
+                look()
+            if not old:
+                return
+            spark.createDataFrame([(path, 0, False, 0) for path in old], _LISTING).createOrReplaceTempView(_LISTED_VIEW)
+            spark.sql(f"VACUUM delta.`{location}` USING INVENTORY (SELECT * FROM {_LISTED_VIEW}) {kept}").collect()
 
     def _commit(self, writer: DataFrameWriter, location: str, write: Write) -> Written:
         _check_ground(location, write)

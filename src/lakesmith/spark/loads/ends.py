@@ -72,10 +72,10 @@ class Ends:
         """Let no run that was suspended add to them any more. Those that are not believed are not from now on either:
         the next batch has this one before it."""
         facts = self.format.facts(self.location, self.flow)
-        if facts is None:
+        own = batch.sequence * _ATTEMPTS + batch.attempt
+        if facts is None or facts.sequence == own:
             return
         believed = believed and self.follows(batch.parent)
-        own = batch.sequence * _ATTEMPTS + batch.attempt
         sequence = own if believed else (batch.sequence + 1) * _ATTEMPTS
         if facts.sequence < sequence:
             self.format.advance(self.location, Write(flow=self.flow, sequence=sequence, note=batch.note))
