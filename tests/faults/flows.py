@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from tests.faults.events import readable
 from tests.models.changes import changes
-from tests.models.loads import merge, scd2, snapshot
+from tests.models.loads import dedup, merge, scd2, snapshot
 from tests.models.rows import Row
 
 EVENT = ("seq", "id", "name", "amount", "day", "at", "op")
@@ -57,8 +57,10 @@ class Flow:
     """Whether bronze has a check too, which never fails: its rows are then staged before they are committed."""
     grouped: bool = False
     """Whether the check is on the rows that the query makes of all events, and not on events."""
-    gold: bool = field(default=False)
+    gold: bool = False
     """Whether a table of sums is made from the silver one."""
+    large: bool = False
+    """Whether tables count as large from their first byte on: rows that a merge replaces are marked in them."""
 
     def declarations(self) -> dict[str, str]:
         bronze = 'source: {files: "landing/events/*.json"}\n'
@@ -149,11 +151,28 @@ def _signed(rows: Sequence[Row]) -> list[Row]:
     return per_day([{**row, "amount": row["amount"] if row["seq"] % 2 == 0 else -row["amount"]} for row in rows])
 
 
+_MERGE = Flow(
+    "merge",
+    {"merge": {"key": "id", "order_by": list(ORDER), "delete": "op = 'D'"}},
+    _EVENTS,
+    EVENT,
+    partial(merge, columns=EVENT, key=("id",), order_by=ORDER, delete=_is_delete),
+    keyed=True,
+    gold=True,
+)
 FLOWS = {
     flow.name: flow
     for flow in (
         Flow("append", "append", _EVENTS, EVENT, _as_they_are),
         Flow("staged", "append", _EVENTS, EVENT, _as_they_are, checked=True),
+        Flow(
+            "dedup",
+            {"append": {"dedup": ["id", "day"], "by": "at"}},
+            _EVENTS,
+            EVENT,
+            partial(dedup, columns=EVENT, key=("id", "day"), by="at"),
+            keyed=True,
+        ),
         # A row takes about a twentieth of a second, so that there is time to strike while files are written.
         Flow("slow", "append", f"{_EVENTS} WHERE {_SLOW} > 0", EVENT, _as_they_are),
         Flow(
@@ -174,15 +193,8 @@ FLOWS = {
             condition="total >= 0",
             grouped=True,
         ),
-        Flow(
-            "merge",
-            {"merge": {"key": "id", "order_by": list(ORDER), "delete": "op = 'D'"}},
-            _EVENTS,
-            EVENT,
-            partial(merge, columns=EVENT, key=("id",), order_by=ORDER, delete=_is_delete),
-            keyed=True,
-            gold=True,
-        ),
+        _MERGE,
+        replace(_MERGE, name="placed", large=True),
         Flow(
             "scd2",
             {"scd2": {"key": "id", "order_by": list(ORDER), "delete": "op = 'D'"}},

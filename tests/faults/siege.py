@@ -99,7 +99,10 @@ class Siege:
         """A process's task on this lake."""
         self.orders += 1
         answer = str(self.folder.with_name(f"{self.folder.name}.{self.orders}.answer"))
-        return Order(lake=str(self.folder), answer=answer, do=do, jvm=self.jvm, plant=self.plant, **details)
+        large = FLOWS[self.flow].large
+        return Order(
+            lake=str(self.folder), answer=answer, do=do, jvm=self.jvm, plant=self.plant, large=large, **details
+        )
 
     def send(self, order: Order) -> Answer | None:
         """Let a process do it, and remember what it acknowledged; None when it was killed."""

@@ -56,6 +56,8 @@ class Order:
     """At the place: SIGKILL, SIGSTOP, or an error of the operating system."""
     plant: str | None = None
     lease_seconds: float | None = None
+    large: bool = False
+    """Whether tables count as large from their first byte on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,10 @@ def obey(order: Order) -> None:
         from lakesmith.ledger import lease
 
         lease.SECONDS = order.lease_seconds
+    if order.large:
+        from lakesmith.spark import write
+
+        write._VECTORS = 0
     if order.plant is not None:
         plant(order.plant)
     _say(order, _done(order, places))
