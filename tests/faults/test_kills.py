@@ -50,9 +50,7 @@ KILLS = {
     ],
     "dedup": [[Kill("table.committing"), Kill("table.committed"), Kill("quarantine.committed")]],
     "replace": [[Kill("table.committing"), Kill("table.committed")]],
-    "partitions": [
-        [Kill("log.linked"), Kill("batch.done"), Kill("quarantine.committed"), Kill("ledger.appended", "")]
-    ],
+    "partitions": [[Kill("log.linked"), Kill("batch.done"), Kill("quarantine.committed"), Kill("ledger.appended", "")]],
     "merge": [
         [Kill("ends.kept"), Kill("table.committed")],
         [Kill("table.committed", do="replay"), Kill("settled.committed")],
@@ -67,7 +65,7 @@ KILLS = {
     ],
     "changes": [
         [Kill("table.committing"), Kill("batch.finishing")],
-        [Kill("table.committed", do="restore", version=1), Kill("quarantine.committed")],
+        [Kill("table.committed", do="restore"), Kill("quarantine.committed")],
         # A restore after these would find its input's past deleted, and say so.
         [Kill("files.compacted", BRONZE, do="compact"), Kill("batch.staged", BRONZE)],
         [Kill("table.fenced", BRONZE, do="vacuum"), Kill("finish.begun", BRONZE)],
