@@ -206,10 +206,36 @@ class Siege:
         )
 
 
+_FAULTS = {
+    "batch-unknown",
+    "batch-unreadable",
+    "books-open",
+    "commits-missing",
+    "intervals-broken",
+    "key-twice",
+    "ledger-unreadable",
+    "partition-escaped",
+    "staged-rows-gone",
+    "table-unreadable",
+    "unknown-progress",
+}
+"""Codes that tell of a lake that is damaged or does not add up: where nobody else touches it, Lakesmith did that."""
+
+
 def untyped(answer: Answer | None) -> Sequence[str]:
-    """What an error lacks: each has a code, an exit code and a next step, and none is a bug."""
+    """What an error lacks: each has a code, an exit code and a next step, and none is a bug or tells of one."""
     if answer is None:
         return []
     if answer.bug is not None:
         return [f"E a process ended with a bug: {answer.bug}"]
-    return [f"E {error['code']} does not say what to do next" for error in answer.errors if not error["hint"]]
+    broken = []
+    for error in answer.errors:
+        if not error["code"]:
+            broken.append(f"E an error has no code: {error['what']}")
+        if error["exit_code"] not in (1, 2, 4):
+            broken.append(f"E {error['code']} has the exit code {error['exit_code']}")
+        if not error["hint"]:
+            broken.append(f"E {error['code']} does not say what to do next")
+        if error["code"] in _FAULTS:
+            broken.append(f"E {error['code']} tells of a fault of Lakesmith's own: {error['what']}")
+    return broken
