@@ -33,7 +33,22 @@ HANGS = 360.0
 """Seconds after which a process tells what it is waiting for."""
 
 _PROCESSES = get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["tests.faults.victim", "deltalake", "pyarrow.parquet", "pyspark.sql", "duckdb"])
+_PROCESSES.set_forkserver_preload(
+    [
+        "tests.faults.victim",
+        "deltalake",
+        "duckdb",
+        "pandas",
+        "pyarrow.csv",
+        "pyarrow.json",
+        "pyarrow.parquet",
+        "pyspark.sql.classic.dataframe",
+        "sqlglot.dialects.spark",
+        "lakesmith.intake",
+        "lakesmith.plan.statement",
+        "lakesmith.run",
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
