@@ -67,7 +67,7 @@ KILLS = {
         [Kill("table.committing"), Kill("batch.finishing")],
         [Kill("table.committed", do="restore"), Kill("quarantine.committed")],
         # A restore after these would find its input's past deleted, and say so.
-        [Kill("files.compacted", BRONZE, do="compact"), Kill("batch.staged", BRONZE)],
+        [Kill("files.compacted", BRONZE, do="compact"), Kill("table.committed", BRONZE)],
         [Kill("table.fenced", BRONZE, do="vacuum"), Kill("finish.begun", BRONZE)],
         [Kill("files.vacuumed", BRONZE, do="vacuum"), Kill("batch.finishing", BRONZE)],
     ],
