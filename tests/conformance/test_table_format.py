@@ -118,6 +118,16 @@ def test_a_merge_updates_what_is_newer_and_inserts_what_is_new(
 
 
 @pytest.mark.parametrize("vectors", [False, True])
+def test_a_merge_that_only_replaces_rows_has_inserted_none(
+    format: TableFormat, spark: SparkSession, place: str, vectors: bool
+) -> None:
+    format.append(rows(spark, (1, "a"), (2, "b"), (3, "c")), place, write(1))
+    upsert = Upsert(rows=rows(spark, (2, "z")), key=("id",), newer="true")
+    written = format.merge(upsert, place, write(2, vectors=vectors))
+    assert (written.inserted, written.updated, written.deleted) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("vectors", [False, True])
 def test_rows_that_are_others_each_time_they_are_computed_enter_once(
     format: TableFormat, spark: SparkSession, place: str, vectors: bool
 ) -> None:

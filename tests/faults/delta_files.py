@@ -83,7 +83,7 @@ class Files:
             return frozenset()
         kind, told = vector["storageType"], vector["pathOrInlineDv"]
         if kind == "i":
-            return _bitmap(_unz85(told))
+            return self._marked(vector, _unz85(told))
         if kind == "u":
             uuid = _unz85(told[-20:])
             text = uuid.hex()
@@ -100,7 +100,13 @@ class Files:
         (checksum,) = struct.unpack_from(">I", data, at + 4 + size)
         if size != vector["sizeInBytes"] or zlib.crc32(found) != checksum:
             raise Torn(f"{path} is not what the log says")
-        return _bitmap(found)
+        return self._marked(vector, found)
+
+    def _marked(self, vector: dict[str, Any], data: bytes) -> BitMap:
+        rows = _bitmap(data)
+        if len(rows) != vector["cardinality"]:
+            raise Torn(f"a deletion vector of {self.folder} marks {len(rows)} rows, and the log says otherwise")
+        return rows
 
 
 def read_table(folder: Path, upto: int | None = None) -> Files | None:
@@ -156,9 +162,15 @@ def _compare(table: Files, checkpoint: Path) -> None:
         adds = [add for add in pq.ParquetFile(checkpoint).read(["add"]).column("add").to_pylist() if add]
     except Exception as error:
         raise Torn(f"{checkpoint} cannot be read: {error}") from error
-    found = {add["path"] for add in adds}
-    if found != set(table.live):
-        raise Torn(f"{checkpoint} names other files than the log: {sorted(found ^ set(table.live))[:3]}")
+    found, told = set(map(_named, adds)), set(map(_named, table.live.values()))
+    if found != told:
+        raise Torn(f"{checkpoint} names other files than the log: {sorted(found ^ told)[:3]}")
+
+
+def _named(add: dict[str, Any]) -> tuple[str, ...]:
+    """A file and its deletion vector."""
+    vector = add.get("deletionVector") or {}
+    return add["path"], *(str(vector.get(name)) for name in ("storageType", "pathOrInlineDv", "offset"))
 
 
 def _bitmap(data: bytes) -> BitMap:

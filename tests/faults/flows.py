@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from tests.faults.events import readable
 from tests.models.changes import changes
-from tests.models.loads import merge, scd2, snapshot
-from tests.models.rows import Row
+from tests.models.loads import dedup, merge, scd2, snapshot
+from tests.models.rows import Row, values
 
 EVENT = ("seq", "id", "name", "amount", "day", "at", "op")
 EXTRACT = ("id", "name", "amount", "taken")
@@ -57,8 +57,12 @@ class Flow:
     """Whether bronze has a check too, which never fails: its rows are then staged before they are committed."""
     grouped: bool = False
     """Whether the check is on the rows that the query makes of all events, and not on events."""
-    gold: bool = field(default=False)
+    gold: bool = False
     """Whether a table of sums is made from the silver one."""
+    one_row_a: tuple[str, ...] = ()
+    """Columns that no two rows of the table share: then a batch writes a row for each of them that it changes."""
+    large: bool = False
+    """Whether tables count as large from their first byte on: rows that a merge replaces are marked in them."""
 
     def declarations(self) -> dict[str, str]:
         bronze = 'source: {files: "landing/events/*.json"}\n'
@@ -100,6 +104,38 @@ class Flow:
         """What the gold table holds."""
         return per_day(self.table(seed, files, decided))
 
+    def counted(self, seed: int, mode: str, before: int, files: int, decided: Decided) -> dict[str, int]:
+        """What the books have to tell of a batch that came from some files to more; nothing of what no model knows."""
+        new = [row for row in self._decided(seed, files, decided) if mode == "whole" or row["came"] > before]
+        if self.grouped:
+            days = {row["day"] for row in new}
+            new = [{**row, "given_up": False} for row in self.model(_events(seed, files)) if row["day"] in days]
+        discarded = sum(row["given_up"] for row in new)
+        refused = sum(not row["given_up"] and self._is_refused(row) for row in new)
+        held = [] if mode == "whole" else self.table(seed, before, decided)
+        written = len(new) if self.grouped else self._written(held, self.table(seed, files, decided))
+        return _books(len(new), refused, discarded, written)
+
+    def replayed(self, seed: int, files: int, decided: Decided) -> dict[str, int]:
+        """What the books have to tell of the newest decision."""
+        before = Decided(decided.decisions[:-1])
+        refused = self.quarantine(seed, files, before)
+        if decided.decisions[-1][0] == "discard":
+            return _books(len(refused), 0, len(refused), 0)
+        chosen = [row for row in refused if row["amount"] < 0]
+        still = [row for row in chosen if self._is_refused({**row, "amount": abs(row["amount"])})]
+        written = self._written(self.table(seed, files, before), self.table(seed, files, decided))
+        return _books(len(chosen), len(still), 0, written)
+
+    def _written(self, held: Sequence[Row], has: Sequence[Row]) -> int | None:
+        """How many rows of a table that held some were written when it has others."""
+        if not held or self.model is _as_they_are:
+            return len(has) - len(held)
+        if not self.one_row_a:
+            return None
+        old, new = ({values(row, self.one_row_a): values(row, self.columns) for row in rows} for rows in (held, has))
+        return sum(old.get(key) != new.get(key) for key in old.keys() | new.keys())
+
     def _decided(self, seed: int, files: int, decided: Decided) -> list[Row]:
         """The events, with what was decided of those that were refused. One that does not pass as it is mended stays
         as it came."""
@@ -132,6 +168,15 @@ def per_day(rows: Sequence[Row]) -> list[Row]:
     return [{"day": day, "n": len(found), "total": sum(found)} for day, found in amounts.items()]
 
 
+def _books(came: int, refused: int, discarded: int, written: int | None) -> dict[str, int]:
+    """What became of the rows of a batch; without what is not known."""
+    told = {"in": came, "quarantined": refused, "discarded": discarded}
+    if written is None:
+        return told
+    good = came - refused - discarded
+    return {**told, "written": min(good, written), "deduplicated": good - min(good, written)}
+
+
 def _as_they_are(rows: Sequence[Row]) -> list[Row]:
     return [dict(row) for row in rows]
 
@@ -149,11 +194,30 @@ def _signed(rows: Sequence[Row]) -> list[Row]:
     return per_day([{**row, "amount": row["amount"] if row["seq"] % 2 == 0 else -row["amount"]} for row in rows])
 
 
+_MERGE = Flow(
+    "merge",
+    {"merge": {"key": "id", "order_by": list(ORDER), "delete": "op = 'D'"}},
+    _EVENTS,
+    EVENT,
+    partial(merge, columns=EVENT, key=("id",), order_by=ORDER, delete=_is_delete),
+    keyed=True,
+    gold=True,
+    one_row_a=("id",),
+)
 FLOWS = {
     flow.name: flow
     for flow in (
         Flow("append", "append", _EVENTS, EVENT, _as_they_are),
         Flow("staged", "append", _EVENTS, EVENT, _as_they_are, checked=True),
+        Flow(
+            "dedup",
+            {"append": {"dedup": ["id", "day"], "by": "at"}},
+            _EVENTS,
+            EVENT,
+            partial(dedup, columns=EVENT, key=("id", "day"), by="at"),
+            keyed=True,
+            one_row_a=("id", "day"),
+        ),
         # A row takes about a twentieth of a second, so that there is time to strike while files are written.
         Flow("slow", "append", f"{_EVENTS} WHERE {_SLOW} > 0", EVENT, _as_they_are),
         Flow(
@@ -174,15 +238,8 @@ FLOWS = {
             condition="total >= 0",
             grouped=True,
         ),
-        Flow(
-            "merge",
-            {"merge": {"key": "id", "order_by": list(ORDER), "delete": "op = 'D'"}},
-            _EVENTS,
-            EVENT,
-            partial(merge, columns=EVENT, key=("id",), order_by=ORDER, delete=_is_delete),
-            keyed=True,
-            gold=True,
-        ),
+        _MERGE,
+        replace(_MERGE, name="placed", large=True, gold=False),
         Flow(
             "scd2",
             {"scd2": {"key": "id", "order_by": list(ORDER), "delete": "op = 'D'"}},

@@ -7,7 +7,7 @@ It reads claims, one JSON object a line, and answers each with a line: the list 
     V   every version is whole: all of a batch or nothing of it, and every file that it names
     R   once a run has ended well, the tables hold what they would hold had nothing happened
     C   the versions of a release fit together, and after a rollback the tables hold what they held in it
-    B   the books of every batch add up
+    B   the books of every batch add up, and tell of the rows that there were
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.faults.books import miscounted
 from tests.faults.delta_files import Files, Torn, read_table
-from tests.faults.events import ROWS, unreadable
+from tests.faults.events import ROWS, readable, unreadable
 from tests.faults.flows import FLOWS, Decided, Flow, earlier
 from tests.models.rows import Row
 
@@ -86,6 +87,7 @@ def verdict(claims: Claims) -> list[str]:
         *_content(claims, known),
         *_releases(claims, warehouse, known),
         *_books(claims, warehouse, known),
+        *miscounted(FLOWS[claims.flow], claims.seed, warehouse, known),
     ]
 
 
@@ -190,7 +192,7 @@ def _compared(flow: Flow, seed: int, tables: dict[str, Files]) -> Iterator[Compa
         return tables[name].rows() if name in tables else []
 
     def landed(files: int, _: Decided) -> Bag:
-        return _bag((row for file in range(1, files + 1) for row in _readable(seed, file)), events)
+        return _bag((row for file in range(1, files + 1) for row in readable(seed, file)), events)
 
     def broken(files: int, _: Decided) -> Bag:
         return Counter((line,) for file in range(1, files + 1) for line in unreadable(seed, file))
@@ -225,12 +227,6 @@ def _compared(flow: Flow, seed: int, tables: dict[str, Files]) -> Iterator[Compa
             lambda: _bag(rows("gold.days"), ("day", "n", "total")),
             lambda files, decided: _bag(flow.days(seed, files, decided), ("day", "n", "total")),
         )
-
-
-def _readable(seed: int, file: int) -> list[Row]:
-    from tests.faults.events import readable
-
-    return readable(seed, file)
 
 
 def _bag(rows: Iterable[Row], columns: Sequence[str]) -> Bag:

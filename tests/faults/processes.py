@@ -10,8 +10,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakesmith.ledger.lease import Lease
-
 
 class Killed(BaseException):
     """The process is dead."""
@@ -23,14 +21,8 @@ class Clock:
 
     now: float = 1_700_000_000.0
 
-    def time(self) -> float:
-        return self.now
-
     def time_ns(self) -> int:
         return int(self.now * 1e9)
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @dataclass(slots=True)
@@ -38,7 +30,6 @@ class Hold:
     """A lease that a process has taken and not given back."""
 
     table: str
-    lease: Lease
     renew: Callable[[], object]
     seen: float
     """When it gave its last sign of life."""

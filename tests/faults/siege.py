@@ -99,7 +99,10 @@ class Siege:
         """A process's task on this lake."""
         self.orders += 1
         answer = str(self.folder.with_name(f"{self.folder.name}.{self.orders}.answer"))
-        return Order(lake=str(self.folder), answer=answer, do=do, jvm=self.jvm, plant=self.plant, **details)
+        large = FLOWS[self.flow].large
+        return Order(
+            lake=str(self.folder), answer=answer, do=do, jvm=self.jvm, plant=self.plant, large=large, **details
+        )
 
     def send(self, order: Order) -> Answer | None:
         """Let a process do it, and remember what it acknowledged; None when it was killed."""
@@ -203,10 +206,36 @@ class Siege:
         )
 
 
+_FAULTS = {
+    "batch-unknown",
+    "batch-unreadable",
+    "books-open",
+    "commits-missing",
+    "intervals-broken",
+    "key-twice",
+    "ledger-unreadable",
+    "partition-escaped",
+    "staged-rows-gone",
+    "table-unreadable",
+    "unknown-progress",
+}
+"""Codes that tell of a lake that is damaged or does not add up: where nobody else touches it, Lakesmith did that."""
+
+
 def untyped(answer: Answer | None) -> Sequence[str]:
-    """What an error lacks: each has a code, an exit code and a next step, and none is a bug."""
+    """What an error lacks: each has a code, an exit code and a next step, and none is a bug or tells of one."""
     if answer is None:
         return []
     if answer.bug is not None:
         return [f"E a process ended with a bug: {answer.bug}"]
-    return [f"E {error['code']} does not say what to do next" for error in answer.errors if not error["hint"]]
+    broken = []
+    for error in answer.errors:
+        if not error["code"]:
+            broken.append(f"E an error has no code: {error['what']}")
+        if error["exit_code"] not in (1, 2, 4):
+            broken.append(f"E {error['code']} has the exit code {error['exit_code']}")
+        if not error["hint"]:
+            broken.append(f"E {error['code']} does not say what to do next")
+        if error["code"] in _FAULTS:
+            broken.append(f"E {error['code']} tells of a fault of Lakesmith's own: {error['what']}")
+    return broken

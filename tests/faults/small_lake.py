@@ -158,7 +158,7 @@ class VirtualLeases(Leases):
 
     @contextmanager
     def _kept_alive(self, key: str, lease: Lease) -> Iterator[None]:
-        hold = Hold(key.split("/")[-2], lease, lambda: self._renew(key, lease), lease.expires_at - SECONDS)
+        hold = Hold(key.split("/")[-2], lambda: self._renew(key, lease), lease.expires_at - SECONDS)
         hold.sound = self._clock() < lease.expires_at
         self._process.holds.append(hold)
         try:

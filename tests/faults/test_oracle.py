@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,12 +17,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyroaring import BitMap64
 from tests.faults.attach import Jvm
 from tests.faults.delta_files import read_table
 from tests.faults.oracle import Claims, verdict
 from tests.faults.siege import Oracle, Siege
 
+from lakesmith.formats.delta.vectors import read_vector
+
 WAREHOUSE = Path(".lakesmith") / "warehouse"
+MAGIC = 1681511377
+TO_Z85 = bytes.maketrans(
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
+    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
+)
 
 
 def test_the_oracle_imports_nothing_of_lakesmith() -> None:
@@ -32,11 +42,22 @@ def test_the_oracle_imports_nothing_of_lakesmith() -> None:
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory, oracle: Oracle, jvm: Jvm) -> Claims:
     """A lake after two runs, and all that is known of it."""
-    siege = Siege(tmp_path_factory.mktemp("sound") / "merge", "merge", 7, oracle, jvm)
+    return _after_two_runs(Siege(tmp_path_factory.mktemp("sound") / "merge", "merge", 7, oracle, jvm))
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory, oracle: Oracle, jvm: Jvm) -> Claims:
+    """A lake in which rows are marked as gone."""
+    claims = _after_two_runs(Siege(tmp_path_factory.mktemp("marked") / "placed", "placed", 7, oracle, jvm))
+    assert _with_vector(Path(claims.lake))["deletionVector"]["storageType"] == "u"
+    return claims
+
+
+def _after_two_runs(siege: Siege) -> Claims:
     for _ in range(2):
         siege.land()
         assert siege.settle() == []
-    return Claims(lake=str(siege.folder), flow="merge", seed=7, landed=2, settled=True, runs=tuple(siege.runs))
+    return Claims(lake=str(siege.folder), flow=siege.flow, seed=7, landed=2, settled=True, runs=tuple(siege.runs))
 
 
 def _folder(lake: Path, table: str = "bronze/events") -> Path:
@@ -74,12 +95,18 @@ def _lose_rows(lake: Path) -> None:
 
 
 def _next_version(lake: Path, change: Callable[[dict[str, Any]], dict[str, Any]], action: str) -> None:
-    folder = _folder(lake)
+    _commit(_folder(lake), {action: change(next(iter(_live(_folder(lake)))))})
+
+
+def _commit(folder: Path, action: dict[str, Any]) -> None:
+    version = int(_newest(folder).stem) + 1
+    (folder / "_delta_log" / f"{version:020}.json").write_text(json.dumps(action) + "\n")
+
+
+def _live(folder: Path) -> list[dict[str, Any]]:
     table = read_table(folder)
     assert table is not None
-    add = next(iter(table.live.values()))
-    written = json.dumps({action: change(add)}) + "\n"
-    (folder / "_delta_log" / f"{table.version + 1:020}.json").write_text(written)
+    return list(table.live.values())
 
 
 def _copied(folder: Path, path: str) -> str:
@@ -102,6 +129,14 @@ def _lose_quarantine(lake: Path) -> None:
 def _open_the_books(lake: Path) -> None:
     file = lake / WAREHOUSE / "_lakesmith/batches/silver.events/00000001.done.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "rows_written": 0}))
+
+
+def _count_wrong(lake: Path) -> None:
+    """In a way that adds up."""
+    file = lake / WAREHOUSE / "_lakesmith/batches/silver.events/00000002.done.json"
+    told = json.loads(file.read_text())
+    more = {"rows_written": told["rows_written"] + 1, "rows_deduplicated": told["rows_deduplicated"] - 1}
+    file.write_text(json.dumps({**told, **more}))
 
 
 def _forget_the_end(lake: Path) -> None:
@@ -147,6 +182,7 @@ def _release_anew(lake: Path, change: Callable[[dict[str, Any]], dict[str, Any] 
         (_commit_a_batch_again, "N"),
         (_lose_quarantine, "R"),
         (_open_the_books, "B"),
+        (_count_wrong, "B"),
         (_forget_the_end, "B"),
         (_lose_the_runs, "A"),
         (_mix_a_release, "C"),
@@ -157,12 +193,81 @@ def _release_anew(lake: Path, change: Callable[[dict[str, Any]], dict[str, Any] 
 def test_a_lake_that_was_harmed_is_found_out(
     sound: Claims, tmp_path: Path, harm: Callable[[Path], None], promise: str
 ) -> None:
-    lake = tmp_path / "merge"
-    shutil.copytree(sound.lake, lake)
-    claims = replace(sound, lake=str(lake))
+    claims = _copied_lake(sound, tmp_path)
     assert verdict(claims) == []
-    harm(lake)
+    harm(Path(claims.lake))
     assert promise in {broken[0] for broken in verdict(claims)}
+
+
+def _with_vector(lake: Path) -> dict[str, Any]:
+    """A file of the table some of whose rows are marked."""
+    return next(add for add in _live(_folder(lake, "silver/events")) if add.get("deletionVector"))
+
+
+def _drop_a_vector(lake: Path) -> None:
+    add = _with_vector(lake)
+    _commit(_folder(lake, "silver/events"), {"add": {**add, "deletionVector": None}})
+
+
+def _lose_a_vector(lake: Path) -> None:
+    for file in _folder(lake, "silver/events").glob("deletion_vector_*.bin"):
+        file.unlink()
+
+
+def _spoil_a_vector(lake: Path) -> None:
+    for file in _folder(lake, "silver/events").glob("deletion_vector_*.bin"):
+        file.write_bytes(file.read_bytes()[:-8] + bytes(8))
+
+
+def _mark_one_more(lake: Path) -> None:
+    _mark_inline(lake, lambda rows, count: rows | BitMap64([min(set(range(count)) - set(rows))]))
+
+
+def _mark_one_less(lake: Path) -> None:
+    _mark_inline(lake, lambda rows, _: rows - BitMap64(rows[:1]))
+
+
+def _mark_inline(lake: Path, change: Callable[[BitMap64, int], BitMap64]) -> None:
+    """Tell the rows that are marked in the log itself."""
+    folder, add = _folder(lake, "silver/events"), _with_vector(lake)
+    rows = change(read_vector(str(folder), add["deletionVector"]), json.loads(add["stats"])["numRecords"])
+    data = struct.pack("<i", MAGIC) + rows.serialize()
+    told = base64.b85encode(data + bytes(-len(data) % 4)).translate(TO_Z85).decode()
+    vector = {"storageType": "i", "pathOrInlineDv": told, "sizeInBytes": len(data), "cardinality": len(rows)}
+    _commit(folder, {"add": {**add, "deletionVector": vector}})
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("harm", "promise"),
+    [
+        (_drop_a_vector, "R"),
+        (_lose_a_vector, "V"),
+        (_spoil_a_vector, "V"),
+        (_mark_one_more, "R"),
+        (_mark_one_less, "R"),
+    ],
+)
+def test_a_harmed_deletion_vector_is_found_out(
+    marked: Claims, tmp_path: Path, harm: Callable[[Path], None], promise: str
+) -> None:
+    claims = _copied_lake(marked, tmp_path)
+    assert verdict(claims) == []
+    harm(Path(claims.lake))
+    assert promise in {broken[0] for broken in verdict(claims)}
+
+
+@pytest.mark.spark
+def test_a_deletion_vector_in_the_log_itself_is_read_like_any(marked: Claims, tmp_path: Path) -> None:
+    claims = _copied_lake(marked, tmp_path)
+    _mark_inline(Path(claims.lake), lambda rows, _: rows)
+    assert verdict(claims) == []
+
+
+def _copied_lake(sound: Claims, tmp_path: Path) -> Claims:
+    lake = tmp_path / sound.flow
+    shutil.copytree(sound.lake, lake)
+    return replace(sound, lake=str(lake))
 
 
 @pytest.mark.spark

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 import traceback
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, assert_never
@@ -33,7 +33,22 @@ HANGS = 360.0
 """Seconds after which a process tells what it is waiting for."""
 
 _PROCESSES = get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["tests.faults.victim", "deltalake", "pyarrow.parquet", "pyspark.sql", "duckdb"])
+_PROCESSES.set_forkserver_preload(
+    [
+        "tests.faults.victim",
+        "deltalake",
+        "duckdb",
+        "pandas",
+        "pyarrow.csv",
+        "pyarrow.json",
+        "pyarrow.parquet",
+        "pyspark.sql.classic.dataframe",
+        "sqlglot.dialects.spark",
+        "lakesmith.intake",
+        "lakesmith.plan.statement",
+        "lakesmith.run",
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +71,8 @@ class Order:
     """At the place: SIGKILL, SIGSTOP, or an error of the operating system."""
     plant: str | None = None
     lease_seconds: float | None = None
+    large: bool = False
+    """Whether tables count as large from their first byte on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +86,6 @@ class Answer:
     bug: str | None = None
     release: str | None = None
     """What the lake was rolled back to."""
-    places: tuple[tuple[str, str], ...] = field(default=())
-    """The places that were reached, in order."""
 
 
 def start(order: Order) -> BaseProcess:
@@ -93,7 +108,6 @@ def answer_of(order: Order) -> Answer | None:
         errors=tuple(told["errors"]),
         bug=told["bug"],
         release=told["release"],
-        places=tuple((place, about) for place, about in told["places"]),
     )
 
 
@@ -101,23 +115,27 @@ def obey(order: Order) -> None:
     """Do as one is told."""
     os.setpgid(0, 0)  # so that a Spark of its own can be killed with it
     faulthandler.dump_traceback_later(HANGS)
-    places: list[tuple[str, str]] = []
+    times = 0
 
     def reached(place: str, about: str) -> None:
-        places.append((place, about))
-        if place != order.place or order.about not in about.replace("/", "."):
-            return
-        if sum(each == place and order.about in about.replace("/", ".") for each, about in places) == order.nth:
-            _strike(order.strike)
+        nonlocal times
+        if place == order.place and order.about in about.replace("/", "."):
+            times += 1
+            if times == order.nth:
+                _strike(order.strike)
 
     failpoints.watch(reached)
     if order.lease_seconds is not None:
         from lakesmith.ledger import lease
 
         lease.SECONDS = order.lease_seconds
+    if order.large:
+        from lakesmith.spark import write
+
+        write._VECTORS = 0
     if order.plant is not None:
         plant(order.plant)
-    _say(order, _done(order, places))
+    _say(order, _done(order))
 
 
 def _strike(how: str) -> None:
@@ -127,7 +145,7 @@ def _strike(how: str) -> None:
     time.sleep(0.01)
 
 
-def _done(order: Order, places: list[tuple[str, str]]) -> Answer:
+def _done(order: Order) -> Answer:
     try:
         spark = order.jvm.attach() if order.jvm else None
     except Exception:  # noqa: BLE001 - whatever it is, it is what there is to be told
@@ -140,16 +158,15 @@ def _done(order: Order, places: list[tuple[str, str]]) -> Answer:
             release = next((each.release for each in reversed(lake.releases(limit=order.version + 1))), None)
         report = _report(lake, order, release, spark)
     except LakesmithError as error:
-        return Answer(errors=(_told(error),), places=tuple(places))
+        return Answer(errors=(_told(error),))
     except BaseException:  # noqa: BLE001 - whatever it is, it is what there is to be told
-        return Answer(bug=traceback.format_exc(), places=tuple(places))
+        return Answer(bug=traceback.format_exc())
     steps = [(step.table, step.sequence, step.version) for step in report.steps if step.outcome == "ok"]
     return Answer(
         release=release,
         run=report.run.run_id if report.run else None,
         steps=tuple((table, sequence, version) for table, sequence, version in steps if version is not None),
         errors=tuple(map(_told, report.errors)),
-        places=tuple(places),
     )
 
 

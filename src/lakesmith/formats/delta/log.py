@@ -92,12 +92,14 @@ class DeltaLog:
         )
 
     def written(self, commit: CommitFact) -> Written:
-        # Where a part of the rows is replaced, others that lie in the same files are written again.
+        # Where a part of the rows is replaced, others that lie in the same files are written again. A merge counts
+        # these too, and tells apart which rows are new.
         output = _number(commit.metrics, "numOutputRows") - _number(commit.metrics, "numCopiedRows")
+        is_merge = "numTargetRowsInserted" in commit.metrics
         return Written(
             version=commit.version,
             considered=_number(commit.metrics, "numSourceRows"),
-            inserted=_number(commit.metrics, "numTargetRowsInserted") or max(output, 0),
+            inserted=_number(commit.metrics, "numTargetRowsInserted") if is_merge else max(output, 0),
             updated=_number(commit.metrics, "numTargetRowsUpdated"),
             deleted=_number(commit.metrics, "numTargetRowsDeleted", "numDeletedRows"),
             bytes=_number(commit.metrics, "numTargetBytesAdded", "numOutputBytes"),

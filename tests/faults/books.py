@@ -1,0 +1,73 @@
+"""Holds the books of a lake to the model: how many rows each batch brought, and what became of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.faults.delta_files import Files
+from tests.faults.flows import TABLE, Decided, Flow
+
+BRONZE = "bronze.events"
+_NOTE = re.compile(r"lakesmith (?:batch|vacuum) (\d+)\.(\d+) run ")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """How far the rows of a table have come with a batch."""
+
+    files: int
+    decided: Decided
+
+
+def miscounted(flow: Flow, seed: int, warehouse: Path, tables: dict[str, Files]) -> Iterator[str]:
+    """Batches of the silver table whose books tell of other rows than they brought."""
+    if BRONZE not in tables:
+        return
+    landed = _landed(warehouse, tables[BRONZE])
+    reached = {0: _Reached(0, Decided())}
+    for file in sorted(_batches(warehouse, TABLE).glob("*.done.json")):
+        done = json.loads(file.read_text())
+        batch = _pinned(warehouse, TABLE, done["sequence"], done["attempt"])
+        if batch["parent"] not in reached:
+            yield f"B {TABLE}: batch {done['sequence']} is built upon batch {batch['parent']}, which has no end"
+            continue
+        before = now = reached[batch["parent"]]
+        want: dict[str, int] = {}
+        if batch["replay"] is not None:
+            what = "discard" if batch["replay"]["discard"] else "replay"
+            now = replace(before, decided=before.decided.and_then(what, before.files))
+            want = flow.replayed(seed, now.files, now.decided)
+        elif batch["mode"] not in ("vacuum", "restore"):
+            now = replace(before, files=landed[batch["inputs"][BRONZE]["version"]])
+            want = flow.counted(seed, batch["mode"], before.files, now.files, now.decided)
+        reached[done["sequence"]] = now
+        have = {what: done[f"rows_{what}"] for what in want}
+        if have != want:
+            yield f"B {TABLE}: the books of batch {done['sequence']} tell of {have}, and there were {want}"
+
+
+def _landed(warehouse: Path, bronze: Files) -> dict[int, int]:
+    """By version of the bronze table, how many files it has taken in."""
+    files = {0: 0}
+    landed: dict[int, int] = {}
+    sequence = 0
+    for commit in bronze.commits:
+        if note := _NOTE.search(commit.note or ""):
+            sequence = int(note[1])
+            batch = _pinned(warehouse, BRONZE, sequence, int(note[2]))
+            files[sequence] = files[batch["parent"]] + len(batch["files"])
+        landed[commit.version] = files[sequence]
+    return landed
+
+
+def _batches(warehouse: Path, table: str) -> Path:
+    return warehouse / "_lakesmith" / "batches" / table
+
+
+def _pinned(warehouse: Path, table: str, sequence: int, attempt: int) -> Any:
+    return json.loads((_batches(warehouse, table) / f"{sequence:08}.{attempt:02}.json").read_text())

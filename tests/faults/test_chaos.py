@@ -1,0 +1,36 @@
+"""Chaos kills, and finds out what a bug does: one episode, without a bug and with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.faults.attach import Jvm
+from tests.faults.chaos import Chaos, Tally
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+SEED = 3523
+"""Of an episode whose two acts are a run that is killed after its rows, and one that is killed before them."""
+
+
+def played(folder: Path, jvm: Jvm, plant: str | None = None) -> Tally:
+    chaos = Chaos(SEED, folder, lent=jvm, flows=("append",), acts=2, plant=plant)
+    try:
+        chaos.episode(0)
+    finally:
+        chaos.close()
+    return chaos.tally
+
+
+def test_an_episode_kills_and_breaks_no_promise(tmp_path: Path, jvm: Jvm) -> None:
+    tally = played(tmp_path, jvm)
+    assert tally.broken == []
+    assert dict(tally.by) == {"run: place quarantine.committed": 1, "run: place files.moved": 1}
+
+
+def test_the_same_episode_finds_a_bug_and_tells_how_to_play_it_again(tmp_path: Path, jvm: Jvm) -> None:
+    tally = played(tmp_path, jvm, plant="bookmark first")
+    assert tally.kills == 2
+    assert any("R silver.events" in each for each in tally.broken)
+    assert all(f"again: make chaos SEED={SEED} ONLY=0; lake: {tmp_path}" in each for each in tally.broken)
