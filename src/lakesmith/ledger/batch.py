@@ -130,8 +130,9 @@ def _is_file(written: Sequence[object]) -> bool:
 
 def done_of(data: bytes, sequence: int) -> Done:
     """The end of a batch."""
-    done = Done(**json.loads(_unsealed(data)))
-    numbers = [value for name, value in asdict(done).items() if name != "run_id"]
+    told = json.loads(_unsealed(data))
+    done = Done(**told)
+    numbers = [value for name, value in told.items() if name != "run_id"]
     if done.sequence != sequence or not all(isinstance(number, int) for number in numbers):
         raise ValueError(f"this is not batch {sequence}")
     return done
