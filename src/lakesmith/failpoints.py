@@ -1,7 +1,8 @@
 """Named places at which a run may be cut short. A test can watch them, and kill the process there.
 
-Between two places that follow each other, exactly one thing is made to last: a file, a commit, a lease. So the places
-are the moments that differ for whoever comes after. Where nobody watches, reaching one costs a comparison.
+Between two places that follow each other, one thing is made to last: a file, a commit, a lease. So the places are the
+moments that differ for whoever comes after. Only files that are archived, returned or vacuumed are many, and each of
+them can be moved or deleted again. Where nobody watches, reaching one costs a comparison.
 """
 
 from __future__ import annotations

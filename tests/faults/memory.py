@@ -114,6 +114,8 @@ class Disk:
     files: dict[str, bytes] = field(default_factory=dict)
     landed: dict[str, tuple[FileFact, tuple[Row, ...]]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
+    runs: set[str] = field(default_factory=set)
+    """The runs that the ledger knows."""
     releases: list[dict[str, int]] = field(default_factory=list)
     """By table, its version."""
     faults: list[Fault] = field(default_factory=list)

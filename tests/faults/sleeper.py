@@ -19,6 +19,9 @@ from tests.faults.attach import Jvm
 SHORT = 1.0
 """How many seconds a lease of such a process outlives its last sign of life."""
 
+PATIENCE = 200.0
+"""Seconds that a command may take to come where it is waited for."""
+
 _PROCESSES = get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["tests.faults.sleeper", "lakesmith.run", "deltalake", "pyspark.sql", "duckdb"])
 
@@ -59,8 +62,10 @@ class Sleeper:
 
     def asleep(self) -> None:
         """Wait until it has fallen asleep."""
+        until = time.monotonic() + PATIENCE
         while self._state() != "T":
             assert self._process.is_alive(), self._progress()
+            assert time.monotonic() < until, f"it has not come to where it was to sleep: {self._progress()}"
             time.sleep(0.02)
 
     def wake(self) -> None:
@@ -70,7 +75,7 @@ class Sleeper:
 
     def ended(self) -> Ended:
         """Wait for its end."""
-        self._process.join(200)
+        self._process.join(PATIENCE)
         progress = self._progress()
         assert self._process.exitcode is not None, progress
         assert "Traceback" not in progress, progress

@@ -40,7 +40,7 @@ from lakesmith.plan.graph import Graph
 from lakesmith.plan.steps import Chosen, LakeFacts, Mend, Replay
 from lakesmith.ports import Part, TableFacts, TableFormat, Upsert
 from lakesmith.quality import Rules, rules_of
-from lakesmith.records import ReleaseRecord
+from lakesmith.records import ReleaseRecord, RunRecord
 from lakesmith.reports import RunReport
 from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.build import Built
@@ -106,12 +106,14 @@ class MemoryWarehouse(Warehouse):
 
 
 class MemoryLedger(Ledger):
-    """Of system tables only the releases are kept. That a run may be cut short before and after them is tried."""
+    """Of system tables the releases are kept, and which runs there were. That a run may be cut short before and after
+    them is tried."""
 
     def _append(self, name: str, records: Sequence[object]) -> None:
+        disk = cast(MemoryStorage, self._warehouse.storage)._disk
+        disk.runs |= {record.run_id for record in records if isinstance(record, RunRecord)}
         released = [record for record in records if isinstance(record, ReleaseRecord)]
         if released:
-            disk = cast(MemoryStorage, self._warehouse.storage)._disk
             disk.releases.append({record.table: record.version for record in released})
             disk.changes += 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.lakes import assert_right_after_a_rerun, begin, go_on
+from tests.faults.lakes import TABLES, age, assert_right_after_a_rerun, begin, go_on, warehouse
 from tests.faults.made import BRONZE, Made, made_lake
 from tests.run.lakes import Written
 
@@ -28,6 +29,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DAY = 86_400.0
+
+
+@pytest.mark.spark
+def test_a_lake_that_rested_for_longer_than_delta_lets_its_versions_be_read_goes_on(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    first = Written(tmp_path / "first", spark)
+    begin(first)
+    lake = Written(tmp_path / "later", spark)
+    shutil.copytree(first.folder, lake.folder)
+    for table in TABLES:
+        age(warehouse(lake) / table, 8 * DAY)
+    go_on(lake)
+    assert_right_after_a_rerun(lake)
 
 
 class Clock:

@@ -67,10 +67,12 @@ def at(moment: Moment, act: Callable[[], None]) -> Iterator[None]:
         return found
 
     failpoints.watch(watch)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "pinned_offsets", look)
-        yield
-    failpoints.watch(None)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reading, "pinned_offsets", look)
+            yield
+    finally:
+        failpoints.watch(None)
     assert done
 
 

@@ -2,86 +2,220 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
+from tests.faults.lakes import age
 from tests.run.lakes import ORDERS, Written
 
+from lakesmith import failpoints
 from lakesmith.errors import LakesmithError
-from lakesmith.reports import RunReport
+from lakesmith.lake.upkeep import WEEK
+from lakesmith.spark import write
 from lakesmith.spark.session import isolated
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-SLOW = "levenshtein(repeat('a', 4000), repeat('b', 4000 + id)) > 0"
+LONGEST = 60.0
+"""Seconds that a merge may take before it writes its first file."""
 
 
 def row(id: int, amount: int, at: int) -> dict[str, object]:
     return {"id": id, "amount": amount, "day": "d", "at": at}
 
 
+@pytest.fixture(scope="module")
+def three_runs(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with several files in its silver table, to be copied."""
+    lake = Written(tmp_path_factory.mktemp("three") / "shop", isolated(shared_spark))
+    lake.declare({"lakesmith.yml": "name: shop\n", **ORDERS})
+    land_each(lake, 1, 2, 3)
+    return lake.folder
+
+
 @pytest.fixture
-def orders(tmp_path: Path, spark: SparkSession) -> Written:
-    """Three files in a silver table whose rows take their time."""
-    lake = Written(tmp_path / "shop", spark)
-    merged = ORDERS["silver/orders.sql"].replace("FROM bronze.orders", f"FROM bronze.orders WHERE {SLOW}")
-    lake.declare({"lakesmith.yml": "name: shop\n", **ORDERS, "silver/orders.sql": merged})
-    for number in (1, 2, 3):
+def orders(three_runs: Path, tmp_path: Path, spark: SparkSession) -> Written:
+    return copied(Written(three_runs, spark), tmp_path / "shop")
+
+
+def copied(lake: Written, to: Path) -> Written:
+    """A copy that Spark has not looked at yet."""
+    shutil.copytree(lake.folder, to)
+    return Written(to, lake.spark)
+
+
+def land_each(lake: Written, *numbers: int) -> None:
+    """Five rows and a run for each number."""
+    for number in numbers:
         lake.land(f"orders/{number}.json", *(row(number * 10 + each, each, 1) for each in range(5)))
-        lake.run("silver.orders+", "bronze.orders")
-    return lake
+        lake.run()
 
 
-def silver(lake: Written) -> str:
-    return f"{lake.folder}/.lakesmith/warehouse/silver/orders"
+def change_first(lake: Written) -> None:
+    """Land other amounts for the rows that came first."""
+    lake.land("orders/changed.json", *(row(10 + each, 100 + each, 2) for each in range(5)))
 
 
-def test_a_merge_and_compactions_beside_it_lose_nothing(orders: Written) -> None:
-    orders.land("orders/4.json", *(row(10 + each, 100 + each, 2) for each in range(5)), row(40, 40, 2))
-    reports: list[RunReport] = []
-    merging = threading.Thread(target=lambda: reports.append(orders.lake().run(jobs=1, session=isolated(orders.spark))))
-    merging.start()
-    compactions, codes = 0, set()
-    beside = isolated(orders.spark)
-    while merging.is_alive():
-        # By somebody who asks for no lease, and then by Lakesmith.
-        beside.sql(f"OPTIMIZE delta.`{silver(orders)}`").collect()
-        codes |= {error.code for error in orders.lake().compact(("silver.orders",), session=beside).errors}
-        compactions += 1
-    merging.join()
-    assert compactions > 1
-    assert codes <= {"table-leased", "commit-conflict"}
-    assert {error.code for report in reports for error in report.errors} <= {"table-leased", "commit-conflict"}
-    orders.run()
-    assert orders.run() == {}
-    found = orders.rows("SELECT id, amount FROM silver.orders ORDER BY id")
+def silver(lake: Written) -> Path:
+    return lake.folder / ".lakesmith/warehouse/silver/orders"
+
+
+def in_folder(lake: Written) -> set[Path]:
+    return {path for path in silver(lake).rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def in_version(lake: Written, version: int) -> set[Path]:
+    return {Path(uri.removeprefix("file://")) for uri in DeltaTable(silver(lake), version=version).file_uris()}
+
+
+@dataclass
+class Compaction:
+    """Somebody who asks for no lease has put the files of a table together, and has yet to commit it."""
+
+    commit: Path
+    log: Path
+    was_first: bool = False
+
+    def commits_beneath(self, lake: Written) -> threading.Thread:
+        """Commit as soon as another writer has files in the table's folder."""
+        known = in_folder(lake)
+
+        def wait() -> None:
+            until = time.monotonic() + LONGEST
+            while in_folder(lake) == known and time.monotonic() < until:
+                time.sleep(0.001)
+            with suppress(FileExistsError):
+                os.link(self.commit, self.log / self.commit.name)
+                self.was_first = True
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        return waiting
+
+
+def about_to_compact(orders: Written, to: Path) -> tuple[Written, Compaction]:
+    """A copy of the lake, and a compaction of silver that is to come in it."""
+    before = orders.version("silver.orders")
+    assert before is not None
+    orders.spark.sql(f"OPTIMIZE delta.`{silver(orders)}`").collect()
+    lake = copied(orders, to / "copy")
+    log, name = silver(lake) / "_delta_log", f"{before + 1:020}"
+    (log / f"{name}.crc").unlink()
+    return lake, Compaction((log / f"{name}.json").rename(to / f"{name}.json"), log)
+
+
+@pytest.mark.parametrize("vectors", [False, True], ids=["files are rewritten", "rows are marked"])
+def test_a_merge_beneath_which_files_are_put_together_is_refused_and_comes_with_the_next_run(
+    orders: Written, tmp_path: Path, vectors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if vectors:
+        monkeypatch.setattr(write, "_VECTORS", 0)
+        setting = "SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+        orders.spark.sql(f"ALTER TABLE delta.`{silver(orders)}` {setting}").collect()
+    lake, beside = about_to_compact(orders, tmp_path)
+    change_first(lake)
+    waiting: list[threading.Thread] = []
+
+    def merging(place: str, about: str) -> None:
+        if (place, about) == ("table.committing", "silver.orders"):
+            waiting.append(beside.commits_beneath(lake))
+
+    failpoints.watch(merging)
+    try:
+        lake.run(ok=False)
+    finally:
+        failpoints.watch(None)
+    waiting[0].join()
+    assert beside.was_first
+    assert [(error.table, error.code) for error in lake.reports[-1].errors] == [("silver.orders", "commit-conflict")]
+    assert lake.rows("SELECT sum(amount) FROM silver.orders") == [(30,)]
+    assert lake.run()["silver.orders"].rows_written == 5
+    assert lake.run() == {}
     changed = [(10 + each, 100 + each) for each in range(5)]
     kept = [(number * 10 + each, each) for number in (2, 3) for each in range(5)]
-    assert found == [*changed, *kept, (40, 40)]
-    assert orders.rows("SELECT orders FROM gold.sales") == [(16,)]
+    assert lake.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [*changed, *kept]
+    assert lake.rows("SELECT orders, amount FROM gold.sales") == [(15, 530)]
 
 
-def test_a_slow_reader_sees_the_whole_of_its_version_through_a_vacuum_or_is_told(orders: Written) -> None:
+def test_a_compaction_waits_its_turn_while_a_merge_holds_the_table(orders: Written) -> None:
+    change_first(orders)
+    codes: list[str] = []
+
+    def merging(place: str, about: str) -> None:
+        if (place, about) == ("table.committing", "silver.orders"):
+            report = orders.lake().compact(("silver.orders",), session=isolated(orders.spark))
+            codes.extend(error.code for error in report.errors)
+
+    failpoints.watch(merging)
+    try:
+        orders.run()
+    finally:
+        failpoints.watch(None)
+    assert codes == ["table-leased"]
+    assert orders.run() == {}
+
+
+def slow_reader(lake: Written, version: int) -> Iterator[Row]:
+    """Reads a file when it is asked for its first row."""
+    session = isolated(lake.spark)
+    # To open one costs as much as a task may read.
+    session.conf.set("spark.sql.files.openCostInBytes", "128m")
+    session.conf.set("spark.sql.files.maxPartitionBytes", "128m")
+    rows = session.read.format("delta").option("versionAsOf", version).load(str(silver(lake)))
+    return rows.toLocalIterator()
+
+
+def test_a_slow_reader_whose_files_a_forced_vacuum_deletes_is_told_and_never_given_fewer_rows(orders: Written) -> None:
     version = orders.version("silver.orders")
     assert version is not None
-    before = orders.rows("SELECT * FROM silver.orders ORDER BY id")
-    orders.land("orders/4.json", *(row(10 + each, 100 + each, 2) for each in range(5)))
+    change_first(orders)
     orders.run()
     orders.lake().compact(("silver.orders",), session=orders.spark)
-    reader = orders.spark.read.format("delta").option("versionAsOf", version).load(silver(orders))
-    reading = reader.toLocalIterator()
-    seen = 1 if next(reading) else 0
-    assert not orders.lake().vacuum(("silver.orders",), session=orders.spark).errors
-    assert orders.rows("SELECT * FROM silver.orders ORDER BY id", f"silver.orders={version}") == before
-    assert seen + sum(1 for _ in reading) == len(before)
+    needed = in_version(orders, version)
+    assert len(needed) > 2
+    reading = slow_reader(orders, version)
+    seen = [next(reading)]
     assert not orders.lake().vacuum(("silver.orders",), older_than=0.0, force=True, session=orders.spark).errors
+    assert not needed & in_folder(orders)
+    with pytest.raises(Exception, match=r"FAILED_READ_FILE|FileNotFound|does not exist"):
+        seen.extend(reading)
+    assert len(seen) < 15
     with pytest.raises(LakesmithError) as told:
         orders.rows("SELECT * FROM silver.orders", f"silver.orders={version}")
     assert told.value.code == "unknown-version"
     assert told.value.hint
     assert len(orders.rows("SELECT * FROM silver.orders")) == 15
+
+
+def test_a_slow_reader_sees_its_version_through_a_vacuum_that_deletes_what_nobody_needs(
+    orders: Written, tmp_path: Path
+) -> None:
+    orders.lake().compact(("silver.orders",), session=orders.spark)
+    lake = copied(orders, tmp_path / "later")
+    age(silver(lake), WEEK + 3600)
+    outdated = in_folder(lake)
+    land_each(lake, 4, 5)
+    version = lake.version("silver.orders")
+    assert version is not None
+    needed = in_version(lake, version)
+    assert len(needed & outdated) == 1, "one of its files is older than a week, and was needed until today"
+    lake.lake().compact(("silver.orders",), session=lake.spark)
+    reading = slow_reader(lake, version)
+    seen = [next(reading)]
+    assert not lake.lake().vacuum(("silver.orders",), session=lake.spark).errors
+    assert outdated - in_folder(lake) == outdated - needed
+    assert outdated - needed
+    seen.extend(reading)
+    assert sorted(each["id"] for each in seen) == [number * 10 + each for number in range(1, 6) for each in range(5)]

@@ -71,6 +71,8 @@ class Machine(RuleBasedStateMachine):
     """
 
     outcomes: ClassVar[Counter[str]] = Counter()
+    happened: ClassVar[Counter[str]] = Counter()
+    """What came to pass under attack in the lakes that were met, as each of them told it."""
     actions: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
@@ -129,6 +131,7 @@ class Machine(RuleBasedStateMachine):
                 world.spoil(a)
 
     def teardown(self) -> None:
+        Machine.happened += Counter(map(_kind, self.world.told))
         try:
             self.world.settle_down()
         except Exception as error:
@@ -140,6 +143,12 @@ class Machine(RuleBasedStateMachine):
             Machine.outcomes += self.world.outcomes
 
 
+def _kind(told: str) -> str:
+    """What sort of thing happened."""
+    first, *rest = told.split()
+    return "advance" if first.isdigit() else "go on" if rest[:1] == ["on"] else first
+
+
 def explore(
     steps: int,
     seed: int,
@@ -148,8 +157,8 @@ def explore(
     often: Mapping[str, int] = OFTEN,
     shrink: bool = False,
     plant: Plant | None = None,
-) -> int:
-    """Let the machine take so many steps, or meet so many lakes; returns how many steps it took. With `plant`, the
+) -> Counter[str]:
+    """Let the machine take so many steps under attack, or meet so many lakes; returns what happened. With `plant`, the
     product has a bug."""
     Machine.actions = tuple(name for name, times in often.items() for _ in range(times))
     given = settings(
@@ -162,15 +171,16 @@ def explore(
         phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )
-    before, met = Stepped.all(), Stepped.worlds
+    before, met = Stepped.steps, Stepped.worlds
+    Machine.happened.clear()
     with without_spark(_BRIDGE) as patch:
         if plant:
             plant(patch)
-        while Stepped.all() - before < steps and (lakes is None or Stepped.worlds - met < lakes):
+        while Stepped.steps - before < steps and (lakes is None or Stepped.worlds - met < lakes):
             Machine._hypothesis_internal_use_seed = seed  # as `hypothesis.seed` sets it
             run_state_machine_as_test(Machine, settings=given)
             seed += 1
-    return Stepped.all() - before
+    return Machine.happened
 
 
 def main() -> int:
@@ -179,8 +189,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     began = process_time()
-    taken = explore(asked.steps, asked.seed, shrink=True)
-    told = f"{taken:,} steps in {Stepped.worlds:,} lakes, {Stepped.quiet:,} of them until these were at rest"
+    happened = explore(asked.steps, asked.seed, shrink=True)
+    told = f"{happened.total():,} steps in {Stepped.worlds:,} lakes, and {Stepped.quiet:,} until these were at rest"
     sys.stdout.write(f"{told}; seed {asked.seed}, {process_time() - began:.0f} s of CPU\n")
     sys.stdout.write(f"errors that were met: {dict(Machine.outcomes.most_common())}\n")
     return 0

@@ -1,8 +1,8 @@
 """The world that the state machine moves: what may happen to a lake, and what has to hold whatever happened.
 
 N  each row that landed is in exactly one of table, quarantine, discarded; none is in the table twice
-A  what a run has reported as done does not vanish
-V  versions follow each other without a gap, and each number is committed at most once
+A  what a run has reported as done does not vanish, and the ledger knows the run
+V  each number is committed at most once, by the very attempt that is written down as done
 R  every table is what its inputs say, at the versions that its bookmark names; at the end, what all files say
 C  the versions of a release fit together
 E  what leaves the product is an error with a code and a next step, and following it is enough
@@ -10,11 +10,11 @@ E  what leaves the product is an error with a code and a next step, and followin
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 
 from tests.faults.memory import Disk, Fault, MemoryFormat, MemoryStorage, Refused, Row, Settled, Table, Version, latest
 from tests.faults.processes import Clock, Hold, Killed, Process
@@ -37,7 +37,7 @@ from tests.faults.small_lake import (
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError, Problems
-from lakesmith.ledger.batch import Done
+from lakesmith.ledger.batch import NOTE, Batch, Done, batch_of, done_of
 from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ledger.lease import SECONDS
 from lakesmith.plan.fingerprint import definition as fingerprint
@@ -49,6 +49,7 @@ DEFINITIONS = tuple(Definition(floor, query) for floor in (STRICT, LENIENT) for 
 MOST_ALIVE = 3
 _BATCHES = "_lakesmith/batches/"
 _ROUNDS = 40
+"""So many times somebody follows the hints of errors at the most."""
 _LONGEST = 2000
 """So many places a run comes to at the most."""
 _NOBODY = Process(number=0, host="nowhere", kind="onlooker", work=lambda _: None)
@@ -64,10 +65,6 @@ class Stepped:
     worlds = 0
     releases = 0
 
-    @classmethod
-    def all(cls) -> int:
-        return cls.steps + cls.quiet
-
 
 class Onlooking(MemoryStorage):
     """Whoever only looks on is spared."""
@@ -82,6 +79,19 @@ class KnownBatches(Batches):
     progress = Batches.progress
     committed = Batches.committed
     _sequence_at = Batches._sequence_at
+
+    def done(self, sequence: int) -> Done | None:
+        data = self._storage.read(self._key(sequence, "done"))
+        return None if data is None else _done_of(data, sequence)
+
+    def _attempt(self, sequence: int, attempt: int) -> Batch:
+        data = self._storage.read(self._key(sequence, f"{attempt:02}"))
+        assert data is not None, f"{self._key(sequence, f'{attempt:02}')} is missing from the warehouse"
+        return _batch_of(data, sequence)
+
+
+# The onlooker reads the same files after every step.
+_done_of, _batch_of = lru_cache(10_000)(done_of), lru_cache(10_000)(batch_of)
 
 
 @dataclass
@@ -111,6 +121,7 @@ class World:
         self.storage, self.format = Onlooking(self.disk, _NOBODY), MemoryFormat(self.disk, _NOBODY)
         self.warehouse = MemoryWarehouse(self.storage)
         self._looked = -1
+        self._known: dict[TableName, tuple[int, Progress]] = {}
         self._judged: dict[str, int] = {}
         self._books: set[str] = set()
         self._released = 0
@@ -260,6 +271,7 @@ class World:
         progress = self._progress(name)
         if not rolled_back and not self._holds() and progress is not None and progress.unfinished is None:
             table.oldest = max(table.oldest, table.newest.number - 2)
+            self.disk.changes += 1
             self._happened(f"clean log of {name}")
 
     def define(self, definition: Definition) -> None:
@@ -308,7 +320,6 @@ class World:
         if done == len(table.versions):
             return
         self._judged[location] = len(table.versions)
-        assert [version.number for version in table.versions] == list(range(len(table.versions)))
         numbers = [(version.flow, version.sequence) for version in table.versions if version.flow]
         assert len(numbers) == len(set(numbers)), f"V: a number was committed twice to {location}: {numbers}"
         uids = Counter(row.uid for row in table.newest.rows if isinstance(row, Row))
@@ -318,8 +329,11 @@ class World:
         for key in self.disk.files:
             if key.endswith(".done.json") and key not in self._books and key not in self.spoilt:
                 self._books.add(key)
-                told = json.loads(self.disk.files[key])
-                done = Done(**{name: value for name, value in told.items() if name != "seal"})
+                name, file = key.removeprefix(_BATCHES).split("/")
+                done = done_of(self.disk.files[key], int(file[:8]))
+                version = self.disk.tables[self.warehouse.table(_named(name))].versions[done.version]
+                note = f"{NOTE}{done.sequence}.{done.attempt} run {done.run_id}"
+                assert version.note == note, f"V: {key} is not version {done.version}: {version.note}"
                 kept = done.rows_written + done.rows_quarantined + done.rows_deduplicated + done.rows_discarded
                 assert done.rows_in == kept, f"N: the books of {key} are open: {done}"
 
@@ -362,9 +376,7 @@ class World:
         if table is None or progress is None or progress.definition is None:
             return
         ((source, position),) = progress.positions.items()
-        read = TableName.parse(source)
-        assert read is not None
-        inputs = self._table(read)
+        inputs = self._table(_named(source))
         assert inputs is not None
         rows = inputs.versions[position.version].rows
         if name == LATEST:
@@ -386,10 +398,17 @@ class World:
         self._until_quiet()
         self.define(Definition(LENIENT, self.definition.query))
         self._until_quiet()
-        while self._report(self.finish(self.start("replay", "home"))).errors:
-            self.wait(SECONDS + 1)
+        self._until_replayed()
         self._until_quiet()
         self._check_end()
+
+    def _until_replayed(self) -> None:
+        for _ in range(_ROUNDS):
+            report = self._report(self.finish(self.start("replay", "home")))
+            if not report.errors:
+                return
+            self.wait(SECONDS + 1)
+        raise AssertionError(f"E: no replay comes to an end: {[str(error) for error in report.errors]}")
 
     def _until_quiet(self) -> None:
         """Follow the next step of each error."""
@@ -407,11 +426,10 @@ class World:
                     case "source-gap" | "unknown-progress":
                         self.finish(self.start("refresh", "home"))
                     case "unfinished-under-other-definition":
-                        self._finish_as_it_was(TableName.parse(str(error.table)))
+                        self._finish_as_it_was(_named(str(error.table)))
         raise AssertionError(f"E: the lake does not come to rest: {[str(error) for error in report.errors]}")
 
-    def _finish_as_it_was(self, name: TableName | None) -> None:
-        assert name is not None
+    def _finish_as_it_was(self, name: TableName) -> None:
         progress, now = self._progress(name), self.definition
         assert progress is not None
         assert progress.unfinished_as is not None
@@ -446,6 +464,8 @@ class World:
             return
         report = process.result
         if isinstance(report, RunReport):
+            recorded = report.run is None or report.run.run_id in self.disk.runs
+            assert recorded, f"A: the ledger does not know {report.run}"
             for error in report.errors:
                 self._check_error(error)
             if process.kind == "run" and not report.errors:
@@ -500,12 +520,16 @@ class World:
         """How far the table has come, as the product tells it."""
         if self._table(name) is None or self.spoilt:
             return None
-        facts = self.format.facts(self.warehouse.table(name), flow(name))
-        return self._batches(name).progress(facts, lambda: self._commits(name))
+        known = self._known.get(name)
+        if known is None or known[0] != self.disk.changes:
+            facts = self.format.facts(self.warehouse.table(name), flow(name))
+            known = self.disk.changes, self._batches(name).progress(facts, lambda: self._commits(name))
+            self._known[name] = known
+        return known[1]
 
     def _defined(self, name: TableName, told: str) -> Definition:
         """The definition that a batch was made with."""
-        alike = [each for each in DEFINITIONS if fingerprint(declared(each)[0].tables[name]) == told]
+        alike = [each for each in DEFINITIONS if _fingerprint(each, name) == told]
         return next((each for each in alike if each == self.definition), alike[0])
 
     def _settles(self, name: TableName, version: Version) -> bool:
@@ -522,6 +546,17 @@ class World:
             Version(number=number, rows=rows, operation=operation, at=self.clock.now, parameters=parameters)  # type: ignore[arg-type]
         )
         self.disk.changes += 1
+
+
+@cache
+def _fingerprint(definition: Definition, name: TableName) -> str:
+    return fingerprint(declared(definition)[0].tables[name])
+
+
+def _named(text: str) -> TableName:
+    name = TableName.parse(text)
+    assert name is not None
+    return name
 
 
 def _traceback(error: BaseException) -> str:

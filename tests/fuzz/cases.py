@@ -77,16 +77,28 @@ _BATCH = {
     "inputs": {"bronze.orders": {"table_id": "t", "version": 4}},
     "since": {"bronze.orders": 3},
     "files": [["orders/1.json", 10, 1_767_225_600_000]],
-    "refused": {},
+    "refused": {"orders/1.json": "it is cut short"},
     "slice": {"since": {"0": 1}, "until": {"0": 5}},
     "seen": {"pattern": "orders/*.json", "day": "2026-01-01", "upto": "orders/1.json", "greatest": "orders/1.json"},
     "days": {"start": "2026-01-01", "end": "2026-01-31"},
     "backfill": {"span": {"start": "2026-01-01", "end": "2026-01-31"}, "days": 7, "done": None},
-    "lookups": {},
+    "lookups": {"bronze.customers": {"table_id": "c", "version": 2}},
     "contract": "1.0.0",
-    "approval": None,
-    "replay": None,
+    "approval": {"by": "ann", "why": "looked at", "run_id": "q", "rows": 3, "refused": 1},
+    "replay": {
+        "chosen": {"ids": ["a", "b"], "rule": "floor", "reason": "x", "batch": 1, "older_than": 3600.0},
+        "by": "ann",
+        "why": "mended",
+        "discard": False,
+        "set": {"amount": "abs(amount)"},
+        "edits": {"a": {"amount": "1", "note": None}},
+        "version": 2,
+        "moment": 1_767_225_600_000,
+    },
+    "restore": {"version": 1, "head": 2, "quarantine": 0, "settled": -1},
+    "continues": 1,
 }
+"""All that a batch may have, at once."""
 _DONE = {
     "sequence": 3,
     "attempt": 1,
@@ -112,7 +124,8 @@ def batch_files(changes: Mapping[str, Mapping[str, object]]) -> Case:
 
 
 def _batch(rng: Random) -> Case:
-    files = dict(batch_files({}).files)
+    newest = {"mode": rng.choice(("changes", "changes", "whole", "replay", "vacuum", "restore"))}
+    files = dict(batch_files({"00000003.01.json": newest}).files)
     target = rng.choice(sorted(files))
     files[target] = _mutated(rng, files[target], _JSON)
     return Case(kind="batch", target=target, files=files, options={"version": rng.choice((2, 2, 5))})
@@ -352,9 +365,9 @@ KINDS: Mapping[str, tuple[int, Callable[[Random], Case]]] = {
     "sql": (20, _in_lake("sql", _SQL, lambda file: file.endswith(".sql"))),
     "lake": (8, _in_lake("lake", _YAML, lambda file: file == "lakesmith.yml")),
     "test": (6, _in_lake("test", _YAML, _is_test)),
-    "access": (4, _access),
+    "access": (1, _access),
     "document": (8, _document),
-    "batch": (4, _batch),
+    "batch": (7, _batch),
     "command": (6, _command),
     "json": (6, _data("json")),
     "csv": (4, _data("csv", "text")),

@@ -137,4 +137,15 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _batch(parent="2"),
     lambda: _batch(files=[["a", "b", None]]),
     lambda: _batch(backfill={"span": {"start": "2026-01-01", "end": "2026-01-31"}, "days": 0, "done": None}),
+    # What somebody decided, told in other words or as nothing at all, was believed.
+    lambda: _batch(approval={}),
+    lambda: _batch(approval={"by": "ann", "why": "looked at", "run_id": "q", "rows": "3"}),
+    lambda: _batch(replay={"chosen": {"ids": "abc"}, "by": "ann"}),
+    lambda: _batch(replay={"chosen": {"ids": []}, "by": "ann", "edits": {"a": {"amount": 1}}}),
+    lambda: _batch(replay={"chosen": {"ids": []}, "by": "ann", "discard": "no"}),
+    lambda: _batch(restore={"version": "1", "head": 2}),
+    lambda: _batch(restore={"version": 1, "head": 2, "quarantine": "0"}),
+    # No files at all, in place of files that are lost.
+    lambda: _batch(files={}),
+    lambda: _batch(since={"bronze.orders": "3"}),
 )

@@ -21,6 +21,7 @@ from tests.docs.codes import codes
 from tests.docs.markdown import DOCS
 from tests.fuzz import corpus, mutate
 from tests.fuzz.cases import case as case
+from tests.fuzz.declared import fits
 from tests.fuzz.found import data_case
 from tests.fuzz.model import Case
 
@@ -33,6 +34,7 @@ from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import arrow_type, grown, schema_of, settled, spark_type
 from lakesmith.intake.values import Decoder, JsonWriter, ProtobufWriter, Writer, avro_writer
 from lakesmith.lake import Lake
+from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ports import CommitFact, TableFacts
 from lakesmith.storage import LocalStorage
@@ -214,6 +216,8 @@ def _batch(case: Case, folder: Path) -> Refused:
         _held(isinstance(progress.head, int), "the head is a number")
         _held(all(isinstance(file.size, int) for file in progress.taken.values()), "sizes are numbers")
         _held(all(isinstance(each.version, int) for each in progress.positions.values()), "versions are numbers")
+        chain = Batches(LocalStorage(folder), name).chain(3, lambda: commits)
+        _held(all(fits(batch, Batch) for batch in chain.values()), "all of a batch is of its declared type")
         if progress.backfill is not None:
             _held(len(list(progress.backfill.chunks())) < 10_000, "a backfill ends")
     except LakesmithError as error:

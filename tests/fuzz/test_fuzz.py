@@ -5,16 +5,20 @@ Part of what `make fuzz` tries, with all that it once found. Every failure is to
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from tests.fuzz import corpus
-from tests.fuzz.cases import KINDS, case
+from tests.fuzz.cases import KINDS, batch_files, case
 from tests.fuzz.found import FOUND, data_case
 from tests.fuzz.planted import FOUND as FAULTS
 from tests.fuzz.planted import PLANTED, reads_well
 from tests.fuzz.runner import Bounds, fuzz
 from tests.fuzz.subjects import try_case
+
+from lakesmith.ledger.batch import batch_of
 
 SEED = "kept"
 NUMBERS = range(600)
@@ -50,6 +54,13 @@ def test_the_runner_finds_every_planted_fault() -> None:
 
 def _of(said: dict[str, str], plant: object) -> str:
     return said.get(getattr(plant, "__name__", ""), "nothing")
+
+
+def test_the_batch_that_is_mutated_has_all_that_a_batch_may_have() -> None:
+    written = json.loads(batch_files({}).files["00000003.01.json"])
+    batch = batch_of(json.dumps(written).encode(), 3)
+    assert json.loads(json.dumps(asdict(batch), default=str)) == written
+    assert not [name for name, value in asdict(batch).items() if value in (None, (), {})]
 
 
 def test_a_case_is_a_function_of_its_seed_and_number() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from types import ModuleType
 
 import pytest
 from tests.servers.fetch import strace
+from tests.spark import rival
 
 from lakesmith.spark.jars import LOG_STORE, digest, spark_jars
 from lakesmith.spark.java import find_java
@@ -27,12 +30,18 @@ DELAY = 25
 SLOW = 3000
 """Microseconds by which every rename and every link is held up."""
 
+IN_DELTA = '{"commitInfo":{"timestamp":0,"operation":"WRITE","userMetadata":"%d:%d"}}'
+"""A commit that all who read a log understand."""
+WHO = re.compile(r"\b[01]:\d+\b")
+"""The writer of a commit, and its number."""
+ROOT = Path(__file__).parents[2]
+
 Drive = Callable[..., list[str]]
 
 
 @pytest.fixture(scope="module")
 def build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("java_build", Path(__file__).parents[2] / "java" / "build.py")
+    spec = importlib.util.spec_from_file_location("java_build", ROOT / "java" / "build.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -105,25 +114,35 @@ def test_the_same_delay_makes_the_store_of_delta_lose_acknowledged_commits(comma
     assert len(result.gone) >= 10, "a delayed rename has to lose commits again and again, not by luck"
 
 
-def contend(command: list[str], store: str, folder: Path, commits: int) -> Race:
-    """Two processes that each commit so many times, while the disk takes its time with every name that it gives."""
-    log = folder / "_delta_log"
-    log.mkdir()
-    program = strace()
+def slowly(microseconds: int) -> list[str]:
+    """Runs a command on a disk that takes its time with every name that it gives."""
     calls = "rename,renameat,renameat2,link,linkat"
-    slowly = [str(program), "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", f"--trace={calls}"]
-    slowly.append(f"--inject={calls}:delay_enter={SLOW}")
-    words = [(*slowly, *command, "commit", store, str(log), str(n), str(commits), f"{folder}/barrier") for n in (0, 1)]
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(program.parent)}
+    words = [str(strace()), "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", f"--trace={calls}"]
+    return [*words, f"--inject={calls}:delay_enter={microseconds}"]
+
+
+def answers_of(*commands: list[str]) -> list[str]:
+    """What commands that run beside each other say, a line each."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(strace().parent)}
     writers = [
-        subprocess.Popen(each, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-        for each in words
+        subprocess.Popen(each, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+        for each in commands
     ]
     answers = [writer.communicate(timeout=200) for writer in writers]
-    assert [writer.returncode for writer in writers] == [0, 0], answers
-    told = [line.split() for out, _ in answers for line in out.splitlines()]
+    assert {writer.returncode for writer in writers} == {0}, answers
+    return [line for out, _ in answers for line in out.splitlines()]
+
+
+def contend(command: list[str], store: str, folder: Path, commits: int) -> Race:
+    """Two processes that each commit so many times."""
+    log = folder / "_delta_log"
+    log.mkdir()
+    words = ["commit", store, str(log)]
+    told = answers_of(
+        *([*slowly(SLOW), *command, *words, str(n), str(commits), f"{folder}/barrier"] for n in (0, 1)),
+    )
     present = [file.read_text().strip() for file in sorted(log.glob("*.json"))]
-    return Race(acknowledged=[what for word, what in told if word == "won"], present=present)
+    return Race(acknowledged=[line.split()[1] for line in told if line.startswith("won")], present=present)
 
 
 def test_two_writers_of_five_hundred_commits_each_on_a_slow_disk_leave_all_thousand(
@@ -140,6 +159,29 @@ def test_the_same_two_writers_lose_commits_with_the_store_of_delta(command: list
     result = contend(command, DELTAS, tmp_path, 500)
     assert len(result.acknowledged) == 1000
     assert len(result.gone) >= 10, "a delayed rename has to lose commits again and again, not by luck"
+
+
+@pytest.mark.parametrize("way", ["links", "files"])
+def test_the_store_and_a_writer_in_python_that_commit_to_one_log_both_keep_all_their_commits(
+    command: list[str], tmp_path: Path, way: str
+) -> None:
+    table, barrier, each = tmp_path / "table", str(tmp_path / "barrier"), 100
+    rival.make(table)
+    log = table / "_delta_log"
+    java = [*slowly(SLOW), *command, "commit", OURS, str(log), "0", str(each), barrier, IN_DELTA]
+    python = [sys.executable, "-m", "tests.spark.rival", way, str(table), str(each), barrier]
+    if way == "links":  # delta-rs takes its time anyway
+        python = [*slowly(SLOW), *python]
+    told = answers_of(java, python)
+    acknowledged = [found for line in told if line.startswith("won") for found in WHO.findall(line)]
+    commits = sorted(log.glob("*.json"))
+    assert [commit.stem for commit in commits] == [f"{version:020}" for version in range(2 * each + 1)]
+    present = [found for commit in commits[1:] for found in WHO.findall(commit.read_text())]
+    assert sorted(present) == sorted(acknowledged)
+    assert sorted(present) == sorted(f"{writer}:{number}" for writer in (0, 1) for number in range(each))
+    changes = sum(one[0] != other[0] for one, other in itertools.pairwise(present))
+    assert changes >= each // 2, "one process wrote after the other: nothing was raced"
+    assert "lost a version to the other" in told, "nobody was ever in the other's way"
 
 
 def test_a_version_that_is_taken_is_refused_and_stays_as_it_was(drive: Drive, tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from types import UnionType
+from typing import Any
 
 from lakesmith.plan.steps import Approval, Backfill, Position, Replay, Rollback, Seen, Span
 from lakesmith.ports import QUIET, FileFact, Slice
@@ -135,8 +137,9 @@ def _is_file(written: Sequence[object]) -> bool:
 
 def done_of(data: bytes, sequence: int) -> Done:
     """The end of a batch."""
-    done = Done(**json.loads(_unsealed(data)))
-    numbers = [value for name, value in asdict(done).items() if name != "run_id"]
+    told = json.loads(_unsealed(data))
+    done = Done(**told)
+    numbers = [value for name, value in told.items() if name != "run_id"]
     if done.sequence != sequence or not all(isinstance(number, int) for number in numbers):
         raise ValueError(f"this is not batch {sequence}")
     return done
@@ -154,38 +157,91 @@ def batch_of(data: bytes, sequence: int) -> Batch:
     positions = (*batch.inputs.values(), *batch.lookups.values())
     if not all(isinstance(position.version, int) and isinstance(position.table_id, str) for position in positions):
         raise ValueError("a position is none")
-    if not isinstance(batch.continues, int | None):
-        raise ValueError("what it continues is no version")
+    if not (_all(int | None, batch.continues) and _all(int, *batch.since.values())):
+        raise ValueError("what it continues, or reads on from, is no version")
+    if not (_all(str | None, batch.contract) and _all(str, *batch.refused.values())):
+        raise ValueError("a contract, or why a file is refused, is no text")
     if batch.seen is not None and not all(isinstance(value, str) for value in asdict(batch.seen).values()):
         raise ValueError("what was seen is not told in texts")
-    if batch.slice is not None and not isinstance(batch.slice.until, dict):
+    if batch.slice is not None and not _all(int | str, *batch.slice.since.values(), *batch.slice.until.values()):
         raise ValueError("a stretch has no end")
     if batch.backfill is not None and not (isinstance(batch.backfill.days, int) and batch.backfill.days > 0):
         raise ValueError("a backfill goes on by no days")
-    if not (isinstance(batch.since, dict) and isinstance(batch.refused, dict) and isinstance(batch.inputs, dict)):
-        raise ValueError("a mapping is none")
+    if not (_is_approval(batch.approval) and _is_replay(batch.replay) and _is_rollback(batch.restore)):
+        raise ValueError("what somebody decided is not told as it is decided")
     for file in batch.files:
         _is_file(file)
     return batch
 
 
+def _all(kind: UnionType | type, *values: object) -> bool:
+    return all(isinstance(value, kind) for value in values)
+
+
+def _is_approval(given: Approval | None) -> bool:
+    return given is None or (_all(str, given.by, given.why, given.run_id) and _all(int, given.rows, given.refused))
+
+
+def _is_replay(asked: Replay | None) -> bool:
+    if asked is None:
+        return True
+    chosen, edits = asked.chosen, asked.edits.values()
+    texts = (asked.by, asked.why, *chosen.ids, *asked.set.values())
+    numbers = (asked.version, asked.moment)
+    values = (value for edited in edits for value in edited.values())
+    return (
+        _all(str, *texts)
+        and _all(int, *numbers)
+        and _all(bool, asked.discard)
+        and _all(str | None, chosen.rule, chosen.reason, *values)
+        and _all(int | None, chosen.batch)
+        and _all(int | float | None, chosen.older_than)
+    )
+
+
+def _is_rollback(back: Rollback | None) -> bool:
+    return back is None or (_all(int, back.version, back.head) and _all(int | None, back.quarantine, back.settled))
+
+
 def _decode(data: bytes) -> Batch:
     values = json.loads(_unsealed(data))
     values["inputs"] = {table: Position(**position) for table, position in values["inputs"].items()}
-    values["files"] = tuple(FileFact(*file) for file in values["files"])
-    values["slice"] = Slice(**values["slice"]) if values.get("slice") else None
-    values["seen"] = Seen(**values["seen"]) if values.get("seen") else None
+    values["files"] = tuple(FileFact(*file) for file in _listed(values["files"]))
     values["lookups"] = {table: Position(**position) for table, position in values.get("lookups", {}).items()}
-    values["approval"] = Approval(**values["approval"]) if values.get("approval") else None
-    values["replay"] = Replay.read(values["replay"]) if values.get("replay") else None
-    values["restore"] = Rollback(**values["restore"]) if values.get("restore") else None
-    values["days"] = _span(values["days"]) if values.get("days") else None
-    if values.get("backfill"):
-        kept = values["backfill"]
-        done = date.fromisoformat(kept["done"]) if kept["done"] else None
-        values["backfill"] = Backfill(span=_span(kept["span"]), days=kept["days"], done=done)
+    for name, read in _PARTS.items():
+        if values.get(name) is not None:
+            values[name] = read(values[name])
     return Batch(**values)
+
+
+def _listed(values: object) -> list[Any]:
+    """Raise ValueError for what is no list: a text would be one of its characters, and a mapping one of its keys."""
+    if not isinstance(values, list):
+        raise ValueError("a list is none")
+    return values
+
+
+def _replay(kept: Mapping[str, Any]) -> Replay:
+    _listed(kept["chosen"]["ids"])
+    return Replay.read(kept)
 
 
 def _span(kept: Mapping[str, str]) -> Span:
     return Span(**{name: date.fromisoformat(day) for name, day in kept.items()})
+
+
+def _backfill(kept: Mapping[str, Any]) -> Backfill:
+    done = None if kept["done"] is None else date.fromisoformat(kept["done"])
+    return Backfill(span=_span(kept["span"]), days=kept["days"], done=done)
+
+
+_PARTS: Mapping[str, Callable[[Any], object]] = {
+    "slice": lambda kept: Slice(**kept),
+    "seen": lambda kept: Seen(**kept),
+    "approval": lambda kept: Approval(**kept),
+    "replay": _replay,
+    "restore": lambda kept: Rollback(**kept),
+    "days": _span,
+    "backfill": _backfill,
+}
+"""By its name, how a part of a batch is read that not every batch has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
@@ -38,7 +38,7 @@ from lakesmith.plan.steps import (
     Vacuum,
     Widen,
 )
-from lakesmith.ports import FileFact, Slice, TableFacts, Write
+from lakesmith.ports import CommitFact, FileFact, Slice, TableFacts, Write
 from lakesmith.quality import looked_up, rules_of
 from lakesmith.records import CheckRecord, FileRecord
 from lakesmith.run.arrivals import Arrivals
@@ -230,8 +230,8 @@ class Workplace(Arrivals):
         refuse_random(table, batch)
         try:
             arrival = self.arrival(table, batch, facts, survey=bool(batch.files))
-            nothing = _nothing(batch, facts.version if facts else 0)
-            settled = self._writer().finish(arrival) if arrival else nothing
+            # Not the newest version: a rollback since then has to be seen.
+            settled = self._writer().finish(arrival) if arrival else _nothing(batch, _made(batch, self._commits(table)))
         except Exception as error:
             abort = Abort.in_text(str(error))
             if abort is None:
@@ -447,12 +447,15 @@ class Workplace(Arrivals):
         commit of ours is refused there, but one of Spark's is not, in the moment before it."""
         if batch.continues is None or upto <= batch.continues + 1:
             return  # nothing lies between
-        commits = self.format.commits(self.warehouse.table(table.name))
-        made = next((commit.version for commit in commits if commit.note == batch.note), 0)
+        commits = self._commits(table)
+        made = _made(batch, commits)
         between = [commit for commit in commits if batch.continues < commit.version < made]
         back = max((commit.version for commit in between if commit.operation == "RESTORE"), default=None)
         if back is not None:
             raise on_rollback(table, batch, back)
+
+    def _commits(self, table: Table) -> Sequence[CommitFact]:
+        return self.format.commits(self.warehouse.table(table.name))
 
     def _books(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:
         if not settled.ends:
@@ -525,6 +528,11 @@ class Workplace(Arrivals):
             for name, facts in found.items()
             if facts is not None
         }
+
+
+def _made(batch: Batch, commits: Sequence[CommitFact]) -> int:
+    """The version that a batch made; 0 where that is no longer in the log."""
+    return next((commit.version for commit in commits if commit.note == batch.note), 0)
 
 
 def _nothing(batch: Batch, version: int) -> Settled:

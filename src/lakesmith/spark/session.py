@@ -41,6 +41,10 @@ BRIEF = {
 _PASSED_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
 """Settings with which Spark leaves out rows in silence: a vacuumed input would be a gap that nobody hears of."""
 
+_TOO_OLD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+"""The setting with which Delta refuses versions of more than a week ago: a lake that rested would not go on, although
+a vacuum keeps all that its tables have still to read."""
+
 _SUBSTITUTED = "spark.sql.variable.substitute"
 """The setting with which `${env:HOME}` in SQL, and so in a value of the data, becomes something else."""
 
@@ -105,7 +109,7 @@ def isolated(session: SparkSession) -> SparkSession:
     # A session of Spark Connect cannot be made empty, only copied; what it then sets is its own all the same.
     make = "newSession" if hasattr(session, "newSession") else "cloneSession"
     own = cast("SparkSession", getattr(session, make)())
-    for name in (*_PASSED_OVER, _SUBSTITUTED):
+    for name in (*_PASSED_OVER, _TOO_OLD, _SUBSTITUTED):
         own.conf.set(name, "false")
     for name in FENCE:
         own.conf.unset(name)

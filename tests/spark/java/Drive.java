@@ -61,25 +61,40 @@ public final class Drive {
         }
     }
 
-    /** Make so many commits, each with the next version that is free, beside another process that does the same. */
+    /**
+     * Make so many commits, each with the next version that is free, beside another process that does the same. Where
+     * words are given in which a commit tells who made it and its number, the other is no Java and slower: each waits
+     * for the other before each commit.
+     */
     private static void commit(LogStore store, Configuration configuration, String[] words) throws Exception {
         String folder = words[2];
         int self = Integer.parseInt(words[3]);
         int commits = Integer.parseInt(words[4]);
+        boolean inStep = words.length > 6;
+        String held = inStep ? words[6] : "%d:%d";
         try (RandomAccessFile file = new RandomAccessFile(words[5], "rw")) {
             MappedByteBuffer ready = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, 128);
-            ready.putInt(self * 64, 1);
-            while (ready.getInt((1 - self) * 64) == 0) {
-                Thread.yield();
-                java.lang.invoke.VarHandle.fullFence();
+            meet(ready, self, 1);
+            int version = 0;
+            for (int number = 0; number < commits; version++) {
+                Path path = new Path(folder, String.format("%020d.json", version));
+                if (write(store, configuration, path, String.format(held, self, number), false, 0)) {
+                    number++;
+                    if (inStep && number < commits) {
+                        meet(ready, self, number + 1);
+                    }
+                }
             }
         }
-        int version = 0;
-        for (int number = 0; number < commits; version++) {
-            Path path = new Path(folder, String.format("%020d.json", version));
-            if (write(store, configuration, path, self + ":" + number, false, 0)) {
-                number++;
-            }
+    }
+
+    /** Wait until the other process has come as far. */
+    private static void meet(MappedByteBuffer ready, int self, int round) throws InterruptedException {
+        ready.putInt(self * 64, round);
+        java.lang.invoke.VarHandle.fullFence();
+        while (ready.getInt((1 - self) * 64) < round) {
+            Thread.sleep(1);
+            java.lang.invoke.VarHandle.fullFence();
         }
     }
 

@@ -1,0 +1,93 @@
+"""Commits to a table's log from Python, in one of the ways in which Lakesmith does, beside `java/Drive.java`.
+
+python -m tests.spark.rival links /the/table 100 /the/barrier
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import deltalake
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from lakesmith.errors import InfrastructureError
+from lakesmith.formats.delta.actions import commit_actions
+from lakesmith.formats.delta.files import add_files
+from lakesmith.ports import DataFile, Write
+
+COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
+_OTHER, _SELF, _ROUND = 0, 64, ">i"
+"""Where in the barrier the two writers tell each other how far they have come, and how."""
+
+
+def make(location: Path) -> None:
+    """A table without rows, whose version 0 belongs to neither writer."""
+    add_files(str(location), (), COLUMNS, Write(flow="made", sequence=1, note="made"), None)
+
+
+def _link(location: str) -> Callable[[Write], None]:
+    """By a link that is made once."""
+
+    def commit(write: Write) -> None:
+        version = max(int(file.stem) for file in Path(location, "_delta_log").glob("*.json"))
+        commit_actions(location, version, write, ("WRITE", {}), {}, [])
+
+    return commit
+
+
+def _add(location: str) -> Callable[[Write], None]:
+    """By delta-rs."""
+    table_id = str(DeltaTable(location).metadata().id)
+    first = DeltaTable.create_write_transaction
+
+    def told(*words: Any, **named: Any) -> None:
+        try:
+            first(*words, **named)
+        except CommitFailedError:
+            sys.stdout.write("lost a version to the other\n")
+            raise
+
+    vars(deltalake).update(DeltaTable=type("Told", (DeltaTable,), {"create_write_transaction": told}))
+
+    def commit(write: Write) -> None:
+        file = DataFile(f"{write.sequence}.parquet", 1, 1)
+        assert add_files(location, [file], COLUMNS, write, table_id), "it was passed over as if it were there already"
+
+    return commit
+
+
+def _meet(barrier: mmap.mmap, round: int) -> None:
+    """Wait until the other process has come as far."""
+    struct.pack_into(_ROUND, barrier, _SELF, round)
+    while struct.unpack_from(_ROUND, barrier, _OTHER)[0] < round:
+        time.sleep(0.001)
+
+
+def main(how: str, location: str, commits: str, shared: str) -> None:
+    commit = {"links": _link, "files": _add}[how](location)
+    Path(shared).touch()
+    with open(shared, "r+b") as file:
+        file.truncate(2 * _SELF)
+        barrier = mmap.mmap(file.fileno(), 2 * _SELF)
+    for number in range(int(commits)):
+        _meet(barrier, number + 1)
+        while True:
+            try:
+                commit(Write(flow="python", sequence=number + 1, note=f"1:{number}"))
+                break
+            except InfrastructureError as error:
+                if error.code != "commit-conflict":
+                    raise
+                sys.stdout.write("lost a version to the other\n")
+        sys.stdout.write(f"won 1:{number}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
