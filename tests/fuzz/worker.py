@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.guard import Forbidden, Guard
+from tests.peaks import forget_peak, peak, status
 
 ADDRESSES = 4
 """How many times the memory that a case may use may be asked for: Arrow asks for far more than it touches."""
@@ -39,7 +40,7 @@ def main(subjects: str, sandbox: str, seed: str, seconds: int, memory: int) -> N
     read.case(seed, 0)
     guard = Guard(sandbox, str(Path(__file__).parents[2]))
     folder = Path(sandbox, "case")
-    started = _status("VmSize", os.getpid())
+    started = status("VmSize", os.getpid())
     resource.setrlimit(resource.RLIMIT_AS, (started + ADDRESSES * memory,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print(json.dumps({"ready": True}), file=answers)
@@ -51,7 +52,7 @@ def main(subjects: str, sandbox: str, seed: str, seconds: int, memory: int) -> N
         _allow(seconds)
         before = _forget_peaks()
         told = _tried(read, guard, seed, number, folder)
-        told |= {"peak": sum(max(_status("VmHWM", each) - before.get(each, 0), 0) for each in _processes())}
+        told |= {"peak": sum(max(peak(each) - before.get(each, 0), 0) for each in _processes())}
         print(json.dumps(told), file=answers)
 
 
@@ -96,15 +97,7 @@ def _used(process: int) -> float:
 
 def _forget_peaks() -> dict[int, int]:
     """Begin the highest memory use of each process anew; returns the use now."""
-    return {process: _forget_peak(process) for process in _processes()}
-
-
-def _forget_peak(process: int) -> int:
-    try:
-        Path(f"/proc/{process}/clear_refs").write_text("5")
-    except OSError:
-        return _status("VmHWM", process)
-    return _status("VmRSS", process)
+    return {process: forget_peak(process) for process in _processes()}
 
 
 def _processes() -> list[int]:
@@ -113,15 +106,6 @@ def _processes() -> list[int]:
         Path(f"/proc/self/task/{thread}/children").read_text().split() for thread in os.listdir("/proc/self/task")
     ]
     return [os.getpid(), *(int(child) for each in children for child in each)]
-
-
-def _status(name: str, process: int) -> int:
-    """A figure of a process in bytes, 0 where the system does not tell."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
 
 
 if __name__ == "__main__":
