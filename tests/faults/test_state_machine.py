@@ -44,6 +44,7 @@ def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens_in_whatever_ord
     met = {"table-leased", "gate-failed", "commit-unknown", "batch-unreadable", "unfinished-under-other-definition"}
     assert met <= set(Machine.outcomes)
     assert Stepped.releases > 100
+    assert happened["kill"] > steps // 100
 
 
 def test_the_machine_needs_no_spark() -> None:

@@ -43,7 +43,7 @@ OFTEN: Mapping[str, int] = {
     "start": 8,
     "advance": 6,
     "finish": 1,
-    "kill": 3,
+    "kill": 5,
     "stop": 1,
     "overtake": 3,
     "wait": 1,
@@ -103,6 +103,12 @@ class Machine(RuleBasedStateMachine):
                 world.finish(working[a % len(working)])
             case "kill" if alive:
                 world.kill(alive[a % len(alive)])
+            case "kill":
+                # Most runs have come to their end before anything else happens.
+                process = world.start(_KINDS[a % len(_KINDS)], _HOSTS[b % len(_HOSTS)])
+                world.advance(process, c % 32)
+                if process.alive:
+                    world.kill(process)
             case "stop" if alive:
                 world.stop(alive[a % len(alive)])
             case "overtake" if working and room:
