@@ -122,7 +122,7 @@ class Write:
     """The version of the table that the rows continue: where it was rolled back since, they are not written."""
 
 
-QUIET = "lakesmith vacuum "
+QUIET = "lakesmith upkeep "
 """With this begins the note of a commit that moves no row and that no reader has to follow."""
 MOST_HELD = 4_000_000
 """Of a frame that has no more rows, every task of a join holds all."""

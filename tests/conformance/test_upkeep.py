@@ -136,6 +136,7 @@ def test_a_vacuum_keeps_the_files_of_partitions_whatever_they_are_called(
     assert any(path.name.startswith("batch-") for path in Path(place).iterdir()), "written by Delta itself"
     format.vacuum(spark, place, 0.0)
     assert held(format, place) == [(at + 10, name) for at, name in enumerate(names)]
+    assert format.stale(place, 0.0) == 0
 
 
 def test_a_version_comes_back_in_one_commit_with_its_columns_and_its_deleted_rows(

@@ -13,7 +13,7 @@ from tests.faults.delta_files import Files
 from tests.faults.flows import TABLE, Decided, Flow
 
 BRONZE = "bronze.events"
-_NOTE = re.compile(r"lakesmith (?:batch|vacuum) (\d+)\.(\d+) run ")
+_NOTE = re.compile(r"lakesmith (?:batch|upkeep) (\d+)\.(\d+) run ")
 
 
 @dataclass(frozen=True, slots=True)

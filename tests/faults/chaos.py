@@ -58,7 +58,8 @@ class Tally:
     kills: int = 0
     episodes: int = 0
     by: Counter[str] = field(default_factory=Counter)
-    broken: list[str] = field(default_factory=list)
+    broken: list[tuple[int, str]] = field(default_factory=list)
+    """The episode, and what went wrong in it."""
 
 
 class Chaos:
@@ -112,10 +113,7 @@ class Chaos:
             self._tell(f"episode {number} settles", broken)
         self.tally.episodes += 1
         if broken:
-            again = f"make chaos SEED={self._seed} ONLY={number}"
-            self.tally.broken += [
-                f"episode {number} ({flow}): {each}; again: {again}; lake: {folder}" for each in broken
-            ]
+            self.tally.broken += [(number, f"{flow}: {each}; lake: {folder}") for each in broken]
         else:
             shutil.rmtree(folder)
 
@@ -304,8 +302,8 @@ def main() -> int:
         say(f"seed {options.seed}: {ended}")
         for what, kills in tally.by.most_common():
             say(f"  {kills:>5} {what}")
-        for each in tally.broken:
-            say(f"  BROKEN {each}")
+        for number, each in tally.broken:
+            say(f"  BROKEN {each}; again: make chaos SEED={options.seed} ONLY={number}")
     return 1 if chaos.tally.broken else 0
 
 

@@ -10,20 +10,17 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from tests.faults.attach import Jvm
+from tests.faults.forks import FORKS
 
 SHORT = 1.0
 """How many seconds a lease of such a process outlives its last sign of life."""
 
 PATIENCE = 200.0
 """Seconds that a command may take to come where it is waited for."""
-
-_PROCESSES = get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["tests.faults.sleeper", "lakesmith.run", "deltalake", "pyspark.sql", "duckdb"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Sleeper:
 
     def __init__(self, lake: Path, *words: str, said: Path, stops: Sequence[Stop] = (), jvm: Jvm | None = None) -> None:
         self._said = said
-        self._process = _PROCESSES.Process(target=_sleep, args=(["-C", str(lake), *words], str(said), stops, jvm))
+        self._process = FORKS.Process(target=_sleep, args=(["-C", str(lake), *words], str(said), stops, jvm))
         self._process.start()
 
     def asleep(self) -> None:

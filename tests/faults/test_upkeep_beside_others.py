@@ -73,7 +73,9 @@ def silver(lake: Written) -> Path:
 
 
 def in_folder(lake: Written) -> set[Path]:
-    return {path for path in silver(lake).rglob("*.parquet") if "_delta_log" not in path.parts}
+    while True:
+        with suppress(FileNotFoundError):  # a folder of Spark's that was there a moment ago
+            return {path for path in silver(lake).rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
 def in_version(lake: Written, version: int) -> set[Path]:

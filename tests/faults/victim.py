@@ -9,11 +9,11 @@ import signal
 import time
 import traceback
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from tests.faults.attach import Jvm
+from tests.faults.forks import FORKS
 from tests.faults.planted import plant
 
 from lakesmith import failpoints
@@ -31,24 +31,6 @@ Deed = Literal["run", "replay", "discard", "compact", "vacuum", "restore", "roll
 
 HANGS = 360.0
 """Seconds after which a process tells what it is waiting for."""
-
-_PROCESSES = get_context("forkserver")
-_PROCESSES.set_forkserver_preload(
-    [
-        "tests.faults.victim",
-        "deltalake",
-        "duckdb",
-        "pandas",
-        "pyarrow.csv",
-        "pyarrow.json",
-        "pyarrow.parquet",
-        "pyspark.sql.classic.dataframe",
-        "sqlglot.dialects.spark",
-        "lakesmith.intake",
-        "lakesmith.plan.statement",
-        "lakesmith.run",
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +73,7 @@ class Answer:
 def start(order: Order) -> BaseProcess:
     """Begin, in a process that already knows its libraries."""
     Path(order.answer).unlink(missing_ok=True)
-    process = _PROCESSES.Process(target=obey, args=(order,))
+    process = FORKS.Process(target=obey, args=(order,))
     process.start()
     return process
 

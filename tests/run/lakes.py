@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakesmith import failpoints
 from lakesmith.lake import Lake
 from lakesmith.records import StepRecord
 from lakesmith.reports import RunReport
@@ -18,6 +21,28 @@ if TYPE_CHECKING:
 
 class Cut(BaseException):
     """Stands for the process being killed here: nothing of ours catches it."""
+
+
+@contextmanager
+def watched(told: Callable[[str, str], None]) -> Iterator[None]:
+    """Hear of each place that is reached."""
+    failpoints.watch(told)
+    try:
+        yield
+    finally:
+        failpoints.watch(None)
+
+
+@contextmanager
+def cut_at(place: str, about: str | None = None) -> Iterator[None]:
+    """What comes to the place, for a table or for any, ends there as if it were killed."""
+
+    def told(reached: str, name: str) -> None:
+        if reached == place and about in (None, name):
+            raise Cut
+
+    with watched(told):
+        yield
 
 
 @dataclass

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from tests.run.lakes import Cut, Written
+from tests.run.lakes import Cut, Written, cut_at
 
-from lakesmith import failpoints
 from lakesmith.formats import Delta
 from lakesmith.spark import write
 
@@ -126,19 +124,6 @@ def test_ends_of_a_batch_that_never_came_to_be_do_not_count_when_its_input_went_
     events.land("events/4.json", event(2, 7))
     events.run()
     assert latest(events) == [(2, 7)]
-
-
-@contextmanager
-def cut_at(place: str, about: str) -> Iterator[None]:
-    def told(*reached: str) -> None:
-        if reached == (place, about):
-            raise Cut
-
-    failpoints.watch(told)
-    try:
-        yield
-    finally:
-        failpoints.watch(None)
 
 
 def test_ends_that_a_rebuild_left_which_never_came_to_be_are_not_believed(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.run.lakes import ORDERS, Cut, Written
+from tests.run.lakes import ORDERS, Cut, Written, cut_at
 
 from lakesmith import failpoints
 from lakesmith.errors import LakesmithError, UsageError
@@ -159,8 +159,8 @@ def test_a_rollback_that_is_cut_short_is_finished_by_the_next_or_undone_by_a_run
     lake.run()
     after = lake.rows(SALES)
     for again in (True, False):
-        with pytest.raises(Cut):
-            cut_at(lake, first, "table.committed", "silver.orders")
+        with cut_at("table.committed", "silver.orders"), pytest.raises(Cut):
+            lake.lake().rollback(first, session=lake.spark)
         if again:
             assert not lake.lake().rollback(first, session=lake.spark).errors
             assert lake.rows(SALES) == before
@@ -169,18 +169,6 @@ def test_a_rollback_that_is_cut_short_is_finished_by_the_next_or_undone_by_a_run
         assert lake.rows(SALES) == after
         assert lake.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,)]
         assert lake.run() == {}
-
-
-def cut_at(lake: Written, release: str, place: str, about: str) -> None:
-    def told(reached: str, name: str) -> None:
-        if (reached, name) == (place, about):
-            raise Cut
-
-    failpoints.watch(told)
-    try:
-        lake.lake().rollback(release, session=lake.spark)
-    finally:
-        failpoints.watch(None)
 
 
 def test_nothing_goes_back_where_one_table_could_not(lake: Written) -> None:
@@ -221,8 +209,8 @@ def test_a_table_that_did_not_move_follows_its_inputs_back_and_is_not_computed_a
     lake.lake().compact((stays,), session=lake.spark)
     plan = lake.lake().plan_rollback(first)
     assert [step.stays for step in plan.steps if isinstance(step, Restore) and str(step.table) == stays] == [True]
-    with pytest.raises(Cut):
-        cut_at(lake, first, "table.committed", stays)
+    with cut_at("table.committed", stays), pytest.raises(Cut):
+        lake.lake().rollback(first, session=lake.spark)
     report = lake.lake().rollback(first, session=lake.spark)
     assert not report.errors
     assert report.run is not None
@@ -234,6 +222,39 @@ def test_a_table_that_did_not_move_follows_its_inputs_back_and_is_not_computed_a
     assert modes == {"bronze.orders": ("files", 1), "silver.orders": ("changes", 1), "gold.sales": ("partitions", 1)}
     assert lake.rows(SALES) == [*before, ("d2", 1, 10)]
     assert lake.run() == {}
+
+
+def test_what_a_gate_holds_back_is_let_go_where_its_inputs_went_back(lake: Written) -> None:
+    lake.declare(
+        {
+            "silver/few.sql": "/* lakesmith\nload: append\nchecks:\n  few: {expect: count(*) < 2, on_fail: fail}\n*/\n"
+            "SELECT id FROM bronze.orders\n"
+        }
+    )
+    lake.run()
+    first = ran(lake)
+    land(lake, 2)
+    land(lake, 3)
+    lake.run(ok=False)
+    held = lake.reports[-1].run
+    assert held is not None
+    assert not lake.lake().rollback(first, session=lake.spark).errors
+    with pytest.raises(LakesmithError):
+        lake.lake().approve(held.run_id, reason="a busy day", by="test", session=lake.spark)
+    assert lake.rows("SELECT id FROM silver.few") == [(1,)]
+
+
+def test_a_rollback_that_was_cut_short_is_finished_also_where_the_declaration_has_changed(lake: Written) -> None:
+    first = ran(lake)
+    land(lake, 2)
+    lake.run("+silver.orders")
+    changed = lake.folder / "gold/sales.sql"
+    changed.write_text(changed.read_text().replace("count(*)", "count(id)"))
+    with cut_at("table.committed", "gold.sales"), pytest.raises(Cut):
+        lake.lake().rollback(first, session=lake.spark)
+    lake.run()
+    assert lake.run() == {}
+    assert lake.rows(SALES) == [("d1", 1, 10), ("d2", 1, 10)]
 
 
 def test_a_table_that_a_run_writes_meanwhile_goes_back_too_or_is_told(lake: Written) -> None:

@@ -6,13 +6,11 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.run.lakes import ORDERS, Cut, Written
+from tests.run.lakes import ORDERS, Cut, Written, cut_at, watched
 
 from lakesmith import failpoints
 from lakesmith.errors import LakesmithError, UsageError
@@ -58,23 +56,6 @@ def newest(lake: Written, table: str) -> int:
     version = lake.version(table)
     assert version is not None
     return version
-
-
-@contextmanager
-def watched(told: Callable[[str, str], None]) -> Iterator[None]:
-    failpoints.watch(told)
-    try:
-        yield
-    finally:
-        failpoints.watch(None)
-
-
-def cut_at(place: str) -> Callable[[str, str], None]:
-    def told(reached: str, _about: str) -> None:
-        if reached == place:
-            raise Cut
-
-    return told
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +166,7 @@ def test_less_than_an_hour_is_refused_without_force(orders: Written) -> None:
 )
 def test_a_vacuum_that_is_killed_leaves_every_row_where_it_was(shop: Written, place: str) -> None:
     leave_stray(shop)
-    with watched(cut_at(place)), pytest.raises(Cut):
+    with cut_at(place), pytest.raises(Cut):
         shop.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=shop.spark)
     shop.land("orders/3.json", row(30), '{"id": 31, "am')
     shop.run("bronze.orders")
@@ -201,7 +182,7 @@ def test_a_vacuum_that_is_killed_leaves_every_row_where_it_was(shop: Written, pl
 def test_a_restore_that_is_killed_is_seen_through_and_what_was_rolled_back_comes_in_once(
     shop: Written, place: str
 ) -> None:
-    with watched(cut_at(place)), pytest.raises(Cut):
+    with cut_at(place), pytest.raises(Cut):
         shop.lake().restore("bronze.orders", FIRST["bronze.orders"])
     shop.run("bronze.orders")
     assert shop.run("bronze.orders") == {}

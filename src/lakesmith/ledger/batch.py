@@ -71,6 +71,11 @@ class Batch:
         return self.mode in ("vacuum", "follow")
 
     @property
+    def is_upkeep(self) -> bool:
+        """Whether it computes no row, so that its end is the same whatever the declaration says by then."""
+        return self.is_quiet or self.restore is not None
+
+    @property
     def follows_rollback(self) -> bool:
         """Whether batches between this one and the one that it builds upon were rolled back."""
         return 0 < self.parent < self.sequence - 1

@@ -144,7 +144,7 @@ class Batches:
         done = self.done(facts.sequence)
         head = facts.sequence
         unfinished = None if done else self.committed(facts.sequence, commits)
-        made = done.version if done else _version_of(unfinished, commits())
+        made = done.version if done else version_of(unfinished, commits())
         if made is not None and facts.changed > made:
             head = self._sequence_at(facts.version, facts.sequence, made, commits())
         if head == 0:
@@ -154,7 +154,7 @@ class Batches:
         return replace(
             told.progress,
             unfinished=unfinished.sequence if unfinished else None,
-            unfinished_as=unfinished.definition if unfinished else None,
+            unfinished_as=unfinished.definition if unfinished and not unfinished.is_upkeep else None,
             rewritten=rewritten.version if rewritten else None,
         )
 
@@ -166,12 +166,12 @@ class Batches:
         batch = self.committed(ground, commits) if ground else None
         if batch is None or batch.restore is None or batch.restore.version != version:
             return False
-        return _version_of(batch, commits()) == facts.changed
+        return version_of(batch, commits()) == facts.changed
 
     def at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> Progress:
         """How far the rows of an earlier version had come, also before a rebuild; `newest` is the newest batch."""
         done = self.done(newest)
-        made = done.version if done else _version_of(self.committed(newest, lambda: commits), commits)
+        made = done.version if done else version_of(self.committed(newest, lambda: commits), commits)
         head = self._sequence_at(version, newest, version + 1 if made is None else made, commits, rebuilt=True)
         return self._told_by(head, lambda: commits).progress if head else Progress()
 
@@ -362,7 +362,7 @@ def _noted(commit: CommitFact) -> int | None:
     return int(found[1]) if found else None
 
 
-def _version_of(batch: Batch | None, commits: Sequence[CommitFact]) -> int | None:
+def version_of(batch: Batch | None, commits: Sequence[CommitFact]) -> int | None:
     """The version that a batch was committed as, where the log still tells."""
     return next((commit.version for commit in commits if batch and commit.note == batch.note), None)
 

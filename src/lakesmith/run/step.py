@@ -20,7 +20,7 @@ from lakesmith.errors import DataError, LakesmithError
 from lakesmith.failpoints import reach
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batch import Batch
-from lakesmith.ledger.batches import Batches, flow
+from lakesmith.ledger.batches import Batches, flow, version_of
 from lakesmith.plan.fingerprint import definition, rebuild_because
 from lakesmith.plan.listing import seen_with
 from lakesmith.plan.steps import (
@@ -209,7 +209,7 @@ class Workplace(Arrivals):
         reach("finish.begun", table.name)
         location = self.warehouse.table(table.name)
         batch = batches.committed(step.sequence, lambda: self.format.commits(location))
-        if (batch.is_quiet or batch.mode == "restore") and facts is not None:
+        if batch.is_upkeep and facts is not None:
             settled = self._upkeep(table, facts, batches, Progress()).finish(batch)
             return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
         if facts is not None and not taken_back:
@@ -231,7 +231,11 @@ class Workplace(Arrivals):
         try:
             arrival = self.arrival(table, batch, facts, survey=bool(batch.files))
             # Not the newest version: a rollback since then has to be seen.
-            settled = self._writer().finish(arrival) if arrival else _nothing(batch, _made(batch, self._commits(table)))
+            settled = (
+                self._writer().finish(arrival)
+                if arrival
+                else _nothing(batch, version_of(batch, self._commits(table)) or 0)
+            )
         except Exception as error:
             abort = Abort.in_text(str(error))
             if abort is None:
@@ -347,7 +351,11 @@ class Workplace(Arrivals):
                 settled, otherwise = upkeep.restore(step, made), f"it is as it was at version {step.version}"
             case _:
                 assert_never(step)
-        return Moved(mode=step.mode, reason=step.reason if settled else otherwise, before=facts, settled=settled)
+        if settled is None:
+            return Moved(mode=step.mode, reason=otherwise, before=facts)
+        # A table that was to go back may only have followed its inputs.
+        own = batches.pinned(settled.done.sequence, settled.done.attempt) if settled.done.sequence else None
+        return Moved(mode=own.mode if own else step.mode, reason=step.reason, before=facts, settled=settled)
 
     def _upkeep(self, table: Table, facts: TableFacts, batches: Batches, progress: Progress) -> Upkeep:
         return Upkeep(
@@ -448,7 +456,7 @@ class Workplace(Arrivals):
         if batch.continues is None or upto <= batch.continues + 1:
             return  # nothing lies between
         commits = self._commits(table)
-        made = _made(batch, commits)
+        made = version_of(batch, commits) or 0
         between = [commit for commit in commits if batch.continues < commit.version < made]
         back = max((commit.version for commit in between if commit.operation == "RESTORE"), default=None)
         if back is not None:
@@ -528,11 +536,6 @@ class Workplace(Arrivals):
             for name, facts in found.items()
             if facts is not None
         }
-
-
-def _made(batch: Batch, commits: Sequence[CommitFact]) -> int:
-    """The version that a batch made; 0 where that is no longer in the log."""
-    return next((commit.version for commit in commits if commit.note == batch.note), 0)
 
 
 def _nothing(batch: Batch, version: int) -> Settled:

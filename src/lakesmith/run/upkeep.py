@@ -1,7 +1,8 @@
 """What is done to a table as a whole: its files put together or deleted, its rows taken back to an earlier version.
 
-Nothing of it reads on in a source. A vacuum and a restore take a number as every batch does: a run that was suspended
-while it wrote the batch of this number, and whose files are deleted or whose ground is gone, can no longer commit.
+Nothing of it reads on in a source. A vacuum, a restore and a table that follows its inputs back take a number as every
+batch does: a run that was suspended while it wrote the batch of this number, and whose files are deleted or whose
+ground is gone, can no longer commit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lakesmith.declare import Files, Table, TableName
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.failpoints import reach
 from lakesmith.ledger.batch import Batch, Done
-from lakesmith.ledger.batches import EMPTY, Batches, flow, kept_with
+from lakesmith.ledger.batches import EMPTY, Batches, flow, kept_with, version_of
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.ledger.readers import unread
 from lakesmith.ledger.staged import last_changed, remove_staged, staged_folders
@@ -188,20 +189,25 @@ class Upkeep:
 
     def finish(self, batch: Batch) -> Settled:
         """See a batch of upkeep through whose number is in the table. What a vacuum left is left to the next."""
-        made = next((commit.version for commit in self._commits() if commit.note == batch.note), self.facts.version)
+        made = version_of(batch, self._commits())
+        version = self.facts.version if made is None else made
         self._ends.fence(batch, believed=batch.restore is None)
         reach("table.fenced", self.table.name)
-        if batch.restore is None:
-            return self._finished(batch, made)
-        self._take_back(self._settled, batch, batch.restore.settled)
+        if batch.restore is not None:
+            self._take_back_beside(batch, batch.restore)
+        if batch.mode != "vacuum":
+            # What a gate holds back was made from versions that the inputs have left.
+            let_go(self.warehouse, self.table)
+        return self._finished(batch, version)
+
+    def _take_back_beside(self, batch: Batch, rollback: Rollback) -> None:
+        self._take_back(self._settled, batch, rollback.settled)
         reach("settled.committed", self.table.name)
-        self._take_back(self._quarantine, batch, batch.restore.quarantine)
+        self._take_back(self._quarantine, batch, rollback.quarantine)
         reach("quarantine.committed", self.table.name)
         if self.landing is not None and isinstance(self.table.origin, Files):
             reach("files.returning", self.table.name)
-            bring_back(self.table.origin, *self.landing, self._rolled_back(batch.restore, batch.parent))
-        let_go(self.warehouse, self.table)
-        return self._finished(batch, made)
+            bring_back(self.table.origin, *self.landing, self._rolled_back(rollback, batch.parent))
 
     def _take_back(self, location: str, batch: Batch, version: int | None) -> None:
         facts = self.format.facts(location, self._flow)

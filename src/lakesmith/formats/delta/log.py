@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections import Counter
@@ -224,7 +225,7 @@ class DeltaLog:
             return 0
         readable = log_files(location, table.version()) is not None
         needed = added_files(location, table.version(), lambda _: True) if readable else {}
-        before = time.time() - older_than
+        before = time.time() - whole_hours(older_than)
         return sum(1 for path in _data_files(location) if path not in needed and os.stat(path).st_mtime < before)
 
     def refuse_restore(self, location: str, version: int | None) -> None:
@@ -303,6 +304,12 @@ def _leaves(name: str, stored: str | dict[str, Any]) -> Iterator[tuple[str, str]
 def quoted(name: str) -> str:
     """A field name inside a type: plain where it can be, in backticks where it must."""
     return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
+
+
+def whole_hours(seconds: float) -> float:
+    """The age by which files are deleted: Delta counts hours, and would round an hour and a quarter down. Less than an
+    hour is for those who know that nobody reads or writes; a minute is what it takes to begin."""
+    return seconds if seconds < 3600 else math.ceil((seconds - 60) / 3600) * 3600.0
 
 
 def _open(location: str) -> DeltaTable | None:

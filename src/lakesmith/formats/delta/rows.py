@@ -10,7 +10,7 @@ from lakesmith.columns import GONE, HIDDEN
 from lakesmith.failpoints import reach
 from lakesmith.formats.delta.files import sync_commit
 from lakesmith.formats.delta.ground import check_ground
-from lakesmith.formats.delta.log import DeltaLog, is_widened
+from lakesmith.formats.delta.log import DeltaLog, is_widened, whole_hours
 from lakesmith.formats.delta.parts import partition_escaped, replace_part, replaceable
 from lakesmith.formats.delta.placing import pinned, place, placeable, with_places
 from lakesmith.formats.delta.staged import take_folder, takes_rows
@@ -154,7 +154,7 @@ class DeltaRows(DeltaLog):
     def vacuum(
         self, spark: SparkSession, location: str, older_than: float, look: Callable[[], None] | None = None
     ) -> None:
-        kept = f"RETAIN {older_than / 3600:.6f} HOURS"
+        kept = f"RETAIN {whole_hours(older_than) / 3600:.6f} HOURS"
         with _set(spark, _VACUUM):
             # Delta reckons ages from the time when it is asked: a process that was suspended since it looked would have
             # it delete what somebody writes by then. So it is told which files there were before the look.
