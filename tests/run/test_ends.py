@@ -12,6 +12,7 @@ import pytest
 from tests.run.lakes import Cut, Written, cut_at
 
 from lakesmith.formats import Delta
+from lakesmith.plan.steps import Chosen
 from lakesmith.spark import write
 
 if TYPE_CHECKING:
@@ -124,6 +125,35 @@ def test_ends_of_a_batch_that_never_came_to_be_do_not_count_when_its_input_went_
     events.land("events/4.json", event(2, 7))
     events.run()
     assert latest(events) == [(2, 7)]
+
+
+def test_a_key_that_a_replayed_row_has_ended_stays_gone(written: Written) -> None:
+    loads = {
+        "latest": "merge: {key: id, order_by: at, delete: \"op = 'D'\"}",
+        "changed": "changes: {key: id, order_by: at, op: op}",
+        "history": "scd2: {key: id, order_by: at, delete: \"op = 'D'\", track: v}",
+    }
+    check = "checks:\n  good: {where: v <> 'bad', on_fail: quarantine}"
+    query = "SELECT id, at, op, v FROM bronze.events"
+    written.declare({"bronze/events.yml": LAKE["bronze/events.yml"]})
+    written.declare(
+        {f"silver/{n}.sql": f"/* lakesmith\nload: {{{load}}}\n{check}\n*/\n{query}\n" for n, load in loads.items()}
+    )
+    written.land("events/1.json", event(1, 1), event(2, 1))
+    written.run()
+    written.land("events/2.json", event(1, 5, "D", "bad"))
+    written.run()
+    for name in loads:
+        chosen = Chosen(rule="good")
+        report = written.lake().replay(
+            f"silver.{name}", chosen, set={"v": "'x'"}, why="test", by="test", session=written.spark
+        )
+        assert not report.errors
+    written.land("events/3.json", event(1, 3))
+    assert {step.mode for step in written.run().values() if step.table != "bronze.events"} == {"changes"}
+    assert latest(written) == [(2, 1)]
+    assert written.rows('SELECT id, "at" FROM silver.changed ORDER BY id') == [(2, 1)]
+    assert history(written) == [(1, 1, 5), (2, 1, None)]
 
 
 def test_ends_that_a_rebuild_left_which_never_came_to_be_are_not_believed(

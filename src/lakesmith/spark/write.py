@@ -249,7 +249,8 @@ class Writer:
 
     def _upsert(self, arrival: Arrival, entering: Entering) -> Upsert:
         if arrival.recomputes and not isinstance(entering.load, Append):
-            return entering.recomputed(arrival.keys)
+            compute = entering.recomputed if arrival.batch.replay is None else entering.replayed
+            return compute(arrival.keys)
         if arrival.batch.mode == "sums":
             assert isinstance(arrival.table.origin, SqlQuery)
             assert isinstance(entering.load, Merge)

@@ -58,6 +58,13 @@ class Entering:
             made = made.join(keys, list(self.load.key), "left_semi").select(*map(quoted, made.columns))
         return difference(self.load, keys, made, self._old())
 
+    def replayed(self, keys: DataFrame | None) -> Upsert:
+        """The keys of rows that leave the quarantine, from all their rows; with them go the ends that they tell."""
+        if has_ends(self.load):
+            believed = self.ends.follows(self.batch.parent)
+            self.ends.keep(self.load, self.good if believed else self.whole(), self.batch, all_there_are=not believed)
+        return self.recomputed(keys)
+
     def followed(self) -> Upsert:
         """The rows of the batch against those of the table."""
         load = self.load
