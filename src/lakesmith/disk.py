@@ -20,6 +20,14 @@ def sync(path: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
+def write_synced(path: str | os.PathLike[str], content: bytes) -> None:
+    """Make a file that was not there, and bring it to the disk; its name may not survive a power cut yet."""
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def disk_failure(said: str, doing: str) -> InfrastructureError | None:
     """The error for a disk that is full, may not be written or fails, whoever met it: the system's words are the same
     in Python, Java and Rust. None where it is not about the disk."""

@@ -121,6 +121,8 @@ def read_table(folder: Path, upto: int | None = None) -> Files | None:
         raise Torn(f"{log}: versions {versions} are not one after the other")
     table = Files(folder)
     sums = {int(found[1]): log / name for name in names if (found := _SUM.fullmatch(name))}
+    for name in names:
+        _hold_to_seal(log / name)
     for version in versions if upto is None else versions[: upto + 1]:
         _apply(table, version, log / f"{version:020}.json")
         if version in sums:
@@ -131,6 +133,19 @@ def read_table(folder: Path, upto: int | None = None) -> Files | None:
         if told not in sums:
             raise Torn(f"{pointer} names version {told}, which has no checkpoint")
     return table
+
+
+def _hold_to_seal(file: Path) -> None:
+    """A file that has a checksum beside it, as Hadoop writes it, is what that says."""
+    seal = file.with_name(f".{file.name}.crc")
+    told = seal.read_bytes() if seal.is_file() else b""
+    if not told:
+        return
+    form, piece = struct.unpack_from(">4si", told)
+    content = file.read_bytes()
+    sums = [zlib.crc32(content[at : at + piece]) for at in range(0, len(content), piece)]
+    if form != b"crc\0" or told[8:] != struct.pack(f">{len(sums)}I", *sums):
+        raise Torn(f"{file} is not what {seal.name} says")
 
 
 def _apply(table: Files, version: int, file: Path) -> None:

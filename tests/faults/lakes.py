@@ -43,6 +43,7 @@ def age(table: Path, seconds: float) -> None:
             if gone := action.get("remove"):
                 gone["deletionTimestamp"] -= int(seconds * 1000)
         commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
     for path in table.rglob("*"):
         then = path.stat().st_mtime - seconds
         os.utime(path, (then, then))

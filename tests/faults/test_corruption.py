@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,6 +188,41 @@ def test_a_run_stops_at_a_data_file_that_is_damaged_and_names_it(tmp_path: Path,
         [error] = failing(lake).errors
         assert_typed(error, "table-unreadable")
         assert file.name in error.what
+        file.write_bytes(whole)
+        assert content(lake) == before
+    assert_right_after_a_rerun(lake)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_run_stops_at_a_commit_in_which_a_digit_has_changed_and_names_it(
+    tmp_path: Path, spark: SparkSession, remembered: bool
+) -> None:
+    """The file reads as well as before, and nothing tells of it: not its size, not its time."""
+    lake = Written(tmp_path / "shop", spark)
+    begin(lake)
+    go_on(lake)
+    lake.run("bronze.orders")
+    before = content(lake)
+    for table in ("bronze/orders", "silver/orders"):
+        file = max((warehouse(lake) / table / "_delta_log").glob("*.json"))
+        whole, times = file.read_bytes(), file.stat()
+        if remembered:
+            lake.lake().status()
+        place = re.search(rb"numRecords[^0-9]*(\d)", whole)
+        assert place is not None
+        flip(file, place.start(1), 0)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        [error] = failing(lake).errors
+        assert_typed(error, "table-unreadable")
+        assert str(file) in error.what
+        for name in ("bronze.orders", "silver.orders"):
+            reading = partial(lake.rows, f"SELECT count(*) FROM {name}")
+            if name == table.replace("/", "."):
+                assert str(file) in stopped(reading).what
+            else:
+                reading()
+        assert file.is_file()
         file.write_bytes(whole)
         assert content(lake) == before
     assert_right_after_a_rerun(lake)

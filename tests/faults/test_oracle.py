@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -84,6 +85,12 @@ def _lose_a_version(lake: Path) -> None:
 def _tear_a_version(lake: Path) -> None:
     file = _newest(_folder(lake))
     file.write_text(file.read_text()[:-20])
+
+
+def _flip_in_a_version(lake: Path) -> None:
+    """A flip after which the file reads as well as before."""
+    file = _newest(_folder(lake))
+    file.write_bytes(re.sub(rb'"modificationTime":\d', b'"modificationTime":9', file.read_bytes(), count=1))
 
 
 def _double_rows(lake: Path) -> None:
@@ -177,6 +184,7 @@ def _release_anew(lake: Path, change: Callable[[dict[str, Any]], dict[str, Any] 
         (_cut_a_file, "V"),
         (_lose_a_version, "V"),
         (_tear_a_version, "V"),
+        (_flip_in_a_version, "V"),
         (_double_rows, "R"),
         (_lose_rows, "R"),
         (_commit_a_batch_again, "N"),

@@ -20,6 +20,7 @@ from deltalake.exceptions import CommitFailedError
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.actions import commit_actions
 from lakesmith.formats.delta.files import add_files
+from lakesmith.formats.delta.seals import seal_log
 from lakesmith.ports import DataFile, Write
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
@@ -30,6 +31,7 @@ _OTHER, _SELF, _ROUND = 0, 64, ">i"
 def make(location: Path) -> None:
     """A table without rows, whose version 0 belongs to neither writer."""
     add_files(str(location), (), COLUMNS, Write(flow="made", sequence=1, note="made"), None)
+    seal_log(str(location))
 
 
 def _link(location: str) -> Callable[[Write], None]:
@@ -59,6 +61,7 @@ def _add(location: str) -> Callable[[Write], None]:
     def commit(write: Write) -> None:
         file = DataFile(f"{write.sequence}.parquet", 1, 1)
         assert add_files(location, [file], COLUMNS, write, table_id), "it was passed over as if it were there already"
+        seal_log(location)
 
     return commit
 

@@ -17,6 +17,7 @@ import pytest
 from tests.servers.fetch import strace
 from tests.spark import rival
 
+from lakesmith.formats.delta.seals import seal_for, seal_of
 from lakesmith.spark.jars import LOG_STORE, digest, spark_jars
 from lakesmith.spark.java import find_java
 from lakesmith.spark.session import LOG_STORE_CLASS
@@ -82,6 +83,13 @@ class Race:
         return set(self.acknowledged) - set(self.present)
 
 
+def assert_sealed(log: Path) -> None:
+    """Each commit has the seal of its own content, not of one that lost, and nothing else was left behind."""
+    for commit in log.glob("[0-9]*.json"):
+        assert Path(seal_of(str(commit))).read_bytes() == seal_for(commit.read_bytes()), commit
+    assert not list(log.glob(".*.tmp"))
+
+
 def race(command: list[str], store: str, folder: Path, versions: int, delay: int) -> Race:
     log = folder / "_delta_log"
     log.mkdir()
@@ -93,6 +101,8 @@ def race(command: list[str], store: str, folder: Path, versions: int, delay: int
     told = [line.split() for out, _ in answers for line in out.splitlines()]
     assert len(told) == 2 * versions
     present = [(log / f"{version:020}.json").read_text().strip() for version in range(versions)]
+    if store == OURS:
+        assert_sealed(log)
     return Race(acknowledged=[what for word, what in told if word == "won"], present=present)
 
 
@@ -147,6 +157,8 @@ def contend(command: list[str], store: str, folder: Path, commits: int) -> Race:
         *([*slowly(SLOW), *command, *words, str(n), str(commits), f"{folder}/barrier"] for n in (0, 1)),
     )
     present = [file.read_text().strip() for file in sorted(log.glob("*.json"))]
+    if store == OURS:
+        assert_sealed(log)
     return Race(acknowledged=[line.split()[1] for line in told if line.startswith("won")], present=present)
 
 
@@ -184,6 +196,7 @@ def test_the_store_and_a_writer_in_python_that_commit_to_one_log_both_keep_all_t
     present = [found for commit in commits[1:] for found in WHO.findall(commit.read_text())]
     assert sorted(present) == sorted(acknowledged)
     assert sorted(present) == sorted(f"{writer}:{number}" for writer in (0, 1) for number in range(each))
+    assert_sealed(log)
     assert "lost a version to the other" in told, "nobody was ever in the other's way"
 
 
@@ -194,10 +207,38 @@ def test_a_version_that_is_taken_is_refused_and_stays_as_it_was(drive: Drive, tm
     assert commit.read_text() == "first\n"
 
 
-def test_nothing_but_the_commit_stays_in_the_folder(drive: Drive, tmp_path: Path) -> None:
+def test_nothing_but_the_commit_and_its_seal_stays_in_the_folder(drive: Drive, tmp_path: Path) -> None:
     drive("write", OURS, tmp_path / "00000000000000000000.json", "first", False)
     drive("write", OURS, tmp_path / "00000000000000000000.json", "second", False)
-    assert [file.name for file in tmp_path.iterdir()] == ["00000000000000000000.json"]
+    names = {"00000000000000000000.json", ".00000000000000000000.json.crc"}
+    assert {file.name for file in tmp_path.iterdir()} == names
+
+
+@pytest.mark.parametrize(
+    "lines", [["ü"], ["x" * 510], ["x" * 511], ["x" * 512], ["x" * 700, "y"], ["x" * 70_001, "y" * 50_002]]
+)
+def test_a_commit_is_sealed_as_python_and_hadoop_do_it_and_a_flipped_bit_is_not_read(
+    drive: Drive, tmp_path: Path, lines: list[str]
+) -> None:
+    commit = tmp_path / "00000000000000000000.json"
+    drive("write", OURS, commit, "\n".join(lines), False)
+    whole = commit.read_bytes()
+    assert Path(seal_of(str(commit))).read_bytes() == seal_for(whole)
+    assert drive("read", OURS, commit) == lines
+    commit.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+    assert drive("read", OURS, commit) == ["refused org.apache.hadoop.fs.ChecksumException"]
+    assert commit.is_file(), "Hadoop may put a file away that breaks its seal"
+    Path(seal_of(str(commit))).unlink()
+    assert len(drive("read", OURS, commit)) == len(lines)
+
+
+def test_what_python_has_sealed_is_read_through_hadoop_and_a_flipped_bit_is_not(drive: Drive, tmp_path: Path) -> None:
+    rival.make(tmp_path / "table")
+    commit = tmp_path / "table/_delta_log/00000000000000000000.json"
+    whole = commit.read_bytes()
+    assert drive("read", OURS, commit) == whole.decode().splitlines()
+    commit.write_bytes(whole.replace(b'"id"', b'"ie"'))
+    assert drive("read", OURS, commit) == ["refused org.apache.hadoop.fs.ChecksumException"]
 
 
 def test_an_overwritten_file_can_be_read_although_an_old_checksum_was_beside_it(drive: Drive, tmp_path: Path) -> None:

@@ -102,11 +102,13 @@ def test_views_and_settings_of_an_isolated_session_do_not_reach_another(spark: S
 
 @pytest.mark.spark
 def test_commits_go_through_the_log_store_of_lakesmith(spark: SparkSession, tmp_path: Path) -> None:
-    spark.range(3).write.format("delta").save(str(tmp_path / "table"))
+    for _ in range(2):
+        writer = spark.range(3).write.format("delta").mode("append").option("delta.checkpointInterval", 1)
+        writer.save(str(tmp_path / "table"))
     log = {file.name for file in (tmp_path / "table" / "_delta_log").iterdir()}
-    assert "00000000000000000000.json" in log
-    # Hadoop would have left a checksum beside the commit; a link leaves none.
-    assert ".00000000000000000000.json.crc" not in log
+    assert {"00000000000000000001.json", ".00000000000000000001.json.crc", "_last_checkpoint"} <= log
+    # Delta's own store would have left a checksum beside what it writes again and again.
+    assert "._last_checkpoint.crc" not in log
 
 
 @pytest.mark.spark

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeVar, get_type_hints
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
+from lakesmith.formats.delta.opened import opened_if_any
+from lakesmith.formats.delta.seals import seal_log
 from lakesmith.records import (
     AuditRecord,
     CheckRecord,
@@ -114,6 +116,7 @@ class Ledger:
             write_deltalake(self._warehouse.system(name), rows, mode="append", schema_mode="merge")
         except (DeltaError, OSError) as error:
             raise _unwritten(name, str(error)) from error
+        seal_log(self._warehouse.system(name))
         reach("ledger.appended", f"system.{name}")
 
     def _read(
@@ -126,15 +129,14 @@ class Ledger:
         among: str | None = None,
         limit: int | None = None,
     ) -> tuple[Record, ...]:
-        from deltalake import DeltaTable, QueryBuilder
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-
         try:
-            table = DeltaTable(self._warehouse.system(name))
-        except TableNotFoundError:
-            return ()
-        except (DeltaError, OSError) as error:
+            table = opened_if_any(self._warehouse.system(name))
+        except InfrastructureError as error:
             raise _unread(name, error) from error
+        if table is None:
+            return ()
+        from deltalake import QueryBuilder
+
         columns = ", ".join(f'"{field.name}"' for field in dataclasses.fields(record))
         wanted: list[str] = [f"\"{column}\" = '{_text(value)}'" for column, value in (where or {}).items()]
         conditions = " AND ".join([*wanted, *filter(None, [among])])

@@ -48,7 +48,11 @@ _CLEANED_LOG = (
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
     "DELTA_MISSING_CHANGE_DATA",
 )
-_DAMAGED = re.compile(r"FAILED_READ_FILE\.(?:NO_HINT|CANNOT_READ_FILE_FOOTER)\][^\n]*?file:/*(/[^\s]+\.parquet)")
+_DAMAGED = re.compile(
+    r"(?:FAILED_READ_FILE\.(?:NO_HINT|CANNOT_READ_FILE_FOOTER)\][^\n]*?file:/*(?P<data>/[^\s]+\.parquet)"
+    r"|Checksum error: file:/*(?P<sealed>/[^\n]+?) at \d+ exp)"
+)
+"""A file that cannot be read, or that is not what the checksum beside it says."""
 _GONE = re.compile(
     r"/([^/\s]+)/([^/\s]+)/(?:_change_data/|batch-\d{8}-[0-9a-f]{8}/)?(?:[^/\s]+=[^/\s]*/)*"
     r"([^/\s]+\.(?:parquet|bin))\.?\s(?:File )?does not exist"
@@ -132,7 +136,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     if damaged := _DAMAGED.search(text):
         return InfrastructureError(
             "table-unreadable",
-            f"{damaged[1]} is damaged: {said}",
+            f"{damaged['sealed'] or damaged['data']} is damaged: {said}",
             table=name,
             hint="put the file back as it was, from a copy of the warehouse, or make its table anew, then run again",
         )

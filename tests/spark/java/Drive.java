@@ -1,6 +1,7 @@
 import io.delta.storage.LogStore;
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.io.UncheckedIOException;
 import java.nio.ByteOrder;
 import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
@@ -33,7 +34,7 @@ public final class Drive {
             case "race" -> race(store, configuration, words);
             case "commit" -> commit(store, configuration, words);
             case "write" -> write(store, configuration, new Path(words[2]), words[3], Boolean.valueOf(words[4]), 0);
-            case "read" -> store.read(new Path(words[2]), configuration).forEachRemaining(System.out::println);
+            case "read" -> read(store, configuration, new Path(words[2]));
             case "list" -> list(store.listFrom(new Path(words[2]), configuration));
             default -> throw new IllegalArgumentException(words[0]);
         }
@@ -101,7 +102,7 @@ public final class Drive {
     private static boolean write(
             LogStore store, Configuration configuration, Path path, String line, boolean overwrite, int delay)
             throws Exception {
-        Iterator<String> once = Arrays.asList(line).iterator();
+        Iterator<String> once = Arrays.asList(line.split("\n")).iterator();
         Iterator<String> slow = new Iterator<>() {
             @Override
             public boolean hasNext() {
@@ -140,6 +141,14 @@ public final class Drive {
                 throw new IOException(interrupted);
             }
             return super.rename(source, target);
+        }
+    }
+
+    private static void read(LogStore store, Configuration configuration, Path path) throws IOException {
+        try {
+            store.read(path, configuration).forEachRemaining(System.out::println);
+        } catch (UncheckedIOException refused) {
+            System.out.println("refused " + refused.getCause().getClass().getName());
         }
     }
 

@@ -13,10 +13,12 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from lakesmith.disk import sync
+from lakesmith.disk import sync, write_synced
 from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
+from lakesmith.formats.delta.damage import content_of, refuse_broken_seal
 from lakesmith.formats.delta.files import moment, sync_commit
+from lakesmith.formats.delta.seals import seal_for, seal_log, seal_of
 from lakesmith.formats.delta.vectors import read_vector, write_vectors
 from lakesmith.ports import Write
 
@@ -112,51 +114,58 @@ def log_files(location: str, version: int) -> tuple[str | None, list[str]] | Non
 
 def added_files(location: str, version: int, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
     """How the log tells of the files that are wanted, by where they lie."""
-    import pyarrow.parquet as pq
-
-    files = log_files(location, version)
-    assert files is not None
-    newest, commits = files
+    summed, commits = _replayed(location, version, "add")
     found: dict[str, dict[str, Any]] = {}
-    for batch in pq.ParquetFile(newest).iter_batches(columns=["add"]) if newest else ():
-        for add in batch.column(0).to_pylist():
-            if not add:
-                continue
-            kept = {name: value for name, value in add.items() if value is not None and not name.endswith("_parsed")}
-            kept |= {name: dict(kept[name]) for name in ("partitionValues", "tags") if name in kept}
-            if wanted(kept):
-                found[absolute(location, add["path"])] = kept
-    for name in commits:
-        with open(name, encoding="utf-8") as commit:
-            actions = [json.loads(line) for line in commit]
+    for add in summed:
+        kept = {name: value for name, value in add.items() if value is not None and not name.endswith("_parsed")}
+        kept |= {name: dict(kept[name]) for name in ("partitionValues", "tags") if name in kept}
+        if wanted(kept):
+            found[absolute(location, add["path"])] = kept
+    for actions in commits:
         for action in actions:
             if gone := action.get("remove"):
                 found.pop(absolute(location, gone["path"]), None)
         for action in actions:
-            if (add := action.get("add")) and wanted(add):
-                found[absolute(location, add["path"])] = add
+            if (added := action.get("add")) and wanted(added):
+                found[absolute(location, added["path"])] = added
     return found
 
 
 def metadata_at(location: str, version: int) -> dict[str, Any]:
     """How the log tells of a version's columns and settings."""
-    import pyarrow.parquet as pq
+    summed, commits = _replayed(location, version, "metaData")
+    found: dict[str, Any] = {}
+    for told in summed:
+        found = {name: value for name, value in told.items() if value is not None}
+        found["configuration"] = dict(found.get("configuration") or ())
+        found["format"] = {**found["format"], "options": dict(found["format"].get("options") or ())}
+    for actions in commits:
+        for action in actions:
+            found = action.get("metaData", found)
+    return found
 
+
+def _replayed(
+    location: str, version: int, kind: str
+) -> tuple[Iterator[dict[str, Any]], Iterator[Sequence[dict[str, Any]]]]:
+    """The actions of a kind in the newest sum of the log, and all actions of each commit since."""
     files = log_files(location, version)
     assert files is not None
     newest, commits = files
-    found: dict[str, Any] = {}
-    for batch in pq.ParquetFile(newest).iter_batches(columns=["metaData"]) if newest else ():
-        for told in batch.column(0).to_pylist():
-            if told:
-                found = {name: value for name, value in told.items() if value is not None}
-                found["configuration"] = dict(found.get("configuration") or ())
-                found["format"] = {**found["format"], "options": dict(found["format"].get("options") or ())}
-    for name in commits:
-        with open(name, encoding="utf-8") as commit:
-            for line in commit:
-                found = json.loads(line).get("metaData", found)
-    return found
+    return _summed(newest, kind) if newest else iter(()), map(actions_in, commits)
+
+
+def _summed(checkpoint: str, kind: str) -> Iterator[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    refuse_broken_seal(checkpoint)
+    for batch in pq.ParquetFile(checkpoint).iter_batches(columns=[kind]):
+        yield from filter(None, batch.column(0).to_pylist())
+
+
+def actions_in(commit: str) -> list[dict[str, Any]]:
+    """What a commit says, which is what was written; raises where it is not."""
+    return [json.loads(line) for line in content_of(commit).splitlines()]
 
 
 def fresh_folder(write: Write) -> str:
@@ -288,14 +297,17 @@ def commit_actions(
     told = {"appId": write.flow, "version": write.sequence, "lastUpdated": _now()}
     lines = [{"commitInfo": info}, {"txn": told}, *actions]
     log = os.path.join(location, "_delta_log")
-    temporary = os.path.join(log, f".{uuid.uuid4()}.tmp")
+    made = os.path.join(log, f"{version + 1:020}.json")
+    content = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
+    temporary, seal = (os.path.join(log, f".{uuid.uuid4()}.tmp") for _ in range(2))
     try:
-        with open(temporary, "x", encoding="utf-8") as file:
-            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(temporary, content)
+        write_synced(seal, seal_for(content))
         # Refused where the name is taken: of two writers of one version exactly one wins.
-        os.link(temporary, os.path.join(log, f"{version + 1:020}.json"))
+        os.link(temporary, made)
+        reach("log.linked", write.flow)
+        with suppress(OSError):  # the outcome is decided; who commits next seals it
+            os.replace(seal, seal_of(made))
     except FileExistsError as error:
         raise InfrastructureError(
             "commit-conflict",
@@ -303,9 +315,9 @@ def commit_actions(
             hint="nothing is lost: run again",
         ) from error
     finally:
-        with suppress(OSError):  # the outcome is decided, and nobody reads what stays behind
-            os.remove(temporary)
-    reach("log.linked", write.flow)
+        for left in (temporary, seal):
+            with suppress(OSError):  # the outcome is decided, and nobody reads what stays behind
+                os.remove(left)
     sync_commit(location, version + 1)
     if (version + 1) % _CHECKPOINTS == 0:
         from deltalake import DeltaTable
@@ -314,6 +326,7 @@ def commit_actions(
         reach("log.summing", write.flow)
         with suppress(DeltaError, OSError):  # it saves time, no more
             DeltaTable(location, version=version + 1).create_checkpoint()
+            seal_log(location)
 
 
 def _now() -> int:

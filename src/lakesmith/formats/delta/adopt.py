@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.formats.delta.seals import seal_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,7 @@ def adopt_files(location: str) -> None:
             partition_by=Schema([Field(name, PrimitiveType("string")) for name in partitions]) if partitions else None,
             partition_strategy="hive" if partitions else None,
         )
+        seal_log(location)
     except pa.ArrowInvalid as error:
         raise DataError(
             "not-parquet",

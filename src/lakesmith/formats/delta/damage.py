@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
+from lakesmith.formats.delta.seals import breaks_seal, seal_of
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _SUM = re.compile(r"(\d{20})\.checkpoint\..*parquet")
@@ -29,24 +30,60 @@ _HINT = (
     "put the file back as it was, from a copy of the warehouse; a table of silver or gold can be made anew: "
     "remove its folder and run"
 )
+_OF_SEAL = f"{_HINT}; where somebody wrote the file anew on purpose, remove its seal"
 
 
 def refuse_damage(location: str, version: int) -> None:
-    """Raise where a commit of which the version is made is empty or says what no commit says: readers pass over such
-    lines, and would give a table without the rows."""
+    """Raise where a file that a version is made of is not what its seal says, or a commit is empty or says what no
+    commit says: readers take a flipped bit for a value, pass over such lines, and would give other rows."""
     log = f"{location}/_delta_log"
-    for commit in _since_sum(log, version):
+    sums = [(int(found[1]), name) for name in sorted(os.listdir(log)) if (found := _SUM.fullmatch(name))]
+    summed = max((number for number, _ in sums if number <= version), default=-1)
+    for number, name in sums:
+        if number == summed:
+            refuse_broken_seal(f"{log}/{name}")
+    refuse_damaged_commits(location, summed, version)
+
+
+def refuse_damaged_commits(location: str, after: int, until: int) -> None:
+    """Likewise, of the commits after < number <= until that are there."""
+    log = f"{location}/_delta_log"
+    commits = [(int(found[1]), name) for name in sorted(os.listdir(log)) if (found := _COMMIT.fullmatch(name))]
+    for commit in (f"{log}/{name}" for number, name in commits if after < number <= until):
         try:
-            with open(commit, "rb") as file:
-                said = [_action(line) for line in file if not line.isspace()]
+            said = [_action(line) for line in content_of(commit).splitlines() if not line.isspace()]
         except FileNotFoundError:  # cleaned up since, or missing: whoever opens the table says so
             continue
-        except OSError as error:
-            raise _unread(commit, str(error)) from error
         if not said:
             raise _told(f"{commit} is empty")
         if not _ACTIONS.issuperset(said):
             raise _told(f"{commit} says what no commit says, in line {_first_strange(said)}")
+
+
+def content_of(path: str) -> bytes:
+    """The bytes of a file of a log, which are what they were when it was written, or an error that names it."""
+    try:
+        content = _content(path)
+        broken = breaks_seal(path, content)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unread(path, str(error)) from error
+    if broken:
+        raise _told(_broken(path), hint=_OF_SEAL)
+    return content
+
+
+def refuse_broken_seal(path: str) -> None:
+    """Raise where a file of a log, which may be large, is not what its seal says."""
+    try:
+        broken = breaks_seal(path)
+    except FileNotFoundError:  # cleaned up since
+        return
+    except OSError as error:
+        raise _unread(path, str(error)) from error
+    if broken:
+        raise _told(_broken(path), hint=_OF_SEAL)
 
 
 def log_failure(location: str, said: str) -> InfrastructureError:
@@ -79,8 +116,14 @@ def _damages(log: str) -> Iterator[str]:
         for place, line in enumerate(lines, 1):
             if not _is_json(line):
                 yield f"{path} is damaged: line {place} is not JSON"
-    if summed >= 0 and (told := _unreadable(f"{log}/{sums[summed]}")):
-        yield told
+        if breaks_seal(path):
+            yield _broken(path)
+    if summed >= 0:
+        path = f"{log}/{sums[summed]}"
+        if breaks_seal(path):
+            yield _broken(path)
+        if told := _unreadable(path):
+            yield told
     hint = f"{log}/_last_checkpoint"
     if os.path.exists(hint):
         said = _content(hint)
@@ -96,12 +139,8 @@ def _content(path: str) -> bytes:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def _since_sum(log: str, version: int) -> list[str]:
-    names = os.listdir(log)
-    sums = [int(found[1]) for name in names if (found := _SUM.fullmatch(name))]
-    summed = max((number for number in sums if number <= version), default=-1)
-    commits = [(int(found[1]), name) for name in names if (found := _COMMIT.fullmatch(name))]
-    return [f"{log}/{name}" for number, name in sorted(commits) if summed < number <= version]
+def _broken(path: str) -> str:
+    return f"{path} is damaged: it is not what its seal says ({os.path.basename(seal_of(path))})"
 
 
 def _action(line: bytes) -> bytes:
@@ -136,5 +175,5 @@ def _unread(path: str, said: str) -> InfrastructureError:
     return disk_failure(said, f"cannot read {path}") or _told(f"{path} cannot be read: {said}")
 
 
-def _told(what: str) -> InfrastructureError:
-    return InfrastructureError("table-unreadable", what, hint=_HINT)
+def _told(what: str, hint: str = _HINT) -> InfrastructureError:
+    return InfrastructureError("table-unreadable", what, hint=hint)

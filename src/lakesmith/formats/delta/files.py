@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakesmith.disk import sync
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats.delta.ground import check_ground
+from lakesmith.formats.delta.opened import opened_if_any
 from lakesmith.ports import DataFile, Write
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def _is_plain(field: dict[str, Any]) -> bool:
 
 def add_files(location: str, files: Sequence[DataFile], columns: str, write: Write, table_id: str | None) -> bool:
     """Commit the files; False when the batch, or a later one, is in the table already."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+    from deltalake.exceptions import CommitFailedError, DeltaError
     from deltalake.transaction import AddAction, create_table_with_add_actions
 
     schema = _schema(columns)
@@ -57,10 +57,7 @@ def add_files(location: str, files: Sequence[DataFile], columns: str, write: Wri
     added = [AddAction(file.path, file.size, {}, now, True, _stats(file)) for file in files]
     properties = _properties(files, write)
     for _ in range(_TRIES):
-        try:
-            table = DeltaTable(location)
-        except TableNotFoundError:
-            table = None
+        table = opened_if_any(location)
         if table is not None and (table.transaction_version(write.flow) or 0) >= write.sequence:
             return False
         _refuse_other_table(table, schema, table_id)

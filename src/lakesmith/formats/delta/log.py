@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
-from lakesmith.formats.delta.actions import added_files, log_files
+from lakesmith.formats.delta.actions import actions_in, added_files, log_files
 from lakesmith.formats.delta.adopt import adopt_files
-from lakesmith.formats.delta.damage import log_failure, refuse_damage
+from lakesmith.formats.delta.damage import log_failure
 from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
 from lakesmith.formats.delta.ground import check_ground
 from lakesmith.formats.delta.memory import FactsMemory
+from lakesmith.formats.delta.opened import opened, opened_at, opened_if_any, told_by_commits
 from lakesmith.formats.delta.restore import restore, way_back
+from lakesmith.formats.delta.seals import seal_log
 from lakesmith.ports import QUIET, ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, in_order
 
 if TYPE_CHECKING:
@@ -53,11 +55,11 @@ class DeltaLog:
         return facts
 
     def _read_facts(self, location: str, flow: str) -> TableFacts | None:
-        table = _open(location)
+        table = opened_if_any(location)
         if table is None:
             return None
         metadata = table.metadata()
-        newest = table.history(1)[0]
+        newest = told_by_commits(table, location, 1)[0]
         adds = table.get_add_actions(flatten=True)
         return TableFacts(
             location=location,
@@ -73,11 +75,11 @@ class DeltaLog:
             sequence=table.transaction_version(flow) or 0,
             change_feed=_has_feed(table),
             widened=is_widened(table),
-            quiet=sum(1 for _ in takewhile(_is_quiet, table.history())) if _is_quiet(newest) else 0,
+            quiet=sum(1 for _ in takewhile(_is_quiet, told_by_commits(table, location))) if _is_quiet(newest) else 0,
         )
 
     def commits(self, location: str, limit: int | None = None) -> Sequence[CommitFact]:
-        table = _open(location)
+        table = opened_if_any(location)
         if table is None:
             return ()
         return tuple(
@@ -89,7 +91,7 @@ class DeltaLog:
                 metrics=_texts(entry.get("operationMetrics")),
                 note=entry.get("userMetadata"),
             )
-            for entry in table.history(limit)
+            for entry in told_by_commits(table, location, limit)
         )
 
     def written(self, commit: CommitFact) -> Written:
@@ -119,23 +121,21 @@ class DeltaLog:
         return found
 
     def has_changes(self, location: str, after: int) -> bool:
-        from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
         try:
-            return _has_feed(DeltaTable(location)) and _has_feed(DeltaTable(location, version=after + 1))
+            return _has_feed(opened(location)) and _has_feed(opened_at(location, after + 1))
         except DeltaError:  # that version is gone, and its changes with it
             return False
 
     def retyped(self, location: str, after: int) -> Sequence[str]:
-        from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
-        table = _open(location)
+        table = opened_if_any(location)
         if table is None:
             return ()
         try:
-            before = dict(_leaves("", _schema(DeltaTable(location, version=after))))
+            before = dict(_leaves("", _schema(opened_at(location, after))))
         except DeltaError:  # that version is gone, and its changes with it
             return ()
         return [name for name, type in _leaves("", _schema(table)) if before.get(name, type) != type]
@@ -154,13 +154,13 @@ class DeltaLog:
         return past[-1].version
 
     def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
-        from deltalake import DeltaTable, QueryBuilder
+        from deltalake import QueryBuilder
         from deltalake.exceptions import DeltaError
 
         try:
-            table = DeltaTable(location, version=version)
+            table = opened_at(location, version)
         except (DeltaError, OSError) as error:
-            newest = _open(location)
+            newest = opened_if_any(location)
             if newest is not None and newest.version() == version:
                 raise log_failure(location, str(error)) from error
             raise UsageError(
@@ -168,7 +168,6 @@ class DeltaLog:
                 f"{_shown(location)} has no version {version}",
                 hint="`lakesmith history TABLE` lists the versions that can be read",
             ) from error
-        refuse_damage(location, version)
         _refuse_vacuumed(location, table)
         if is_widened(table):
             return _widened_rows(location, table)
@@ -191,9 +190,7 @@ class DeltaLog:
             max_commit_retries=0,
         )
         for left in reversed(range(_TRIES)):
-            table = _open(location)
-            if table is None:
-                raise DataError("no-table", f"there is no table at {location} whose position could be moved")
+            table = opened(location)
             if (table.transaction_version(write.flow) or 0) >= write.sequence:
                 raise commit_lost(write)
             check_ground(table, write)
@@ -211,16 +208,14 @@ class DeltaLog:
         return self.committed(location, write)
 
     def restore(self, location: str, version: int | None, write: Write) -> Written:
-        table = _open(location)
-        if table is None:
-            raise DataError("no-table", f"there is no table at {location} that could be restored")
+        table = opened(location)
         if (table.transaction_version(write.flow) or 0) >= write.sequence:
             raise commit_lost(write)
         restore(table, location, version, write)
         return self.committed(location, write)
 
     def stale(self, location: str, older_than: float) -> int:
-        table = _open(location)
+        table = opened_if_any(location)
         if table is None:
             return 0
         readable = log_files(location, table.version()) is not None
@@ -229,12 +224,12 @@ class DeltaLog:
         return sum(1 for path in _data_files(location) if path not in needed and os.stat(path).st_mtime < before)
 
     def refuse_restore(self, location: str, version: int | None) -> None:
-        table = _open(location)
+        table = opened_if_any(location)
         if table is not None:
             way_back(table, location, version)
 
     def takes_files(self, location: str) -> bool:
-        return takes_files(_open(location))
+        return takes_files(opened_if_any(location))
 
     def add(
         self, files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None
@@ -246,7 +241,9 @@ class DeltaLog:
         return written
 
     def committed(self, location: str, write: Write) -> Written:
-        """What the commit with this writer's note did, read back from the log: a reply can be lost, the log cannot."""
+        """What the commit with this writer's note did, read back from the log: a reply can be lost, the log cannot.
+        What delta-rs has committed is sealed here, and what a writer left that was killed before it sealed."""
+        seal_log(location)
         for commit in self.commits(location, _RECENT):
             if commit.note == write.note:
                 return self.written(commit)
@@ -255,10 +252,9 @@ class DeltaLog:
 
 def _added_files(location: str, version: int) -> Iterator[str]:
     """The data files that a version added, read from its commit."""
-    with open(os.path.join(location, "_delta_log", f"{version:020}.json"), encoding="utf-8") as commit:
-        for line in commit:
-            if added := json.loads(line).get("add"):
-                yield os.path.join(location, unquote(added["path"]))
+    for action in actions_in(os.path.join(location, "_delta_log", f"{version:020}.json")):
+        if added := action.get("add"):
+            yield os.path.join(location, unquote(added["path"]))
 
 
 def commit_lost(write: Write) -> InfrastructureError:
@@ -310,23 +306,6 @@ def whole_hours(seconds: float) -> float:
     """The age by which files are deleted: Delta counts hours, and would round an hour and a quarter down. Less than an
     hour is for those who know that nobody reads or writes; a minute is what it takes to begin."""
     return seconds if seconds < 3600 else math.ceil((seconds - 60) / 3600) * 3600.0
-
-
-def _open(location: str) -> DeltaTable | None:
-    if not os.path.isdir(f"{location}/_delta_log"):
-        return None
-    # deltalake takes a tenth of a second to import: too long where there is no table to read.
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError, TableNotFoundError
-
-    try:
-        table = DeltaTable(location)
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError) as error:
-        raise log_failure(location, str(error)) from error
-    refuse_damage(location, table.version())
-    return table
 
 
 def _has_feed(table: DeltaTable) -> bool:

@@ -11,6 +11,7 @@ from lakesmith.failpoints import reach
 from lakesmith.formats.delta.files import sync_commit
 from lakesmith.formats.delta.ground import check_ground
 from lakesmith.formats.delta.log import DeltaLog, is_widened, whole_hours
+from lakesmith.formats.delta.opened import opened, opened_if_any
 from lakesmith.formats.delta.parts import partition_escaped, replace_part, replaceable
 from lakesmith.formats.delta.placing import pinned, place, placeable, with_places
 from lakesmith.formats.delta.staged import take_folder, takes_rows
@@ -72,7 +73,7 @@ class DeltaRows(DeltaLog):
         if part is None:
             writer = writer.option("overwriteSchema", "true") if write.evolve else writer
             return self._commit(writer, location, write)
-        table = _opened(location)
+        table = opened(location)
         if _is_next(table, write) and replaceable(part, frame, table, location, write):
             check_ground(table, write)
             replace_part(part, frame, table, location, write)
@@ -85,10 +86,10 @@ class DeltaRows(DeltaLog):
             raise
 
     def takes_rows(self, rows: DataFrame, location: str) -> bool:
-        return takes_rows(rows, _found(location), location)
+        return takes_rows(rows, opened_if_any(location), location)
 
     def take_folder(self, folder: str, rows: DataFrame, location: str, write: Write, *, whole: bool) -> Written:
-        table = _found(location)
+        table = opened_if_any(location)
         if table is None or _is_next(table, write):
             take_folder(folder, rows.schema.json(), table, location, write, whole=whole)
         written = self.committed(location, write)
@@ -99,7 +100,7 @@ class DeltaRows(DeltaLog):
         spark = upsert.rows.sparkSession
         if write.vectors:
             _let(spark, location, _VECTORS)
-            table = _opened(location)
+            table = opened(location)
             upsert, count = pinned(upsert, table)
             if _is_next(table, write) and count <= MOST_HELD and placeable(table, upsert.rows, location):
                 check_ground(table, write)
@@ -140,12 +141,12 @@ class DeltaRows(DeltaLog):
         rows.selectExpr(*wide).write.format("delta").mode("append").option("mergeSchema", "true").save(location)
 
     def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> Written:
-        if spark is None or not is_widened(_opened(location)):
+        if spark is None or not is_widened(opened(location)):
             return super().advance(location, write)
         return self.append(_no_rows(spark, location), location, write)
 
     def compact(self, spark: SparkSession, location: str, note: str) -> Written | None:
-        before = _opened(location).version()
+        before = opened(location).version()
         with _set(spark, {_NOTE: note}):
             spark.sql(f"OPTIMIZE delta.`{location}`").collect()
         made = [commit for commit in self.commits(location) if commit.version > before and commit.note == note]
@@ -175,7 +176,7 @@ class DeltaRows(DeltaLog):
 def _check_ground(location: str, write: Write) -> None:
     """Before a commit of Spark's, which looks at the table a moment later: what happens in it is found afterwards."""
     if write.since is not None:
-        check_ground(_opened(location), write)
+        check_ground(opened(location), write)
 
 
 def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:
@@ -189,28 +190,13 @@ def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:
 
 def _let(spark: SparkSession, location: str, feature: str) -> None:
     """Let the table use a feature. A commit of its own that changes no row: to end after it does no harm."""
-    if _opened(location).metadata().configuration.get(feature) != "true":
+    if opened(location).metadata().configuration.get(feature) != "true":
         spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{feature}' = 'true')").collect()
         reach("feature.let", location)
 
 
 def _no_rows(spark: SparkSession, location: str) -> DataFrame:
     return spark.read.format("delta").load(location).limit(0)
-
-
-def _opened(location: str) -> DeltaTable:
-    from deltalake import DeltaTable
-
-    return DeltaTable(location)
-
-
-def _found(location: str) -> DeltaTable | None:
-    from deltalake.exceptions import TableNotFoundError
-
-    try:
-        return _opened(location)
-    except TableNotFoundError:
-        return None
 
 
 def _is_next(table: DeltaTable, write: Write) -> bool:
@@ -220,7 +206,7 @@ def _is_next(table: DeltaTable, write: Write) -> bool:
 
 def _is_only_widened(location: str) -> bool:
     """Whether columns were widened, and cannot have been renamed or dropped."""
-    table = _opened(location)
+    table = opened(location)
     return is_widened(table) and "columnMapping" not in (table.protocol().reader_features or ())
 
 

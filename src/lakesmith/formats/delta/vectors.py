@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from lakesmith.disk import write_synced
+
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
@@ -38,10 +40,7 @@ def write_vectors(location: str, rows: Mapping[str, BitMap64]) -> dict[str, dict
             "cardinality": len(numbers),
         }
         written += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
-    with open(_file(location, "", name), "xb") as file:
-        file.write(written)
-        file.flush()
-        os.fsync(file.fileno())
+    write_synced(_file(location, "", name), bytes(written))
     return told
 
 

@@ -1,5 +1,6 @@
 package io.lakesmith.storage;
 
+import java.io.ByteArrayOutputStream;
 import java.io.File;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -10,6 +11,7 @@ import java.nio.file.Files;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.Iterator;
+import java.util.zip.CRC32;
 
 import io.delta.storage.HadoopFileSystemLogStore;
 import org.apache.hadoop.conf.Configuration;
@@ -21,7 +23,8 @@ import org.apache.hadoop.fs.Path;
  *
  * <p>Delta's own store asks whether the file exists and then renames over it, which only a lock inside one JVM guards.
  * Here the operating system decides: a hard link cannot be made to a name that is taken. The linked file is complete
- * and on the disk before it gets its name, so nobody ever reads a part of a commit.
+ * and on the disk before it gets its name, so nobody ever reads a part of a commit. Whoever won the name puts a checksum
+ * beside it that Hadoop, through which Spark reads, holds the commit to: a bit that flips later is not believed.
  */
 public final class LocalLogStore extends HadoopFileSystemLogStore {
 
@@ -35,23 +38,34 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
     public void write(Path path, Iterator<String> actions, Boolean overwrite, Configuration configuration)
             throws IOException {
         java.nio.file.Path target = local(path);
-        // The name starts with a dot: it sorts before every version, and listings of the log start at a version.
+        java.nio.file.Path seal = target.resolveSibling("." + target.getFileName() + ".crc");
+        // The names start with a dot: they sort before every version, and listings of the log start at a version.
         java.nio.file.Path temporary = local(createTempPath(path));
+        java.nio.file.Path temporarySeal = local(createTempPath(path));
+        // A seal that belongs to an older file of this name would make the new one unreadable. It is one if the file is
+        // not there after the seal was seen: whoever wins the name seals afterwards.
+        boolean stale = Files.exists(seal);
         if (!overwrite && Files.exists(target)) {
             throw new FileAlreadyExistsException(target.toString());
         }
         try {
-            fill(temporary, actions);
-            // Hadoop checks what it reads against a checksum beside the file. One that belongs to an older file of this
-            // name would make the new one unreadable; without one, Hadoop reads without checking.
-            Files.deleteIfExists(target.resolveSibling("." + target.getFileName() + ".crc"));
+            Seal sums = new Seal();
+            fill(temporary, actions, sums);
             if (overwrite) {
+                // Two who write it at one time would seal each other's. Without a seal, Hadoop reads without checking.
+                Files.deleteIfExists(seal);
                 Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
             } else {
+                sums.write(temporarySeal);
+                if (stale) {
+                    Files.deleteIfExists(seal);
+                }
                 link(target, temporary);
+                put(seal, temporarySeal);
             }
         } finally {
             discard(temporary);
+            discard(temporarySeal);
         }
         // The name, too, must survive a power cut before the commit is acknowledged.
         try (FileChannel folder = FileChannel.open(target.getParent(), StandardOpenOption.READ)) {
@@ -72,21 +86,26 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
         return new File(path.toUri().getPath()).toPath().toAbsolutePath();
     }
 
-    private static void fill(java.nio.file.Path file, Iterator<String> lines) throws IOException {
+    private static void fill(java.nio.file.Path file, Iterator<String> lines, Seal sums) throws IOException {
         try (FileChannel channel =
                 FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
             StringBuilder pending = new StringBuilder();
             while (lines.hasNext()) {
                 pending.append(lines.next()).append('\n');
                 if (pending.length() >= BUFFER || !lines.hasNext()) {
-                    ByteBuffer bytes = StandardCharsets.UTF_8.encode(pending.toString());
-                    while (bytes.hasRemaining()) {
-                        channel.write(bytes);
-                    }
+                    byte[] bytes = pending.toString().getBytes(StandardCharsets.UTF_8);
+                    sums.add(bytes);
+                    writeAll(channel, ByteBuffer.wrap(bytes));
                     pending.setLength(0);
                 }
             }
             channel.force(true);
+        }
+    }
+
+    private static void writeAll(FileChannel channel, ByteBuffer bytes) throws IOException {
+        while (bytes.hasRemaining()) {
+            channel.write(bytes);
         }
     }
 
@@ -101,11 +120,61 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
         }
     }
 
+    private static void put(java.nio.file.Path seal, java.nio.file.Path complete) {
+        try {
+            Files.move(complete, seal, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        } catch (IOException ignored) {
+            // The commit is made and must be told as it is; without a seal it is read without checking.
+        }
+    }
+
     private static void discard(java.nio.file.Path temporary) {
         try {
             Files.deleteIfExists(temporary);
         } catch (IOException ignored) {
             // The outcome is decided and must be told as it is; nobody reads what stays behind.
+        }
+    }
+
+    /** The checksum that Hadoop keeps beside a file and holds it to: a form, the size of a piece, a CRC-32 of each. */
+    private static final class Seal {
+
+        private static final byte[] FORM = {'c', 'r', 'c', 0};
+        private static final int PIECE = 512;
+
+        private final ByteArrayOutputStream sums = new ByteArrayOutputStream();
+        private final CRC32 piece = new CRC32();
+        private int filled;
+
+        void add(byte[] bytes) {
+            for (int at = 0; at < bytes.length; ) {
+                int length = Math.min(PIECE - filled, bytes.length - at);
+                piece.update(bytes, at, length);
+                filled += length;
+                at += length;
+                if (filled == PIECE) {
+                    close();
+                }
+            }
+        }
+
+        void write(java.nio.file.Path file) throws IOException {
+            if (filled > 0) {
+                close();
+            }
+            ByteBuffer bytes = ByteBuffer.allocate(FORM.length + Integer.BYTES + sums.size());
+            bytes.put(FORM).putInt(PIECE).put(sums.toByteArray()).flip();
+            try (FileChannel channel =
+                    FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
+                writeAll(channel, bytes);
+                channel.force(true);
+            }
+        }
+
+        private void close() {
+            sums.writeBytes(ByteBuffer.allocate(Integer.BYTES).putInt((int) piece.getValue()).array());
+            piece.reset();
+            filled = 0;
         }
     }
 }

@@ -1,0 +1,53 @@
+"""The one place where a table of ours is opened: what it is made of was looked at, or it is not opened."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from lakesmith.errors import DataError
+from lakesmith.formats.delta.damage import log_failure, refuse_damage, refuse_damaged_commits
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+def opened_if_any(location: str) -> DeltaTable | None:
+    """The newest version; None where there is no table."""
+    if not os.path.isdir(f"{location}/_delta_log"):
+        return None
+    # deltalake takes a tenth of a second to import: too long where there is no table to read.
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        table = DeltaTable(location)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise log_failure(location, str(error)) from error
+    refuse_damage(location, table.version())
+    return table
+
+
+def opened(location: str) -> DeltaTable:
+    """The newest version of a table that there is."""
+    table = opened_if_any(location)
+    if table is None:
+        raise DataError("no-table", f"there is no table at {location}", hint="run again")
+    return table
+
+
+def opened_at(location: str, version: int) -> DeltaTable:
+    """A version; raises as delta-rs does where it is gone."""
+    from deltalake import DeltaTable
+
+    table = DeltaTable(location, version=version)
+    refuse_damage(location, version)
+    return table
+
+
+def told_by_commits(table: DeltaTable, location: str, limit: int | None = None) -> list[dict[str, Any]]:
+    """What the newest commits say of themselves, also those that a checkpoint has summed up."""
+    refuse_damaged_commits(location, table.version() - limit if limit is not None else -1, table.version())
+    return table.history(limit)

@@ -1,0 +1,188 @@
+"""Seals of a log: a bit that flips in it is found out, whoever wrote the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from lakesmith.errors import InfrastructureError
+from lakesmith.formats.delta import Delta
+from lakesmith.formats.delta.actions import commit_actions
+from lakesmith.formats.delta.adopt import adopt_files
+from lakesmith.formats.delta.opened import opened, opened_at
+from lakesmith.formats.delta.seals import breaks_seal, seal_for, seal_log, seal_of
+from lakesmith.ports import DataFile, Write
+
+COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
+
+
+def write(number: int) -> Write:
+    return Write(flow="flow", sequence=number, note=f"note {number}")
+
+
+def commit(table: Path, version: int) -> Path:
+    return table / "_delta_log" / f"{version:020}.json"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Version 0 by delta-rs, 1 by a link of our own, 2 a position alone."""
+    place = tmp_path / "t"
+    place.mkdir()
+    pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), place / "1.parquet")
+    file = DataFile("1.parquet", (place / "1.parquet").stat().st_size, 1)
+    Delta().add([file], COLUMNS, str(place), write(1), None)
+    commit_actions(str(place), 0, write(2), ("WRITE", {}), {}, [])
+    Delta().advance(str(place), write(3))
+    return place
+
+
+def flip(file: Path, place: int, bit: int) -> Callable[[], None]:
+    """Flip a bit as a disk does that forgets: nothing else tells of it. Returns how to flip it back."""
+    times, whole = file.stat(), file.read_bytes()
+    damaged = bytearray(whole)
+    damaged[place] ^= 1 << bit
+
+    def put(content: bytes) -> None:
+        file.write_bytes(content)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    put(bytes(damaged))
+    return lambda: put(whole)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_bit_that_flips_anywhere_in_a_commit_stops_whoever_opens_the_table(table: Path, version: int) -> None:
+    file = commit(table, version)
+    for place in range(len(file.read_bytes())):
+        mend = flip(file, place, place % 8)
+        with pytest.raises(InfrastructureError) as caught:
+            opened(str(table))
+        assert caught.value.code == "table-unreadable"
+        assert str(file) in caught.value.what
+        assert caught.value.hint
+        mend()
+    assert opened(str(table)).version() == 2
+
+
+def test_a_bit_that_flips_in_a_checkpoint_stops_whoever_opens_the_table(table: Path) -> None:
+    for number in range(3, 11):
+        commit_actions(str(table), number - 1, write(number + 1), ("WRITE", {}), {}, [])
+    [file] = (table / "_delta_log").glob("*.checkpoint.parquet")
+    assert os.path.exists(seal_of(str(file)))
+    size = len(file.read_bytes())
+    for place in range(0, size, size // 200):
+        mend = flip(file, place, place % 8)
+        with pytest.raises(InfrastructureError, match=r"checkpoint\.parquet is damaged"):
+            opened(str(table))
+        mend()
+    assert opened(str(table)).version() == 10
+
+
+def test_a_commit_that_a_checkpoint_has_summed_up_is_looked_at_where_it_is_read(table: Path) -> None:
+    DeltaTable(str(table)).create_checkpoint()
+    mend = flip(commit(table, 0), 40, 0)
+    assert opened(str(table)).version() == 2
+    assert len(Delta().commits(str(table), 2)) == 2
+    for reading in (
+        lambda: Delta().commits(str(table)),
+        lambda: opened_at(str(table), 0),
+        lambda: Delta().restore(str(table), 0, write(4)),
+    ):
+        with pytest.raises(InfrastructureError, match=f"{0:020}.json is damaged"):
+            reading()
+    mend()
+    assert Delta().restore(str(table), 0, write(4)).version == 3
+
+
+def test_every_commit_of_ours_is_sealed_whichever_way_it_was_made(table: Path) -> None:
+    for version in range(3):
+        path = str(commit(table, version))
+        assert Path(seal_of(path)).read_bytes() == seal_for(Path(path).read_bytes())
+
+
+def test_a_log_of_others_is_sealed_when_it_is_adopted(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "1.parquet")
+    adopt_files(str(tmp_path))
+    flip(commit(tmp_path, 0), 40, 0)
+    with pytest.raises(InfrastructureError, match="is not what its seal says"):
+        opened(str(tmp_path))
+
+
+def test_what_a_writer_left_without_a_seal_is_read_and_sealed_by_the_next_commit(table: Path) -> None:
+    seal = Path(seal_of(str(commit(table, 1))))
+    seal.unlink()
+    assert opened(str(table)).version() == 2
+    Delta().advance(str(table), write(4))
+    assert seal.exists()
+    flip(commit(table, 1), 40, 0)
+    with pytest.raises(InfrastructureError, match="is not what its seal says"):
+        opened(str(table))
+
+
+def test_an_empty_seal_says_nothing(table: Path) -> None:
+    Path(seal_of(str(commit(table, 1)))).write_bytes(b"")
+    assert opened(str(table)).version() == 2
+
+
+@pytest.mark.parametrize("place", [0, 3, 4, 8, 11])
+def test_a_seal_that_is_damaged_itself_is_told_with_the_way_out(table: Path, place: int) -> None:
+    seal = Path(seal_of(str(commit(table, 1))))
+    for bit in range(8):
+        mend = flip(seal, place, bit)
+        with pytest.raises(InfrastructureError, match="is not what its seal says") as caught:
+            opened(str(table))
+        assert seal.name in caught.value.what
+        assert "remove its seal" in (caught.value.hint or "")
+        mend()
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 1024, (1 << 20) - 1, 1 << 20, (1 << 20) + 1])
+@pytest.mark.parametrize("piece", [512, 1000, 4096])
+def test_a_file_is_held_to_its_seal_whatever_its_size_and_that_of_the_pieces(
+    tmp_path: Path, size: int, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakesmith.formats.delta.seals._PIECE", piece)
+    file, content = tmp_path / "file", os.urandom(size)
+    file.write_bytes(content)
+    Path(seal_of(str(file))).write_bytes(seal_for(content))
+    assert not breaks_seal(str(file))
+    assert not breaks_seal(str(file), content)
+    for other in (content + b"x", content[:-1] or b"x"):
+        file.write_bytes(other)
+        assert breaks_seal(str(file))
+        assert breaks_seal(str(file), other)
+
+
+def test_the_seal_of_a_commit_that_was_cleaned_up_goes_with_it(table: Path) -> None:
+    commit(table, 0).unlink()
+    log = table / "_delta_log"
+    (log / ".another.crc").touch()
+    seal_log(str(table))
+    left = {path.name for path in log.iterdir() if path.name.startswith(".")}
+    assert left == {".another.crc", *(f".{version:020}.json.crc" for version in (1, 2))}
+
+
+def test_a_loser_leaves_the_seal_of_the_winner(table: Path) -> None:
+    before = Path(seal_of(str(commit(table, 2)))).read_bytes()
+    with pytest.raises(InfrastructureError, match="made version 2 first"):
+        commit_actions(str(table), 1, write(9), ("WRITE", {}), {}, [])
+    assert Path(seal_of(str(commit(table, 2)))).read_bytes() == before
+    assert not list((table / "_delta_log").glob(".*.tmp"))
+
+
+def test_a_seal_that_an_older_file_has_left_is_replaced(table: Path) -> None:
+    Path(seal_of(str(commit(table, 3)))).write_bytes(seal_for(b"older"))
+    commit_actions(str(table), 2, write(9), ("WRITE", {}), {}, [])
+    assert opened(str(table)).version() == 3
+
+
+def test_tables_of_others_that_nobody_sealed_are_read_as_they_are(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "t"), pa.table({"id": [1]}))
+    assert opened(str(tmp_path / "t")).version() == 0
