@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import checks, demo, ingest, kafka, loads, many_files, nothing_new, verbs
+from bench import checks, demo, ingest, kafka, loads, many_files, nothing_new, seals, verbs
 
 if __name__ == "__main__":
     verbs.main([])
@@ -13,3 +13,4 @@ if __name__ == "__main__":
     kafka.main([])
     loads.main([])
     checks.main([])
+    seals.main([])
