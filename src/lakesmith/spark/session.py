@@ -32,10 +32,11 @@ DELTA = {
 }
 
 BRIEF = {
-    # Planning again in the middle of a query, and compiling Java for each of its stages, cost more than small
-    # data takes to move. `bench.demo` measures what they save.
+    # Planning again in the middle of a query, and writing Java for each of its stages and expressions, cost more than
+    # small data takes to move. `bench.demo` measures what they save.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 _PASSED_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
