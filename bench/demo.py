@@ -15,6 +15,7 @@ from statistics import median
 
 from bench.measure import busy, call, show, spread, verdict
 from bench.shop import ORDERS, make_shop
+from lakesmith.columns import AUDIT
 
 LAKESMITH, BY_HAND, STOCK = "lakesmith", "by hand", "by hand, stock"
 WAYS = (LAKESMITH, BY_HAND, STOCK)
@@ -27,8 +28,8 @@ TABLES = (
     "gold.daily_sales",
     "gold.country_sales",
 )
-UNLIKE = frozenset({"_ingested_at", "_run_id", "_source_file", "_source_modified", "_row_hash"})
-"""Columns that differ between two runs or two folders by their nature."""
+UNLIKE = frozenset(AUDIT)
+"""Columns that differ between two runs or two folders by their nature, or that nobody makes by hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
