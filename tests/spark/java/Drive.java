@@ -1,10 +1,13 @@
 import io.delta.storage.LogStore;
+import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStreamReader;
 import java.io.RandomAccessFile;
 import java.io.UncheckedIOException;
 import java.nio.ByteOrder;
 import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.util.Arrays;
 import java.util.Iterator;
@@ -17,6 +20,28 @@ import org.apache.hadoop.fs.Path;
 public final class Drive {
 
     public static void main(String[] words) throws Exception {
+        if (words[0].equals("serve")) {
+            serve();
+        } else {
+            run(words);
+        }
+    }
+
+    /** Does what it is told, a line each, and says in the end whether it went well. */
+    private static void serve() throws IOException {
+        BufferedReader asked = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = asked.readLine(); line != null; line = asked.readLine()) {
+            try {
+                run(line.replace('\u001e', '\n').split("\u001f"));
+                System.out.println("well");
+            } catch (Exception failure) {
+                System.out.println(failure);
+            }
+            System.out.println("done");
+        }
+    }
+
+    private static void run(String[] words) throws Exception {
         Configuration configuration = new Configuration(Boolean.getBoolean("defaults"));
         System.getProperties().forEach((name, value) -> {
             if (name.toString().startsWith("fs.")) {
