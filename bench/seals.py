@@ -26,8 +26,8 @@ from lakesmith.ports import Write
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
 FILES = 100_000
 """Of the large table, all in one checkpoint."""
-COMMITS = 9
-"""Since the last checkpoint: Lakesmith and Delta make one every ten versions."""
+COMMITS = (9, 99)
+"""Since the last checkpoint at the most: Lakesmith and Spark make one every ten versions, delta-rs every hundred."""
 
 
 def main(words: list[str] | None = None) -> None:
@@ -37,7 +37,10 @@ def main(words: list[str] | None = None) -> None:
     load = busy()
     with tempfile.TemporaryDirectory() as folder:
         rows = [
-            _opening(f"a table of {COMMITS + 1} commits", _small(f"{folder}/small"), options.times),
+            *(
+                _opening(f"a table of {count + 1} commits", _small(f"{folder}/{count}", count), options.times)
+                for count in COMMITS
+            ),
             _opening(f"a table of {FILES:,} files in a checkpoint", _large(f"{folder}/large"), options.times),
             _committing(folder, options.times),
         ]
@@ -79,10 +82,12 @@ def _compared(what: str, without: Callable[[], object], sealed: Callable[[], obj
     return [what, *(spread(cost, 1) for cost in costs), f"{median(costs[1]) / median(costs[0]):.2f}"]
 
 
-def _small(location: str) -> str:
+def _small(location: str, commits: int) -> str:
     add_files(location, (), COLUMNS, _write(1), None)
-    for version in range(COMMITS):
+    for version in range(commits):
         commit_actions(location, version, _write(version + 2), ("WRITE", {}), {}, [_action(version)])
+    for file in Path(location, "_delta_log").glob("*checkpoint*"):
+        file.unlink()
     seal_log(location)
     return location
 

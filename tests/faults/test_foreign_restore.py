@@ -74,7 +74,7 @@ def test_a_rollback_in_the_moment_before_spark_commits_is_told_with_the_way_out(
     folder = lake.folder / ".lakesmith/warehouse/silver/orders"
     rolled_back: list[object] = []
 
-    def too_early(table: object, write: Write) -> None:
+    def too_early(table: object, location: str, write: Write) -> None:
         if write.flow == "lakesmith.silver.orders" and not rolled_back:
             rolled_back.append(isolated(spark).sql(f"RESTORE TABLE delta.`{folder}` TO VERSION AS OF 0"))
 

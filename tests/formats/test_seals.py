@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +14,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakesmith.errors import InfrastructureError
+from lakesmith.failpoints import watch
 from lakesmith.formats.delta import Delta
 from lakesmith.formats.delta.actions import commit_actions
 from lakesmith.formats.delta.adopt import adopt_files
+from lakesmith.formats.delta.ground import check_ground
 from lakesmith.formats.delta.opened import opened, opened_at
 from lakesmith.formats.delta.seals import breaks_seal, seal_for, seal_log, seal_of
 from lakesmith.ports import DataFile, Write
@@ -87,17 +91,20 @@ def test_a_bit_that_flips_in_a_checkpoint_stops_whoever_opens_the_table(table: P
 
 def test_a_commit_that_a_checkpoint_has_summed_up_is_looked_at_where_it_is_read(table: Path) -> None:
     DeltaTable(str(table)).create_checkpoint()
-    mend = flip(commit(table, 0), 40, 0)
-    assert opened(str(table)).version() == 2
-    assert len(Delta().commits(str(table), 2)) == 2
-    for reading in (
-        lambda: Delta().commits(str(table)),
-        lambda: opened_at(str(table), 0),
-        lambda: Delta().restore(str(table), 0, write(4)),
-    ):
-        with pytest.raises(InfrastructureError, match=f"{0:020}.json is damaged"):
-            reading()
-    mend()
+    for place in range(0, len(commit(table, 0).read_bytes()), 7):
+        mend = flip(commit(table, 0), place, place % 8)
+        assert opened(str(table)).version() == 2
+        assert len(Delta().commits(str(table), 2)) == 2
+        for reading in (
+            lambda: Delta().commits(str(table)),
+            lambda: opened_at(str(table), 0),
+            lambda: Delta().retyped(str(table), 0),
+            lambda: Delta().arrow(str(table), 0),
+            lambda: Delta().restore(str(table), 0, write(4)),
+        ):
+            with pytest.raises(InfrastructureError, match=f"{0:020}.json is damaged"):
+                reading()
+        mend()
     assert Delta().restore(str(table), 0, write(4)).version == 3
 
 
@@ -149,7 +156,7 @@ def test_a_file_is_held_to_its_seal_whatever_its_size_and_that_of_the_pieces(
     tmp_path: Path, size: int, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakesmith.formats.delta.seals._PIECE", piece)
-    file, content = tmp_path / "file", os.urandom(size)
+    file, content = tmp_path / "file", (b"content " * (size // 8 + 1))[:size]
     file.write_bytes(content)
     Path(seal_of(str(file))).write_bytes(seal_for(content))
     assert not breaks_seal(str(file))
@@ -186,3 +193,101 @@ def test_a_seal_that_an_older_file_has_left_is_replaced(table: Path) -> None:
 def test_tables_of_others_that_nobody_sealed_are_read_as_they_are(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "t"), pa.table({"id": [1]}))
     assert opened(str(tmp_path / "t")).version() == 0
+
+
+def test_what_delta_tells_of_a_version_beside_its_commit_is_held_to_its_seal(table: Path) -> None:
+    """delta-rs believes it of the batch number: a batch could be committed twice."""
+    told = table / "_delta_log" / f"{2:020}.crc"
+    told.write_text(json.dumps(_state(table, sequence=3)))
+    seal_log(str(table))
+    assert opened(str(table)).transaction_version("flow") == 3
+    told.write_text(json.dumps(_state(table, sequence=1)))
+    assert DeltaTable(str(table)).transaction_version("flow") == 1, "delta-rs does not look at it any more"
+    with pytest.raises(InfrastructureError, match=f"{2:020}.crc is damaged"):
+        opened(str(table))
+
+
+def _state(table: Path, sequence: int) -> dict[str, object]:
+    """A version as Delta sums it up in a file of its own."""
+    actions = [json.loads(line) for line in commit(table, 0).read_text().splitlines()]
+    found = {name: action[name] for action in actions for name in ("protocol", "metaData") if name in action}
+    return {
+        "tableSizeBytes": 1,
+        "numFiles": 1,
+        "numMetadata": 1,
+        "numProtocol": 1,
+        "setTransactions": [{"appId": "flow", "version": sequence}],
+        "domainMetadata": [],
+        "metadata": found["metaData"],
+        "protocol": found["protocol"],
+    }
+
+
+def test_damage_is_not_summed_up(table: Path) -> None:
+    flip(commit(table, 0), commit(table, 0).read_bytes().index(b"numRecords") + len(b'numRecords\\":'), 1)
+    for number in range(3, 11):
+        commit_actions(str(table), number - 1, write(number + 1), ("WRITE", {}), {}, [])
+    assert not list((table / "_delta_log").glob("*.checkpoint.parquet"))
+    with pytest.raises(InfrastructureError, match=f"{0:020}.json is damaged"):
+        opened(str(table))
+
+
+def test_a_part_of_a_checkpoint_does_not_stand_for_the_commits_before_it(table: Path) -> None:
+    (table / "_delta_log" / f"{2:020}.checkpoint.0000000001.0000000002.parquet").write_bytes(b"half")
+    flip(commit(table, 1), 40, 0)
+    with pytest.raises(InfrastructureError, match=f"{1:020}.json is damaged"):
+        opened(str(table))
+
+
+def test_a_rollback_that_a_flipped_bit_hides_is_not_passed_over(table: Path) -> None:
+    Delta().restore(str(table), 0, write(4))
+    DeltaTable(str(table)).create_checkpoint()
+    flip(commit(table, 3), commit(table, 3).read_bytes().index(b"RESTORE"), 0)
+    with pytest.raises(InfrastructureError, match=f"{3:020}.json is damaged"):
+        check_ground(DeltaTable(str(table)), str(table), replace(write(5), since=2))
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_a_log_whose_seals_outlived_its_commits_takes_new_ones(table: Path, kept: int) -> None:
+    for version in range(kept, 3):
+        commit(table, version).unlink()
+    if kept:
+        Delta().advance(str(table), write(3))
+    else:
+        Delta().add([], COLUMNS, str(table), write(1), None)
+    assert opened(str(table)).version() == kept
+
+
+def test_a_commit_that_is_cut_short_beside_an_old_seal_can_be_read(table: Path) -> None:
+    Path(seal_of(str(commit(table, 3)))).write_bytes(seal_for(b"older"))
+
+    class Killed(BaseException):
+        pass
+
+    def kill(place: str, _: str) -> None:
+        if place == "log.linked":
+            raise Killed
+
+    watch(kill)
+    try:
+        with pytest.raises(Killed):
+            commit_actions(str(table), 2, write(9), ("WRITE", {}), {}, [])
+    finally:
+        watch(None)
+    assert opened(str(table)).version() == 3
+
+
+def test_a_commit_to_a_table_that_was_dropped_since_is_told_as_lost(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError) as caught:
+        Delta().committed(str(tmp_path / "gone"), write(1))
+    assert caught.value.code == "commit-lost"
+
+
+def test_what_killed_writers_left_is_taken_away_once_nobody_can_come_back_for_it(table: Path) -> None:
+    log = table / "_delta_log"
+    old, young = log / ".old.tmp", log / ".young.tmp"
+    for file in (old, young):
+        file.touch()
+    os.utime(old, (1, 1))
+    seal_log(str(table))
+    assert {file.name for file in log.glob(".*.tmp")} == {".young.tmp"}

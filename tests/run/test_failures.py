@@ -76,3 +76,17 @@ def test_who_ran_out_of_what_is_told_apart(said: str, code: str) -> None:
 def test_a_path_that_reads_like_a_fault_of_a_row_is_still_of_the_disk() -> None:
     error = OSError(errno.ENOSPC, "No space left on device", "/lake/CAST_OVERFLOW.parquet")
     assert translate(error, made("gold.sales", "SELECT 1 FROM silver.orders")).code == "disk-full"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/a lake/_delta_log/1.json at 512 exp: 1 got: 2",
+        "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/a lake/_delta_log/1.json at 1024",
+        "Checksum file not a length multiple of checksum size in file:/a lake/_delta_log/1.json at 0 checksumpos: 8",
+    ],
+)
+def test_a_file_that_breaks_its_seal_is_named_in_whatever_words_hadoop_says_so(said: str) -> None:
+    error = translate(PySparkException(f"Job aborted.\n{said}\n\tat java"), made("gold.sales", "SELECT 1 FROM a.b"))
+    assert error.code == "table-unreadable"
+    assert "/a lake/_delta_log/1.json is damaged" in error.what

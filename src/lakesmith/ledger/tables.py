@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeVar, get_type_hints
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
+from lakesmith.formats.delta.names import commit_path
 from lakesmith.formats.delta.opened import opened_if_any
-from lakesmith.formats.delta.seals import seal_log
+from lakesmith.formats.delta.seals import drop_stale_seal, seal_log
 from lakesmith.records import (
     AuditRecord,
     CheckRecord,
@@ -112,11 +113,19 @@ class Ledger:
         rows = pa.Table.from_pylist(
             [dataclasses.asdict(record) for record in records], schema=_arrow_schema(type(records[0]))
         )
+        location = self._warehouse.system(name)
         try:
-            write_deltalake(self._warehouse.system(name), rows, mode="append", schema_mode="merge")
+            # What is there is looked at: delta-rs would sum up a damaged log, and nobody would ever know.
+            table = opened_if_any(location)
+            drop_stale_seal(commit_path(location, table.version() + 1 if table is not None else 0))
+            write_deltalake(table or location, rows, mode="append", schema_mode="merge")
+        except InfrastructureError as damage:
+            raise _unwritten(damage.what, damage.hint) from damage
         except (DeltaError, OSError) as error:
-            raise _unwritten(name, str(error)) from error
-        seal_log(self._warehouse.system(name))
+            failure = disk_failure(str(error), f"cannot write system.{name}")
+            said = str(error).splitlines()[0]
+            raise (_unwritten(failure.what, failure.hint) if failure else _unwritten(said)) from error
+        seal_log(location)
         reach("ledger.appended", f"system.{name}")
 
     def _read(
@@ -150,21 +159,22 @@ class Ledger:
         return tuple(record(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True))
 
 
-def _unwritten(name: str, said: str) -> InfrastructureError:
-    failure = disk_failure(said, f"cannot write system.{name}")
-    why = failure.what if failure else said.splitlines()[0]
+def _unwritten(why: str, hint: str | None = None) -> InfrastructureError:
     return InfrastructureError(
         "ledger-unwritten",
         f"what the run did is in the tables, and not in the ledger: {why}",
-        hint=f"{failure.hint if failure else 'look at the storage of the warehouse'}; the ledger will lack this run",
+        hint=f"{hint or 'look at the storage of the warehouse'}; the ledger will lack this run",
     )
 
 
 def _unread(name: str, error: Exception) -> InfrastructureError:
+    known = error if isinstance(error, InfrastructureError) else None
+    said = known.what if known else next(iter(str(error).splitlines()), type(error).__name__)
+    hint = known.hint if known else "look at the storage of the warehouse"
     return InfrastructureError(
         "ledger-unreadable",
-        f"system.{name} cannot be read: {next(iter(str(error).splitlines()), type(error).__name__)}",
-        hint="look at the storage of the warehouse; the tables of the lake do not need the ledger",
+        f"system.{name} cannot be read: {said}",
+        hint=f"{hint}; the tables of the lake do not need the ledger",
     )
 
 

@@ -50,7 +50,7 @@ _CLEANED_LOG = (
 )
 _DAMAGED = re.compile(
     r"(?:FAILED_READ_FILE\.(?:NO_HINT|CANNOT_READ_FILE_FOOTER)\][^\n]*?file:/*(?P<data>/[^\s]+\.parquet)"
-    r"|Checksum error: file:/*(?P<sealed>/[^\n]+?) at \d+ exp)"
+    r"|(?:Checksum error:|checksum size in) file:/*(?P<sealed>/[^\n]+?) at \d+)"
 )
 """A file that cannot be read, or that is not what the checksum beside it says."""
 _GONE = re.compile(

@@ -16,9 +16,11 @@ from urllib.parse import quote, unquote
 from lakesmith.disk import sync, write_synced
 from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
-from lakesmith.formats.delta.damage import content_of, refuse_broken_seal
+from lakesmith.formats.delta.damage import content_of, refuse_damaged_checkpoint
 from lakesmith.formats.delta.files import moment, sync_commit
-from lakesmith.formats.delta.seals import seal_for, seal_log, seal_of
+from lakesmith.formats.delta.names import checkpoint_path, commit_path, log_names, log_of
+from lakesmith.formats.delta.opened import opened_at
+from lakesmith.formats.delta.seals import drop_stale_seal, seal_for, seal_log, seal_of
 from lakesmith.formats.delta.vectors import read_vector, write_vectors
 from lakesmith.ports import Write
 
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 _TIGHT = re.compile(r'"tightBounds"\s*:\s*(?:true|false)')
-_SUM = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _CHECKPOINTS = 10
 """Every so many versions the log is summed up."""
 _AS_IS = "/_-!.~'()*,;:$&+=@"
@@ -99,17 +100,12 @@ def _rows_of(path: str) -> int:
     return count
 
 
-def log_files(location: str, version: int) -> tuple[str | None, list[str]] | None:
-    """The newest sum of the log and the commits since; None where they do not lead up to the version."""
-    log = os.path.join(location, "_delta_log")
-    names = set(os.listdir(log))
-    sums = (int(found[1]) for name in names if (found := _SUM.fullmatch(name)))
-    summed = max((number for number in sums if number <= version), default=-1)
-    since = [f"{number:020}.json" for number in range(summed + 1, version + 1)]
-    if not names.issuperset(since):
-        return None
-    newest = os.path.join(log, f"{summed:020}.checkpoint.parquet") if summed >= 0 else None
-    return newest, [os.path.join(log, name) for name in since]
+def log_files(location: str, version: int) -> tuple[int, range] | None:
+    """The newest checkpoint, or -1, and the commits since; None where they do not lead up to the version."""
+    names = log_names(location)
+    summed = names.checkpoint(version)
+    since = range(summed + 1, version + 1)
+    return (summed, since) if names.commits.issuperset(since) else None
 
 
 def added_files(location: str, version: int, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
@@ -151,21 +147,22 @@ def _replayed(
     """The actions of a kind in the newest sum of the log, and all actions of each commit since."""
     files = log_files(location, version)
     assert files is not None
-    newest, commits = files
-    return _summed(newest, kind) if newest else iter(()), map(actions_in, commits)
+    summed, commits = files
+    told = _summed(location, summed, kind) if summed >= 0 else iter(())
+    return told, (actions_in(location, number) for number in commits)
 
 
-def _summed(checkpoint: str, kind: str) -> Iterator[dict[str, Any]]:
+def _summed(location: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
-    refuse_broken_seal(checkpoint)
-    for batch in pq.ParquetFile(checkpoint).iter_batches(columns=[kind]):
+    refuse_damaged_checkpoint(location, version)
+    for batch in pq.ParquetFile(checkpoint_path(location, version)).iter_batches(columns=[kind]):
         yield from filter(None, batch.column(0).to_pylist())
 
 
-def actions_in(commit: str) -> list[dict[str, Any]]:
+def actions_in(location: str, version: int) -> list[dict[str, Any]]:
     """What a commit says, which is what was written; raises where it is not."""
-    return [json.loads(line) for line in content_of(commit).splitlines()]
+    return [json.loads(line) for line in content_of(commit_path(location, version)).splitlines()]
 
 
 def fresh_folder(write: Write) -> str:
@@ -296,13 +293,13 @@ def commit_actions(
     }
     told = {"appId": write.flow, "version": write.sequence, "lastUpdated": _now()}
     lines = [{"commitInfo": info}, {"txn": told}, *actions]
-    log = os.path.join(location, "_delta_log")
-    made = os.path.join(log, f"{version + 1:020}.json")
+    made = commit_path(location, version + 1)
     content = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
-    temporary, seal = (os.path.join(log, f".{uuid.uuid4()}.tmp") for _ in range(2))
+    temporary, seal = (os.path.join(log_of(location), f".{uuid.uuid4()}.tmp") for _ in range(2))
     try:
         write_synced(temporary, content)
         write_synced(seal, seal_for(content))
+        drop_stale_seal(made)
         # Refused where the name is taken: of two writers of one version exactly one wins.
         os.link(temporary, made)
         reach("log.linked", write.flow)
@@ -320,12 +317,12 @@ def commit_actions(
                 os.remove(left)
     sync_commit(location, version + 1)
     if (version + 1) % _CHECKPOINTS == 0:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
+        from deltalake import exceptions
 
         reach("log.summing", write.flow)
-        with suppress(DeltaError, OSError):  # it saves time, no more
-            DeltaTable(location, version=version + 1).create_checkpoint()
+        # It saves time, no more; and damage is not summed up, but told by whoever opens the table next.
+        with suppress(exceptions.DeltaError, OSError, InfrastructureError):
+            opened_at(location, version + 1).create_checkpoint()
             seal_log(location)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError, InfrastructureError
-from lakesmith.formats.delta.seals import seal_log
+from lakesmith.formats.delta.names import commit_path
+from lakesmith.formats.delta.seals import drop_stale_seal, seal_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +32,7 @@ def adopt_files(location: str) -> None:
         )
     partitions = _partitions(folder, files)
     first, *others = files
+    drop_stale_seal(commit_path(location, 0))
     try:
         schema = pq.read_schema(first)
         for file in others:
@@ -42,7 +44,6 @@ def adopt_files(location: str) -> None:
             partition_by=Schema([Field(name, PrimitiveType("string")) for name in partitions]) if partitions else None,
             partition_strategy="hive" if partitions else None,
         )
-        seal_log(location)
     except pa.ArrowInvalid as error:
         raise DataError(
             "not-parquet",
@@ -55,6 +56,7 @@ def adopt_files(location: str) -> None:
             f"no log could be written in {location}: {str(error).splitlines()[0]}",
             hint="check that this user may write there; the files are as they were",
         ) from error
+    seal_log(location)
 
 
 def _is_hidden(path: Path) -> bool:

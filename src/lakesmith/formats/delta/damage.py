@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
+from lakesmith.formats.delta.names import LogNames, checkpoint_path, commit_path, log_names, log_of
 from lakesmith.formats.delta.seals import breaks_seal, seal_of
 
-_COMMIT = re.compile(r"(\d{20})\.json")
-_SUM = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 _ACTION = re.compile(rb'\s*\{\s*"(\w+)"')
 _ACTIONS = {
     b"add",
@@ -30,29 +29,25 @@ _HINT = (
     "put the file back as it was, from a copy of the warehouse; a table of silver or gold can be made anew: "
     "remove its folder and run"
 )
-_OF_SEAL = f"{_HINT}; where somebody wrote the file anew on purpose, remove its seal"
+_HINT_OF_SEAL = f"{_HINT}; where somebody wrote the file anew on purpose, remove its seal"
 
 
 def refuse_damage(location: str, version: int) -> None:
     """Raise where a file that a version is made of is not what its seal says, or a commit is empty or says what no
     commit says: readers take a flipped bit for a value, pass over such lines, and would give other rows."""
-    log = f"{location}/_delta_log"
-    sums = [(int(found[1]), name) for name in sorted(os.listdir(log)) if (found := _SUM.fullmatch(name))]
-    summed = max((number for number, _ in sums if number <= version), default=-1)
-    for number, name in sums:
-        if number == summed:
-            refuse_broken_seal(f"{log}/{name}")
-    refuse_damaged_commits(location, summed, version)
+    names = log_names(location)
+    for path in names.beside_commits(version):
+        _refuse_broken_seal(path)
+    refuse_damaged_commits(location, names.checkpoint(version), version)
 
 
 def refuse_damaged_commits(location: str, after: int, until: int) -> None:
     """Likewise, of the commits after < number <= until that are there."""
-    log = f"{location}/_delta_log"
-    commits = [(int(found[1]), name) for name in sorted(os.listdir(log)) if (found := _COMMIT.fullmatch(name))]
-    for commit in (f"{log}/{name}" for number, name in commits if after < number <= until):
+    for number in range(after + 1, until + 1):
+        commit = commit_path(location, number)
         try:
             said = [_action(line) for line in content_of(commit).splitlines() if not line.isspace()]
-        except FileNotFoundError:  # cleaned up since, or missing: whoever opens the table says so
+        except FileNotFoundError:  # cleaned up, or missing: whoever opens the table says so
             continue
         if not said:
             raise _told(f"{commit} is empty")
@@ -64,70 +59,66 @@ def content_of(path: str) -> bytes:
     """The bytes of a file of a log, which are what they were when it was written, or an error that names it."""
     try:
         content = _content(path)
-        broken = breaks_seal(path, content)
+        _refuse_broken_seal(path, content)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise _unread(path, str(error)) from error
-    if broken:
-        raise _told(_broken(path), hint=_OF_SEAL)
     return content
 
 
-def refuse_broken_seal(path: str) -> None:
-    """Raise where a file of a log, which may be large, is not what its seal says."""
+def refuse_damaged_checkpoint(location: str, version: int) -> None:
+    """Raise where a checkpoint is not what its seal says."""
+    _refuse_broken_seal(checkpoint_path(location, version))
+
+
+def _refuse_broken_seal(path: str, content: bytes | None = None) -> None:
     try:
-        broken = breaks_seal(path)
+        broken = breaks_seal(path, content)
     except FileNotFoundError:  # cleaned up since
         return
     except OSError as error:
         raise _unread(path, str(error)) from error
     if broken:
-        raise _told(_broken(path), hint=_OF_SEAL)
+        seal = os.path.basename(seal_of(path))
+        raise _told(f"{path} is damaged: it is not what its seal says ({seal})", hint=_HINT_OF_SEAL)
 
 
 def log_failure(location: str, said: str) -> InfrastructureError:
     """The error for a log that could not be read, by the name of the file that is to blame where there is one."""
-    log = f"{location}/_delta_log"
     try:
-        found = next(_damages(log), None)
+        names = log_names(location)
+        refuse_damage(location, max(names.commits | names.checkpoints, default=-1))
+        found = next(_faults(location, names), None)
+    except InfrastructureError as damage:
+        return damage
     except OSError as error:
-        return _unread(str(error.filename or log), str(error))
+        return _unread(str(error.filename or log_of(location)), str(error))
     if found is not None:
         return _told(found)
     shown = said.splitlines()[0] if said else "no reason was given"
-    return disk_failure(said, f"{log} cannot be read") or _told(f"{log} cannot be read: {shown}")
+    unread = f"{log_of(location)} cannot be read"
+    return disk_failure(said, unread) or _told(f"{unread}: {shown}")
 
 
-def _damages(log: str) -> Iterator[str]:
-    """What is wrong, the gravest first."""
-    commits = {int(found[1]) for name in os.listdir(log) if (found := _COMMIT.fullmatch(name))}
-    sums = {int(found[1]): name for name in os.listdir(log) if (found := _SUM.fullmatch(name))}
-    summed = max(sums, default=-1)
-    newest = max(commits, default=summed)
+def _faults(location: str, names: LogNames) -> Iterator[str]:
+    """What is wrong with files that no seal tells of, the gravest first."""
+    newest = max(names.commits | names.checkpoints, default=-1)
+    summed = names.checkpoint(newest)
     for number in range(summed + 1, newest + 1):
-        path = f"{log}/{number:020}.json"
-        if number not in commits:
+        path = commit_path(location, number)
+        if number not in names.commits:
             yield f"{path} is missing"
             continue
-        lines = _content(path).splitlines()
-        if not lines:
-            yield f"{path} is empty"
-        for place, line in enumerate(lines, 1):
+        for place, line in enumerate(_content(path).splitlines(), 1):
             if not _is_json(line):
                 yield f"{path} is damaged: line {place} is not JSON"
-        if breaks_seal(path):
-            yield _broken(path)
-    if summed >= 0:
-        path = f"{log}/{sums[summed]}"
-        if breaks_seal(path):
-            yield _broken(path)
-        if told := _unreadable(path):
-            yield told
-    hint = f"{log}/_last_checkpoint"
+    if summed >= 0 and (told := _unreadable(checkpoint_path(location, summed))):
+        yield told
+    hint = os.path.join(log_of(location), "_last_checkpoint")
     if os.path.exists(hint):
         said = _content(hint)
-        if _is_json(said) and json.loads(said).get("version") not in sums:
+        if _is_json(said) and json.loads(said).get("version") not in {number for number, _ in names.others}:
             yield f"{hint} names a checkpoint that is not there"
 
 
@@ -137,10 +128,6 @@ def _content(path: str) -> bytes:
             return file.read()
     except OSError as error:  # one that comes while a file is read does not name it
         raise OSError(error.errno, error.strerror, path) from error
-
-
-def _broken(path: str) -> str:
-    return f"{path} is damaged: it is not what its seal says ({os.path.basename(seal_of(path))})"
 
 
 def _action(line: bytes) -> bytes:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from lakesmith.disk import sync
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats.delta.ground import check_ground
+from lakesmith.formats.delta.names import commit_path, log_of
 from lakesmith.formats.delta.opened import opened_if_any
+from lakesmith.formats.delta.seals import drop_stale_seal
 from lakesmith.ports import DataFile, Write
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def _is_plain(field: dict[str, Any]) -> bool:
 
 def add_files(location: str, files: Sequence[DataFile], columns: str, write: Write, table_id: str | None) -> bool:
     """Commit the files; False when the batch, or a later one, is in the table already."""
-    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake import exceptions
     from deltalake.transaction import AddAction, create_table_with_add_actions
 
     schema = _schema(columns)
@@ -61,7 +63,8 @@ def add_files(location: str, files: Sequence[DataFile], columns: str, write: Wri
         if table is not None and (table.transaction_version(write.flow) or 0) >= write.sequence:
             return False
         _refuse_other_table(table, schema, table_id)
-        check_ground(table, write)
+        check_ground(table, location, write)
+        drop_stale_seal(commit_path(location, table.version() + 1 if table is not None else 0))
         try:
             if table is None:
                 create_table_with_add_actions(
@@ -74,10 +77,10 @@ def add_files(location: str, files: Sequence[DataFile], columns: str, write: Wri
                 )
             else:
                 table.create_write_transaction([*added], "append", table.schema(), commit_properties=properties)
-        except CommitFailedError:
+        except exceptions.CommitFailedError:
             continue  # somebody else was first with this version: their commit may be of this very batch
-        except DeltaError as error:
-            if table is None and os.path.isdir(f"{location}/_delta_log") and "already exists" in str(error):
+        except exceptions.DeltaError as error:
+            if table is None and os.path.isdir(log_of(location)) and "already exists" in str(error):
                 continue
             raise InfrastructureError(
                 "commit-unknown",
@@ -170,6 +173,5 @@ def moment(value: datetime) -> str:
 
 def sync_commit(location: str, version: int) -> None:
     """Bring a commit to the disk: what was acknowledged survives a power cut."""
-    folder = f"{location}/_delta_log"
-    for path in (f"{folder}/{version:020}.json", folder, location):
+    for path in (commit_path(location, version), log_of(location), location):
         sync(path)

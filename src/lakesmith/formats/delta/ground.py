@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import InfrastructureError
+from lakesmith.formats.delta.opened import told_by_commits
 from lakesmith.ports import Write
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-def check_ground(table: DeltaTable | None, write: Write) -> None:
+def check_ground(table: DeltaTable | None, location: str, write: Write) -> None:
     """Raise where somebody has rolled the table back since the version that the batch was made for."""
     if table is None or write.since is None or table.version() <= write.since:
         return
-    commits = table.history(table.version() - write.since)
+    commits = told_by_commits(table, location, table.version() - write.since)
     if any(entry.get("operation") == "RESTORE" for entry in commits):
         raise InfrastructureError(
             "commit-conflict",

@@ -20,9 +20,10 @@ from lakesmith.formats.delta.damage import log_failure
 from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
 from lakesmith.formats.delta.ground import check_ground
 from lakesmith.formats.delta.memory import FactsMemory
+from lakesmith.formats.delta.names import commit_path, log_names
 from lakesmith.formats.delta.opened import opened, opened_at, opened_if_any, told_by_commits
 from lakesmith.formats.delta.restore import restore, way_back
-from lakesmith.formats.delta.seals import seal_log
+from lakesmith.formats.delta.seals import drop_stale_seal, seal_log
 from lakesmith.ports import QUIET, ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, in_order
 
 if TYPE_CHECKING:
@@ -121,22 +122,22 @@ class DeltaLog:
         return found
 
     def has_changes(self, location: str, after: int) -> bool:
-        from deltalake.exceptions import DeltaError
+        from deltalake import exceptions
 
         try:
             return _has_feed(opened(location)) and _has_feed(opened_at(location, after + 1))
-        except DeltaError:  # that version is gone, and its changes with it
+        except exceptions.DeltaError:  # that version is gone, and its changes with it
             return False
 
     def retyped(self, location: str, after: int) -> Sequence[str]:
-        from deltalake.exceptions import DeltaError
+        from deltalake import exceptions
 
         table = opened_if_any(location)
         if table is None:
             return ()
         try:
             before = dict(_leaves("", _schema(opened_at(location, after))))
-        except DeltaError:  # that version is gone, and its changes with it
+        except exceptions.DeltaError:  # that version is gone, and its changes with it
             return ()
         return [name for name, type in _leaves("", _schema(table)) if before.get(name, type) != type]
 
@@ -193,7 +194,8 @@ class DeltaLog:
             table = opened(location)
             if (table.transaction_version(write.flow) or 0) >= write.sequence:
                 raise commit_lost(write)
-            check_ground(table, write)
+            check_ground(table, location, write)
+            drop_stale_seal(commit_path(location, table.version() + 1))
             try:
                 table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
                 break
@@ -252,7 +254,7 @@ class DeltaLog:
 
 def _added_files(location: str, version: int) -> Iterator[str]:
     """The data files that a version added, read from its commit."""
-    for action in actions_in(os.path.join(location, "_delta_log", f"{version:020}.json")):
+    for action in actions_in(location, version):
         if added := action.get("add"):
             yield os.path.join(location, unquote(added["path"]))
 
@@ -332,7 +334,7 @@ def _data_files(location: str) -> Iterator[str]:
 def _refuse_vacuumed(location: str, table: DeltaTable) -> None:
     """Raise where files of an earlier version are gone: it is read as a whole, or not at all."""
     version = table.version()
-    newest = not os.path.exists(f"{location}/_delta_log/{version + 1:020}.json")
+    newest = not os.path.exists(commit_path(location, version + 1))
     if newest or log_files(location, version) is None:
         return
     files = added_files(location, version, lambda _: True)
@@ -391,8 +393,7 @@ def _count(table: DeltaTable) -> int:
 
 def _oldest_commit(location: str) -> int:
     """The oldest commit in the log; older ones were cleaned up and their changes cannot be read any more."""
-    commits = (name for name in os.listdir(f"{location}/_delta_log") if name.endswith(".json"))
-    return min((int(name[:20]) for name in commits if name[:20].isdigit()), default=0)
+    return min(log_names(location).commits, default=0)
 
 
 def _moment(milliseconds: int) -> datetime:

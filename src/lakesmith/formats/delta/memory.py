@@ -13,6 +13,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from lakesmith.formats.delta.names import commit_path, log_of
 from lakesmith.kept import keep, read_kept
 from lakesmith.ports import ColumnFact, TableFacts
 
@@ -63,17 +64,13 @@ def _decode(stored: object) -> TableFacts:
     )
 
 
-def _commit(location: str, version: int) -> str:
-    return f"{location}/_delta_log/{version:020}.json"
-
-
 def _is_commit(location: str, version: int) -> bool:
-    return os.path.exists(_commit(location, version))
+    return os.path.exists(commit_path(location, version))
 
 
 def _log_end(location: str, version: int) -> list[int] | None:
     try:
-        found, log = os.stat(_commit(location, version)), os.stat(f"{location}/_delta_log")
+        found, log = os.stat(commit_path(location, version)), os.stat(log_of(location))
     except OSError:
         return None
     return [found.st_ino, found.st_mtime_ns, found.st_size, log.st_mtime_ns]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.errors import DataError
 from lakesmith.formats.delta.damage import log_failure, refuse_damage, refuse_damaged_commits
+from lakesmith.formats.delta.names import log_names, log_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def opened_if_any(location: str) -> DeltaTable | None:
     """The newest version; None where there is no table."""
-    if not os.path.isdir(f"{location}/_delta_log"):
+    if not os.path.isdir(log_of(location)):
         return None
     # deltalake takes a tenth of a second to import: too long where there is no table to read.
     from deltalake import DeltaTable
@@ -41,13 +42,20 @@ def opened(location: str) -> DeltaTable:
 def opened_at(location: str, version: int) -> DeltaTable:
     """A version; raises as delta-rs does where it is gone."""
     from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
 
-    table = DeltaTable(location, version=version)
+    try:
+        table = DeltaTable(location, version=version)
+    except DeltaError:  # damage, too, can look like a version that is gone
+        refuse_damage(location, version)
+        raise
     refuse_damage(location, version)
     return table
 
 
 def told_by_commits(table: DeltaTable, location: str, limit: int | None = None) -> list[dict[str, Any]]:
     """What the newest commits say of themselves, also those that a checkpoint has summed up."""
-    refuse_damaged_commits(location, table.version() - limit if limit is not None else -1, table.version())
+    version = table.version()
+    oldest = min(log_names(location).commits, default=0) if limit is None else version - limit + 1
+    refuse_damaged_commits(location, max(oldest, 0) - 1, version)
     return table.history(limit)

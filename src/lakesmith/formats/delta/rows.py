@@ -75,7 +75,7 @@ class DeltaRows(DeltaLog):
             return self._commit(writer, location, write)
         table = opened(location)
         if _is_next(table, write) and replaceable(part, frame, table, location, write):
-            check_ground(table, write)
+            check_ground(table, location, write)
             replace_part(part, frame, table, location, write)
             return self.committed(location, write)
         try:
@@ -103,7 +103,7 @@ class DeltaRows(DeltaLog):
             table = opened(location)
             upsert, count = pinned(upsert, table)
             if _is_next(table, write) and count <= MOST_HELD and placeable(table, upsert.rows, location):
-                check_ground(table, write)
+                check_ground(table, location, write)
                 place(upsert, count, table, location, write)
                 return self.committed(location, write)
         same = [f"target.{quoted(column)} = source.{quoted(column)}" for column in upsert.key]
@@ -149,7 +149,8 @@ class DeltaRows(DeltaLog):
         before = opened(location).version()
         with _set(spark, {_NOTE: note}):
             spark.sql(f"OPTIMIZE delta.`{location}`").collect()
-        made = [commit for commit in self.commits(location) if commit.version > before and commit.note == note]
+        since = opened(location).version() - before
+        made = [commit for commit in self.commits(location, since) if commit.note == note] if since else []
         return self.written(made[0]) if made else None
 
     def vacuum(
@@ -176,7 +177,7 @@ class DeltaRows(DeltaLog):
 def _check_ground(location: str, write: Write) -> None:
     """Before a commit of Spark's, which looks at the table a moment later: what happens in it is found afterwards."""
     if write.since is not None:
-        check_ground(opened(location), write)
+        check_ground(opened(location), location, write)
 
 
 def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:

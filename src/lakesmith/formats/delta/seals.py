@@ -9,22 +9,26 @@ is read as it is, and the next commit to the table makes up for it.
 from __future__ import annotations
 
 import os
-import re
 import struct
+import time
 import uuid
 import zlib
+from collections.abc import Set
 from contextlib import suppress
 from typing import BinaryIO
 
-from lakesmith.disk import write_synced
+from lakesmith.disk import sync, write_synced
+from lakesmith.formats.delta.names import OF_LOG, log_of
 
 _FORM = b"crc\0"
 _PIECE = 512
 """What Hadoop takes where nobody says otherwise."""
 _BLOCK = 1 << 20
 _HEAD = len(_FORM) + 4
-_OF_LOG = r"\d{20}\.(?:json|checkpoint\..*parquet)"
-_FILE, _SEAL = re.compile(_OF_LOG), re.compile(rf"\.({_OF_LOG})\.crc")
+_MOST = 100
+"""So many files are sealed at one time: a long log of others is not what a commit has to wait for."""
+_LEFT = 86_400
+"""After so many seconds nobody comes back for a file that was not given its name."""
 
 
 def seal_of(path: str) -> str:
@@ -35,7 +39,7 @@ def seal_of(path: str) -> str:
 
 def seal_for(content: bytes) -> bytes:
     """The seal of a file that holds this."""
-    return _FORM + struct.pack(">i", _PIECE) + _sums(content, _PIECE)
+    return _told(_sums(content, _PIECE))
 
 
 def breaks_seal(path: str, content: bytes | None = None) -> bool:
@@ -59,32 +63,56 @@ def breaks_seal(path: str, content: bytes | None = None) -> bool:
         return _sums_in(file, piece) != told[_HEAD:]
 
 
+def drop_stale_seal(path: str) -> None:
+    """Before a file gets its name: a seal that an older file of this name has left would make it unreadable. It is
+    older if the file is not there after the seal was seen, because a file is sealed once it has its name."""
+    if os.path.exists(seal_of(path)) and not os.path.exists(path):
+        with suppress(FileNotFoundError):
+            os.remove(seal_of(path))
+
+
 def seal_log(location: str) -> None:
-    """Seal the files of a table's log that have no seal yet, as they are now, and take away the seals of files that
-    were cleaned up. For whoever has just committed: that is done, so nothing is raised where a disk is full."""
-    log = os.path.join(location, "_delta_log")
-    names = set(os.listdir(log))
-    for name in sorted(names):
-        if _FILE.fullmatch(name) and f".{name}.crc" not in names:
-            with suppress(OSError):
+    """Seal the newest files of a table's log that have no seal yet, as they are now, and take away what was left: seals
+    of files that were cleaned up, and files that a killed writer gave no name. For whoever has just committed: that is
+    done, so nothing is raised where there is no log any more or no room."""
+    with suppress(OSError):
+        log = log_of(location)
+        names = set(os.listdir(log))
+        plain = (name for name in names if name[0] != "." and f".{name}.crc" not in names and OF_LOG.fullmatch(name))
+        for name in sorted(plain, reverse=True)[:_MOST]:
+            with suppress(FileNotFoundError):  # cleaned up meanwhile
                 _seal(os.path.join(log, name))
+        for name in names:
+            if name[0] == ".":
+                _tidy(log, name, names)
+
+
+def _tidy(log: str, name: str, names: Set[str]) -> None:
+    path, of = os.path.join(log, name), name[1:].removesuffix(".crc")
+    with suppress(FileNotFoundError):
+        if name.endswith(".tmp"):
+            if time.time() - os.stat(path).st_mtime > _LEFT:
+                os.remove(path)
         # A listing may show a seal and have passed the place of its file before that came.
-        elif (of := _SEAL.fullmatch(name)) and of[1] not in names and not os.path.exists(os.path.join(log, of[1])):
-            with suppress(OSError):
-                os.remove(os.path.join(log, name))
+        elif of not in names and OF_LOG.fullmatch(of) and not os.path.exists(os.path.join(log, of)):
+            os.remove(path)
 
 
 def _seal(path: str) -> None:
-    with open(path, "rb") as file:
-        content = file.read()
+    sync(path)  # a seal that outlives the content of its file would tell of damage
     temporary = f"{seal_of(path)}.{uuid.uuid4()}.tmp"
     try:
-        write_synced(temporary, seal_for(content))
+        with open(path, "rb") as file:
+            write_synced(temporary, _told(_sums_in(file, _PIECE)))
         with suppress(FileExistsError):  # its writer was slow
             os.link(temporary, seal_of(path))
     finally:
-        with suppress(OSError):
+        with suppress(FileNotFoundError):
             os.remove(temporary)
+
+
+def _told(sums: bytes) -> bytes:
+    return _FORM + struct.pack(">i", _PIECE) + sums
 
 
 def _sums_in(file: BinaryIO, piece: int) -> bytes:

@@ -235,13 +235,13 @@ class _Reading:
     @contextmanager
     def translated(self, since: int | str | None, until: int) -> Iterator[None]:
         """Errors of Spark and delta-rs that come from the other table's state."""
-        from deltalake.exceptions import DeltaError
+        from deltalake import exceptions
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
             yield
-        except DeltaError as error:
+        except exceptions.DeltaError as error:
             raise self._gap(str(error).partition("\n")[0]) from error
         except (PySparkException, Py4JError) as error:
             text = str(error)

@@ -42,24 +42,23 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
         // The names start with a dot: they sort before every version, and listings of the log start at a version.
         java.nio.file.Path temporary = local(createTempPath(path));
         java.nio.file.Path temporarySeal = local(createTempPath(path));
-        // A seal that belongs to an older file of this name would make the new one unreadable. It is one if the file is
-        // not there after the seal was seen: whoever wins the name seals afterwards.
-        boolean stale = Files.exists(seal);
+        boolean sealed = Files.exists(seal);
         if (!overwrite && Files.exists(target)) {
             throw new FileAlreadyExistsException(target.toString());
+        }
+        if (sealed) {
+            // Two who overwrite at one time would seal each other's content, so such files have no seal. And one that an
+            // older commit of this name has left would make the new one unreadable; it is older if the commit is not
+            // there after the seal was seen, because whoever wins the name seals afterwards.
+            Files.deleteIfExists(seal);
         }
         try {
             Seal sums = new Seal();
             fill(temporary, actions, sums);
             if (overwrite) {
-                // Two who write it at one time would seal each other's. Without a seal, Hadoop reads without checking.
-                Files.deleteIfExists(seal);
                 Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
             } else {
                 sums.write(temporarySeal);
-                if (stale) {
-                    Files.deleteIfExists(seal);
-                }
                 link(target, temporary);
                 put(seal, temporarySeal);
             }
@@ -153,14 +152,14 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
                 filled += length;
                 at += length;
                 if (filled == PIECE) {
-                    close();
+                    endPiece();
                 }
             }
         }
 
         void write(java.nio.file.Path file) throws IOException {
             if (filled > 0) {
-                close();
+                endPiece();
             }
             ByteBuffer bytes = ByteBuffer.allocate(FORM.length + Integer.BYTES + sums.size());
             bytes.put(FORM).putInt(PIECE).put(sums.toByteArray()).flip();
@@ -171,7 +170,7 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
             }
         }
 
-        private void close() {
+        private void endPiece() {
             sums.writeBytes(ByteBuffer.allocate(Integer.BYTES).putInt((int) piece.getValue()).array());
             piece.reset();
             filled = 0;
