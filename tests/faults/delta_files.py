@@ -141,9 +141,9 @@ def _hold_to_seal(file: Path) -> None:
     told = seal.read_bytes() if seal.is_file() else b""
     if not told:
         return
-    form, piece = struct.unpack_from(">4si", told)
+    form, piece = struct.unpack_from(">4si", told.ljust(8, b"\0"))
     content = file.read_bytes()
-    sums = [zlib.crc32(content[at : at + piece]) for at in range(0, len(content), piece)]
+    sums = [zlib.crc32(content[at : at + piece]) for at in range(0, len(content), max(piece, 1))]
     if form != b"crc\0" or told[8:] != struct.pack(f">{len(sums)}I", *sums):
         raise Torn(f"{file} is not what {seal.name} says")
 

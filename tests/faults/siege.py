@@ -129,9 +129,10 @@ class Siege:
             self.pending = self.decided.and_then(do, self.acknowledged)
             self.ever.append(self.pending)
         elif do in ("restore", "rollback"):
-            # Until the next run has ended well, the table may be at any version that there was.
+            # Until the next run has ended well, the table may be at any version that there was, also at one that a
+            # decision made which was cut short, and taken again later for more files.
             self.restored, self.acknowledged = True, 0
-            self.taken_back = earlier((*self.taken_back, self.decided))
+            self.taken_back = earlier((*self.taken_back, *self.ever, self.decided))
 
     def heard(self, do: Deed, answer: Answer) -> None:
         """A process has said what it did."""

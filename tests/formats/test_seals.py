@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -285,9 +286,38 @@ def test_a_commit_to_a_table_that_was_dropped_since_is_told_as_lost(tmp_path: Pa
 
 def test_what_killed_writers_left_is_taken_away_once_nobody_can_come_back_for_it(table: Path) -> None:
     log = table / "_delta_log"
-    old, young = log / ".old.tmp", log / ".young.tmp"
-    for file in (old, young):
-        file.touch()
-    os.utime(old, (1, 1))
+    for name in (".old.tmp", "..old.tmp.crc", ".young.tmp"):
+        (log / name).touch()
+        if "old" in name:
+            os.utime(log / name, (1, 1))
     seal_log(str(table))
-    assert {file.name for file in log.glob(".*.tmp")} == {".young.tmp"}
+    assert {file.name for file in log.glob(".*tmp*")} == {".young.tmp"}
+
+
+def test_a_checkpoint_meets_no_seal_of_an_older_one(table: Path) -> None:
+    for number in range(3, 10):
+        commit_actions(str(table), number - 1, write(number + 1), ("WRITE", {}), {}, [])
+    for kind in ("crc", "checkpoint.parquet"):
+        (table / "_delta_log" / f".{10:020}.{kind}.crc").write_bytes(seal_for(b"older"))
+    commit_actions(str(table), 9, write(11), ("WRITE", {}), {}, [])
+    assert list((table / "_delta_log").glob("*.checkpoint.parquet"))
+    assert opened(str(table)).version() == 10
+
+
+def test_a_pointer_to_a_checkpoint_that_is_lost_is_named_also_where_delta_tells_of_the_version(table: Path) -> None:
+    DeltaTable(str(table)).create_checkpoint()
+    (table / "_delta_log" / f"{2:020}.checkpoint.parquet").unlink()
+    (table / "_delta_log" / f"{2:020}.crc").write_text(json.dumps(_state(table, sequence=3)))
+    with pytest.raises(InfrastructureError, match="_last_checkpoint names a checkpoint that is not there"):
+        opened(str(table))
+
+
+def test_a_log_that_cannot_be_listed_is_named(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(path: str) -> list[str]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    monkeypatch.setattr("lakesmith.formats.delta.names.os.listdir", failing)
+    with pytest.raises(InfrastructureError) as caught:
+        opened(str(table))
+    assert caught.value.code == "disk-failed"
+    assert str(table / "_delta_log") in caught.value.what

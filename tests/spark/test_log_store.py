@@ -71,8 +71,11 @@ def drive(command: list[str]) -> Iterator[Drive]:
         def run(*words: object) -> list[str]:
             asked.write("\x1f".join(map(str, words)).replace("\n", "\x1e") + "\n")
             asked.flush()
-            *said, last = iter(lambda: answered.readline().rstrip("\n"), "done")
-            assert last == "well", said
+            said: list[str] = []
+            while (line := answered.readline()) != "done\n":
+                assert line, "the JVM has ended"
+                said.append(line.removesuffix("\n"))
+            assert said.pop() == "well"
             return said
 
         yield run
@@ -266,6 +269,19 @@ def test_a_commit_can_be_read_although_a_checksum_of_an_older_file_was_left(driv
     commit.unlink()
     drive("write", OURS, commit, "new", False)
     assert drive("read", OURS, commit) == ["new"]
+
+
+def test_what_delta_writes_beside_a_commit_meets_no_seal_of_an_older_file(drive: Drive, tmp_path: Path) -> None:
+    stale = [tmp_path / f".{0:020}.{kind}.crc" for kind in ("json", "crc", "checkpoint.parquet")]
+    kept = tmp_path / f".{1:020}.crc.crc"
+    for seal in (*stale, kept):
+        seal.write_bytes(seal_for(b"older"))
+    (tmp_path / f"{1:020}.crc").write_bytes(b"older")
+    drive("write", OURS, tmp_path / f"{0:020}.json", "first", False)
+    assert [seal.exists() for seal in stale] == [True, False, False]
+    assert stale[0].read_bytes() == seal_for(b"first\n")
+    drive("write", OURS, tmp_path / f"{1:020}.json", "second", False)
+    assert kept.exists(), "the file that it is for is there"
 
 
 def test_a_temporary_file_that_a_killed_writer_left_is_not_listed(drive: Drive, tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, TypeVar, get_type_hints
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
-from lakesmith.formats.delta.names import commit_path
 from lakesmith.formats.delta.opened import opened_if_any
-from lakesmith.formats.delta.seals import drop_stale_seal, seal_log
+from lakesmith.formats.delta.seals import drop_stale_seals, seal_log
 from lakesmith.records import (
     AuditRecord,
     CheckRecord,
@@ -117,7 +116,7 @@ class Ledger:
         try:
             # What is there is looked at: delta-rs would sum up a damaged log, and nobody would ever know.
             table = opened_if_any(location)
-            drop_stale_seal(commit_path(location, table.version() + 1 if table is not None else 0))
+            drop_stale_seals(location, table.version() + 1 if table is not None else 0)
             write_deltalake(table or location, rows, mode="append", schema_mode="merge")
         except InfrastructureError as damage:
             raise _unwritten(damage.what, damage.hint) from damage

@@ -18,9 +18,9 @@ from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
 from lakesmith.formats.delta.damage import content_of, refuse_damaged_checkpoint
 from lakesmith.formats.delta.files import moment, sync_commit
-from lakesmith.formats.delta.names import checkpoint_path, commit_path, log_names, log_of
+from lakesmith.formats.delta.names import checkpoint_name, commit_path, log_names, log_of
 from lakesmith.formats.delta.opened import opened_at
-from lakesmith.formats.delta.seals import drop_stale_seal, seal_for, seal_log, seal_of
+from lakesmith.formats.delta.seals import drop_stale_seals, seal_for, seal_log, seal_of
 from lakesmith.formats.delta.vectors import read_vector, write_vectors
 from lakesmith.ports import Write
 
@@ -156,7 +156,8 @@ def _summed(location: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     refuse_damaged_checkpoint(location, version)
-    for batch in pq.ParquetFile(checkpoint_path(location, version)).iter_batches(columns=[kind]):
+    checkpoint = os.path.join(log_of(location), checkpoint_name(version))
+    for batch in pq.ParquetFile(checkpoint).iter_batches(columns=[kind]):
         yield from filter(None, batch.column(0).to_pylist())
 
 
@@ -299,7 +300,7 @@ def commit_actions(
     try:
         write_synced(temporary, content)
         write_synced(seal, seal_for(content))
-        drop_stale_seal(made)
+        drop_stale_seals(location, version + 1)
         # Refused where the name is taken: of two writers of one version exactly one wins.
         os.link(temporary, made)
         reach("log.linked", write.flow)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError, InfrastructureError
-from lakesmith.formats.delta.names import commit_path
-from lakesmith.formats.delta.seals import drop_stale_seal, seal_log
+from lakesmith.formats.delta.seals import drop_stale_seals, seal_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +31,7 @@ def adopt_files(location: str) -> None:
         )
     partitions = _partitions(folder, files)
     first, *others = files
-    drop_stale_seal(commit_path(location, 0))
+    drop_stale_seals(location, 0)
     try:
         schema = pq.read_schema(first)
         for file in others:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
-from lakesmith.formats.delta.names import LogNames, checkpoint_path, commit_path, log_names, log_of
+from lakesmith.formats.delta.names import LogNames, checkpoint_name, commit_path, log_names, log_of
 from lakesmith.formats.delta.seals import breaks_seal, seal_of
 
 _ACTION = re.compile(rb'\s*\{\s*"(\w+)"')
@@ -35,16 +35,23 @@ _HINT_OF_SEAL = f"{_HINT}; where somebody wrote the file anew on purpose, remove
 def refuse_damage(location: str, version: int) -> None:
     """Raise where a file that a version is made of is not what its seal says, or a commit is empty or says what no
     commit says: readers take a flipped bit for a value, pass over such lines, and would give other rows."""
-    names = log_names(location)
+    names = listed(location)
     for path in names.beside_commits(version):
         _refuse_broken_seal(path)
-    refuse_damaged_commits(location, names.checkpoint(version), version)
+    refuse_damaged_commits(location, names.since(names.checkpoint(version), version))
 
 
-def refuse_damaged_commits(location: str, after: int, until: int) -> None:
-    """Likewise, of the commits after < number <= until that are there."""
-    for number in range(after + 1, until + 1):
-        commit = commit_path(location, number)
+def listed(location: str) -> LogNames:
+    """What is in the log; a folder that cannot be read is named."""
+    try:
+        return log_names(location)
+    except OSError as error:
+        raise _unread(log_of(location), str(error)) from error
+
+
+def refuse_damaged_commits(location: str, numbers: Iterable[int]) -> None:
+    """Likewise, of some commits."""
+    for commit in (commit_path(location, number) for number in numbers):
         try:
             said = [_action(line) for line in content_of(commit).splitlines() if not line.isspace()]
         except FileNotFoundError:  # cleaned up, or missing: whoever opens the table says so
@@ -69,7 +76,7 @@ def content_of(path: str) -> bytes:
 
 def refuse_damaged_checkpoint(location: str, version: int) -> None:
     """Raise where a checkpoint is not what its seal says."""
-    _refuse_broken_seal(checkpoint_path(location, version))
+    _refuse_broken_seal(os.path.join(log_of(location), checkpoint_name(version)))
 
 
 def _refuse_broken_seal(path: str, content: bytes | None = None) -> None:
@@ -87,8 +94,8 @@ def _refuse_broken_seal(path: str, content: bytes | None = None) -> None:
 def log_failure(location: str, said: str) -> InfrastructureError:
     """The error for a log that could not be read, by the name of the file that is to blame where there is one."""
     try:
-        names = log_names(location)
-        refuse_damage(location, max(names.commits | names.checkpoints, default=-1))
+        names = listed(location)
+        refuse_damage(location, _newest(names))
         found = next(_faults(location, names), None)
     except InfrastructureError as damage:
         return damage
@@ -101,11 +108,14 @@ def log_failure(location: str, said: str) -> InfrastructureError:
     return disk_failure(said, unread) or _told(f"{unread}: {shown}")
 
 
+def _newest(names: LogNames) -> int:
+    return max((*names.commits, *(number for number, _ in names.checkpoints)), default=-1)
+
+
 def _faults(location: str, names: LogNames) -> Iterator[str]:
     """What is wrong with files that no seal tells of, the gravest first."""
-    newest = max(names.commits | names.checkpoints, default=-1)
-    summed = names.checkpoint(newest)
-    for number in range(summed + 1, newest + 1):
+    summed, checkpoint = max(names.checkpoints, default=(-1, ""))
+    for number in range(summed + 1, _newest(names) + 1):
         path = commit_path(location, number)
         if number not in names.commits:
             yield f"{path} is missing"
@@ -113,12 +123,12 @@ def _faults(location: str, names: LogNames) -> Iterator[str]:
         for place, line in enumerate(_content(path).splitlines(), 1):
             if not _is_json(line):
                 yield f"{path} is damaged: line {place} is not JSON"
-    if summed >= 0 and (told := _unreadable(checkpoint_path(location, summed))):
+    if checkpoint and (told := _unreadable(os.path.join(names.folder, checkpoint))):
         yield told
-    hint = os.path.join(log_of(location), "_last_checkpoint")
+    hint = os.path.join(names.folder, "_last_checkpoint")
     if os.path.exists(hint):
         said = _content(hint)
-        if _is_json(said) and json.loads(said).get("version") not in {number for number, _ in names.others}:
+        if _is_json(said) and json.loads(said).get("version") not in dict(names.checkpoints):
             yield f"{hint} names a checkpoint that is not there"
 
 

@@ -14,7 +14,7 @@ from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats.delta.ground import check_ground
 from lakesmith.formats.delta.names import commit_path, log_of
 from lakesmith.formats.delta.opened import opened_if_any
-from lakesmith.formats.delta.seals import drop_stale_seal
+from lakesmith.formats.delta.seals import drop_stale_seals
 from lakesmith.ports import DataFile, Write
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def add_files(location: str, files: Sequence[DataFile], columns: str, write: Wri
             return False
         _refuse_other_table(table, schema, table_id)
         check_ground(table, location, write)
-        drop_stale_seal(commit_path(location, table.version() + 1 if table is not None else 0))
+        drop_stale_seals(location, table.version() + 1 if table is not None else 0)
         try:
             if table is None:
                 create_table_with_add_actions(

@@ -23,7 +23,7 @@ from lakesmith.formats.delta.memory import FactsMemory
 from lakesmith.formats.delta.names import commit_path, log_names
 from lakesmith.formats.delta.opened import opened, opened_at, opened_if_any, told_by_commits
 from lakesmith.formats.delta.restore import restore, way_back
-from lakesmith.formats.delta.seals import drop_stale_seal, seal_log
+from lakesmith.formats.delta.seals import drop_stale_seals, seal_log
 from lakesmith.ports import QUIET, ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, in_order
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class DeltaLog:
             if (table.transaction_version(write.flow) or 0) >= write.sequence:
                 raise commit_lost(write)
             check_ground(table, location, write)
-            drop_stale_seal(commit_path(location, table.version() + 1))
+            drop_stale_seals(location, table.version() + 1)
             try:
                 table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
                 break

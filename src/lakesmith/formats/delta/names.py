@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-OF_LOG = re.compile(r"(\d{20})\.(?:(?P<commit>json)|(?P<state>crc)|checkpoint\.(?:(?P<whole>parquet)|.+\.parquet))")
+OF_LOG = re.compile(r"(\d{20})\.(?:(?P<commit>json)|(?P<state>crc)|checkpoint\.(?:.+\.)?parquet)")
 """A commit, Delta's own account of a version's settings and writers, a checkpoint or a part of one."""
 
 
@@ -17,19 +17,24 @@ class LogNames:
 
     folder: str
     commits: frozenset[int]
-    checkpoints: frozenset[int]
-    """Whole ones: of several parts some may be missing."""
-    others: tuple[tuple[int, str], ...]
-    """All files but commits, with their names."""
+    checkpoints: tuple[tuple[int, str], ...]
+    """With their names; one may have several parts, of which some may be missing."""
+    states: tuple[tuple[int, str], ...]
+    """What Delta tells of versions in files of their own."""
 
     def checkpoint(self, version: int) -> int:
-        """The newest checkpoint that a version can be read from; -1 where it takes all commits."""
-        return max((number for number in self.checkpoints if number <= version), default=-1)
+        """The newest whole checkpoint that a version can be read from; -1 where it takes all commits."""
+        whole = (number for number, name in self.checkpoints if name == checkpoint_name(number))
+        return max((number for number in whole if number <= version), default=-1)
 
     def beside_commits(self, version: int) -> Iterator[str]:
         """The files that readers of a version may look at, besides commits."""
-        first = self.checkpoint(version)
-        return (os.path.join(self.folder, name) for number, name in self.others if first <= number <= version)
+        first, others = self.checkpoint(version), (*self.checkpoints, *self.states)
+        return (os.path.join(self.folder, name) for number, name in others if first <= number <= version)
+
+    def since(self, checkpoint: int, version: int) -> list[int]:
+        """The commits that are there, checkpoint < number <= version."""
+        return sorted(number for number in self.commits if checkpoint < number <= version)
 
 
 def log_of(location: str) -> str:
@@ -42,16 +47,22 @@ def commit_path(location: str, version: int) -> str:
     return os.path.join(log_of(location), f"{version:020}.json")
 
 
-def checkpoint_path(location: str, version: int) -> str:
-    """Where a whole checkpoint lies."""
-    return os.path.join(log_of(location), f"{version:020}.checkpoint.parquet")
+def checkpoint_name(version: int) -> str:
+    """What a whole checkpoint is called."""
+    return f"{version:020}.checkpoint.parquet"
+
+
+def files_of_version(location: str, version: int) -> tuple[str, ...]:
+    """Where the files lie that a version may have in the log."""
+    names = (f"{version:020}.json", f"{version:020}.crc", checkpoint_name(version))
+    return tuple(os.path.join(log_of(location), name) for name in names)
 
 
 def log_names(location: str) -> LogNames:
     """What is in the log now."""
     commits: set[int] = set()
-    checkpoints: set[int] = set()
-    others: list[tuple[int, str]] = []
+    checkpoints: list[tuple[int, str]] = []
+    states: list[tuple[int, str]] = []
     for name in os.listdir(log_of(location)):
         found = OF_LOG.fullmatch(name)
         if found is None:
@@ -59,8 +70,6 @@ def log_names(location: str) -> LogNames:
         number = int(found[1])
         if found["commit"]:
             commits.add(number)
-            continue
-        others.append((number, name))
-        if found["whole"]:
-            checkpoints.add(number)
-    return LogNames(log_of(location), frozenset(commits), frozenset(checkpoints), tuple(sorted(others)))
+        else:
+            (states if found["state"] else checkpoints).append((number, name))
+    return LogNames(log_of(location), frozenset(commits), tuple(sorted(checkpoints)), tuple(sorted(states)))

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.errors import DataError
-from lakesmith.formats.delta.damage import log_failure, refuse_damage, refuse_damaged_commits
-from lakesmith.formats.delta.names import log_names, log_of
+from lakesmith.formats.delta.damage import listed, log_failure, refuse_damage, refuse_damaged_commits
+from lakesmith.formats.delta.names import log_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -56,6 +56,6 @@ def opened_at(location: str, version: int) -> DeltaTable:
 def told_by_commits(table: DeltaTable, location: str, limit: int | None = None) -> list[dict[str, Any]]:
     """What the newest commits say of themselves, also those that a checkpoint has summed up."""
     version = table.version()
-    oldest = min(log_names(location).commits, default=0) if limit is None else version - limit + 1
-    refuse_damaged_commits(location, max(oldest, 0) - 1, version)
+    numbers = listed(location).since(-1, version) if limit is None else range(max(version - limit, -1) + 1, version + 1)
+    refuse_damaged_commits(location, numbers)
     return table.history(limit)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from lakesmith.disk import sync, write_synced
-from lakesmith.formats.delta.names import OF_LOG, log_of
+from lakesmith.formats.delta.names import OF_LOG, files_of_version, log_of
 
 _FORM = b"crc\0"
 _PIECE = 512
@@ -63,12 +63,13 @@ def breaks_seal(path: str, content: bytes | None = None) -> bool:
         return _sums_in(file, piece) != told[_HEAD:]
 
 
-def drop_stale_seal(path: str) -> None:
-    """Before a file gets its name: a seal that an older file of this name has left would make it unreadable. It is
-    older if the file is not there after the seal was seen, because a file is sealed once it has its name."""
-    if os.path.exists(seal_of(path)) and not os.path.exists(path):
-        with suppress(FileNotFoundError):
-            os.remove(seal_of(path))
+def drop_stale_seals(location: str, version: int) -> None:
+    """Before a version is made: a seal that an older file of the same name has left would make the new one unreadable.
+    It is older if the file is not there after the seal was seen, because a file is sealed once it has its name."""
+    for path in files_of_version(location, version):
+        if os.path.exists(seal_of(path)) and not os.path.exists(path):
+            with suppress(FileNotFoundError):
+                os.remove(seal_of(path))
 
 
 def seal_log(location: str) -> None:
@@ -90,7 +91,7 @@ def seal_log(location: str) -> None:
 def _tidy(log: str, name: str, names: Set[str]) -> None:
     path, of = os.path.join(log, name), name[1:].removesuffix(".crc")
     with suppress(FileNotFoundError):
-        if name.endswith(".tmp"):
+        if name.endswith((".tmp", ".tmp.crc")):
             if time.time() - os.stat(path).st_mtime > _LEFT:
                 os.remove(path)
         # A listing may show a seal and have passed the place of its file before that came.

@@ -38,19 +38,17 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
     public void write(Path path, Iterator<String> actions, Boolean overwrite, Configuration configuration)
             throws IOException {
         java.nio.file.Path target = local(path);
-        java.nio.file.Path seal = target.resolveSibling("." + target.getFileName() + ".crc");
         // The names start with a dot: they sort before every version, and listings of the log start at a version.
         java.nio.file.Path temporary = local(createTempPath(path));
         java.nio.file.Path temporarySeal = local(createTempPath(path));
-        boolean sealed = Files.exists(seal);
         if (!overwrite && Files.exists(target)) {
             throw new FileAlreadyExistsException(target.toString());
         }
-        if (sealed) {
-            // Two who overwrite at one time would seal each other's content, so such files have no seal. And one that an
-            // older commit of this name has left would make the new one unreadable; it is older if the commit is not
-            // there after the seal was seen, because whoever wins the name seals afterwards.
-            Files.deleteIfExists(seal);
+        if (overwrite) {
+            // Two who overwrite at one time would seal each other's content, so such files have no seal.
+            Files.deleteIfExists(seal(target));
+        } else {
+            dropStaleSeals(target);
         }
         try {
             Seal sums = new Seal();
@@ -60,7 +58,7 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
             } else {
                 sums.write(temporarySeal);
                 link(target, temporary);
-                put(seal, temporarySeal);
+                put(seal(target), temporarySeal);
             }
         } finally {
             discard(temporary);
@@ -83,6 +81,25 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
 
     private static java.nio.file.Path local(Path path) {
         return new File(path.toUri().getPath()).toPath().toAbsolutePath();
+    }
+
+    private static java.nio.file.Path seal(java.nio.file.Path file) {
+        return file.resolveSibling("." + file.getFileName() + ".crc");
+    }
+
+    /**
+     * A seal that an older file of the same name has left would make the new one unreadable, be it a commit or what Delta
+     * writes beside it. It is older if the file is not there after the seal was seen: files are sealed once they have
+     * their names.
+     */
+    private static void dropStaleSeals(java.nio.file.Path commit) throws IOException {
+        String version = commit.getFileName().toString().replaceFirst("\\.json$", "");
+        for (String kind : new String[] {".json", ".crc", ".checkpoint.parquet"}) {
+            java.nio.file.Path file = commit.resolveSibling(version + kind);
+            if (Files.exists(seal(file)) && !Files.exists(file)) {
+                Files.deleteIfExists(seal(file));
+            }
+        }
     }
 
     private static void fill(java.nio.file.Path file, Iterator<String> lines, Seal sums) throws IOException {
