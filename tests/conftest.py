@@ -12,10 +12,9 @@ from lakesmith.spark.session import close_session, isolated, open_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = [
-    f"tests.servers.{name}"
-    for name in ("azure", "http", "kafka", "postgresql", "proxy", "http_proxy", "registry", "s3", "sftp")
-]
+_SERVERS = ("shared", "azure", "http", "kafka", "postgresql", "proxy", "http_proxy", "registry", "s3", "sftp")
+
+pytest_plugins = ["tests.durations", *(f"tests.servers.{name}" for name in _SERVERS)]
 
 
 @pytest.fixture(scope="session")

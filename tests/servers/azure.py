@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
+import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from tests.servers.fetch import azurite
-from tests.servers.maven import free_port, started
-
-_NUMBERS = itertools.count(1)
+from tests.servers.maven import free_port, start
+from tests.servers.shared import shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class AzureServer:
         """Make a container, and return its name."""
         from azure.storage.blob import BlobServiceClient
 
-        name = f"container{next(_NUMBERS)}"
+        name = f"container-{uuid4().hex[:12]}"
         with BlobServiceClient(self.settings()["endpoint"], credential=self.account_key) as service:
             service.create_container(name).close()
         return name
@@ -39,16 +39,18 @@ class AzureServer:
 
 
 @pytest.fixture(scope="session")
-def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+def azure() -> AzureServer:
     """One server for the whole test run; each test has a container of its own."""
-    folder = tmp_path_factory.mktemp("azure")
+    return shared("azure", _start)
+
+
+def _start(folder: Path) -> tuple[AzureServer, subprocess.Popen[bytes]]:
     server = AzureServer(port=free_port())
     command = [
         *(str(azurite()), "--silent", "--location", str(folder), "--blobHost", "127.0.0.1"),
         *("--blobPort", str(server.port), "--skipApiVersionCheck", "--disableTelemetry"),
     ]
-    with started(command, lambda: _answers(server.port), folder=folder):
-        yield server
+    return server, start(command, lambda: _answers(server.port), folder=folder)
 
 
 def _answers(port: int) -> bool:

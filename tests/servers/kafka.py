@@ -13,7 +13,8 @@ from uuid import uuid4
 
 import pytest
 from tests.servers.fetch import kafka_jars
-from tests.servers.maven import free_port, java, started
+from tests.servers.maven import free_port, java, start, started
+from tests.servers.shared import shared
 
 _PROPERTIES = """process.roles=broker,controller
 node.id=1
@@ -113,15 +114,14 @@ class Broker:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def kafka() -> Broker:
     """One broker for the whole test run; each test makes topics of its own."""
-    yield from run_broker(tmp_path_factory.mktemp("kafka"))
+    return shared("kafka", _start)
 
 
-def run_broker(folder: Path) -> Iterator[Broker]:
+def _start(folder: Path) -> tuple[Broker, subprocess.Popen[bytes]]:
     broker, command = prepare_broker(folder)
-    with started(command, lambda: _answers(broker), folder=folder):
-        yield broker
+    return broker, start(command, lambda: _answers(broker), folder=folder)
 
 
 class Restarted:

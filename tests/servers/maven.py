@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from lakesmith.spark.java import cache_folder, find_java
 
@@ -58,34 +59,54 @@ def java() -> str:
 
 
 @contextmanager
-def started(
+def started(command: Sequence[str], answers: Callable[[], bool], *, folder: Path, **options: Any) -> Iterator[None]:
+    """A server process that lives as long as the block."""
+    process = start(command, answers, folder=folder, **options)
+    try:
+        yield
+    finally:
+        stop(process)
+
+
+def start(
     command: Sequence[str],
     answers: Callable[[], bool],
     *,
     folder: Path,
     environment: Mapping[str, str] | None = None,
+    user: str | None = None,
     patience: float = 90,
-) -> Iterator[None]:
-    """A server process that lives as long as the block; an error with its last words when it does not answer."""
+) -> subprocess.Popen[bytes]:
+    """Start a server and wait until it answers; an error with the end of its log when it does not."""
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env={**os.environ, **(environment or {})}
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env={**os.environ, **(environment or {})},
+            user=user,
         )
+    deadline = time.monotonic() + patience
     try:
-        deadline = time.monotonic() + patience
         while not answers():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{command[0]} does not answer:\n{log.read_text(errors='replace')[-3000:]}")
-            time.sleep(0.2)
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            time.sleep(0.1)
+    except BaseException:
+        stop(process)
+        raise
+    return process
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def fetched(name: str, fill: Callable[[Path], None]) -> Path:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
-import socket
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from tests.servers.maven import free_port, start
+from tests.servers.shared import shared
 
 USER = "lakesmith"
 PASSWORD = "pa$$ w'rd"
-_NUMBERS = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -47,25 +45,20 @@ class Database:
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[Database]:
+def postgresql() -> Database:
     """The server's own database; a server that does not start fails the test."""
-    # Not below pytest's folders: those are closed to the user that the server has to run as.
-    folder = Path(tempfile.mkdtemp(prefix="lakesmith-postgresql-"))
-    try:
-        yield from _serve(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return shared("postgresql", _start)
 
 
 @pytest.fixture
 def database(postgresql: Database) -> Database:
     """A database of the test's own."""
-    name = f"shop{next(_NUMBERS)}"
+    name = f"shop_{uuid4().hex[:12]}"
     postgresql.sql(f"CREATE DATABASE {name}")
     return Database(postgresql.port, name)
 
 
-def _serve(folder: Path) -> Iterator[Database]:
+def _start(folder: Path) -> tuple[Database, subprocess.Popen[bytes]]:
     data, password = folder / "data", folder / "password"
     password.write_text(PASSWORD)
     # The server refuses to run as root.
@@ -85,35 +78,16 @@ def _serve(folder: Path) -> Iterator[Database]:
         check=False,
     )
     assert made.returncode == 0, made.stderr
-    port = _free_port()
+    port = free_port()
     settings = {"port": port, "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off"}
     words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    log = folder / "log"
-    with log.open("w") as stream:
-        server = subprocess.Popen(
-            [_program("postgres"), "-D", str(data), *words], user=user, cwd=folder, stdout=stream, stderr=stream
-        )
-    try:
-        _wait(server, port, log)
-        yield Database(port, "postgres")
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
+    command = [_program("postgres"), "-D", str(data), *words]
+    return Database(port, "postgres"), start(command, lambda: _answers(port), folder=folder, user=user)
 
 
-def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    for _ in range(100):
-        assert server.poll() is None, log.read_text()
-        answer = subprocess.run(
-            ["pg_isready", "-h", "127.0.0.1", "-p", str(port), "-t", "1"], capture_output=True, check=False
-        )
-        if answer.returncode == 0:
-            return
-        try:
-            server.wait(0.1)
-        except subprocess.TimeoutExpired:
-            continue
-    raise AssertionError(f"PostgreSQL did not answer: {log.read_text()}")
+def _answers(port: int) -> bool:
+    command = ["pg_isready", "-h", "127.0.0.1", "-p", str(port), "-t", "1"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _program(name: str) -> str:
@@ -122,9 +96,3 @@ def _program(name: str) -> str:
     program = str(found[-1]) if found else shutil.which(name)
     assert program, f"{name} is not installed: apt-get install postgresql"
     return program
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.servers.fetch import registry_home
-from tests.servers.maven import free_port, java, started
+from tests.servers.maven import free_port, java, start
+from tests.servers.shared import shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,20 +38,19 @@ class Apicurio:
 
 
 @pytest.fixture(scope="session")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apicurio]:
+def registry() -> Apicurio:
     """One registry for the whole test run; each test has subjects of its own."""
-    yield from run_registry(tmp_path_factory.mktemp("registry"), free_port())
+    return shared("registry", lambda folder: start_registry(folder, free_port()))
 
 
-def run_registry(folder: Path, port: int) -> Iterator[Apicurio]:
+def start_registry(folder: Path, port: int) -> tuple[Apicurio, subprocess.Popen[bytes]]:
     """A registry that begins empty."""
     home = registry_home()
     (jar,) = home.rglob("apicurio-registry-app-*-runner.jar")
     found = Apicurio(url=f"http://127.0.0.1:{port}/apis/ccompat/v7")
     command = [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(jar)]
     environment = {"QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(port)}
-    with started(command, lambda: _answers(found), folder=folder, environment=environment):
-        yield found
+    return found, start(command, lambda: _answers(found), folder=folder, environment=environment)
 
 
 def _answers(found: Apicurio) -> bool:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
+import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from tests.servers.fetch import versitygw
-from tests.servers.maven import free_port, started
-
-_NUMBERS = itertools.count(1)
+from tests.servers.maven import free_port, start
+from tests.servers.shared import shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,7 @@ class S3Server:
 
     def bucket(self) -> str:
         """Make a bucket, and return its name."""
-        name = f"bucket{next(_NUMBERS)}"
+        name = f"bucket-{uuid4().hex[:12]}"
         (self.folder / name).mkdir()
         return name
 
@@ -38,14 +37,19 @@ class S3Server:
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+def s3() -> S3Server:
     """One server for the whole test run; each test has a bucket of its own."""
-    folder, users = tmp_path_factory.mktemp("s3"), tmp_path_factory.mktemp("s3-users")
-    server = S3Server(port=free_port(), folder=folder)
-    command = [str(versitygw()), "--port", f"127.0.0.1:{server.port}", "--iam-dir", str(users), "posix", str(folder)]
+    return shared("s3", _start)
+
+
+def _start(folder: Path) -> tuple[S3Server, subprocess.Popen[bytes]]:
+    buckets, users = folder / "buckets", folder / "users"
+    buckets.mkdir()
+    users.mkdir()
+    server = S3Server(port=free_port(), folder=buckets)
+    command = [str(versitygw()), "--port", f"127.0.0.1:{server.port}", "--iam-dir", str(users), "posix", str(buckets)]
     environment = {"ROOT_ACCESS_KEY": server.key, "ROOT_SECRET_KEY": server.secret}
-    with started(command, lambda: _answers(server.port), folder=users, environment=environment):
-        yield server
+    return server, start(command, lambda: _answers(server.port), folder=folder, environment=environment)
 
 
 def _answers(port: int) -> bool:

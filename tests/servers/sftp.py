@@ -8,13 +8,14 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.servers.fetch import sshd
-from tests.servers.maven import free_port, started
+from tests.servers.maven import free_port, start
+from tests.servers.shared import shared
 
 _CONFIGURATION = """Port {port}
 ListenAddress 127.0.0.1
@@ -51,22 +52,20 @@ class SftpServer:
 
 
 @pytest.fixture(scope="session")
-def sftp() -> Iterator[SftpServer]:
+def sftp() -> SftpServer:
     """One server for the whole test run; each test has a folder of its own."""
-    # Not below pytest's folders: those are closed to the user that the server runs as.
-    folder = Path(tempfile.mkdtemp(prefix="lakesmith-sftp-"))
-    try:
-        user = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
-        server = SftpServer(port=free_port(), user=user, folder=folder)
-        _furnish(server)
-        program = shutil.copytree(sshd(), folder / "program")
-        command = [*_as_user(user), str(program / "sshd"), "-D", "-e", "-f", str(folder / "sshd_config")]
-        _give(user, folder)
-        environment = {"LD_LIBRARY_PATH": str(program)}
-        with started(command, lambda: _answers(server.port), folder=folder, environment=environment):
-            yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return shared("sftp", _start)
+
+
+def _start(folder: Path) -> tuple[SftpServer, subprocess.Popen[bytes]]:
+    user = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+    server = SftpServer(port=free_port(), user=user, folder=folder)
+    _furnish(server)
+    program = shutil.copytree(sshd(), folder / "program")
+    command = [*_as_user(user), str(program / "sshd"), "-D", "-e", "-f", str(folder / "sshd_config")]
+    _give(user, folder)
+    environment = {"LD_LIBRARY_PATH": str(program)}
+    return server, start(command, lambda: _answers(server.port), folder=folder, environment=environment)
 
 
 def _furnish(server: SftpServer) -> None:

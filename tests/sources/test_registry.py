@@ -11,8 +11,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.servers.maven import free_port
-from tests.servers.registry import Apicurio, run_registry
+from tests.servers.maven import free_port, stop
+from tests.servers.registry import Apicurio, start_registry
 
 from lakesmith.errors import DeclarationError, InfrastructureError
 from lakesmith.sources.registry import Registry
@@ -77,11 +77,12 @@ def test_a_registry_that_comes_up_late_is_waited_for(tmp_path: Path) -> None:
     waiting.start()
     time.sleep(0.5)
     assert not found
-    server = run_registry(tmp_path, port)
-    next(server)
-    waiting.join(60)
-    assert found == [()]
-    assert next(server, None) is None
+    _, server = start_registry(tmp_path, port)
+    try:
+        waiting.join(60)
+        assert found == [()]
+    finally:
+        stop(server)
 
 
 class _Answering(BaseHTTPRequestHandler):

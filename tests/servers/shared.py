@@ -1,0 +1,75 @@
+"""Servers that all processes of a test run share: the first test that needs one starts it, the run stops it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, cast
+
+import pytest
+
+Server = TypeVar("Server")
+
+_FOLDER = "LAKESMITH_TEST_SERVERS"
+"""The environment variable with the folder of the run's servers; the processes of pytest-xdist inherit it."""
+
+_STARTED: list[subprocess.Popen[bytes]] = []
+"""What this process has started."""
+
+
+def shared(name: str, start: Callable[[Path], tuple[Server, subprocess.Popen[bytes]]]) -> Server:
+    """The server of that name; the first caller of the run starts it, in a folder that lives as long as the run."""
+    folder = Path(os.environ[_FOLDER]) / name
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        described = folder / "server.pickle"
+        if not described.exists():
+            # A start that failed in another process is tried again from nothing.
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            server, process = start(folder)
+            _STARTED.append(process)
+            (folder / "pid").write_text(str(process.pid))
+            described.write_bytes(pickle.dumps(server))
+        return cast("Server", pickle.loads(described.read_bytes()))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="lakesmith-servers-")
+        # Some servers refuse to run as root; the user that they run as has to reach their folders.
+        os.chmod(folder, 0o755)
+        os.environ[_FOLDER] = folder
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    for process in _STARTED:
+        # The run stops it, not this process: Python would warn that it still runs.
+        process.returncode = 0
+    if not hasattr(config, "workerinput") and (folder := os.environ.pop(_FOLDER, None)):
+        for pid in Path(folder).glob("*/pid"):
+            _stop(int(pid.read_text()))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stop(pid: int) -> None:
+    """End a process that may belong to a worker that has ended, so that nobody can wait for it as a parent."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+            signal.pidfd_send_signal(process, number)
+            if select.select([process], [], [], patience)[0]:
+                return
+    finally:
+        os.close(process)
