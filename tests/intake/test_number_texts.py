@@ -9,12 +9,12 @@ from decimal import Decimal
 from xml.sax.saxutils import escape
 
 import pytest
+from tests.intake.reading import as_records, read
 
 from lakesmith.columns import RESCUED
 from lakesmith.intake import csv_text, json_text
 from lakesmith.intake.rows import Target, fit_rows
 from lakesmith.intake.shapes import schema_of
-from tests.intake.reading import as_records, read
 
 Answer = object
 """What the column holds; `RESCUED` where it is NULL and the text is kept beside."""
