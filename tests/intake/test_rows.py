@@ -85,9 +85,9 @@ def test_a_value_that_fits_is_stored(value: object, type: str, expected: object)
     [
         (1, "boolean"),
         (True, "bigint"),
-        ("1", "bigint"),
+        ("1.0", "bigint"),
         ("true", "boolean"),
-        ("1.5", "double"),
+        ("1,5", "double"),
         (128, "tinyint"),
         (2**63, "bigint"),
         (Number("1.0"), "bigint"),

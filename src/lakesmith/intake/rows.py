@@ -104,7 +104,7 @@ class Target:
     timezone: str | None = None
     """The zone of times that are written without one; without this they do not fit a timestamp."""
     text: bool = False
-    """Values are text that has to be read as its column's type, as in CSV and XML."""
+    """All values are text, booleans too, as in CSV and XML."""
     surveyed: bool = False
     """Every field that may come is in the schema; what is not has no place in a table."""
     widening: frozenset[str] = frozenset()
@@ -291,18 +291,11 @@ def fit_value(value: object, type: pa.DataType, target: Target) -> object:
 
 
 def _fit_text(text: str, type: pa.DataType, target: Target) -> object:
-    """Text as a type. Of JSON only what has no other way to be written there: decimals, dates and times."""
+    """Text as a type. A number is read by one rule, whether it is quoted in JSON or stands in CSV, XML or a folder's
+    name. JSON has booleans, so that a text is one only where all values are text."""
     is_ = pa.types
     if is_.is_decimal(type):
         return _as_decimal(text.strip(), type)
-    if is_.is_date(type):
-        return _as_date(text)
-    if is_.is_timestamp(type):
-        return _as_moment(text, zoned=type.tz is not None, timezone=target.timezone)
-    if not target.text:
-        return _MISFIT
-    if is_.is_boolean(type):
-        return _TRUTH.get(text.strip(), _MISFIT)
     if is_.is_integer(type):
         return fit_value(int(text), type, target) if _WHOLE.fullmatch(text.strip()) else _MISFIT
     if is_.is_floating(type):
@@ -311,6 +304,12 @@ def _fit_text(text: str, type: pa.DataType, target: Target) -> object:
         if _WHOLE.fullmatch(text.strip()) and fit_value(int(text), type, target) is _MISFIT:
             return _MISFIT
         return fit_value(Number(text.strip()), type, target)
+    if is_.is_date(type):
+        return _as_date(text)
+    if is_.is_timestamp(type):
+        return _as_moment(text, zoned=type.tz is not None, timezone=target.timezone)
+    if is_.is_boolean(type) and target.text:
+        return _TRUTH.get(text.strip(), _MISFIT)
     return _MISFIT
 
 

@@ -17,6 +17,7 @@ from lakesmith.load.kinds import Block
 from lakesmith.load.models import DefaultsBlock, EnvironmentBlock, LakeBlock
 from lakesmith.load.nodes import Entries, Node
 from lakesmith.load.paths import is_url, path_problem
+from lakesmith.load.plain_http import http_problems
 from lakesmith.load.unfit import Unfit
 from lakesmith.load.variables import Variables
 from lakesmith.load.yaml_text import read_yaml
@@ -161,6 +162,7 @@ class LakeFile:
         for key, settings in (("spark", [block.spark]), *((k, [*getattr(block, k).values()]) for k in _REACHED)):
             for value in (value for each in settings for value in each.values()):
                 self._secret(value, block.places.get(key, block.at))
+        self.problems.extend(http_problems(block, node))
         return Environment(
             name=name,
             warehouse=self._location(block, "warehouse", block.warehouse),

@@ -24,7 +24,10 @@ from lakesmith.sources.registry import Registry
 TOPIC = "topic"
 SCHEMA = "schema"
 ACCEPT = "accept.lost"
-_OWN = ("brokers", "registry", "registry.user", "registry.password", "registry.wait", ACCEPT)
+_OWN = (
+    *("brokers", "registry", "registry.user", "registry.password", "registry.allow_plain_http", "registry.wait"),
+    ACCEPT,
+)
 _TIMEOUT = 15.0
 """Seconds that a cluster has to answer."""
 _ACCEPTED = re.compile(r"([\w.-]+)(?:/(\d+))?:([\w-]+)")

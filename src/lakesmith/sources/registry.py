@@ -170,7 +170,8 @@ class Registry:
         request = urllib.request.Request(self.url + path, sent, headers, method=method)
         if self.user is not None:
             token = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
-            request.add_header("Authorization", f"Basic {token}")
+            # Not sent again where the registry redirects to: that may be another server, and plain http://.
+            request.add_unredirected_header("Authorization", f"Basic {token}")
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
                 return json.load(answer)

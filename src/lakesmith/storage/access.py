@@ -9,9 +9,9 @@ from lakesmith.errors import DeclarationError, did_you_mean
 
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "s3": ("endpoint", "key", "secret", "session_token", "region"),
-    "az": ("account", "account_key", "sas_token", "connection_string", "endpoint"),
+    "az": ("account", "account_key", "sas_token", "connection_string", "endpoint", "allow_plain_http"),
     "sftp": ("user", "password", "key_file", "known_hosts"),
-    "http": ("token", "headers"),
+    "http": ("token", "headers", "allow_plain_http"),
 }
 """What can be set for each kind of store."""
 
@@ -25,7 +25,7 @@ _KINDS = {
     "http": "http",
     "https": "http",
 }
-_PUBLIC = ("endpoint", "region", "account", "user", "known_hosts")
+_PUBLIC = ("endpoint", "region", "account", "user", "known_hosts", "allow_plain_http")
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ _BY_NAME: dict[str, Kind] = {
     "InvalidPath": "refused",
     "CapabilityNotSupported": "refused",
     "ParamValidationError": "refused",
+    "TooManyRedirects": "refused",
 }
 _BY_STATUS: dict[int, Kind] = {401: "denied", 403: "denied", 404: "missing", 412: "taken"}
 _OVER = ("ExpiredToken", "TokenRefreshRequired", "RequestExpired", "InvalidToken", "400")

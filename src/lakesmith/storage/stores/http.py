@@ -28,9 +28,13 @@ class Http:
         if token := access.get("token"):
             headers["Authorization"] = f"Bearer {token}"
         self._url = f"{access.url}/"
-        self.store = Store(ReadOnlyHttpBackend(self._url, headers=headers, http_client="requests"))
+        # A redirect takes a token to no other server, but it would take headers there.
+        redirects = 0 if access.get("headers") else 5
+        backend = ReadOnlyHttpBackend(self._url, headers=headers, http_client="requests", max_redirects=redirects)
+        self.store = Store(backend)
         # Index pages are what remote-store has no call for: it takes no URL that ends with a slash.
         self._session = requests.Session()
+        self._session.max_redirects = redirects
         self._session.headers.update(headers)
 
     def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
