@@ -352,6 +352,8 @@ class Answer:
     columns: tuple[str, ...]
     types: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
+    truncated: bool = False
+    """Whether there are more rows than these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,5 +388,7 @@ class QueryEngine(Protocol):
         sql: str,
         tables: Mapping[str, pa.dataset.Dataset | pa.RecordBatchReader],
         views: Mapping[str, View] | None = None,
+        *,
+        rows: int | None = None,
     ) -> Answer:
-        """Run the statement over these tables, these views of them, and nothing else."""
+        """Run the statement over these tables, these views of them, and nothing else. Gives the first `rows`."""

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from lakesmith.declare import Table, TableName
 from lakesmith.errors import UsageError
-from lakesmith.load.rules import duration
-from lakesmith.load.unfit import Unfit
 from lakesmith.plan.steps import Chosen
 from lakesmith.ports import Answer
 from lakesmith.records import CheckRecord
@@ -129,14 +127,6 @@ def refuse_nothing(chosen: Chosen, *, everything: bool) -> None:
             "nothing says which rows are meant",
             hint="name them by --id, --rule, --reason, --batch or --older-than, or say --all",
         )
-
-
-def seconds(text: str) -> float:
-    """A length of time, as `7d` or `12h`."""
-    try:
-        return duration(text)
-    except Unfit as unfit:
-        raise UsageError(unfit.code, unfit.what, hint=unfit.hint) from None
 
 
 def read_edits(path: Path) -> dict[str, dict[str, str | None]]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from lakesmith.cli import app
 from lakesmith.cli.call import Call
-from lakesmith.declare import TableName
+from lakesmith.declare import QueryLimits, TableName
 from lakesmith.errors import LakesmithError
 from lakesmith.plan.steps import Build, Compact, Ingest, Input, Plan, Restore, Step, TablePlan, Vacuum
 from lakesmith.ports import Answer, FileFact
@@ -234,9 +235,23 @@ class FakeLake:
         self._ask("run_steps", run_id=run_id)
         return (step_record("silver.orders"),) if run_id == "r1" else ()
 
-    def query(self, sql: str, *, at: Sequence[str] = (), release: str | None = None) -> Answer:
+    def query(
+        self,
+        sql: str,
+        *,
+        at: Sequence[str] = (),
+        release: str | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+        memory: int | None = None,
+    ) -> Answer:
         self._ask("query", sql=sql, at=at, **({"release": release} if release is not None else {}))
-        return self.answer
+        self.limits = QueryLimits(timeout=timeout, memory=memory)
+        rows = self.answer.rows[:limit]
+        return replace(self.answer, rows=rows, truncated=len(rows) < len(self.answer.rows))
+
+    def query_limits(self, *, timeout: float | None = None, memory: int | None = None) -> QueryLimits:
+        return QueryLimits(timeout=timeout or 300.0, memory=memory)
 
     def profile(self, table: str, *, rows: int) -> TableProfile:
         self._ask("profile", table=table, rows=rows)

@@ -253,7 +253,7 @@ def test_a_long_answer_is_cut_for_people_and_says_so(invoke: Invoke, lake: FakeL
     lake.answer = Answer(columns=("n",), types=("BIGINT",), rows=tuple((number,) for number in range(500)))
     result = invoke("query", "x", "--limit", "3")
     assert len(result.stdout.splitlines()) == 4
-    assert "3 of 500 rows are shown" in result.stderr
+    assert result.stderr == "the first 3 rows are shown; --limit 0 shows all\n"
     assert len(invoke("query", "x", "--limit", "0").stdout.splitlines()) == 501
 
 

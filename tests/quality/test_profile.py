@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.quality.judged import broken
 
-from lakesmith.declare import Table, TableName
+from lakesmith.declare import QueryLimits, Table, TableName
 from lakesmith.errors import InfrastructureError
 from lakesmith.load import load_lake
 from lakesmith.query import DuckDB, Input, profile
@@ -379,7 +379,7 @@ def test_a_key_that_is_called_id_is_not_every_id() -> None:
 def test_a_memory_that_does_not_suffice_is_told_with_fewer_rows() -> None:
     rows = pa.table({f"c{n}": [f"{m}-{n}" * 20 for m in range(20_000)] for n in range(10)})
     with pytest.raises(InfrastructureError) as raised:
-        profile(given_rows(rows), {}, limit=15_000, now=NOW, engine=DuckDB(memory_limit="4MB"))
+        profile(given_rows(rows), {}, limit=15_000, now=NOW, engine=DuckDB(QueryLimits(memory=4_000_000)))
     assert (raised.value.code, raised.value.hint) == (
         "query-memory",
         "look at fewer rows: `lakesmith profile silver.orders --rows 1500`",

@@ -5,10 +5,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
 
+from lakesmith.declare import QueryLimits
 from lakesmith.errors import InfrastructureError, LakesmithError, Place, UsageError
 from lakesmith.query import DuckDB
 
@@ -117,7 +119,6 @@ def test_a_syntax_error_has_its_line_and_the_words_there() -> None:
         "SELECT (SELECT content FROM read_blob('{file}'))",
         "FROM read_json('https://example.com/x.json')",
         "FROM 'https://example.com/x.parquet'",
-        "FROM query('FROM read_text(''{file}'')')",
     ],
 )
 def test_files_and_addresses_cannot_be_read(sql: str, tmp_path: Path) -> None:
@@ -234,16 +235,39 @@ def test_a_stream_that_can_be_read_once_can_be_queried_twice(sql: str, rows: int
 
 
 def test_a_query_beyond_its_memory_is_an_infrastructure_error() -> None:
-    engine = DuckDB(memory_limit="30MB")
+    engine = DuckDB(QueryLimits(memory=30_000_000))
     with pytest.raises(InfrastructureError) as raised:
         engine.query("SELECT * FROM range(20000000) ORDER BY hash(range)", {})
     assert raised.value.code == "query-memory"
 
 
-def test_the_connection_cannot_be_unlocked() -> None:
-    [(locked, outside)] = (
-        DuckDB()
-        .query("SELECT current_setting('lock_configuration'), current_setting('enable_external_access')", {})
-        .rows
-    )
-    assert (locked, outside) == (True, False)
+def test_the_connection_is_locked_before_the_query_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    executed: list[str] = []
+
+    class Recording:
+        def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+            self.connection = connection
+
+        def execute(self, sql: str, *more: object) -> duckdb.DuckDBPyConnection:
+            executed.append(sql)
+            return self.connection.execute(sql, *more)
+
+        def sql(self, sql: str) -> duckdb.DuckDBPyRelation:
+            with pytest.raises(duckdb.InvalidInputException, match="configuration has been locked"):
+                self.connection.execute("SET enable_external_access = true")
+            executed.append(sql)
+            return self.connection.sql(sql)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.connection, name)
+
+        def __enter__(self) -> Recording:
+            return self
+
+        def __exit__(self, *raised: object) -> None:
+            self.connection.close()
+
+    connect = DuckDB._connect
+    monkeypatch.setattr(DuckDB, "_connect", lambda self: Recording(connect(self)))
+    assert DuckDB().query("SELECT 1", {}).rows == ((1,),)
+    assert executed[-2:] == ["SET lock_configuration = true", "SELECT 1"]

@@ -121,10 +121,11 @@ class PlainPage:
 
     def grid(self, grid: Grid) -> None:
         rows = [[_parts(cell).text for cell in row] for row in grid.rows]
-        columns = list(zip(grid.titles, *rows, strict=True))
+        titles = [clean(title) for title in grid.titles]
+        columns = list(zip(titles, *rows, strict=True))
         widths = [max(map(_width, column)) for column in columns]
         right = [title in grid.right for title in grid.titles]
-        for number, row in enumerate([list(grid.titles), *rows], start=-1):
+        for number, row in enumerate([titles, *rows], start=-1):
             if number > 0 and number in grid.breaks:
                 self._write("")
             cells = zip(row, widths, right, strict=True)
@@ -252,7 +253,7 @@ def as_json(value: object) -> object:
         case LakesmithError():
             return as_json(value.as_dict())
         case Mapping():
-            return {str(key): as_json(item) for key, item in value.items()}
+            return {value_text(key): as_json(item) for key, item in value.items()}
         case FileFact():
             return value._asdict()
         case list() | tuple() | set() | frozenset():

@@ -13,6 +13,17 @@ from lakesmith.errors import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryLimits:
+    """How much a query may use before it is stopped."""
+
+    timeout: float | None = 300.0
+    """Seconds; None for no limit."""
+    memory: int | None = None
+    """Bytes that the engine may allocate; None for half of the machine's memory. The rows of the answer may take half
+    as much again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """A named place where the lake is deployed."""
 
@@ -29,6 +40,7 @@ class Environment:
     """By name, how a database or a Kafka cluster is reached."""
     jobs: int = 2
     """How many tables are built at a time."""
+    query: QueryLimits = QueryLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lakesmith.contracts import (
     find_views,
 )
-from lakesmith.declare import TableName
+from lakesmith.declare import QueryLimits, TableName
 from lakesmith.errors import (
     UsageError,
     did_you_mean,
@@ -68,7 +68,7 @@ class Asked(Opened):
         for name in sorted(self.tables):
             if self._format.facts(self._warehouse.quarantine(name), flow(name)) is None:
                 continue
-            found = self.query(
+            found = self._internal_query(
                 "SELECT reason, count(*) AS refused, any_value(raw) AS example FROM "
                 f"(SELECT unnest(reasons) AS reason, raw FROM quarantine.{name.layer}_{name.name}) "
                 "GROUP BY reason ORDER BY refused DESC, reason"
@@ -138,16 +138,48 @@ class Asked(Opened):
             )
         return {record.table: record for record in records}
 
-    def query(self, sql: str, *, at: Sequence[str] = (), release: str | None = None) -> Answer:
+    def query(
+        self,
+        sql: str,
+        *,
+        at: Sequence[str] = (),
+        release: str | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+        memory: int | None = None,
+    ) -> Answer:
         """Answer SQL over the lake's tables, the system tables and the quarantine, without a JVM.
 
-        With a release, the lake's tables are read at the versions that it names.
+        With a release, the lake's tables are read at the versions that it names. The answer has the first `limit` rows.
+        A query that takes longer than `timeout` seconds or more than `memory` bytes is stopped; the environment says
+        what holds by default.
         """
+        limits = self.query_limits(timeout=timeout, memory=memory)
+        return self._answer(sql, limits, at=at, release=release, limit=limit)
+
+    def query_limits(self, *, timeout: float | None = None, memory: int | None = None) -> QueryLimits:
+        """What a query may use: as given, else as the environment says."""
+        usual = self.declaration.environment.query
+        return QueryLimits(timeout=timeout or usual.timeout, memory=memory or usual.memory)
+
+    def _internal_query(self, sql: str) -> Answer:
+        """Answer a query of Lakesmith itself, without a time limit."""
+        return self._answer(sql, QueryLimits(timeout=None, memory=self.declaration.environment.query.memory))
+
+    def _answer(
+        self,
+        sql: str,
+        limits: QueryLimits,
+        *,
+        at: Sequence[str] = (),
+        release: str | None = None,
+        limit: int | None = None,
+    ) -> Answer:
         from lakesmith.query import DuckDB, match_tables, parse_at
 
         if at and release:
             raise UsageError("one-of", "--at and --release do not go together", hint="leave one of them out")
-        engine, moments = DuckDB(), parse_at(at)
+        engine, moments = DuckDB(limits), parse_at(at)
         locations = self._queryable()
         written = engine.referenced(sql)
         views = find_views(written, self.tables, self._published, today())
@@ -157,7 +189,7 @@ class Asked(Opened):
             moments = self._moments(release, names)
         moments.check(names)
         tables = {name: self._rows_at(name, locations[name], moments.of(name)) for name in names}
-        return engine.query(sql, tables, {name.lower(): view for name, view in views.items()})
+        return engine.query(sql, tables, {name.lower(): view for name, view in views.items()}, rows=limit)
 
     def _moments(self, release: str, names: Sequence[str]) -> At:
         """The versions that a release names, of the lake's tables among these."""

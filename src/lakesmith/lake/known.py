@@ -89,7 +89,10 @@ class Known(Asked):
     def _aged(self) -> dict[TableName, int]:
         limits = {name: table.quarantine.discard_after for name, table in self.tables.items()}
         kept = {name: limit for name, limit in limits.items() if limit is not None and self._quarantined(name)}
-        return {name: quarantine_room.count(self.query, name, Chosen(older_than=limit)) for name, limit in kept.items()}
+        return {
+            name: quarantine_room.count(self._internal_query, name, Chosen(older_than=limit))
+            for name, limit in kept.items()
+        }
 
     def _retyped(
         self, tables: Mapping[TableName, TableFacts], progress: Mapping[TableName, Progress]

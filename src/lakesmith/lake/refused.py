@@ -134,7 +134,7 @@ class Refused(Running):
         name = self._name(table)
         if not self._quarantined(name):
             return RunReport(run=None, steps=(), checks=())
-        if not quarantine_room.count(self.query, name, replay.chosen):
+        if not quarantine_room.count(self._internal_query, name, replay.chosen):
             return RunReport(run=None, steps=(), checks=())
         known = self._mendable(name)
         named = [*replay.set, *(column for values in replay.edits.values() for column in values)]
@@ -169,7 +169,7 @@ class Refused(Running):
         self, tables: Sequence[str] = (), chosen: Chosen = _ALL, *, limit: int = 50
     ) -> tuple[QuarantinedRow, ...]:
         """Rows that were refused, the oldest first."""
-        return quarantine_room.rows(self.query, self._with_quarantine(tables), chosen, limit=limit)
+        return quarantine_room.rows(self._internal_query, self._with_quarantine(tables), chosen, limit=limit)
 
     def quarantine_row(self, table: str, row_id: str | None = None) -> QuarantinedRow:
         """One row, by its id or the beginning of it; the oldest where none is given."""
@@ -184,13 +184,15 @@ class Refused(Running):
     def quarantine_ids(self, table: str, beginnings: Sequence[str]) -> tuple[str, ...]:
         """The whole ids of rows, of which the beginnings are given."""
         name = self._name(table)
-        return tuple(quarantine_room.whole_id(self.query, name, each, self._quarantined(name)) for each in beginnings)
+        return tuple(
+            quarantine_room.whole_id(self._internal_query, name, each, self._quarantined(name)) for each in beginnings
+        )
 
     def quarantine_stats(
         self, tables: Sequence[str] = (), *, by: Facet = "rule", chosen: Chosen = _ALL
     ) -> tuple[FacetCount, ...]:
         """How many rows were refused, by table, rule, reason, batch or age."""
-        return quarantine_room.facets(self.query, self._with_quarantine(tables), by, chosen)
+        return quarantine_room.facets(self._internal_query, self._with_quarantine(tables), by, chosen)
 
     def _with_quarantine(self, tables: Sequence[str]) -> list[TableName]:
         names = [self._name(table) for table in tables] or sorted(self.tables)

@@ -230,7 +230,7 @@ class Running(Contracted):
     def _aging(self, run_id: str, names: Sequence[TableName]) -> list[CheckRecord]:
         """What the policies of quarantines say at the end of a run."""
         found = [
-            quarantine_room.aging(self.query, self.tables[name], run_id)
+            quarantine_room.aging(self._internal_query, self.tables[name], run_id)
             for name in names
             if self.tables[name].quarantine != QuarantinePolicy() and self._quarantined(name)
         ]

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from lakesmith.declare import LAYERS, Defaults, Environment, Secret, Settings
+from lakesmith.declare import LAYERS, Defaults, Environment, QueryLimits, Secret, Settings
 from lakesmith.declare.secrets import missing_secret
 from lakesmith.errors import DeclarationError, LakesmithError, Place, UsageError, did_you_mean, raise_all
 from lakesmith.load.checks import read_policy
 from lakesmith.load.decode import Decoder
 from lakesmith.load.files import empty_file, read_text
 from lakesmith.load.kinds import Block
-from lakesmith.load.models import DefaultsBlock, EnvironmentBlock, LakeBlock
+from lakesmith.load.models import DefaultsBlock, EnvironmentBlock, LakeBlock, QueryBlock
 from lakesmith.load.nodes import Entries, Node
 from lakesmith.load.paths import is_url, path_problem
 from lakesmith.load.plain_http import http_problems
@@ -171,6 +171,7 @@ class LakeFile:
             storage={url: Settings(settings) for url, settings in block.storage.items()},
             connections={name: Settings(settings) for name, settings in block.connections.items()},
             jobs=block.jobs,
+            query=_limits(block.query),
         )
 
     def _location(self, block: Block, key: str, value: str | Secret) -> str:
@@ -234,6 +235,13 @@ class LakeFile:
         self.problems.sort(key=lambda problem: problem.at.line if problem.at else 0)
         raise_all(self.problems)
         raise AssertionError("only called after a problem was noted")
+
+
+def _limits(block: QueryBlock | None) -> QueryLimits:
+    usual = QueryLimits()
+    if block is None:
+        return usual
+    return QueryLimits(timeout=block.timeout or usual.timeout, memory=block.memory or usual.memory)
 
 
 def _nodes(mapping: Mapping[Any, object]) -> dict[str, Node]:

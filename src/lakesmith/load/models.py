@@ -23,6 +23,7 @@ from lakesmith.load.rules import (
     LowName,
     Setting,
     Share,
+    Size,
     Tag,
     Text,
     Type,
@@ -233,6 +234,16 @@ class TableBlock(Block):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryBlock(Block):
+    """How much `lakesmith query` may use before it is stopped."""
+
+    timeout: Annotated[Duration | None, "How long a query may take; `5m` by default."] = None
+    memory: Annotated[
+        Size | None, "How much memory a query may use, such as `2GB`; half of the machine's by default."
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentBlock(Block):
     """A place where the lake is deployed."""
 
@@ -255,6 +266,7 @@ class EnvironmentBlock(Block):
         "By name, how a database or a Kafka cluster is reached; secrets as `env:NAME` or `file:PATH`.",
     ] = field(default_factory=dict)
     jobs: Annotated[int, "How many tables are built at a time."] = 2
+    query: Annotated[QueryBlock | None, "How much `lakesmith query` may use before it is stopped."] = None
     variables: Annotated[Mapping[VariableName, Setting], "Values of variables in this environment."] = field(
         default_factory=dict
     )

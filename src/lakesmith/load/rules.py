@@ -28,6 +28,8 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}")
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([a-z]+)")
 _VERSION = re.compile(r"[1-9][0-9]{0,4}(\.[0-9]{1,5}){0,2}")
 _CURRENCY = re.compile(r"[A-Z]{3}")
+_SIZE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([A-Za-z]+)")
+_BYTES = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -79,6 +81,17 @@ def duration(text: str) -> float:
             "write a number and a unit, such as 30m, 1h or 2d (units: s, m, h, d, w)",
         )
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def size(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or match[2].lower() not in _BYTES or float(match[1]) == 0:
+        raise Unfit(
+            "bad-size",
+            f"'{text[:40]}' is not a size of memory",
+            "write a number and a unit, such as 500MB or 2GB (units: MB, GB, TB, MiB, GiB, TiB)",
+        )
+    return int(float(match[1]) * _BYTES[match[2].lower()])
 
 
 def _delimiter(text: str) -> str:
@@ -171,6 +184,7 @@ Zone = Annotated[str, Rule(_zone, {"minLength": 1, "examples": ["UTC", "Europe/O
 Currency = Annotated[str, Rule(_currency, {"pattern": r"^[^\W\d]\w*$"})]
 Type = Annotated[str, Rule(spark_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
 Duration = Annotated[float, Rule(duration, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
+Size = Annotated[int, Rule(size, {"type": "string", "pattern": r"^[0-9.]+\s*[MGT]i?B$"})]
 Delimiter = Annotated[str, Rule(_delimiter, {"minLength": 1, "maxLength": 1})]
 Share = Annotated[float, SHARE]
 Setting = Annotated[str | Secret, SETTING]

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lakesmith.declare import (
-    LAYERS,
-    Append,
-    PythonQuery,
-    ReplacePartitions,
-    Source,
-    SqlQuery,
-    Table,
-    TableName,
-)
-from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, did_you_mean, raise_all
+from lakesmith.declare import Append, ReplacePartitions, Source, Table, TableName
+from lakesmith.errors import DeclarationError, LakesmithError, Problems, did_you_mean, raise_all
 from lakesmith.plan.checks import check_errors, looked_up
-from lakesmith.plan.query import inputs, read_query
+from lakesmith.plan.order import check_cycles, input_cycles, inverted, place_of_input, run_order
+from lakesmith.plan.query import inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +17,7 @@ class Graph:
     """The tables and their inputs. Made by `Graph.of`, which refuses what cannot be built."""
 
     order: tuple[TableName, ...]
-    """Every table after its inputs; among equals by layer and name."""
+    """Every table after its inputs and the tables that its checks reference; among equals by layer and name."""
     _upstream: Mapping[TableName, tuple[TableName, ...]]
     _downstream: Mapping[TableName, tuple[TableName, ...]]
 
@@ -48,12 +39,16 @@ class Graph:
             upstream[name] = tuple(each for each in read if each in tables)
             errors.extend(_load_errors(table, upstream[name], tables))
             errors.extend(check_errors(table, upstream[name], tables))
-        order = _ordered(upstream)
-        if len(order) == len(upstream):
-            order = _with_lookups(order, upstream, tables)
-        errors.extend(_cycles(upstream, set(upstream) - set(order), tables))
+        needs = {
+            name: tuple(dict.fromkeys((*read, *(each for each in looked_up(tables[name]) if each in tables))))
+            for name, read in upstream.items()
+        }
+        order = run_order(needs)
+        if len(order) < len(tables):
+            errors.extend(input_cycles(upstream, tables))
+            errors.extend(check_cycles(needs, upstream, tables))
         raise_all(errors)
-        return Graph(order=order, _upstream=upstream, _downstream=_turned(upstream))
+        return Graph(order=order, _upstream=upstream, _downstream=inverted(upstream))
 
     def upstream(self, name: TableName) -> tuple[TableName, ...]:
         """The table's inputs, in order of appearance."""
@@ -70,17 +65,6 @@ class Graph:
     def descendants(self, name: TableName, depth: int | None = None) -> frozenset[TableName]:
         """All that is made from it, at most `depth` tables away."""
         return _reached(self._downstream, name, depth)
-
-
-def place_of_input(table: Table, name: TableName) -> Place:
-    """Where a table says that it reads another."""
-    if isinstance(table.origin, SqlQuery):
-        line = read_query(table.origin).lines.get(name)
-        if line is not None:
-            return Place(table.origin.declared_at.file, line)
-    if isinstance(table.origin, PythonQuery):
-        return table.origin.declared_at
-    return table.declared_at
 
 
 def is_append_only(table: Table) -> bool:
@@ -132,81 +116,6 @@ def _load_errors(
                     hint=did_you_mean(layer_and_name, (str(name) for name in upstream), label="tables that it reads"),
                 )
             )
-    return errors
-
-
-def _turned(upstream: Mapping[TableName, tuple[TableName, ...]]) -> dict[TableName, tuple[TableName, ...]]:
-    readers: dict[TableName, list[TableName]] = {name: [] for name in upstream}
-    for name, read in upstream.items():
-        for each in read:
-            readers[each].append(name)
-    return {name: tuple(sorted(found, key=_rank)) for name, found in readers.items()}
-
-
-def _rank(name: TableName) -> tuple[int, str]:
-    return LAYERS.index(name.layer), name.name
-
-
-def _ordered(upstream: Mapping[TableName, tuple[TableName, ...]]) -> tuple[TableName, ...]:
-    """Each table after its inputs; tables on a cycle, and what is made from them, are left out."""
-    waiting = {name: len(read) for name, read in upstream.items()}
-    downstream = _turned(upstream)
-    ready = [(_rank(name), name) for name, count in waiting.items() if count == 0]
-    heapq.heapify(ready)
-    order: list[TableName] = []
-    while ready:
-        _, name = heapq.heappop(ready)
-        order.append(name)
-        for reader in downstream[name]:
-            waiting[reader] -= 1
-            if waiting[reader] == 0:
-                heapq.heappush(ready, (_rank(reader), reader))
-    return tuple(order)
-
-
-def _with_lookups(
-    order: tuple[TableName, ...],
-    upstream: Mapping[TableName, tuple[TableName, ...]],
-    tables: Mapping[TableName, Table],
-) -> tuple[TableName, ...]:
-    """Each table also after those that its checks refer to; where these are made from it, as they were before."""
-    waits = {name: (*read, *(t for t in looked_up(tables[name]) if t in tables)) for name, read in upstream.items()}
-    found = _ordered(waits)
-    return found if len(found) == len(order) else order
-
-
-def _cycles(
-    upstream: Mapping[TableName, tuple[TableName, ...]],
-    stuck: set[TableName],
-    tables: Mapping[TableName, Table],
-) -> list[LakesmithError]:
-    """One error for each ring, walking from input to input until a table comes back."""
-    errors: list[LakesmithError] = []
-    left = set(stuck)
-    for start in sorted(stuck, key=_rank):
-        walked: list[TableName] = []
-        name = start
-        while name in left and name not in walked:
-            walked.append(name)
-            name = min((each for each in upstream[name] if each in stuck), key=_rank)
-        left -= set(walked)
-        if name not in walked:
-            continue
-        ring = walked[walked.index(name) :]
-        first = ring.index(min(ring, key=_rank))
-        ring = [*ring[first:], *ring[:first]]
-        told = " → ".join(str(each) for each in (*ring, ring[0]))
-        reads = list(zip(ring, (*ring[1:], ring[0]), strict=True))
-        places = [place_of_input(tables[each], read) for each, read in reads]
-        errors.append(
-            DeclarationError(
-                "cycle",
-                f"tables are made from each other: {told} (at {', '.join(map(str, places))})",
-                at=places[0],
-                table=str(ring[0]),
-                hint="let one of them read something earlier instead",
-            )
-        )
     return errors
 
 

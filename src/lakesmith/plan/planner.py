@@ -24,8 +24,9 @@ from lakesmith.errors import DataError, DeclarationError, LakesmithError, Proble
 from lakesmith.plan.backfill import day_column, open_told, refills
 from lakesmith.plan.checks import looked_up, shuffling
 from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because
-from lakesmith.plan.graph import Graph, place_of_input
+from lakesmith.plan.graph import Graph
 from lakesmith.plan.modes import Modes
+from lakesmith.plan.order import place_of_input
 from lakesmith.plan.steps import (
     Backfill,
     Build,

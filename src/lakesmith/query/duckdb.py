@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lakesmith.declare import QueryLimits
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError, LakesmithError, Place, UsageError, did_you_mean, uncoloured
 from lakesmith.ports import Answer, View
+from lakesmith.query.functions import no_file_access, refuse_functions
+from lakesmith.query.limits import Deadline, allowed_memory, answer_memory, out_of_memory, too_many_rows
 from lakesmith.query.names import unknown_table
 from lakesmith.query.spark_sql import select_of
+from lakesmith.query.tree import is_file_name, nodes, reads_once, table_paths
+from lakesmith.query.values import python_values, size_of, text_type
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
     import pyarrow.dataset
 
+    Rows: TypeAlias = pyarrow.dataset.Dataset | pa.RecordBatchReader
+
 _EXPLAIN = re.compile(r"(\s|--[^\n]*\n|/\*.*?\*/)*explain(\s+analyze)?\s+(?!\()", re.IGNORECASE | re.DOTALL)
 _LINE = re.compile(r"\n+LINE (\d+): (.*)")
-_PREFIX = re.compile(r"^[A-Z][A-Za-z ]+ Error: ")
+_KIND = re.compile(r"([A-Z][A-Za-z ]+) Error: ")
 _NO_COLUMN = re.compile(r'Referenced column "(.+?)" not found|does not have a column named "(.+?)"')
 _NO_TABLE = re.compile(r"Table with name \"?(.+?)\"? does not exist")
 _NO_FUNCTION = re.compile(r"Function with name \"?(.+?)\"? (?:does not exist|is not in the catalog)")
 _STREAM = re.compile(r"reading the stream registered as 'input_(\d+)' failed: (.*)", re.DOTALL)
 _FILE = re.compile(r'Cannot access (?:file|directory) "(.+?)"')
-
-_AS_TEXT = ("UHUGEINT", "BIGNUM", "BIT", "INTERVAL", "TIME WITH TIME ZONE")
-"""Types that Arrow or Python cannot hold without loss; they are answered as text."""
-
+_FETCHED = 2_048
+"""How many rows are fetched at a time: as many as DuckDB computes at a time, because their size is seen only then."""
 _ONLY_SELECT = "a query is one SELECT; WITH, VALUES, DESCRIBE, SUMMARIZE and EXPLAIN SELECT work too"
-_NO_FILES = "a query reads the lake's tables; declare a bronze table with `source: {files: …}` to read files"
+_SHOWN = frozenset(("DESCRIBE", "SHOW", "SUMMARY"))
+"""What may be asked of one table with DESCRIBE, SHOW and SUMMARIZE."""
 
 
 class DuckDB:
@@ -39,8 +47,8 @@ class DuckDB:
 
     name = "duckdb"
 
-    def __init__(self, *, memory_limit: str = "50%") -> None:
-        self._memory_limit = memory_limit
+    def __init__(self, limits: QueryLimits | None = None) -> None:
+        self._limits = limits or QueryLimits(timeout=None)
 
     def referenced(self, sql: str) -> frozenset[str]:
         """The table names, as written, that a statement reads; an error when it is not a single SELECT."""
@@ -50,44 +58,43 @@ class DuckDB:
     def query(
         self,
         sql: str,
-        tables: Mapping[str, pyarrow.dataset.Dataset | pa.RecordBatchReader],
+        tables: Mapping[str, Rows],
         views: Mapping[str, View] | None = None,
+        *,
+        rows: int | None = None,
     ) -> Answer:
-        """Run the statement over these tables, these views of them, and nothing else."""
+        """Run the statement over these tables, these views of them, and nothing else. Gives the first `rows`."""
         import duckdb
 
-        with self._connect() as connection:
+        with self._connect() as connection, Deadline(connection, self._limits.timeout) as deadline:
             tree = _parse(connection, sql)
-            once = _reads_once(tree)
-            for number, (name, rows) in enumerate(tables.items()):
-                _expose(connection, f"input_{number}", name, rows, once=once)
-            for name, view in (views or {}).items():
-                _make_view(connection, name, view)
-            connection.execute("SET lock_configuration = true")
+            _refuse_unknown(tree, (*tables, *(views or {})))
+            fetching = _Fetching(connection, deadline, allowed_memory(self._limits), rows)
             try:
-                return _answer(connection, _runnable(connection, sql, tree))
-            except duckdb.InterruptException:
-                raise KeyboardInterrupt from None
-            except duckdb.Error as error:
-                raise _translate(error, tables) from None
+                for number, (name, given) in enumerate(tables.items()):
+                    read = given if reads_once(tree) else fetching.in_memory(name, given)
+                    _expose(connection, f"input_{number}", name, read)
+                for name, view in (views or {}).items():
+                    _make_view(connection, name, view)
+                connection.execute("SET lock_configuration = true")
+                return fetching.answer(sql, tree)
+            except (duckdb.Error, OSError) as error:
+                # What fails while rows are fetched comes through Arrow, as an OSError with DuckDB's words.
+                raise _raised(error, tables, deadline) from None
 
-    def sample(
-        self, rows: pyarrow.dataset.Dataset | pa.RecordBatchReader, columns: Sequence[str], count: int
-    ) -> pa.Table:
+    def sample(self, rows: Rows, columns: Sequence[str], count: int) -> pa.Table:
         """So many of the rows, each as likely as any other."""
         import duckdb
 
-        with self._connect() as connection:
+        with self._connect() as connection, Deadline(connection, self._limits.timeout) as deadline:
             connection.register("input_0", rows)
             chosen = ", ".join(map(_quoted, columns)) or "NULL"
             try:
                 return connection.sql(
                     f"SELECT {chosen} FROM input_0 USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)"
                 ).to_arrow_table()
-            except duckdb.InterruptException:
-                raise KeyboardInterrupt from None
             except duckdb.Error as error:
-                raise _translate(error, {"the table": rows}) from None
+                raise _raised(error, {"the table": rows}, deadline) from None
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         # duckdb takes 0.2 s to import: only a query pays for it.
@@ -96,19 +103,85 @@ class DuckDB:
         connection = duckdb.connect(
             ":memory:",
             config={
-                "memory_limit": self._memory_limit,
+                "memory_limit": f"{allowed_memory(self._limits)}B",
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
             },
         )
         for setting in (
+            # Nothing is spilled: a query that needs more memory than it may use fails.
             "temp_directory = ''",
             "TimeZone = 'UTC'",
+            "arrow_large_buffer_size = true",
             "python_enable_replacements = false",
             "enable_external_access = false",
         ):
             connection.execute(f"SET {setting}")
         return connection
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetching:
+    """Gets rows into Python, within the limits of one query."""
+
+    connection: duckdb.DuckDBPyConnection
+    deadline: Deadline
+    memory: int
+    rows: int | None
+
+    def in_memory(self, name: str, given: Rows) -> Rows | pa.Table:
+        """Rows that can be scanned several times: a stream is read to its end."""
+        import pyarrow as pa
+
+        if not isinstance(given, pa.RecordBatchReader):
+            return given
+        batches, size = [], 0
+        try:
+            for batch in given:
+                self.deadline.check()
+                batches.append(batch)
+                size += batch.nbytes
+                if size > self.memory:
+                    raise out_of_memory()
+        except (pa.ArrowException, OSError) as error:
+            raise _unread(name, given, str(error)) from None
+        return pa.Table.from_batches(batches, given.schema)
+
+    def answer(self, sql: str, tree: dict[str, Any]) -> Answer:
+        """What the statement gives: all rows, or the first ones."""
+        relation = self.connection.sql(_runnable(self.connection, sql, tree))
+        names, types = tuple(relation.columns), tuple(map(str, relation.types))
+        casts = [text_type(kind) for kind in relation.types]
+        if any(casts):
+            aliases = [f"c{number}" for number in range(len(names))]
+            chosen = ", ".join(
+                f"CAST({alias} AS {cast})" if cast else alias for alias, cast in zip(aliases, casts, strict=True)
+            )
+            # Not the text itself, which may end in a semicolon and a comment.
+            inner = _deserialized(self.connection, tree)
+            relation = self.connection.sql(f"SELECT {chosen} FROM (\n{inner}\n) AS answer({', '.join(aliases)})")
+        found, truncated = self._fetched(relation)
+        return Answer(columns=names, types=types, rows=tuple(found), truncated=truncated)
+
+    def _fetched(self, relation: duckdb.DuckDBPyRelation) -> tuple[list[tuple[object, ...]], bool]:
+        """The rows, and whether there are more. An answer beyond its memory is an error."""
+        found: list[tuple[object, ...]] = []
+        size, kinds = 0, relation.types
+        at_once = _FETCHED if self.rows is None else min(_FETCHED, self.rows + 1)
+        with relation.to_arrow_reader(at_once) as reader:
+            for batch in reader:
+                self.deadline.check()
+                if batch.nbytes > answer_memory(self.memory):
+                    raise too_many_rows(len(found))
+                columns = [python_values(*each) for each in zip(batch.columns, kinds, strict=True)]
+                fetched = list(zip(*columns, strict=True))
+                size += size_of(fetched)
+                if size > answer_memory(self.memory):
+                    raise too_many_rows(len(found))
+                found += fetched
+                if self.rows is not None and len(found) > self.rows:
+                    return found[: self.rows], True
+        return found, False
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
@@ -122,33 +195,46 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
         what = f"the query has half of a character in it, after {sql[max(error.start - 20, 0) : error.start]!r}"
         raise UsageError("sql-syntax", what, hint="write the query as UTF-8") from None
     except duckdb.Error as error:
-        raise _translate(error, {}) from None
+        raise _translate(str(error), {}) from None
     if len(statements) != 1:
         what = f"{len(statements)} statements" if statements else "no statement"
         raise UsageError("not-a-select", f"the query has {what}", hint=_ONLY_SELECT)
     kind = statements[0].type.name
     explain = _EXPLAIN.match(sql)
     select = sql[explain.end() :] if explain else sql
-    tree: dict[str, Any] = json.loads(_told(connection, "json_serialize_sql(?)", select))
+    tree = _serialized(connection, select)
     if kind == "MULTI":
         hint = "name the values: PIVOT silver.orders ON country IN ('DE', 'FR') USING sum(amount)"
         raise UsageError("not-a-select", "PIVOT without IN is several statements in DuckDB", hint=hint)
     if tree.get("error", True):
         raise UsageError("not-a-select", f"the query is not a SELECT but {_verb(select)}", hint=_ONLY_SELECT)
-    for node in _nodes(tree):
+    for node in nodes(tree):
         if str(node.get("type")).endswith("_QUERY_NODE"):
             verb = str(node["type"]).removesuffix("_QUERY_NODE")
             raise UsageError("not-a-select", f"the query has {verb} inside", hint=_ONLY_SELECT)
-        if node.get("show_type") == "SHOW_SPECIAL":
+        if node.get("type") == "SHOW_REF" and (node["show_type"] not in _SHOWN or node["query"] is None):
             raise UsageError("not-a-select", "SHOW is not a query", hint="`lakesmith status` lists the tables")
+    refuse_functions(tree, select, partial(_is_table_function, connection))
     return tree
 
 
-def _told(connection: duckdb.DuckDBPyConnection, expression: str, value: str) -> str:
-    """The one text that an expression over one value gives."""
+def _serialized(connection: duckdb.DuckDBPyConnection, select: str) -> dict[str, Any]:
     # `fetchall`, because a result that is not read to its end keeps the connection busy.
-    [(told,)] = connection.execute(f"SELECT {expression}", [value]).fetchall()
-    return str(told)
+    [(text,)] = connection.execute("SELECT json_serialize_sql(?)", [select]).fetchall()
+    tree: dict[str, Any] = json.loads(text)
+    return tree
+
+
+def _deserialized(connection: duckdb.DuckDBPyConnection, tree: dict[str, Any]) -> str:
+    [(text,)] = connection.execute("SELECT json_deserialize_sql(CAST(? AS JSON))", [json.dumps(tree)]).fetchall()
+    return str(text)
+
+
+def _is_table_function(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    sql = (
+        "SELECT 1 FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro') AND lower(function_name) = ?"
+    )
+    return bool(connection.execute(sql, [name]).fetchall())
 
 
 def _verb(sql: str) -> str:
@@ -156,58 +242,25 @@ def _verb(sql: str) -> str:
     return words[0].upper() if words else "nothing"
 
 
-def _nodes(tree: object) -> Iterator[dict[str, Any]]:
-    """Every node of the tree, the outer before the inner."""
-    if isinstance(tree, dict):
-        yield tree
-        for value in tree.values():
-            yield from _nodes(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _nodes(value)
+def _table_names(tree: dict[str, Any]) -> frozenset[str]:
+    """The tables that a statement reads. A table of the lake always has a layer: a bare name is a mistake."""
+    paths = list(table_paths(tree))
+    for path in paths:
+        if is_file_name(path):
+            raise no_file_access(path[0])
+    return frozenset(".".join(path) for path in paths)
 
 
-def _table_names(tree: dict[str, Any]) -> Iterator[str]:
-    """The names that stand where a table is expected and that no WITH of the statement defines.
-
-    A table of the lake always has a layer, so that a bare name is either from a WITH or a mistake.
-    """
-    defined = {
-        entry["key"].lower()
-        for node in _nodes(tree)
-        if isinstance(node.get("cte_map"), dict)
-        for entry in node["cte_map"].get("map", [])
-    }
-    for node in _nodes(tree):
-        if node.get("type") != "BASE_TABLE":
-            continue
-        path = node["qualified_name"]["path"]
-        if len(path) == 1 and path[0].lower() in defined:
-            continue
-        if len(path) == 1 and re.search(r"[/\\.*:]", path[0]):
-            raise _no_file(path[0])
-        yield ".".join(path)
+def _refuse_unknown(tree: dict[str, Any], known: Sequence[str]) -> None:
+    """Raise at a name that is not one of the tables, which DuckDB would look for in its own catalog."""
+    names = {name.lower() for name in known}
+    for name in sorted(_table_names(tree)):
+        if name.lower() not in names:
+            raise unknown_table(name, known)
 
 
-def _reads_once(tree: dict[str, Any]) -> bool:
-    """Whether no table can be scanned twice: one table, and nothing that might be computed more than once."""
-    kinds = [node.get("type") for node in _nodes(tree)]
-    with_clause = any(node["cte_map"].get("map") for node in _nodes(tree) if node.get("cte_map"))
-    return kinds.count("BASE_TABLE") <= 1 and "PIVOT" not in kinds and not with_clause
-
-
-def _expose(
-    connection: duckdb.DuckDBPyConnection,
-    input_name: str,
-    name: str,
-    rows: pyarrow.dataset.Dataset | pa.RecordBatchReader,
-    *,
-    once: bool,
-) -> None:
-    import pyarrow as pa
-
-    # A reader can be read only once; a query that may scan it twice needs its rows in memory.
-    connection.register(input_name, rows.read_all() if isinstance(rows, pa.RecordBatchReader) and not once else rows)
+def _expose(connection: duckdb.DuckDBPyConnection, input_name: str, name: str, rows: Rows | pa.Table) -> None:
+    connection.register(input_name, rows)
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS memory.{_quoted(_schema(name.partition('.')[0]))}")
     connection.execute(f"CREATE VIEW {_inner(name)} AS FROM memory.main.{input_name}")
 
@@ -221,12 +274,14 @@ def _inner(name: str) -> str:
 def _make_view(connection: duckdb.DuckDBPyConnection, name: str, view: View) -> None:
     import duckdb
 
+    select = select_of(view, _inner(view.table))
+    refuse_functions(_serialized(connection, select), select, partial(_is_table_function, connection))
     try:
-        connection.execute(f"CREATE VIEW {_inner(name)} AS {select_of(view, _inner(view.table))}")
+        connection.execute(f"CREATE VIEW {_inner(name)} AS {select}")
     except duckdb.Error as error:
         raise UsageError(
             "query-failed",
-            f"{name} cannot be made from {view.table} as it is there: {_translate(error, {}).what}",
+            f"{name} cannot be made from {view.table} as it is there: {_translate(str(error), {}).what}",
             hint="`lakesmith validate` judges the SQL below `previous` in the contract",
         ) from None
 
@@ -243,7 +298,7 @@ def _quoted(name: str) -> str:
 def _runnable(connection: duckdb.DuckDBPyConnection, sql: str, tree: dict[str, Any]) -> str:
     """The statement itself, or, when it reads `system` tables, the same with their schema's inner name."""
     renamed = False
-    for node in _nodes(tree):
+    for node in nodes(tree):
         path = (node.get("qualified_name") or {}).get("path") or []
         columns = node.get("column_names") or []
         if node.get("type") == "BASE_TABLE" and len(path) == 2 and path[0].lower() == "system":
@@ -254,41 +309,10 @@ def _runnable(connection: duckdb.DuckDBPyConnection, sql: str, tree: dict[str, A
     if not renamed:
         return sql
     explain = _EXPLAIN.match(sql)
-    told = _told(connection, "json_deserialize_sql(CAST(? AS JSON))", json.dumps(tree))
-    return (explain.group() if explain else "") + told
+    return (explain.group() if explain else "") + _deserialized(connection, tree)
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, sql: str) -> Answer:
-    relation = connection.sql(sql)
-    names, types = relation.columns, [str(kind) for kind in relation.types]
-    if any(kind in _AS_TEXT for kind in types):
-        aliases = [f"c{number}" for number in range(len(names))]
-        chosen = ", ".join(
-            f"CAST({alias} AS VARCHAR)" if kind in _AS_TEXT else alias
-            for alias, kind in zip(aliases, types, strict=True)
-        )
-        inner = sql.strip().rstrip(";")
-        relation = connection.sql(f"SELECT {chosen} FROM (\n{inner}\n) AS answer({', '.join(aliases)})")
-    arrow = relation.to_arrow_table()
-    columns = [_values(arrow.column(number), kind) for number, kind in enumerate(types)]
-    rows = tuple(zip(*columns, strict=True))
-    return Answer(columns=tuple(names), types=tuple(types), rows=rows)
-
-
-def _values(column: pa.ChunkedArray, kind: str) -> Sequence[object]:
-    import pyarrow as pa
-
-    try:
-        values: list[object] = column.to_pylist(maps_as_pydicts="lossy")
-    except (OverflowError, ValueError):
-        # Spark's dates and times reach beyond the year 9999, Python's do not.
-        values = column.cast(pa.string()).to_pylist()
-    if kind == "HUGEINT":
-        return [None if value is None else int(str(value)) for value in values]
-    return values
-
-
-def _unread(name: str, rows: pyarrow.dataset.Dataset | pa.RecordBatchReader, said: str) -> InfrastructureError:
+def _unread(name: str, rows: Rows, said: str) -> InfrastructureError:
     """The error for a table whose rows could not be read, by the name of the file that is to blame."""
     import pyarrow as pa
 
@@ -309,31 +333,30 @@ def _unread(name: str, rows: pyarrow.dataset.Dataset | pa.RecordBatchReader, sai
     )
 
 
-def _no_file(path: str) -> UsageError:
-    return UsageError("no-file-access", f"'{path}' cannot be read in a query", hint=_NO_FILES)
-
-
-def _translate(
-    error: duckdb.Error, tables: Mapping[str, pyarrow.dataset.Dataset | pa.RecordBatchReader]
-) -> LakesmithError:
-    """DuckDB's error in our own form."""
-    import duckdb
-
+def _raised(error: Exception, tables: Mapping[str, Rows], deadline: Deadline) -> BaseException:
+    """What a statement ended with, in our own form."""
     message = str(error)
+    if message.startswith("INTERRUPT Error"):
+        return deadline.error if deadline.passed else KeyboardInterrupt()
+    return _translate(message, tables)
+
+
+def _translate(message: str, tables: Mapping[str, Rows]) -> LakesmithError:
+    """DuckDB's words in our own form."""
     if stream := _STREAM.search(message):
         return _unread(*list(tables.items())[int(stream[1])], stream[2])
     line = _LINE.search(message)
     at = Place("query", int(line.group(1))) if line else None
     shown = f"the line reads: {line.group(2).strip()}" if line else None
-    what = _PREFIX.sub("", message.partition("\n")[0])
-    if isinstance(error, duckdb.ParserException):
+    what = _KIND.sub("", message.partition("\n")[0], count=1)
+    kind = found[1] if (found := _KIND.match(message)) else ""
+    if kind == "Parser":
         return UsageError("sql-syntax", what, at=at, hint=shown)
-    if isinstance(error, duckdb.PermissionException):
+    if kind == "Permission":
         path = _FILE.search(message)
-        return _no_file(path.group(1)) if path else UsageError("no-file-access", what, hint=_NO_FILES)
-    if isinstance(error, duckdb.OutOfMemoryException):
-        hint = "read fewer rows or columns, or aggregate before sorting and joining"
-        return InfrastructureError("query-memory", "the query needs more memory than it may use", hint=hint)
+        return no_file_access(path.group(1) if path else what)
+    if kind == "Out of Memory":
+        return out_of_memory()
     if column := _NO_COLUMN.search(message):
         name = column.group(1) or column.group(2)
         known = {field for rows in tables.values() for field in rows.schema.names}
@@ -345,7 +368,7 @@ def _translate(
         near = re.search(r'Did you mean "(.+?)"', message)
         hint = f"did you mean '{near.group(1)}'?" if near else "https://duckdb.org/docs/stable/sql/functions"
         return UsageError("unknown-function", f"there is no function '{function.group(1)}'", at=at, hint=hint)
-    if isinstance(error, duckdb.IOException | duckdb.InternalException | duckdb.FatalException):
+    if kind in ("IO", "INTERNAL", "FATAL"):
         hint = "`lakesmith doctor` checks the storage"
         return InfrastructureError("query-engine", f"DuckDB could not read the table: {what}", hint=hint)
     return UsageError("query-failed", what, at=at, hint=shown)

@@ -14,12 +14,13 @@ import click
 from lakesmith.cli.call import Call, Verb, complete_tables, json_option, lake_options
 from lakesmith.cli.output import Cell, Grid, Styled, page, print_json
 from lakesmith.cli.progress import progress
+from lakesmith.cli.quantities import seconds
 from lakesmith.cli.verb_groups import Verbs
 from lakesmith.cli.verbs.run import show_report
 from lakesmith.cli.words import age, count, plural
 from lakesmith.errors import UsageError
 from lakesmith.plan.steps import Chosen
-from lakesmith.quarantine import read_edits, refuse_nothing, seconds
+from lakesmith.quarantine import read_edits, refuse_nothing
 from lakesmith.reports import RunReport
 
 

@@ -9,6 +9,8 @@ import click
 
 from lakesmith.cli.call import Call, Verb, json_option
 from lakesmith.cli.output import Cell, Format, Grid, Styled, page, print_csv, print_json, value_text
+from lakesmith.cli.quantities import bytes_of, seconds
+from lakesmith.cli.watchdog import Watchdog
 from lakesmith.cli.words import count
 from lakesmith.errors import UsageError
 from lakesmith.ports import Answer
@@ -40,6 +42,12 @@ _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "BIGNUM")
     show_default=True,
     help="How many rows a table shows; 0 for all. JSON and CSV always have all.",
 )
+@click.option(
+    "--timeout", metavar="TIME", help="Stop the query after this long, such as 30m [default: 5m, or the environment's]."
+)
+@click.option(
+    "--memory", metavar="SIZE", help="Memory that the query may use, such as 2GB [default: half of the machine's]."
+)
 @json_option
 @click.pass_obj
 def verb(
@@ -50,6 +58,8 @@ def verb(
     release: str | None,
     format: Format,
     limit: int,
+    timeout: str | None,
+    memory: str | None,
     as_json: bool,
 ) -> None:
     """Answer a SELECT over the lake's tables. Needs no Java.
@@ -57,19 +67,23 @@ def verb(
     The SQL is DuckDB's; tables are layer.name, besides system.* (what Lakesmith did) and quarantine.*
     (refused rows). A dash reads the SQL from standard input.
     """
-    answer = call.open().query(_text(sql, file), at=at, release=release)
     shape: Format = "json" if as_json else format
+    shown = limit or None if shape in ("table", "markdown") else None
+    text, lake = _text(sql, file), call.open()
+    limits = lake.query_limits(
+        timeout=None if timeout is None else seconds(timeout), memory=None if memory is None else bytes_of(memory)
+    )
+    with Watchdog(limits, as_json=shape == "json"):
+        answer = lake.query(text, at=at, release=release, limit=shown, timeout=limits.timeout, memory=limits.memory)
     match shape:
         case "json":
             print_json(answer)
         case "csv":
             print_csv(answer.columns, answer.rows)
         case "table" | "markdown":
-            rows = answer.rows[: limit or None]
-            page(shape).grid(_grid(answer, rows))
-            if len(rows) < len(answer.rows):
-                told = f"{count(len(rows))} of {count(len(answer.rows))} rows are shown; --limit 0 shows all"
-                click.echo(told, err=True)
+            page(shape).grid(_grid(answer))
+            if answer.truncated:
+                click.echo(f"the first {count(len(answer.rows))} rows are shown; --limit 0 shows all", err=True)
 
 
 def _text(sql: str | None, file: Path | None) -> str:
@@ -84,12 +98,12 @@ def _text(sql: str | None, file: Path | None) -> str:
     return sys.stdin.read() if sql == "-" else sql
 
 
-def _grid(answer: Answer, rows: tuple[tuple[object, ...], ...]) -> Grid:
+def _grid(answer: Answer) -> Grid:
     numbers = [any(word in kind for word in _NUMBERS) and "(" not in kind.split("DECIMAL")[0] for kind in answer.types]
     right = {title for title, number in zip(answer.columns, numbers, strict=True) if number}
     return Grid(
         titles=answer.columns,
-        rows=tuple(tuple(_cell(value) for value in row) for row in rows),
+        rows=tuple(tuple(_cell(value) for value in row) for row in answer.rows),
         right=frozenset(right),
     )
 

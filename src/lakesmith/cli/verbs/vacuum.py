@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from lakesmith.cli.call import Call, Verb, complete_tables, json_option
+from lakesmith.cli.quantities import seconds
 from lakesmith.cli.upkeep import carry_out, dry_run_option
-from lakesmith.quarantine import seconds
 
 
 @click.command("vacuum", cls=Verb)

@@ -1,0 +1,65 @@
+"""Ends the process of a query that cannot be interrupted: one call of a function may compute for hours."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Self
+
+from lakesmith.cli.failures import show_failure
+from lakesmith.declare import QueryLimits
+from lakesmith.errors import LakesmithError
+
+GRACE = 5.0
+"""Seconds that the engine has to stop after it was interrupted."""
+_SLACK = 500_000_000
+"""Bytes beside those of the engine and of the answer: libraries, buffers of files that are read."""
+_INTERVAL = 0.05
+_STATM = Path("/proc/self/statm")
+
+
+class Watchdog:
+    """While it is entered, the process may use so much time and memory. A query writes nothing that could be lost."""
+
+    def __init__(self, limits: QueryLimits, *, as_json: bool) -> None:
+        from lakesmith.query.limits import allowed_memory, answer_memory
+
+        memory = allowed_memory(limits)
+        self._limits = limits
+        self._most = _resident() + memory + answer_memory(memory) + _SLACK
+        self._as_json = as_json
+        self._done = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._begun = time.monotonic()
+        threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._done.set()
+
+    def _watch(self) -> None:
+        from lakesmith.query.limits import out_of_memory, out_of_time
+
+        timeout = self._limits.timeout
+        while not self._done.wait(_INTERVAL):
+            if timeout is not None and time.monotonic() - self._begun > timeout + GRACE:
+                self._end(out_of_time(timeout))
+            if _resident() > self._most:
+                self._end(out_of_memory())
+
+    def _end(self, error: LakesmithError) -> None:
+        code = show_failure(error, as_json=self._as_json)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _resident() -> int:
+    """The bytes of memory that the process has; 0 where the system does not say."""
+    if not _STATM.exists():
+        return 0
+    return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,58 @@
+"""The tree that DuckDB's parser makes of a statement: which tables it reads, and how often."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_FILE_NAME = re.compile(r"[/\\.*:]")
+
+
+def nodes(tree: object) -> Iterator[dict[str, Any]]:
+    """Every node of the tree, the outer before the inner."""
+    if isinstance(tree, dict):
+        yield tree
+        for value in tree.values():
+            yield from nodes(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from nodes(value)
+
+
+def table_paths(tree: object) -> Iterator[tuple[str, ...]]:
+    """The names that stand where a table is expected and that no WITH in scope defines."""
+    return _paths(tree, frozenset())
+
+
+def is_file_name(path: tuple[str, ...]) -> bool:
+    """Whether a name in a table's place is that of a file, or an address."""
+    return len(path) == 1 and _FILE_NAME.search(path[0]) is not None
+
+
+def reads_once(tree: object) -> bool:
+    """Whether no table can be scanned twice: one table, and nothing that might be computed more than once."""
+    kinds = [node.get("type") for node in nodes(tree)]
+    with_clause = any(node["cte_map"].get("map") for node in nodes(tree) if node.get("cte_map"))
+    return kinds.count("BASE_TABLE") <= 1 and "PIVOT" not in kinds and not with_clause
+
+
+def _paths(tree: object, defined: frozenset[str]) -> Iterator[tuple[str, ...]]:
+    if isinstance(tree, list):
+        for value in tree:
+            yield from _paths(value, defined)
+    elif isinstance(tree, dict):
+        if tree.get("type") == "BASE_TABLE":
+            path = tuple(tree["qualified_name"]["path"])
+            if len(path) != 1 or path[0].lower() not in defined:
+                yield path
+        # A name means what WITH says inside of that WITH's statement only: beside it, DuckDB would look for a table of
+        # its own catalog, which has the settings.
+        for entry in (tree.get("cte_map") or {}).get("map", []):
+            name = entry["key"].lower()
+            recursive = entry["value"]["query_node"].get("type") == "RECURSIVE_CTE_NODE"
+            yield from _paths(entry["value"], defined | {name} if recursive else defined)
+            defined |= {name}
+        for key, value in tree.items():
+            if key != "cte_map":
+                yield from _paths(value, defined)

@@ -1,0 +1,193 @@
+"""A query reaches the lake's tables and nothing else: every function of DuckDB is classified."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+from lakesmith.errors import LakesmithError, Place, UsageError
+from lakesmith.ports import View, ViewColumn
+from lakesmith.query import DuckDB
+from lakesmith.query.functions import REFUSED_SCALARS, TABLE_FUNCTIONS
+
+REFUSALS = {"function-refused", "no-file-access", "not-a-select"}
+CLASSIFIED = Path(__file__).with_name("scalar_functions.txt")
+"""The names of all functions over values that were looked at and reach nothing beyond their arguments."""
+
+
+def listed(*types: str) -> list[str]:
+    """The functions that DuckDB lists, with all that it ships built in."""
+    with duckdb.connect() as connection:
+        rows = connection.execute("SELECT DISTINCT lower(function_name), function_type FROM duckdb_functions()")
+        return sorted({name for name, kind in rows.fetchall() if kind in types})
+
+
+def refused(sql: str) -> LakesmithError:
+    with pytest.raises(LakesmithError) as raised:
+        DuckDB().query(sql, {})
+    return raised.value
+
+
+def quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDB]:
+    """An engine with one connection for all calls, which need not be closed."""
+    with DuckDB()._connect() as connection:
+        monkeypatch.setattr(DuckDB, "_connect", lambda self: nullcontext(connection))
+        yield DuckDB()
+
+
+def code_of(engine: DuckDB, sql: str) -> str | None:
+    """The code that a statement is refused with before it runs."""
+    try:
+        engine.referenced(sql)
+    except UsageError as error:
+        return error.code
+    return None
+
+
+@pytest.mark.parametrize("before", ["", "main.", "system.main."])
+def test_every_function_that_gives_a_table_is_allowed_with_a_reason_or_refused(before: str, engine: DuckDB) -> None:
+    codes = {
+        name: code_of(engine, f"SELECT * FROM {before}{quoted(name)}(1)") for name in listed("table", "table_macro")
+    }
+    assert {name for name, code in codes.items() if code is None} == set(TABLE_FUNCTIONS)
+    assert {code for code in codes.values() if code} <= REFUSALS
+    assert all(TABLE_FUNCTIONS.values())
+
+
+@pytest.mark.parametrize("word", ["PRAGMA {}", "PRAGMA {}('x')", "CALL {}()", "EXPLAIN CALL {}('x')"])
+def test_no_pragma_and_no_call_is_a_query(word: str, engine: DuckDB) -> None:
+    names = listed("pragma", "table", "table_macro")
+    assert {code_of(engine, word.format(name)) for name in names} <= {"not-a-select", "sql-syntax"}
+
+
+def test_every_function_over_values_is_classified() -> None:
+    """A new version of DuckDB brings new functions: look at each, and add it to the one list or to the other."""
+    harmless = set(CLASSIFIED.read_text(encoding="utf-8").split("\n")) - {""}
+    internal = {name for name in listed("scalar") if name.startswith("__internal_")}
+    found = set(listed("scalar", "macro", "aggregate", "window"))
+    # Only DuckDB's shell has it.
+    refused_ones = set(REFUSED_SCALARS) - {"getenv"}
+    assert found == harmless | internal | refused_ones
+    assert not harmless & (refused_ones | internal)
+
+
+@pytest.mark.parametrize("before", ["", "main.", "system.main."])
+@pytest.mark.parametrize("name", [*REFUSED_SCALARS, "__internal_decompress_string"])
+def test_functions_that_reach_beyond_the_rows_are_refused_wherever_they_stand(
+    name: str, before: str, engine: DuckDB
+) -> None:
+    for sql in (
+        f"SELECT {before}{name}('x')",
+        f"SELECT {before}{name.upper()}('x')",
+        f"SELECT {before}{quoted(name)}('x')",
+        f"SELECT 1 WHERE EXISTS (SELECT [{before}{name}(y) FOR y IN ['a']])",
+        f"SELECT * FROM unnest([{before}{name}('x')])",
+        f"SELECT sum(1) OVER (ORDER BY {before}{name}('x'))",
+        f"EXPLAIN SELECT {before}{name}('x')",
+        f"DESCRIBE SELECT {before}{name}('x')",
+        f"WITH x AS (SELECT {before}{name}('x')) FROM x",
+        f"VALUES ({before}{name}('x'))",
+    ):
+        assert code_of(engine, sql) == "function-refused", sql
+
+
+def test_macros_that_read_the_catalog_are_refused() -> None:
+    """The parse tree has a macro's name and not what it stands for, so that is looked at here."""
+    with duckdb.connect() as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT function_name, macro_definition FROM duckdb_functions() WHERE function_type = 'macro'"
+        ).fetchall()
+    reading = {
+        name
+        for name, definition in rows
+        if re.search(r"\bFROM\b(?! (?:\(|generate_series|unnest))|current_setting|getvariable", definition or "")
+    }
+    assert reading <= set(REFUSED_SCALARS)
+    assert "pg_get_viewdef" in reading
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM duckdb_settings()",
+        "SELECT current_setting('memory_limit')",
+        "FROM pg_catalog.pg_settings",
+        "FROM information_schema.tables",
+        "FROM sqlite_master",
+        "FROM system.information_schema.columns",
+        "FROM input_0",
+        "FROM memory.main.input_0",
+        "WITH pg_settings AS (FROM pg_settings) FROM pg_settings",
+        "SELECT * FROM (WITH pg_settings AS (SELECT 1) FROM pg_settings), pg_settings",
+        "WITH a AS (WITH pg_settings AS (SELECT 1) FROM pg_settings), b AS (FROM pg_settings) FROM b",
+        "SHOW TABLES FROM memory",
+        "FROM (SHOW TABLES FROM memory)",
+        "FROM (SHOW ALL TABLES)",
+        "FROM (SHOW DATABASES)",
+        "SHOW VARIABLES",
+        "DESCRIBE pg_settings",
+        "SUMMARIZE duckdb_tables",
+        "FROM query('SELECT 1')",
+        "FROM query_table('pg_settings')",
+        "FROM histogram('pg_settings', name)",
+        "PIVOT duckdb_tables ON table_name IN ('a') USING count(*)",
+        "SELECT (SELECT count(*) FROM duckdb_columns)",
+        "FROM 'x.parquet'",
+    ],
+)
+def test_neither_settings_nor_catalog_nor_hidden_sql_are_reached(sql: str) -> None:
+    rows = pyarrow.dataset.dataset(pa.table({"a": [1]}))
+    with pytest.raises(UsageError) as raised:
+        DuckDB().query(sql, {"silver.orders": rows})
+    assert raised.value.code in REFUSALS | {"unknown-table"}
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("FROM range(2)", ((0,), (1,))),
+        ("FROM generate_series(1, 2)", ((1,), (2,))),
+        ("SELECT unnest([1, 2])", ((1,), (2,))),
+        ("FROM unnest([1, 2])", ((1,), (2,))),
+        ("FROM repeat(1, 2)", ((1,), (1,))),
+        ("FROM repeat_row(1, 2, num_rows=1)", ((1, 2),)),
+        ("SELECT key FROM json_each('{\"a\": 1}')", (("a",),)),
+        ("SELECT count(*) FROM json_tree('[1, 2]')", ((3,),)),
+        ("WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 3) SELECT max(i) FROM n", ((3,),)),
+        ("WITH a AS (SELECT 1 AS i), b AS (FROM a) SELECT a.i FROM a JOIN b USING (i)", ((1,),)),
+        ("SELECT (WITH q AS (SELECT 7) FROM q)", ((7,),)),
+        ("WITH a AS (SELECT 1) FROM a UNION ALL FROM a", ((1,), (1,))),
+        ("WITH orders AS (FROM silver.orders) SELECT count(*) FROM orders o, LATERAL range(o.a)", ((1,),)),
+        ("SHOW silver.orders", (("a", "BIGINT", "YES", None, None, None),)),
+    ],
+)
+def test_what_computes_with_rows_is_answered(sql: str, rows: tuple[tuple[object, ...], ...]) -> None:
+    given = pyarrow.dataset.dataset(pa.table({"a": [1]}))
+    assert DuckDB().query(sql, {"silver.orders": given}).rows == rows
+
+
+def test_a_refusal_names_the_line_and_what_may_stand_there() -> None:
+    error = refused("SELECT 'é'\nFROM duckdb_settings()")
+    assert (error.code, error.at) == ("function-refused", Place("query", 2))
+    assert "range" in (error.hint or "")
+    assert refused("SELECT 1,\n  current_setting('x')").at == Place("query", 2)
+
+
+def test_a_view_of_a_contract_may_not_call_them_either() -> None:
+    view = View(table="silver.orders", columns=(ViewColumn(name="a", sql="current_setting('threads')"),))
+    given = pyarrow.dataset.dataset(pa.table({"a": [1]}))
+    with pytest.raises(UsageError) as raised:
+        DuckDB().query("FROM silver.orders_v1", {"silver.orders": given}, {"silver.orders_v1": view})
+    assert raised.value.code == "function-refused"
