@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,9 @@ class Load:
     repeats: bool = True
     """Whether the same rows may come again."""
     truncates: bool = False
+    keeps_null: Sequence[str] = ()
+    """Columns in which NULL cannot be replaced by another value: keys would no longer be unique, or rows would move to
+    another partition."""
 
     @property
     def table_columns(self) -> list[str]:
@@ -111,6 +115,15 @@ LOADS = {
     load.name: load
     for load in (
         Load("append", "append", MOMENT, append, partial(draws.rows_of, draws.moment)),
+        Load("replace", "replace", MOMENT, append, partial(draws.rows_of, draws.moment)),
+        Load(
+            "replace_partitions",
+            {"replace_partitions": "id"},
+            MOMENT,
+            append,
+            partial(draws.rows_of, draws.moment),
+            keeps_null=["id"],
+        ),
         Load(
             "dedup",
             {"append": {"dedup": KEY, "by": "at"}},
@@ -125,7 +138,15 @@ LOADS = {
             partial(dedup, columns=list(MOMENT), key=KEY, by="at", within=draws.HOUR),
             partial(draws.rows_of, draws.moment),
         ),
-        Load("keyed", {"merge": {"key": KEY}}, EVENT, partial(keyed, key=KEY), draws.one_a_key, repeats=False),
+        Load(
+            "keyed",
+            {"merge": {"key": KEY}},
+            EVENT,
+            partial(keyed, key=KEY),
+            draws.one_a_key,
+            repeats=False,
+            keeps_null=KEY,
+        ),
         _merge("merge"),
         _merge("merge_delete", delete=DELETE),
         _merge("merge_soft", {"is_deleted": "boolean"}, delete=DELETE, soft_delete="is_deleted"),
@@ -143,3 +164,38 @@ LOADS = {
         _snapshot("snapshot_scd2_track", "scd2", track=["amount"]),
     )
 }
+
+
+NEVER_NULL = {
+    "history": "coalesce(history, -1)",
+    "id": "coalesce(id, 0)",
+    "old_id": "coalesce(old_id, id, 0)",
+    "name": "coalesce(name, '?')",
+    "at": "coalesce(at, TIMESTAMP'2026-01-01 00:00:00Z')",
+    "taken": "coalesce(taken, TIMESTAMP'2026-01-01 00:00:00Z')",
+    "seq": "CASE WHEN seq IS NULL THEN -1 ELSE seq END",
+    "op": "CASE WHEN op IS NULL THEN 'U' ELSE op END",
+    "amount": "coalesce(amount, CAST(0 AS decimal(12,2)))",
+}
+"""SQL, by column: the value, with another in place of NULL. Spark knows that the result is never NULL."""
+
+
+def never_null(load: Load) -> Load:
+    """The same load over a query whose columns are never NULL, but for those that have to keep it."""
+    return replace(load, model=lambda rows: load.model([_filled(row, load.keeps_null) for row in rows]))
+
+
+def _filled(row: Row, kept: Sequence[str]) -> Row:
+    """What NEVER_NULL makes of a row."""
+    given = {
+        "history": -1,
+        "id": 0,
+        "old_id": row["id"] or 0,
+        "name": "?",
+        "at": draws.FIRST,
+        "taken": draws.FIRST,
+        "seq": -1,
+        "op": "U",
+        "amount": Decimal("0.00"),
+    }
+    return {name: given[name] if value is None and name not in kept else value for name, value in row.items()}

@@ -23,7 +23,7 @@ from tests.models.rows import Row
 brief = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LEDGERS = [load for load in LOADS.values() if "_entry" in load.adds]
 INTERVALS = [load for load in LOADS.values() if "valid_from" in load.adds]
-MINDS_REPEATS = {"append", "keyed"}
+MINDS_REPEATS = {"append", "replace", "replace_partitions", "keyed"}
 """Where a row that comes twice is not the same as a row that comes once."""
 
 

@@ -4,14 +4,14 @@ says, after every batch. Many histories share each run, each with keys of its ow
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.models.cases import LOADS, Load
+from tests.models.cases import LOADS, NEVER_NULL, Load, never_null
 from tests.models.differences import first_difference
 from tests.models.draws import TIMES
 from tests.models.histories import History, histories, pack
@@ -31,6 +31,15 @@ LARGE = 3
 SEED = 5
 SAME_CODE = {"dedup", "scd2_ignore", "changes_moves", "changes_amounts", "snapshot_scd2_ignore", "snapshot_scd2_track"}
 """Loads that take no way of their own: others have their options and more."""
+DERIVED = {
+    "label": "coalesce(name, '?')",
+    "shop": "'main'",
+    "named": "CASE WHEN name IS NULL THEN false ELSE true END",
+    "parts": "named_struct('label', coalesce(name, '?'), 'tags', array('a', 'b'), 'sizes', map('k', 1))",
+}
+"""Columns that Spark knows to be never NULL, at some depth, while the table's columns are nullable at every depth. They
+follow from `name` alone, so that no load treats a row differently because of them."""
+NULLABILITY = "LAKESMITH_TEST_NULLABILITY"
 
 
 def sources(seed: int, each: int) -> dict[str, tuple[list[Load], list[History]]]:
@@ -62,6 +71,15 @@ def test_extracts_in_their_order_go_on_from_the_table(written: Written, monkeypa
     _run_and_compare(written, {"rows": (loads, drawn)}, monkeypatch)
 
 
+@pytest.mark.verify
+@pytest.mark.timeout(900)
+def test_every_load_takes_columns_that_are_never_null_in_one_run_and_nullable_in_another(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {name: ([never_null(load) for load in loads], drawn) for name, (loads, drawn) in sources(SEED, 20).items()}
+    _run_and_compare(written, given, monkeypatch, _as_python)
+
+
 def _by_time(history: History) -> History:
     """Each extract in a batch of its own; rows without a time come with the first."""
     rows = [row for batch in history.batches for row in batch]
@@ -70,19 +88,51 @@ def _by_time(history: History) -> History:
     )
 
 
+def _as_sql(load: Load, source: str) -> dict[str, str]:
+    """The table with the columns that its load defines, and those of DERIVED."""
+    selected = ", ".join([*load.columns, *(f"{sql} AS {name}" for name, sql in DERIVED.items())])
+    header = f"load: {json.dumps(load.declaration)}\ncolumns: {{label: {{type: string, required: true}}}}"
+    return {f"silver/{load.name}.sql": f"/* lakesmith\n{header}\n*/\nSELECT {selected} FROM bronze.{source}\n"}
+
+
+def _as_python(load: Load, source: str) -> dict[str, str]:
+    """The table with columns whose nullability the environment decides; their values are the same either way."""
+    filled = {name: name if name in load.keeps_null else NEVER_NULL[name] for name in load.columns}
+    required = [f"{sql} AS {name}" for name, sql in filled.items()]
+    nullable = [f"nullif({sql}, CAST(NULL AS {load.columns[name]})) AS {name}" for name, sql in filled.items()]
+    match load.declaration:
+        case str(word):
+            how = repr(word)
+        case {"replace_partitions": str(column)}:
+            how = f"lake.replace_partitions({column!r}, same_as='bronze.{source}.{column}')"
+        case other:
+            ((word, options),) = other.items()
+            how = f"lake.{word}(**{options!r})"
+    text = (
+        "import os\n\nimport lakesmith as lake\n\n\n"
+        f"@lake.silver(load={how}, rowwise=True)\n"
+        f"def {load.name}(rows=lake.ref('bronze.{source}')):\n"
+        f"    columns = {{'required': {required!r}, 'nullable': {nullable!r}}}\n"
+        f"    return rows.selectExpr(*columns[os.environ['{NULLABILITY}']])\n"
+    )
+    return {f"silver/{load.name}.py": text}
+
+
 def _run_and_compare(
-    written: Written, given: dict[str, tuple[list[Load], list[History]]], monkeypatch: pytest.MonkeyPatch
+    written: Written,
+    given: dict[str, tuple[list[Load], list[History]]],
+    monkeypatch: pytest.MonkeyPatch,
+    declared: Callable[[Load, str], dict[str, str]] = _as_sql,
 ) -> None:
     for name, (loads, _) in given.items():
         columns = "".join(f"  {column}: {type}\n" for column, type in loads[0].columns.items())
         written.declare({f"bronze/{name}.yml": f'source: {{files: "landing/{name}/*.json"}}\ncolumns:\n{columns}'})
         for load in loads:
-            selected = ", ".join(load.columns)
-            header = f"/* lakesmith\nload: {json.dumps(load.declaration)}\n*/\n"
-            written.declare({f"silver/{load.name}.sql": f"{header}SELECT {selected} FROM bronze.{name}\n"})
+            written.declare(declared(load, name))
     packed = {name: pack(drawn) for name, (_, drawn) in given.items()}
     after = -1
-    for upto in RUNS:
+    for upto, nullability in zip(RUNS, ("required", "nullable", "required", "nullable"), strict=True):
+        monkeypatch.setenv(NULLABILITY, nullability)
         for name, batches in packed.items():
             written.land(
                 f"{name}/{upto}.json", *(_as_json(row) for batch in batches[after + 1 : upto + 1] for row in batch)
@@ -92,8 +142,11 @@ def _run_and_compare(
             monkeypatch.setattr(write, "_VECTORS", 0)
         written.run()
         for load, drawn in ((load, drawn) for loads, drawn in given.values() for load in loads):
-            wrong = first_difference(load, drawn, upto, _table(written, load))
+            table = _table(written, load)
+            wrong = first_difference(load, drawn, upto, table)
             assert wrong is None, wrong
+            if declared is _as_sql:
+                assert [row for row in table if row["label"] != ("?" if row["name"] is None else row["name"])] == []
 
 
 def _table(written: Written, load: Load) -> Sequence[Row]:

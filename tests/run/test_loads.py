@@ -247,6 +247,26 @@ def test_any_sequence_of_runs_equals_one_full_rebuild(orders: Written) -> None:
     assert content() == in_cuts
 
 
+def test_changes_take_an_operation_that_is_never_null(written: Written) -> None:
+    columns = "{id: bigint, name: string, amount: int, at: bigint, deleted: boolean}"
+    query = "SELECT id, name, amount, at, CASE WHEN deleted THEN 'D' ELSE 'U' END AS op, map('k', 1) AS sizes"
+    load = "changes: {key: id, order_by: at, op: op"
+    written.declare(
+        {
+            "bronze/rows.yml": f"source: {{files: landing/rows/*.json}}\ncolumns: {columns}\n",
+            "silver/plain.sql": f"/* lakesmith\nload: {{{load}}}}}\n*/\n{query} FROM bronze.rows\n",
+            "silver/ledger.sql": f"/* lakesmith\nload: {{{load}, amounts: amount}}}}\n*/\n{query} FROM bronze.rows\n",
+        }
+    )
+    written.land("rows/1.json", *({"id": id, "name": "a", "amount": 1, "at": 1} for id in (1, 2, 3)))
+    written.run()
+    written.land("rows/2.json", {"id": 1, "name": "b", "amount": 2, "at": 2}, {"id": 2, "at": 2, "deleted": True})
+    assert written.run()["silver.plain"].mode == "changes"
+    for table in ("plain", "ledger"):
+        held = written.rows(f"SELECT id, name, amount, op FROM silver.{table} ORDER BY id")
+        assert held == [(1, "b", 2, "U"), (3, "a", 1, "U")]
+
+
 def test_a_python_table_reads_whole_tables_and_says_why_it_costs_that_much(orders: Written) -> None:
     orders.declare(
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lakesmith.columns import GONE, HIDDEN, VALID_FROM
 from lakesmith.declare.loads import Append, Changes, Merge, Scd2, Snapshot
@@ -14,6 +14,7 @@ from lakesmith.spark.loads.order import (
     DELETE,
     comparable,
     expression,
+    first_of,
     greatest,
     have_values,
     nothing,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _ENDED = f"{HIDDEN}ended"
 _EMPTIED = f"{HIDDEN}emptied"
+_TIMES = f"{HIDDEN}times"
 
 
 def of_ends(load: Merge, rows: DataFrame, known: DataFrame | None, stored: Mapping[str, str]) -> Upsert:
@@ -40,11 +42,11 @@ def of_ends(load: Merge, rows: DataFrame, known: DataFrame | None, stored: Mappi
     last = greatest(load.key, load.order_by, with_deletes(rows, load.delete))
     if known is not None:
         last = _not_ended(load, last, known)
-    rank = [*load.order_by, GONE, *columns]
     made = last.withColumnRenamed(DELETE, GONE)
-    target = _side("target", rank, made, {**stored, GONE: "boolean"}).replace(f"target.{quoted(GONE)}", "false")
-    order = _by_order(load.order_by, made, stored, ">")
-    return Upsert(rows=made, key=load.key, newer=f"{_side('source', rank, made, None)} > {target}", by_order=order)
+    # A delete is later than a row of the same order; the table holds no delete.
+    order, rest = _sides(load.order_by, made, stored), _sides(columns, made, stored)
+    newer = _wins([*order, (f"source.{GONE}", "false"), *rest], ">")
+    return Upsert(rows=made, key=load.key, newer=newer, by_order=(_wins(order, ">"), _tied(order)))
 
 
 def _not_ended(load: Merge, last: DataFrame, known: DataFrame) -> DataFrame:
@@ -64,23 +66,20 @@ def of_batch(load: Merge | Append, rows: DataFrame, stored: Mapping[str, str]) -
     `stored` are the columns of the table and their types.
     """
     if isinstance(load, Append):
-        rank = [*([load.by] if load.by else []), *rows.columns]
-        newer = f"{_side('source', rank, rows, None)} < {_side('target', rank, rows, stored)}"
+        order = _sides([load.by] if load.by else [], rows, stored)
         same = window_of(load, "source."), window_of(load, "target.")
-        also = f"{same[0]} <=> {same[1]}" if same[0] and same[1] else None
-        order = _by_order([load.by], rows, stored, "<") if load.by else None
-        return Upsert(rows=deduplicated(load, rows), key=load.dedup, newer=newer, also=also, by_order=order)
+        return Upsert(
+            rows=deduplicated(load, rows),
+            key=load.dedup,
+            newer=_wins([*order, *_sides(rows.columns, rows, stored)], "<"),
+            also=f"{same[0]} <=> {same[1]}" if same[0] and same[1] else None,
+            by_order=(_wins(order, "<"), _tied(order)) if order else None,
+        )
     made = latest(load, rows)
-    rank = [*load.order_by, *([load.soft_delete] if load.soft_delete else []), *rows.columns]
-    newer = f"{_side('source', rank, made, None)} > {_side('target', rank, made, stored)}"
-    return Upsert(rows=made, key=load.key, newer=newer, by_order=_by_order(load.order_by, made, stored, ">"))
-
-
-def _by_order(order: Sequence[str], rows: DataFrame, stored: Mapping[str, str], wins: str) -> tuple[str, str] | None:
-    if not order:
-        return None
-    source, target = _side("source", order, rows, None), _side("target", order, rows, stored)
-    return f"{source} {wins} {target}", f"{source} = {target}"
+    order = _sides(load.order_by, made, stored)
+    rest = _sides([*([load.soft_delete] if load.soft_delete else []), *rows.columns], made, stored)
+    by_order = (_wins(order, ">"), _tied(order)) if order else None
+    return Upsert(rows=made, key=load.key, newer=_wins([*order, *rest], ">"), by_order=by_order)
 
 
 def difference(load: Shaped, keys: DataFrame | None, new: DataFrame, old: DataFrame) -> Upsert:
@@ -122,8 +121,13 @@ def _exchanged(key: tuple[str, ...], keys: DataFrame | None, new: DataFrame, old
     held = old.select(*map(quoted, new.columns))
     if keys is not None:
         held = held.join(keys, list(key), "left_semi").select(*map(quoted, new.columns))
-    differing = new.exceptAll(held).unionByName(held.exceptAll(new)).select(*map(quoted, key)).distinct()
-    away = held.join(differing, list(key), "left_semi").select(*map(quoted, new.columns)).distinct()
+    # Not by EXCEPT ALL and DISTINCT, which take no maps.
+    content = [f"{comparable(new, name)} AS {quoted(name)}" for name in new.columns]
+    counted = new.selectExpr(*content, f"1 AS {_TIMES}").unionByName(held.selectExpr(*content, f"-1 AS {_TIMES}"))
+    counted = counted.groupBy(*map(quoted, new.columns)).agg(expression(f"sum({_TIMES}) AS {_TIMES}"))
+    differing = counted.where(f"{_TIMES} <> 0").select(*map(quoted, key)).distinct()
+    away = held.join(differing, list(key), "left_semi").select(*map(quoted, new.columns))
+    away = first_of(away, (comparable(new, name) for name in new.columns), "1")
     put = new.join(differing, list(key), "left_semi").select(*map(quoted, new.columns))
     rows = put.selectExpr("*", f"false AS {GONE}").unionByName(away.selectExpr("*", f"true AS {GONE}"))
     rest = [name for name in new.columns if name not in key]
@@ -143,12 +147,31 @@ def _equal(rows: DataFrame, names: Sequence[str], one: str, other: str) -> str:
     return " AND ".join(f"{comparable(rows, name, one)} <=> {comparable(rows, name, other)}" for name in names)
 
 
-def _side(side: str, rank: Sequence[str], rows: DataFrame, stored: Mapping[str, str] | None) -> str:
-    """SQL: where a row stands in the order; a column that the table does not have yet is empty there."""
+def _sides(names: Sequence[str], rows: DataFrame, stored: Mapping[str, str]) -> list[tuple[str, str]]:
+    """SQL: columns of the batch's row and of the table's; a column that the table does not have yet is NULL there."""
 
-    def value(name: str) -> str:
-        if stored is not None and name not in stored:
-            return "CAST(NULL AS string)" if comparable(rows, name) != quoted(name) else nothing(rows, name)
-        return comparable(rows, name, f"{side}.")
+    def target(name: str) -> str:
+        if name in stored:
+            return comparable(rows, name, "target.")
+        return "CAST(NULL AS string)" if comparable(rows, name) != quoted(name) else nothing(rows, name)
 
-    return f"struct({', '.join(f'{value(name)} AS c{number}' for number, name in enumerate(rank))})"
+    return [(comparable(rows, name, "source."), target(name)) for name in names]
+
+
+def _wins(sides: Sequence[tuple[str, str]], sign: Literal["<", ">"]) -> str:
+    """SQL: the first columns that differ decide for the batch's row; NULL is less than any value.
+
+    Column by column: Spark casts structs to a common type before it compares them, and Delta's MERGE rejects the cast
+    where a field is NOT NULL on one side only.
+    """
+    cases = (
+        f"WHEN NOT ({source} <=> {target}) "
+        f"THEN coalesce({source} {sign} {target}, {target if sign == '>' else source} IS NULL)"
+        for source, target in sides
+    )
+    return f"CASE {' '.join(cases)} ELSE false END"
+
+
+def _tied(sides: Sequence[tuple[str, str]]) -> str:
+    """SQL: no column differs."""
+    return " AND ".join(f"{source} <=> {target}" for source, target in sides)
