@@ -87,9 +87,29 @@ class CommitFact:
     metrics: Mapping[str, str]
     note: str | None = None
     """What the writer left in the commit."""
+    sequences: Mapping[str, int] = field(default_factory=dict)
+    """By flow, the sequence number that the commit carries."""
+    changes_rows: bool = True
+    """Whether rows came or went. False where a commit only moves rows to other files, or tells of no file."""
+    removes_rows: bool = False
+    """Whether rows that were there before were changed or removed."""
 
 
-def in_order(commits: Sequence[CommitFact]) -> list[CommitFact]:
+def find_commit(commits: Iterable[CommitFact], flow: str, sequence: int, note: str) -> CommitFact | None:
+    """The commit of a batch, however many of other writers lie above it; None where the log does not have it.
+
+    `commits` is read from the newest back, and no further than a commit of the same flow that precedes the batch.
+    """
+    for commit in commits:
+        if commit.note == note:
+            return commit
+        committed = commit.sequences.get(flow)
+        if committed is not None and committed <= sequence:
+            return None
+    return None
+
+
+def in_order(commits: Iterable[CommitFact]) -> list[CommitFact]:
     """The commits from the oldest on, each later than the one before, as Delta counts them for time travel: a clock
     that was set back makes no version older than those before it."""
     told: list[CommitFact] = []
@@ -192,14 +212,16 @@ class TableFormat(Protocol):
     def facts(self, location: str, flow: str) -> TableFacts | None:
         """What the table's log tells, or None when there is no table."""
 
-    def commits(self, location: str, limit: int | None = None) -> Sequence[CommitFact]:
-        """The newest commits first."""
+    def commits(self, location: str, after: int = -1) -> Iterable[CommitFact]:
+        """The commits of versions > `after`, newest first. Each is read when it is reached, so to look at the newest
+        costs the same however long the log is."""
 
     def written(self, commit: CommitFact) -> Written:
         """What a commit did."""
 
-    def added_by(self, location: str, note: str, column: str) -> Mapping[str, int]:
-        """How many rows the newest commit with this note added, for each value of a text column."""
+    def added_by(self, location: str, version: int, column: str) -> Mapping[str, int] | None:
+        """How many rows the commit of a version added, for each value of a text column; None where the commit or its
+        files are gone."""
 
     def has_changes(self, location: str, after: int) -> bool:
         """Whether the change feed was on from the version after `after` to now."""

@@ -266,7 +266,7 @@ def test_a_table_with_deletion_vectors_that_was_widened_is_not_read_wrongly(
     format.widen(spark, place, {"id": "bigint"})
     assert format.facts(place, FLOW)
     with pytest.raises(DataError) as caught:
-        format.arrow(place, format.commits(place)[0].version)
+        format.arrow(place, next(iter(format.commits(place))).version)
     assert caught.value.code == "vectors-and-wider-types"
 
 

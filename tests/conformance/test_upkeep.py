@@ -70,7 +70,7 @@ def test_compacted_files_hold_the_same_rows_and_no_reader_has_to_follow(
         format.append(rows(spark, (number, "a")), place, write(number))
     written = format.compact(spark, place, "lakesmith compact run 1")
     assert written is not None
-    assert format.commits(place, 1)[0].note == "lakesmith compact run 1"
+    assert next(iter(format.commits(place))).note == "lakesmith compact run 1"
     facts = format.facts(place, FLOW)
     assert facts
     assert (facts.files, facts.sequence, facts.version, facts.changed) == (1, 3, 3, 2)

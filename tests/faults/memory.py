@@ -29,6 +29,7 @@ from lakesmith.ports import (
     Upsert,
     Write,
     Written,
+    find_commit,
 )
 
 
@@ -90,6 +91,11 @@ class Version:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether it puts other rows in the place of those that were there."""
+        return self.operation == "RESTORE" or self.parameters.get("mode") == "Overwrite"
 
 
 @dataclass(slots=True)
@@ -309,9 +315,9 @@ class MemoryFormat:
             sequence=table.sequences.get(flow, 0),
         )
 
-    def commits(self, location: str, limit: int | None = None) -> Sequence[CommitFact]:
+    def commits(self, location: str, after: int = -1) -> Sequence[CommitFact]:
         table = self._found(location)
-        known = table.versions[table.oldest :] if table else []
+        known = table.versions[max(table.oldest, after + 1) :] if table else []
         return [
             CommitFact(
                 version=version.number,
@@ -324,8 +330,10 @@ class MemoryFormat:
                     "deleted": str(version.deleted),
                 },
                 note=version.note or None,
+                sequences={version.flow: version.sequence} if version.flow else {},
+                removes_rows=bool(version.updated or version.deleted or version.rewrites),
             )
-            for version in reversed(known[-limit:] if limit else known)
+            for version in reversed(known)
         ]
 
     def written(self, commit: CommitFact) -> Written:
@@ -383,7 +391,7 @@ class MemoryFormat:
     def takes_rows(self, rows: object, location: str) -> bool:
         return False
 
-    def added_by(self, location: str, note: str, column: str) -> Mapping[str, int]:
+    def added_by(self, location: str, version: int, column: str) -> Mapping[str, int] | None:
         return {}
 
     def adopt(self, location: str) -> None:
@@ -428,10 +436,12 @@ class MemoryFormat:
         table = self._found(location)
         if table is None or not self.fenced(table, write):
             self._write(location, table, write, change, blind, operation, parameters or {})
-        for commit in self.commits(location):
-            if commit.note == write.note:
-                return self.written(commit)
-        raise commit_lost(write)
+            # Whatever others commit now lies between the commit and its being read back.
+            self._process.pause(f"read back {location}")
+        commit = find_commit(self.commits(location), write.flow, write.sequence, write.note)
+        if commit is None:
+            raise commit_lost(write)
+        return self.written(commit)
 
     def _write(
         self,

@@ -66,7 +66,7 @@ def _bookmark_first() -> None:
         reach("files.moved", arrival.table.name)
         rows = good.good() if isinstance(good, Stage) else good.select(*arrival.payload)
         rows.write.format("delta").mode("append").option("userMetadata", batch.note).save(location)
-        return self._format.written(self._format.commits(location, 1)[0])
+        return self._format.written(next(iter(self._format.commits(location))))
 
     _put(writer, "_committed", committed)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.faults.memory import MemoryFormat, Rows
-from tests.faults.small_lake import DAILY, LATEST, Bridge, MemoryWriter, without_spark
+from tests.faults.small_lake import DAILY, LATEST, LENIENT, ORDERS, Bridge, Definition, MemoryWriter, without_spark
 from tests.faults.tier0 import OFTEN, Machine, Plant, explore
 from tests.faults.world import Stepped, World
 from tests.ledger.made import done
@@ -72,6 +72,26 @@ def test_a_rollback_after_a_batch_without_rows_that_was_cut_short_is_seen() -> N
         world.kill(run)
         world.restore(DAILY, 2)
         world.settle_down()
+
+
+@pytest.mark.parametrize("kind", ["run", "replay", "discard"])
+def test_a_batch_that_was_cut_short_is_finished_though_its_commit_was_cleaned_up(kind: str) -> None:
+    bridge = Bridge()
+    with without_spark(bridge):
+        world = World(bridge)
+        world.land([(0, 1), (1, -3)])
+        if kind != "run":
+            world.finish(world.start("run", "here"))
+            world.define(Definition(LENIENT))
+        run = world.start(kind, "here")
+        while run.place != "read back /lake/bronze/orders":
+            world.advance(run, 1)
+        world.kill(run)
+        world.foreign(world.warehouse.table(ORDERS), 120, 0)
+        world.clean_log(ORDERS)
+        assert world.disk.tables[world.warehouse.table(ORDERS)].oldest > 100
+        world.settle_down()
+        assert not world.outcomes["batch-unknown"]
 
 
 def _no_fence(patch: pytest.MonkeyPatch) -> None:
@@ -148,9 +168,19 @@ def _whatever_there_is_is_released(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _only_the_newest_commits_are_read(patch: pytest.MonkeyPatch) -> None:
+    commits = MemoryFormat.commits
+
+    def newest(self: MemoryFormat, location: str, after: int = -1) -> Sequence[CommitFact]:
+        return commits(self, location, after)[:20]
+
+    patch.setattr(MemoryFormat, "commits", newest)
+
+
 _OVERTAKEN = {"land": 4, "start": 4, "overtake": 6, "kill": 2}
 _ROLLED_BACK = {"land": 4, "start": 8, "restore": 4, "define": 1}
 _CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
+_BESIDE_OTHERS = {"land": 4, "start": 8, "advance": 4, "kill": 3, "foreign": 4}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +199,11 @@ _CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
         (_position_from_the_number, _ROLLED_BACK, "N: |R: "),
         (_rolled_back_beneath, _ROLLED_BACK, "N: the bookmark is ahead of the rows|R: "),
         (_whatever_there_is_is_released, _OVERTAKEN, "C: "),
+        (
+            _only_the_newest_commits_are_read,
+            _BESIDE_OTHERS,
+            "V: .* is version|E: the lake does not come to rest",
+        ),
         (_refused_rows_of_a_rollback_stay, _ROLLED_BACK, "N: rows are in more than one place"),
     ],
 )

@@ -37,6 +37,8 @@ _FAILURES = (
     ("list", False),
     ("remove", False),
 )
+_FOREIGN = (1, 2, 5, 25, 120)
+"""So many commits another writer makes at once."""
 _PLACES = ("lease.taken", "batch.pinned", "table.committing", "table.committed", "quarantine.committed")
 OFTEN: Mapping[str, int] = {
     "land": 6,
@@ -51,6 +53,7 @@ OFTEN: Mapping[str, int] = {
     "fail": 3,
     "restore": 3,
     "optimize": 1,
+    "foreign": 3,
     "clean_log": 1,
     "define": 1,
     "spoil": 1,
@@ -127,6 +130,9 @@ class Machine(RuleBasedStateMachine):
                 world.restore(table, b % 5)
             case "optimize":
                 world.optimize(table)
+            case "foreign":
+                beside = (world.warehouse.table, world.warehouse.quarantine, world.warehouse.settled)
+                world.foreign(beside[b % 3](table), _FOREIGN[c % len(_FOREIGN)], more[0])
             case "clean_log":
                 world.clean_log(table)
             case "define":

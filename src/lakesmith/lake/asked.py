@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from lakesmith.errors import (
 )
 from lakesmith.lake.opened import Opened
 from lakesmith.lake.words import layer_order, today
-from lakesmith.ledger.batches import Batches, flow
+from lakesmith.ledger.batches import Batches, flow, noted_run
 from lakesmith.ledger.tables import SYSTEM_TABLES
 from lakesmith.monitor import table_status
 from lakesmith.plan.select import select as choose
@@ -92,9 +93,9 @@ class Asked(Opened):
                 committed_at=commit.committed_at,
                 operation=commit.operation,
                 rows_written=written.inserted + written.updated,
-                run_id=commit.note.rpartition(" run ")[2] if commit.note else None,
+                run_id=noted_run(commit),
             )
-            for commit in self._format.commits(self._warehouse.table(name), limit)
+            for commit in islice(self._format.commits(self._warehouse.table(name)), limit)
             for written in [self._format.written(commit)]
         )
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -33,6 +33,7 @@ Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
 EMPTY = -1
 """In the place of a version: there was nothing yet."""
 _NOTED = re.compile(rf"(?:{NOTE}|{QUIET})(\d+)\.")
+_NOTED_RUN = re.compile(r"lakesmith \w+ (?:\d+\.\d+ )?run (\S+)$")
 _BESIDE = ("replay", "vacuum", "follow", "restore")
 """Batches that read nothing on: where the table stands is told by the one before."""
 SUMMED_UP = 16
@@ -115,7 +116,7 @@ class Batches:
         data = self._storage.read(key)
         return None if data is None else self._understood(key, lambda: done_of(data, sequence))
 
-    def committed(self, sequence: int, commits: Callable[[], Sequence[CommitFact]]) -> Batch:
+    def committed(self, sequence: int, commits: Callable[[], Iterable[CommitFact]]) -> Batch:
         """The attempt that the table's log holds under this number."""
         done = self.done(sequence)
         if done:
@@ -124,11 +125,15 @@ class Batches:
         attempts = [int(number) for number in numbers if number.isdigit()]
         if len(attempts) == 1:
             return self._attempt(sequence, attempts[0])
-        notes = {commit.note for commit in commits()}
-        for attempt in attempts:
-            batch = self._attempt(sequence, attempt)
-            if batch.note in notes:
-                return batch
+        pinned = {batch.note: batch for batch in (self._attempt(sequence, attempt) for attempt in sorted(attempts))}
+        for commit in commits() if pinned else ():
+            if commit.note in pinned:
+                return pinned[commit.note]
+            if commit.sequences.get(flow(self._table)) == sequence:
+                break  # an attempt that is not pinned here
+        else:
+            if pinned:
+                return self._of_one_run(list(pinned.values()))
         raise DataError(
             "batch-unknown",
             f"batch {sequence} is in the table, but what it was made from is not in {self._folder}",
@@ -136,7 +141,25 @@ class Batches:
             hint=self._way_out(),
         )
 
-    def progress(self, facts: TableFacts | None, commits: Callable[[], Sequence[CommitFact]]) -> Progress:
+    def _of_one_run(self, attempts: Sequence[Batch]) -> Batch:
+        """The attempt that was committed, where the commit was cleaned up from the table's log. A run makes another
+        attempt only when the one before was not committed; between attempts of several runs nothing decides."""
+        last = attempts[-1]
+        if all(attempt.run_id == last.run_id for attempt in attempts):
+            return last
+        files = ", ".join(f"{self._key(each.sequence, f'{each.attempt:02}')} (run {each.run_id})" for each in attempts)
+        raise DataError(
+            "batch-unknown",
+            f"batch {last.sequence} is in the table, but its commit was cleaned up from the table's log, and "
+            f"{len(attempts)} attempts of several runs may have made it",
+            table=str(self._table),
+            hint="keep the attempt of the run that wrote the rows and remove the others: "
+            f"SELECT DISTINCT _run_id FROM {self._table} names it; the attempts are {files}"
+            if self._table.layer == "bronze"
+            else f"rebuild the table: lakesmith run {self._table} --full-refresh",
+        )
+
+    def progress(self, facts: TableFacts | None, commits: Callable[[], Iterable[CommitFact]]) -> Progress:
         """How far the table's rows have come. `commits` is called only when the log has to be asked."""
         if facts is None or facts.sequence == 0:
             return Progress()
@@ -144,9 +167,9 @@ class Batches:
         done = self.done(facts.sequence)
         head = facts.sequence
         unfinished = None if done else self.committed(facts.sequence, commits)
-        made = done.version if done else version_of(unfinished, commits())
-        if made is not None and facts.changed > made:
-            head = self._sequence_at(facts.version, facts.sequence, made, commits())
+        made = done.version if done else version_of(unfinished, commits()) if unfinished else 0
+        if facts.changed > made:
+            head = self._sequence_at(facts.version, facts.sequence, made, tuple(commits()))
         if head == 0:
             return Progress()
         told = self._told_by(head, commits)
@@ -158,7 +181,7 @@ class Batches:
             rewritten=rewritten.version if rewritten else None,
         )
 
-    def is_at(self, facts: TableFacts, version: int, commits: Callable[[], Sequence[CommitFact]]) -> bool:
+    def is_at(self, facts: TableFacts, version: int, commits: Callable[[], Iterable[CommitFact]]) -> bool:
         """Whether the table has the rows of a version: none came since, or it went back to it and none came after."""
         if facts.changed <= version <= facts.version:
             return True
@@ -172,10 +195,10 @@ class Batches:
         """How far the rows of an earlier version had come, also before a rebuild; `newest` is the newest batch."""
         done = self.done(newest)
         made = done.version if done else version_of(self.committed(newest, lambda: commits), commits)
-        head = self._sequence_at(version, newest, version + 1 if made is None else made, commits, rebuilt=True)
+        head = self._sequence_at(version, newest, made, commits, rebuilt=True)
         return self._told_by(head, lambda: commits).progress if head else Progress()
 
-    def _told_by(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> _Told:
+    def _told_by(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> _Told:
         newest = batch = self.committed(head, commits)
         rewrote = 0
         while batch.mode in _BESIDE and batch.parent:
@@ -194,14 +217,14 @@ class Batches:
         )
         return _Told(progress=progress, rewrote=rewrote)
 
-    def refuse_lost(self, facts: TableFacts, commits: Callable[[], Sequence[CommitFact]]) -> None:
+    def refuse_lost(self, facts: TableFacts, commits: Callable[[], Iterable[CommitFact]]) -> None:
         """Raise where a batch is done that the table's log does not know: its newest commits are gone, and with them
         rows that other tables may have read."""
         done = self.done(facts.sequence + 1) if facts.sequence else None
         if done is None:
             return
-        newest = max((commit.version for commit in commits()), default=-1)
-        if newest != facts.version:
+        newest = next(iter(commits()), None)
+        if newest is None or newest.version != facts.version:
             return  # it was committed since the facts were read
         raise DataError(
             "commits-missing",
@@ -212,7 +235,7 @@ class Batches:
             f"remove {facts.location} and run",
         )
 
-    def chain(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> dict[int, Batch]:
+    def chain(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> dict[int, Batch]:
         """By number, the batches that the rows of one are made of, the newest first."""
         found: dict[int, Batch] = {}
         while head:
@@ -220,7 +243,7 @@ class Batches:
             head = batch.parent
         return found
 
-    def ground(self, head: int, commits: Callable[[], Sequence[CommitFact]]) -> int:
+    def ground(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> int:
         """The newest batch up to this one that is not a quiet one."""
         while head and (batch := self.committed(head, commits)).is_quiet:
             head = batch.parent
@@ -267,7 +290,7 @@ class Batches:
         rows = [[file.path, file.size, file.modified] for file in taken.values()]
         self._storage.put_if_absent(self._taken_key(sequence, attempt), sealed(json.dumps({"files": rows})))
 
-    def _taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> Mapping[str, FileFact]:
+    def _taken(self, head: Batch, commits: Callable[[], Iterable[CommitFact]]) -> Mapping[str, FileFact]:
         if head.seen is None:
             return self._read_taken(head, commits)
         greatest = head.seen.greatest
@@ -280,7 +303,7 @@ class Batches:
 
         return TakenFiles(read, greatest)
 
-    def _read_taken(self, head: Batch, commits: Callable[[], Sequence[CommitFact]]) -> dict[str, FileFact]:
+    def _read_taken(self, head: Batch, commits: Callable[[], Iterable[CommitFact]]) -> dict[str, FileFact]:
         """The files in the table, from its batches back to the last one with which they were summed up."""
         taken: dict[str, FileFact] = {}
         batch = head
@@ -362,25 +385,38 @@ def _noted(commit: CommitFact) -> int | None:
     return int(found[1]) if found else None
 
 
-def version_of(batch: Batch | None, commits: Sequence[CommitFact]) -> int | None:
-    """The version that a batch was committed as, where the log still tells."""
-    return next((commit.version for commit in commits if batch and commit.note == batch.note), None)
+def noted_run(commit: CommitFact) -> str | None:
+    """The run that made a commit; None where another writer did."""
+    found = _NOTED_RUN.match(commit.note or "")
+    return found[1] if found else None
+
+
+def version_of(batch: Batch, commits: Iterable[CommitFact]) -> int:
+    """The version that a committed batch was committed as. Where the log was cleaned up since, the last version before
+    its oldest commit: every rollback that is still known came later."""
+    oldest = 1
+    for commit in commits:
+        if commit.note == batch.note:
+            return commit.version
+        oldest = commit.version
+    return max(oldest - 1, 0)
 
 
 def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int:
     version = restore.parameters.get("version", "")
-    if version.isdigit():
+    if version.isascii() and version.isdecimal() and int(version) < restore.version:
         return int(version)
-    when = restore.parameters.get("timestamp", "")
+    when, milliseconds = restore.parameters.get("timestamp", ""), restore.parameters.get("datetime", "")
     try:
-        moment = datetime.fromisoformat(when)
-    except ValueError:
+        # delta-rs writes milliseconds; Delta keeps the text that the user wrote, and Lakesmith's sessions are in UTC.
+        moment = datetime.fromtimestamp(int(milliseconds) / 1000, UTC) if milliseconds else datetime.fromisoformat(when)
+    except (ValueError, OverflowError, OSError):
         raise DataError(
             "restore-unclear",
-            f"the table was rolled back to {when!r}, and which version that was cannot be told",
+            f"version {restore.version} rolled the table back to {version or milliseconds or when!r}, which names no "
+            "earlier version",
             hint="roll it back again by version: RESTORE … TO VERSION AS OF …",
         ) from None
-    # Delta keeps the text that the user wrote; Lakesmith's sessions are in UTC.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     before = [commit for commit in commits if commit.version < restore.version]
     return max((commit.version for commit in in_order(before) if commit.committed_at <= moment), default=0)

@@ -10,7 +10,8 @@ from lakesmith.columns import SOURCE_FILE
 from lakesmith.declare import Files, Table
 from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.ledger.batch import Batch
-from lakesmith.ports import FileFact, Storage, TableFormat
+from lakesmith.ledger.batches import flow
+from lakesmith.ports import FileFact, Storage, TableFormat, find_commit
 from lakesmith.records import FileRecord
 from lakesmith.spark.arrival import Settled
 from lakesmith.storage import Warehouse, archived
@@ -27,18 +28,29 @@ def file_records(
     warehouse: Warehouse,
     landing: Storage,
 ) -> tuple[FileRecord, ...]:
-    """The books of each file: what its reader counted against what the table and the quarantine hold of it."""
-    written = format.added_by(warehouse.table(table.name), batch.note, SOURCE_FILE)
-    refused: Counter[str] = Counter()
+    """The books of each file: what its reader counted against what the table and the quarantine hold of it.
+
+    Where another writer has cleaned up the commit of one of the two, or vacuumed its files, the rest counts as its
+    share. Where both are gone, or rows were discarded too, there are no records.
+    """
+    written = _added(format, warehouse.table(table.name), table, batch, SOURCE_FILE)
+    refused: Counter[str] | None = Counter()
     if settled.done.rows_quarantined:
-        positions = format.added_by(warehouse.quarantine(table.name), batch.note, "position")
-        for position, count in positions.items():
-            refused[position.rpartition(":")[0]] += count
+        refused = _by_file(_added(format, warehouse.quarantine(table.name), table, batch, "position"))
     now = datetime.now(UTC)
     records = []
     for end in settled.ends:
         file = batch.files[end.number]
         place = landing.location(file.path)
+        match written, refused:
+            case Counter(), Counter():
+                added, kept = written[place], refused[place]
+            case None, Counter() if not settled.done.rows_discarded:
+                added, kept = end.rows - refused[place], refused[place]
+            case Counter(), None if not settled.done.rows_discarded:
+                added, kept = written[place], end.rows - written[place]
+            case _:
+                return ()
         record = FileRecord(
             run_id=run_id,
             table=str(table.name),
@@ -46,9 +58,9 @@ def file_records(
             file=file.path,
             bytes=end.bytes,
             rows_in=end.rows,
-            rows_written=written.get(place, 0),
-            rows_quarantined=refused[place],
-            rows_discarded=end.rows - written.get(place, 0) - refused[place] if settled.done.rows_discarded else 0,
+            rows_written=added,
+            rows_quarantined=kept,
+            rows_discarded=end.rows - added - kept if settled.done.rows_discarded else 0,
             code=end.code,
             taken_at=now,
         )
@@ -72,6 +84,27 @@ def file_records(
             hint="compare the files with the rows of the table that have them as _source_file",
         )
     return tuple(records)
+
+
+def _added(format: TableFormat, location: str, table: Table, batch: Batch, column: str) -> Counter[str] | None:
+    """How many rows a batch added to a table, by a column; None where the log or the files are gone that tell it."""
+    commit = find_commit(format.commits(location), flow(table.name), batch.sequence, batch.note)
+    if commit is not None:
+        found = format.added_by(location, commit.version, column)
+        return None if found is None else Counter(found)
+    facts = format.facts(location, flow(table.name))
+    # A log that is complete and does not have the commit shows that nothing was added.
+    return Counter() if facts is None or facts.oldest == 0 else None
+
+
+def _by_file(positions: Counter[str] | None) -> Counter[str] | None:
+    """Rows by file, from rows by their position in one."""
+    if positions is None:
+        return None
+    found: Counter[str] = Counter()
+    for position, count in positions.items():
+        found[position.rpartition(":")[0]] += count
+    return found
 
 
 def gone_for_good(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> list[str]:

@@ -11,9 +11,6 @@ from lakesmith.plan.steps import Build, Mode, Position, Progress
 from lakesmith.plan.widening import retyped_told
 from lakesmith.ports import TableFacts, TableFormat
 
-_REWRITES = ("UPDATE", "DELETE", "RESTORE", "TRUNCATE", "CLONE", "REPLACE", "CREATE OR REPLACE")
-"""Operations that change rows or take them away, so that the rows which came do not tell what the table holds now."""
-
 
 def inputs_ahead(inputs: Mapping[str, TableFacts], progress: Progress) -> set[str]:
     """The inputs that have something which the table has not read."""
@@ -59,10 +56,6 @@ def mode_now(
 
 
 def _rewrite(format: TableFormat, found: TableFacts, since: int) -> str | None:
-    """An operation after `since` that changed rows of a table or took them away, if there is one."""
-    for commit in format.commits(found.location, found.version - since):
-        written = format.written(commit)
-        overwrote = commit.parameters.get("mode") == "Overwrite"
-        if commit.operation.startswith(_REWRITES) or overwrote or written.deleted or written.updated:
-            return commit.operation
-    return None
+    """The newest operation after `since` that changed or removed rows of a table, if there is one."""
+    commits = format.commits(found.location, since)
+    return next((each.operation for each in commits if each.version <= found.version and each.removes_rows), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
@@ -38,7 +38,7 @@ from lakesmith.plan.steps import (
     Vacuum,
     Widen,
 )
-from lakesmith.ports import CommitFact, FileFact, Slice, TableFacts, Write
+from lakesmith.ports import CommitFact, FileFact, Slice, TableFacts, Write, find_commit
 from lakesmith.quality import looked_up, rules_of
 from lakesmith.records import CheckRecord, FileRecord
 from lakesmith.run.arrivals import Arrivals
@@ -232,9 +232,7 @@ class Workplace(Arrivals):
             arrival = self.arrival(table, batch, facts, survey=bool(batch.files))
             # Not the newest version: a rollback since then has to be seen.
             settled = (
-                self._writer().finish(arrival)
-                if arrival
-                else _nothing(batch, version_of(batch, self._commits(table)) or 0)
+                self._writer().finish(arrival) if arrival else _nothing(batch, version_of(batch, self._commits(table)))
             )
         except Exception as error:
             abort = Abort.in_text(str(error))
@@ -442,7 +440,7 @@ class Workplace(Arrivals):
         if not (is_foreign(error) or isinstance(error, GateFailed)):
             return
         location = self.warehouse.table(table.name)
-        if any(commit.note == batch.note for commit in self.format.commits(location)):
+        if find_commit(self._commits(table), flow(table.name), batch.sequence, batch.note):
             raise unheard(table, batch, error) from error
         made = self.format.facts(location, flow(table.name))
         if made is not None and made.sequence >= batch.sequence:
@@ -455,14 +453,14 @@ class Workplace(Arrivals):
         commit of ours is refused there, but one of Spark's is not, in the moment before it."""
         if batch.continues is None or upto <= batch.continues + 1:
             return  # nothing lies between
-        commits = self._commits(table)
-        made = version_of(batch, commits) or 0
-        between = [commit for commit in commits if batch.continues < commit.version < made]
-        back = max((commit.version for commit in between if commit.operation == "RESTORE"), default=None)
+        commits = tuple(self.format.commits(self.warehouse.table(table.name), batch.continues))
+        made = next((commit.version for commit in commits if commit.note == batch.note), 0)
+        between = (commit for commit in commits if commit.version < made)
+        back = next((commit.version for commit in between if commit.operation == "RESTORE"), None)
         if back is not None:
             raise on_rollback(table, batch, back)
 
-    def _commits(self, table: Table) -> Sequence[CommitFact]:
+    def _commits(self, table: Table) -> Iterable[CommitFact]:
         return self.format.commits(self.warehouse.table(table.name))
 
     def _books(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,8 +31,6 @@ from lakesmith.spark.loads.ends import Ends
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
 
 
@@ -138,7 +136,7 @@ class Upkeep:
         """
         if self.batches.is_at(self.facts, version, self._commits):
             return None
-        commits = self._commits()
+        commits = tuple(self._commits())
         before = self.batches.at(version, self.facts.sequence, commits)
         if version > self.facts.version or before.head == 0:
             raise no_version(self.table.name, version)
@@ -146,8 +144,8 @@ class Upkeep:
         rollback = Rollback(
             version=version,
             head=self.progress.head,
-            quarantine=kept_with(own, self.format.commits(self._quarantine)),
-            settled=kept_with(own, self.format.commits(self._settled)),
+            quarantine=kept_with(own, tuple(self.format.commits(self._quarantine))),
+            settled=kept_with(own, tuple(self.format.commits(self._settled))),
         )
         self._refuse_loss(rollback, before.head)
         return before, rollback
@@ -189,8 +187,7 @@ class Upkeep:
 
     def finish(self, batch: Batch) -> Settled:
         """See a batch of upkeep through whose number is in the table. What a vacuum left is left to the next."""
-        made = version_of(batch, self._commits())
-        version = self.facts.version if made is None else made
+        version = version_of(batch, self._commits())
         self._ends.fence(batch, believed=batch.restore is None)
         reach("table.fenced", self.table.name)
         if batch.restore is not None:
@@ -315,7 +312,7 @@ class Upkeep:
     def _write(self, batch: Batch) -> Write:
         return Write(flow=self._flow, sequence=batch.sequence, note=batch.note)
 
-    def _commits(self) -> Sequence[CommitFact]:
+    def _commits(self) -> Iterable[CommitFact]:
         return self.format.commits(self.facts.location)
 
 

@@ -35,6 +35,8 @@ class Arrival:
     """The table as it is before this batch."""
     evolve: bool
     """The table's columns follow the rows'."""
+    own_rows: str | None = None
+    """SQL: rows of the table that the batch itself wrote, where `facts` are those of the table after it."""
     part: Part | None = None
     """The rows that are replaced, when it is not the whole table."""
     refused_part: Part | None = None

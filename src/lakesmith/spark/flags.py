@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN
+from lakesmith.declare import Source
 from lakesmith.declare.checks import Predicate, References, Unique
 from lakesmith.declare.loads import key_columns
 from lakesmith.errors import DataError
@@ -15,7 +16,7 @@ from lakesmith.ports import TableFormat
 from lakesmith.quality import RowRule
 from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.loads import is_shaped
-from lakesmith.sql import quoted
+from lakesmith.sql import literal, quoted
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -46,6 +47,26 @@ def flagged(arrival: Arrival, format: TableFormat, warehouse: Warehouse, *, alon
     return replace(arrival, rows=rows)
 
 
+def without_own_rows(arrival: Arrival) -> Arrival:
+    """The arrival of a batch that is in the table already and whose commit was cleaned up from the log: the version
+    before it cannot be read, so `unique` compares with the rows that the table has from others."""
+    asked = [rule for rule in arrival.rules.flags if isinstance(rule.asks, Unique) and rule.asks.within == "table"]
+    if not asked:
+        return arrival
+    if not isinstance(arrival.table.origin, Source):
+        raise DataError(
+            "batch-unknown",
+            f"batch {arrival.batch.sequence} was interrupted, and its commit was cleaned up from the table's log: the "
+            f"check {asked[0].name} cannot tell its rows from those that were there before",
+            at=asked[0].declared_at,
+            table=str(arrival.table.name),
+            hint=f"rebuild the table: lakesmith run {arrival.table.name} --full-refresh",
+        )
+    batch = arrival.batch
+    own = f"(_run_id = {literal(batch.run_id)} AND _ingested_at = timestamp_millis({batch.pinned_at}))"
+    return replace(arrival, own_rows=own)
+
+
 def _unique(
     rows: DataFrame, rule: RowRule, asks: Unique, arrival: Arrival, format: TableFormat, warehouse: Warehouse
 ) -> DataFrame:
@@ -70,6 +91,8 @@ def _unique(
     if asks.within == "batch" or arrival.facts is None or arrival.replaces:
         return rows
     table = format.read(rows.sparkSession, warehouse.table(arrival.table.name), arrival.facts.version)
+    if arrival.own_rows is not None:
+        table = table.where(f"NOT coalesce({arrival.own_rows}, false)")
     return _unlike_table(rows, rule.flag, columns, table, arrival)
 
 

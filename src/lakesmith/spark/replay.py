@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import AUDIT, CODE, CORRUPT, GONE, HIDDEN, RESCUED
 from lakesmith.declare import Append, Source, Table
-from lakesmith.errors import DataError
 from lakesmith.failpoints import reach
 from lakesmith.ledger.batch import Batch, Done
-from lakesmith.ledger.batches import flow
+from lakesmith.ledger.batches import flow, version_of
 from lakesmith.plan.steps import Replay
-from lakesmith.ports import TableFacts, TableFormat, Upsert, Write, Written
+from lakesmith.ports import TableFacts, TableFormat, Upsert, Write, Written, find_commit
 from lakesmith.quality import RowRule, Rules, rules_of
 from lakesmith.quality.rules import unreadable_version
 from lakesmith.spark.arrival import Arrival, Settled
 from lakesmith.spark.build import Built, typed, whole_query
 from lakesmith.spark.checked import checked, field_paths, good_rows, rolled_back
-from lakesmith.spark.flags import flagged
+from lakesmith.spark.flags import flagged, without_own_rows
 from lakesmith.spark.loads import is_shaped
 from lakesmith.spark.loads.keys import touched_keys
 from lakesmith.spark.types import EXACT_JSON, parse_columns, spelt
@@ -55,6 +54,8 @@ class Replaying:
     facts: TableFacts | None
     format: TableFormat
     warehouse: Warehouse
+    is_there: bool = False
+    """Whether `facts` are those of the table with this batch, because the commit before it cannot be told any more."""
 
     @property
     def _replay(self) -> Replay:
@@ -76,24 +77,22 @@ class Replaying:
     def finish(self) -> Settled:
         """See a batch through whose rows are in the table already."""
         came = self._chosen().count()
-        note = self.batch.note
-        made = next((c for c in self.format.commits(self._location) if c.note == note), None)
+        batch = self.batch
+        made = find_commit(self.format.commits(self._location), self._flow, batch.sequence, batch.note)
         if made is None:
-            raise DataError(
-                "batch-unknown",
-                f"the commit of batch {self.batch.sequence} is no longer in the table's log",
-                table=str(self.table.name),
-                hint="its rows are still in quarantine; look which of them the table has before you replay them again",
-            )
-        written = self.format.written(made)
+            written = Written(version=version_of(batch, self.format.commits(self._location)))
+            earlier = replace(self, is_there=True)
+        else:
+            written = self.format.written(made)
+            # As it was judged: against the table before the batch was in it.
+            before = replace(self.facts, version=made.version - 1) if self.facts and made.version else None
+            earlier = replace(self, facts=before)
         if self._replay.discard:
             return self._discard(came, committed=written)
-        # As it was judged: against the table before the batch was in it.
-        before = replace(self.facts, version=made.version - 1) if self.facts and made.version else None
-        earlier = replace(self, facts=before)
         with earlier._passing() as (_, good, passed):
             earlier._put_aside(good)
-        return self._settled(came, passed, written)
+        # The table has the number of the batch, so it has its rows: with no commit left that counts them, all.
+        return self._settled(came, passed, written if made else replace(written, inserted=passed))
 
     @contextmanager
     def _passing(self) -> Iterator[tuple[DataFrame, DataFrame, int]]:
@@ -212,7 +211,7 @@ class Replaying:
         return checked(flagged(self._arrival(rows), self.format, self.warehouse))
 
     def _arrival(self, rows: DataFrame, rules: Rules | None = None) -> Arrival:
-        return Arrival(
+        arrival = Arrival(
             table=self.table,
             batch=self.batch,
             rows=rows,
@@ -220,6 +219,7 @@ class Replaying:
             facts=self.facts,
             evolve=False,
         )
+        return without_own_rows(arrival) if self.is_there else arrival
 
     def _typed(self, rows: DataFrame) -> Built:
         if isinstance(self.table.origin, Source):

@@ -12,14 +12,14 @@ from lakesmith.declare import Append, Merge, ReplacePartitions, Snapshot, Source
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.failpoints import reach
 from lakesmith.ledger.batch import Done
-from lakesmith.ledger.batches import flow
+from lakesmith.ledger.batches import flow, version_of
 from lakesmith.plan.query import Sums, sums
-from lakesmith.ports import CommitFact, DataFile, Part, TableFacts, TableFormat, Upsert, Write, Written
+from lakesmith.ports import DataFile, Part, TableFacts, TableFormat, Upsert, Write, Written, find_commit
 from lakesmith.records import CheckRecord
 from lakesmith.spark.arrival import ARRIVING, Arrival, Settled
 from lakesmith.spark.checked import checked, counted_by_readers, good_rows, refused_rows, rolled_back
 from lakesmith.spark.count import Counts, Watch, count, count_written
-from lakesmith.spark.flags import flagged
+from lakesmith.spark.flags import flagged, without_own_rows
 from lakesmith.spark.gate import GateFailed, judged
 from lakesmith.spark.held import hold, let_go
 from lakesmith.spark.loads import Shaped, is_shaped, shaped
@@ -167,10 +167,15 @@ class Writer:
 
     def finish(self, arrival: Arrival) -> Settled:
         """Complete a batch whose good rows are in the table already: only the refused rows may be missing."""
-        made = self._found(arrival)
+        location, batch = self._location(arrival), arrival.batch
+        made = find_commit(self._format.commits(location), flow(arrival.table.name), batch.sequence, batch.note)
         # As it was judged: against the table before the batch was in it.
-        before = replace(arrival.facts, version=made.version - 1) if arrival.facts and made.version else None
-        judgeable, rows = self._judgeable(replace(arrival, facts=before))
+        if made is None:
+            before = without_own_rows(arrival)
+        else:
+            facts = replace(arrival.facts, version=made.version - 1) if arrival.facts and made.version else None
+            before = replace(arrival, facts=facts)
+        judgeable, rows = self._judgeable(before)
         rows = rows.persist()
         try:
             counts = count(rows, arrival.rules, _filled(arrival))
@@ -180,19 +185,13 @@ class Writer:
             refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
         finally:
             rows.unpersist()
-        return self._close(judgeable, counts, self._format.written(made), refused, judged(judgeable, counts)[0])
-
-    def _found(self, arrival: Arrival) -> CommitFact:
-        """The commit of the batch."""
-        made = next((c for c in self._format.commits(self._location(arrival)) if c.note == arrival.batch.note), None)
         if made is None:
-            raise DataError(
-                "batch-unknown",
-                f"the commit of batch {arrival.batch.sequence} is no longer in the table's log",
-                table=str(arrival.table.name),
-                hint=f"its refused rows are kept; rebuild the table: lakesmith run {arrival.table.name} --full-refresh",
-            )
-        return made
+            # The table has its number, so it has its rows: with no commit left that counts them, all good ones.
+            good = counts.came - counts.refused - counts.discarded - counts.again
+            written = Written(version=version_of(batch, self._format.commits(location)), inserted=good)
+        else:
+            written = self._format.written(made)
+        return self._close(judgeable, counts, written, refused, judged(judgeable, counts)[0])
 
     def commit(self, arrival: Arrival, good: DataFrame) -> Written:
         """Commit rows that are known to be good."""

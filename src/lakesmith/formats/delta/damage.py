@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
@@ -51,15 +52,25 @@ def listed(location: str) -> LogNames:
 
 def refuse_damaged_commits(location: str, numbers: Iterable[int]) -> None:
     """Likewise, of some commits."""
-    for commit in (commit_path(location, number) for number in numbers):
-        try:
-            said = [_action(line) for line in content_of(commit).splitlines() if not line.isspace()]
-        except FileNotFoundError:  # cleaned up, or missing: whoever opens the table says so
-            continue
-        if not said:
-            raise _told(f"{commit} is empty")
-        if not _ACTIONS.issuperset(said):
-            raise _told(f"{commit} says what no commit says, in line {_first_strange(said)}")
+    for number in numbers:
+        with suppress(FileNotFoundError):  # cleaned up, or missing: whoever opens the table says so
+            commit_lines(commit_path(location, number))
+
+
+def commit_lines(path: str) -> list[bytes]:
+    """The lines of a commit, an action each; raises where it is damaged."""
+    lines = [line for line in content_of(path).splitlines() if not line.isspace()]
+    if not lines:
+        raise _told(f"{path} is empty")
+    strange = next((place for place, line in enumerate(lines, 1) if action_of(line) not in _ACTIONS), None)
+    if strange is not None:
+        raise _told(f"{path} says what no commit says, in line {strange}")
+    return lines
+
+
+def broken_line(path: str, place: int) -> InfrastructureError:
+    """The error for a line of a commit that is no JSON."""
+    return _told(f"{path} is damaged: line {place} is not JSON")
 
 
 def content_of(path: str) -> bytes:
@@ -140,13 +151,10 @@ def _content(path: str) -> bytes:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def _action(line: bytes) -> bytes:
+def action_of(line: bytes) -> bytes:
+    """The kind of action in a line of a commit; nothing where it is none."""
     found = _ACTION.match(line)
     return found[1] if found else b""
-
-
-def _first_strange(said: list[bytes]) -> int:
-    return next(place for place, action in enumerate(said, 1) if action not in _ACTIONS)
 
 
 def _is_json(line: bytes) -> bool:

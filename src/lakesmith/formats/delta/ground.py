@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import InfrastructureError
-from lakesmith.formats.delta.opened import told_by_commits
+from lakesmith.formats.delta.commits import commits_back
 from lakesmith.ports import Write
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ def check_ground(table: DeltaTable | None, location: str, write: Write) -> None:
     """Raise where somebody has rolled the table back since the version that the batch was made for."""
     if table is None or write.since is None or table.version() <= write.since:
         return
-    commits = told_by_commits(table, location, table.version() - write.since)
-    if any(entry.get("operation") == "RESTORE" for entry in commits):
+    commits = commits_back(location, table.version(), write.since)
+    if any(commit.operation == "RESTORE" for commit in commits):
         raise InfrastructureError(
             "commit-conflict",
             f"somebody rolled the table back while batch {write.sequence} was made for it",

@@ -10,21 +10,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats.delta.actions import actions_in, added_files, log_files
 from lakesmith.formats.delta.adopt import adopt_files
+from lakesmith.formats.delta.commits import commits_back, is_quiet
 from lakesmith.formats.delta.damage import log_failure
 from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
 from lakesmith.formats.delta.ground import check_ground
 from lakesmith.formats.delta.memory import FactsMemory
-from lakesmith.formats.delta.names import commit_path, log_names
-from lakesmith.formats.delta.opened import opened, opened_at, opened_if_any, told_by_commits
+from lakesmith.formats.delta.names import commit_path, log_names, log_of
+from lakesmith.formats.delta.opened import opened, opened_at, opened_if_any
 from lakesmith.formats.delta.restore import restore, way_back
 from lakesmith.formats.delta.seals import drop_stale_seals, seal_log
-from lakesmith.ports import QUIET, ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, in_order
+from lakesmith.ports import ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, find_commit, in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,11 +33,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
-_RECENT = 20
-"""How many commits of others may come between a commit and its being read back."""
 _TRIES = 10
-_UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END")
-"""Operations that change no row."""
 _SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
@@ -60,40 +57,30 @@ class DeltaLog:
         if table is None:
             return None
         metadata = table.metadata()
-        newest = told_by_commits(table, location, 1)[0]
+        version = table.version()
+        newest = next(commits_back(location, version), None)
         adds = table.get_add_actions(flatten=True)
         return TableFacts(
             location=location,
-            version=table.version(),
+            version=version,
             table_id=str(metadata.id),
             columns=tuple(ColumnFact(field["name"], sql_type(field["type"])) for field in _schema(table)["fields"]),
             partition_by=tuple(metadata.partition_columns),
             rows=_count(table),
             bytes=sum(adds["size_bytes"].to_pylist()),
             files=adds.num_rows,
-            committed_at=_moment(newest["timestamp"]),
+            committed_at=newest.committed_at if newest else _log_changed_at(location),
             oldest=_oldest_commit(location),
             sequence=table.transaction_version(flow) or 0,
             change_feed=_has_feed(table),
             widened=is_widened(table),
-            quiet=sum(1 for _ in takewhile(_is_quiet, told_by_commits(table, location))) if _is_quiet(newest) else 0,
+            quiet=sum(1 for _ in takewhile(is_quiet, commits_back(location, version))),
         )
 
-    def commits(self, location: str, limit: int | None = None) -> Sequence[CommitFact]:
+    def commits(self, location: str, after: int = -1) -> Iterator[CommitFact]:
         table = opened_if_any(location)
-        if table is None:
-            return ()
-        return tuple(
-            CommitFact(
-                version=entry["version"],
-                committed_at=_moment(entry["timestamp"]),
-                operation=entry.get("operation", "?"),
-                parameters=_texts(entry.get("operationParameters")),
-                metrics=_texts(entry.get("operationMetrics")),
-                note=entry.get("userMetadata"),
-            )
-            for entry in told_by_commits(table, location, limit)
-        )
+        if table is not None:
+            yield from commits_back(location, table.version(), after)
 
     def written(self, commit: CommitFact) -> Written:
         # Where a part of the rows is replaced, others that lie in the same files are written again. A merge counts
@@ -110,15 +97,17 @@ class DeltaLog:
             files=_number(commit.metrics, "numTargetFilesAdded", "numFiles"),
         )
 
-    def added_by(self, location: str, note: str, column: str) -> Mapping[str, int]:
+    def added_by(self, location: str, version: int, column: str) -> Mapping[str, int] | None:
         import pyarrow.parquet as pq
 
-        version = next((commit.version for commit in self.commits(location, _RECENT) if commit.note == note), None)
         found: Counter[str] = Counter()
-        for path in _added_files(location, version) if version is not None else ():
-            for batch in pq.ParquetFile(path, read_dictionary=[column]).iter_batches(columns=[column]):
-                for counted in batch.column(0).value_counts().to_pylist():
-                    found[counted["values"]] += counted["counts"]
+        try:
+            for path in _added_files(location, version):
+                for batch in pq.ParquetFile(path, read_dictionary=[column]).iter_batches(columns=[column]):
+                    for counted in batch.column(0).value_counts().to_pylist():
+                        found[counted["values"]] += counted["counts"]
+        except FileNotFoundError:  # another writer compacted and vacuumed the table, or cleaned up its log
+            return None
         return found
 
     def has_changes(self, location: str, after: int) -> bool:
@@ -246,10 +235,10 @@ class DeltaLog:
         """What the commit with this writer's note did, read back from the log: a reply can be lost, the log cannot.
         What delta-rs has committed is sealed here, and what a writer left that was killed before it sealed."""
         seal_log(location)
-        for commit in self.commits(location, _RECENT):
-            if commit.note == write.note:
-                return self.written(commit)
-        raise commit_lost(write)
+        commit = find_commit(self.commits(location), write.flow, write.sequence, write.note)
+        if commit is None:
+            raise commit_lost(write)
+        return self.written(commit)
 
 
 def _added_files(location: str, version: int) -> Iterator[str]:
@@ -391,22 +380,14 @@ def _count(table: DeltaTable) -> int:
     return int(counted["n"].to_pylist()[0])
 
 
+def _log_changed_at(location: str) -> datetime:
+    """When the table last changed, where its log has no commit left beside the checkpoint."""
+    return datetime.fromtimestamp(os.stat(log_of(location)).st_mtime, UTC)
+
+
 def _oldest_commit(location: str) -> int:
     """The oldest commit in the log; older ones were cleaned up and their changes cannot be read any more."""
     return min(log_names(location).commits, default=0)
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
-def _is_quiet(entry: Mapping[str, Any]) -> bool:
-    """Whether a commit, as the history tells it, moved no row and nobody has to follow it."""
-    return entry.get("operation") in _UPKEEP or str(entry.get("userMetadata") or "").startswith(QUIET)
-
-
-def _texts(values: object) -> dict[str, str]:
-    return {name: str(value) for name, value in cast("dict[str, object]", values or {}).items()}
 
 
 def _shown(location: str) -> str:
@@ -415,4 +396,6 @@ def _shown(location: str) -> str:
 
 
 def _number(metrics: Mapping[str, str], *names: str) -> int:
-    return next((int(metrics[name]) for name in names if name in metrics), 0)
+    """The first of these metrics that is a count; another writer may have put anything there."""
+    counts = (metrics.get(name, "") for name in names)
+    return next((int(count) for count in counts if count.isascii() and count.isdecimal()), 0)

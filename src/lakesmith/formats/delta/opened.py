@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError
-from lakesmith.formats.delta.damage import listed, log_failure, refuse_damage, refuse_damaged_commits
+from lakesmith.formats.delta.damage import log_failure, refuse_damage
 from lakesmith.formats.delta.names import log_of
 
 if TYPE_CHECKING:
@@ -51,11 +51,3 @@ def opened_at(location: str, version: int) -> DeltaTable:
         raise
     refuse_damage(location, version)
     return table
-
-
-def told_by_commits(table: DeltaTable, location: str, limit: int | None = None) -> list[dict[str, Any]]:
-    """What the newest commits say of themselves, also those that a checkpoint has summed up."""
-    version = table.version()
-    numbers = listed(location).since(-1, version) if limit is None else range(max(version - limit, -1) + 1, version + 1)
-    refuse_damaged_commits(location, numbers)
-    return table.history(limit)

@@ -149,9 +149,8 @@ class DeltaRows(DeltaLog):
         before = opened(location).version()
         with _set(spark, {_NOTE: note}):
             spark.sql(f"OPTIMIZE delta.`{location}`").collect()
-        since = opened(location).version() - before
-        made = [commit for commit in self.commits(location, since) if commit.note == note] if since else []
-        return self.written(made[0]) if made else None
+        made = next((commit for commit in self.commits(location, before) if commit.note == note), None)
+        return self.written(made) if made else None
 
     def vacuum(
         self, spark: SparkSession, location: str, older_than: float, look: Callable[[], None] | None = None

@@ -1,0 +1,64 @@
+"""Other writers of a table: delta-rs without Lakesmith's notes, and logs that say little or nothing of themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+
+ODD: Mapping[str, object] = {
+    "none": None,
+    "empty": {},
+    "no time": {"operation": "WRITE"},
+    "texts in place of numbers": {"timestamp": "yesterday", "operationMetrics": {"numOutputRows": "many"}},
+    "numbers in place of texts": {"operation": 7, "userMetadata": 7, "timestamp": 10**30, "inCommitTimestamp": -1},
+    "objects in place of texts": {"operation": {"name": "WRITE"}, "userMetadata": {"job": "nightly"}},
+    "lists in place of objects": {"operationParameters": ["mode"], "operationMetrics": [1], "operation": None},
+    "text of its own": {"operation": "nightly job", "userMetadata": "run by cron run 7", "timestamp": True},
+}
+"""By name, what a foreign commit may say of itself; None is a commit without `commitInfo`."""
+
+
+def commits_by_others(table: Path, count: int) -> None:
+    """Let delta-rs make commits that move no row."""
+    for number in range(count):
+        opened = DeltaTable(str(table))
+        properties = CommitProperties(app_transactions=[Transaction("somebody.else", number)])
+        opened.create_write_transaction([], "append", opened.schema(), commit_properties=properties)
+
+
+def cleaned_by_others(table: Path) -> None:
+    """Let delta-rs make a checkpoint and delete every commit before it."""
+    DeltaTable(str(table)).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    opened = DeltaTable(str(table))
+    opened.create_checkpoint()
+    opened.cleanup_metadata()
+
+
+def compacted_by_others(table: Path) -> None:
+    """Let delta-rs write the rows to other files, and delete those that held them."""
+    DeltaTable(str(table)).optimize.compact()
+    DeltaTable(str(table)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+
+def says(table: Path, version: int, info: object) -> None:
+    """Write a commit as somebody does who says this of it; with None, without `commitInfo`."""
+    _rewrite(table, version, lambda _: info)
+
+
+def forgets(table: Path, version: int, *fields: str) -> None:
+    """Take fields out of the `commitInfo` of a commit."""
+    _rewrite(table, version, lambda told: {name: value for name, value in told.items() if name not in fields})
+
+
+def _rewrite(table: Path, version: int, change: Callable[[dict[str, Any]], object]) -> None:
+    commit = table / "_delta_log" / f"{version:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    info = change(next((action["commitInfo"] for action in actions if "commitInfo" in action), {}))
+    others = [action for action in actions if "commitInfo" not in action]
+    told = ([] if info is None else [{"commitInfo": info}]) + others
+    commit.write_text("".join(json.dumps(action) + "\n" for action in told))
+    commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
