@@ -84,10 +84,7 @@ class Files:
         kind, told = vector["storageType"], vector["pathOrInlineDv"]
         if kind == "i":
             return self._marked(vector, _unz85(told))
-        if kind == "u":
-            path = vector_path(self.folder, told)
-        else:
-            path = Path(unquote(told.removeprefix("file:")))
+        path = vector_path(self.folder, told) if kind == "u" else Path(unquote(told.removeprefix("file:")))
         if not path.is_file():
             raise Torn(f"{path} is part of version {self.version} and does not exist")
         data = path.read_bytes()

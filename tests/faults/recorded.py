@@ -1,6 +1,6 @@
 """A process that works on lakes and says, in a file beside them, what it has acknowledged: to be recorded by `strace`.
 
-    python -m tests.faults.recorded FOLDER merge staged
+python -m tests.faults.recorded FOLDER merge staged
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ GATED: Mapping[str, str] = {
     "lakesmith.yml": "name: gated\n",
     "bronze/events.yml": 'source: {files: "landing/events/*.json", archive: archive}\n',
     "silver/events.sql": (
-        "/* lakesmith\nload: {merge: {key: id, order_by: seq}}\nchecks:\n  few: {expect: count(*) < 1, on_fail: fail}\n*/\n"
+        "/* lakesmith\nload: {merge: {key: id, order_by: seq}}\n"
+        "checks:\n  few: {expect: count(*) < 1, on_fail: fail}\n*/\n"
         "SELECT seq, id FROM bronze.events WHERE id IS NOT NULL\n"
     ),
 }
@@ -85,25 +86,24 @@ class Recorded:
         self._say(self._lake.replay(table, chosen, set=amount, why="test", by="test", session=self._spark))
 
     def _say(self, report: Any) -> None:
-        errors = [error.code for error in report.errors] if report else []
-        steps = [(step.table, step.sequence, step.version) for step in report.steps if step.outcome == "ok"] if report else []
+        done = [step for step in report.steps if step.outcome == "ok"] if report else []
         told = {
             "lake": self._folder.name,
             "landed": self.landed,
             "run": report.run.run_id if report and report.run else None,
-            "steps": [step for step in steps if step[2] is not None],
-            "errors": errors,
+            "steps": [(step.table, step.sequence, step.version) for step in done if step.version is not None],
+            "errors": [error.code for error in report.errors] if report else [],
         }
         with (self._folder.parent / SAID).open("a") as file:
             file.write(json.dumps(told) + "\n")
 
 
 def main(folder: str, *flows: str) -> None:
-    from lakesmith.formats.delta import actions
+    from lakesmith.formats.delta import commit
     from lakesmith.spark.session import close_session, open_session
 
     # Logs are summed up often: checkpoints have to be on the disk, too.
-    vars(actions)["_CHECKPOINTS"] = 2
+    vars(commit)["_INTERVAL"] = 2
     often = {"spark.databricks.delta.properties.defaults.checkpointInterval": "2"}
     session = open_session("recorded", often, ("delta",), brief=True)
     for name in flows:

@@ -100,7 +100,7 @@ def _event(found: re.Match[str], root: str) -> Iterator[Event]:
         if not any(_is_below(path, root) for path in paths):
             return
         kind = cast("Kind", "remove" if call in ("unlink", "unlinkat", "rmdir") else re.sub(r"at2?$", "", call))
-        yield Event(kind, *paths, program=program)
+        yield Event(kind, paths[0], to="".join(paths[1:]), program=program)
         return
     place = _PLACE.search(arguments)
     path = _decoded(place[0]) if place else ""
