@@ -91,21 +91,21 @@ class Disk:
         """Every file with its content, as processes see it."""
         return dict(_files(self._top, ""))
 
-    def lost(self, path: str) -> str | None:
-        """Why a file or folder might not survive a power cut as it is; None where it does."""
+    def lost(self, path: str) -> Iterator[str]:
+        """Why a file might not survive a power cut as it is."""
         folder = self._top
-        *parents, name = self._relative(path)
-        for part in (*parents, name):
-            if part not in folder.entries:
-                return f"{path} is not there"
-            newest = next((change for change, of, _ in reversed(folder.changes) if of == part), None)
-            if newest is not None and not newest.synced:
-                return f"the name {part} of {path} is not synced"
-            node = folder.entries[part]
-            if isinstance(node, _File):
-                return None if node.is_synced else f"the content of {path} is not synced"
-            folder = node
-        return None
+        for part in self._relative(path):
+            node = folder.entries.get(part)
+            if node is None:
+                yield f"{path} is not there"
+                return
+            newest = next(change for change, name, _ in reversed(folder.changes) if name == part)
+            if not newest.synced:
+                yield f"the name {part} of {path} is not synced"
+            if isinstance(node, _Folder):
+                folder = node
+            elif not node.is_synced:
+                yield f"the content of {path} is not synced"
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,41 @@ class Recorded:
             file.write(json.dumps(told) + "\n")
 
 
+def ledger(folder: Path, *, sync: bool) -> None:
+    """Records of runs, which need no Spark. Without `sync`, `disk.sync` is planted to do nothing."""
+    if not sync:
+        from lakesmith import disk
+
+        vars(disk)["sync"] = lambda path: None
+    from lakesmith.ledger.tables import Ledger
+    from lakesmith.records import RunRecord
+    from lakesmith.storage import Warehouse
+
+    records = Ledger(Warehouse(str(folder)))
+    for number in range(3):
+        run = RunRecord(
+            run_id=str(number),
+            lake="x",
+            environment="x",
+            plan_hash="x",
+            outcome="ok",
+            tables=0,
+            rows_in=0,
+            rows_written=0,
+            rows_quarantined=0,
+            rows_deduplicated=0,
+            started_at=datetime.now(UTC),
+            seconds=1.0,
+            lakesmith_version="x",
+        )
+        records.record(run, (), ())
+    (folder / SAID).write_text("{}")
+
+
 def main(folder: str, *flows: str) -> None:
+    if flows[0] == "ledger":
+        ledger(Path(folder), sync=flows[1:] != ("no-sync",))
+        return
     from lakesmith.formats.delta import commit
     from lakesmith.spark.session import close_session, open_session
 

@@ -211,6 +211,9 @@ class DeltaLog:
         if table is not None:
             way_back(table, location, version)
 
+    def sync_log(self, location: str) -> None:
+        sync_log(location)
+
     def takes_files(self, location: str) -> bool:
         return takes_files(opened_if_any(location))
 
