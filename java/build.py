@@ -19,7 +19,8 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def class_path() -> tuple[Path, ...]:
     """What the source is compiled against."""
-    return (*resolve_jars(["delta"]), *spark_jars("hadoop-client-*.jar"), *spark_jars("slf4j-api-*.jar"))
+    of_spark = ("hadoop-client-*.jar", "slf4j-api-*.jar", "jackson-core-[0-9]*.jar", "jackson-databind-*.jar")
+    return (*resolve_jars(["delta"]), *(jar for pattern in of_spark for jar in spark_jars(pattern)))
 
 
 def compile_java(sources: Sequence[Path], into: Path, *, against: Sequence[Path], java: JavaHome | None = None) -> None:

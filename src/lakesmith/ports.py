@@ -280,6 +280,9 @@ class TableFormat(Protocol):
     def refuse_restore(self, location: str, version: int | None) -> None:
         """Raise where a table cannot be restored so: what it takes is gone from its log or from its folder."""
 
+    def sync_log(self, location: str) -> None:
+        """Make the table's commits survive a power cut: whoever made the newest may have been killed before it did."""
+
     def takes_files(self, location: str) -> bool:
         """Whether Parquet files that others wrote can be committed to the table, or to one that is made there."""
 

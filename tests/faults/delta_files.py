@@ -84,13 +84,7 @@ class Files:
         kind, told = vector["storageType"], vector["pathOrInlineDv"]
         if kind == "i":
             return self._marked(vector, _unz85(told))
-        if kind == "u":
-            uuid = _unz85(told[-20:])
-            text = uuid.hex()
-            name = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:32]))
-            path = self.folder / told[:-20] / f"deletion_vector_{name}.bin"
-        else:
-            path = Path(unquote(told.removeprefix("file:")))
+        path = vector_path(self.folder, told) if kind == "u" else Path(unquote(told.removeprefix("file:")))
         if not path.is_file():
             raise Torn(f"{path} is part of version {self.version} and does not exist")
         data = path.read_bytes()
@@ -107,6 +101,13 @@ class Files:
         if len(rows) != vector["cardinality"]:
             raise Torn(f"a deletion vector of {self.folder} marks {len(rows)} rows, and the log says otherwise")
         return rows
+
+
+def vector_path(table: Path, told: str) -> Path:
+    """The file of a deletion vector whose name the log encodes."""
+    text = _unz85(told[-20:]).hex()
+    name = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:32]))
+    return table / told[:-20] / f"deletion_vector_{name}.bin"
 
 
 def read_table(folder: Path, upto: int | None = None) -> Files | None:

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import deltalake
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
 
 from lakesmith.errors import InfrastructureError
+from lakesmith.formats.delta import files
 from lakesmith.formats.delta.actions import commit_actions
+from lakesmith.formats.delta.commit import VersionTaken
 from lakesmith.formats.delta.files import add_files
 from lakesmith.formats.delta.seals import seal_log
 from lakesmith.ports import DataFile, Write
@@ -45,20 +45,21 @@ def _link(location: str) -> Callable[[Write], None]:
 
 
 def _add(location: str) -> Callable[[Write], None]:
-    """By delta-rs."""
+    """By files that become part of the table."""
     table_id = str(DeltaTable(location).metadata().id)
-    first = DeltaTable.create_write_transaction
+    first = commit_actions
 
     def told(*words: Any, **named: Any) -> None:
         try:
             first(*words, **named)
-        except CommitFailedError:
+        except VersionTaken:
             sys.stdout.write("lost a version to the other\n")
             raise
 
-    vars(deltalake).update(DeltaTable=type("Told", (DeltaTable,), {"create_write_transaction": told}))
+    vars(files)["commit_actions"] = told
 
     def commit(write: Write) -> None:
+        Path(location, f"{write.sequence}.parquet").write_bytes(b"x")
         file = DataFile(f"{write.sequence}.parquet", 1, 1)
         assert add_files(location, [file], COLUMNS, write, table_id), "it was passed over as if it were there already"
         seal_log(location)

@@ -198,9 +198,7 @@ def test_the_store_and_a_writer_in_python_that_commit_to_one_log_both_keep_all_t
     rival.make(table)
     log = table / "_delta_log"
     java = [*slowly(SLOW), *command, "commit", OURS, str(log), "0", str(each), barrier, IN_DELTA]
-    python = [sys.executable, "-m", "tests.spark.rival", way, str(table), str(each), barrier]
-    if way == "links":  # delta-rs takes its time anyway
-        python = [*slowly(SLOW), *python]
+    python = [*slowly(SLOW), sys.executable, "-m", "tests.spark.rival", way, str(table), str(each), barrier]
     told = answers_of(java, python)
     acknowledged = [found for line in told if line.startswith("won") for found in WHO.findall(line)]
     commits = sorted(log.glob("*.json"))

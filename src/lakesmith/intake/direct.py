@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesmith.columns import CHANGE_AUDIT, CORRUPT, END, FILE, RESCUED, ROW_HASH, SOURCE_FILE, SOURCE_ROW, WRITTEN
-from lakesmith.disk import sync
+from lakesmith.disk import make_folders
 from lakesmith.intake.shapes import STRING
 from lakesmith.ports import DataFile
 
@@ -108,7 +108,7 @@ class _Rows:
 
         group = pa.concat_tables(self.waiting)
         if self.writer is None:
-            os.makedirs(self.folder, exist_ok=True)
+            make_folders(self.folder)
             self.file = pa.OSFile(os.path.join(self.folder, self.path), "wb")
             self.writer = pq.ParquetWriter(
                 self.file,
@@ -130,7 +130,6 @@ class _Rows:
         self.writer.close()
         self.file.close()
         path = os.path.join(self.folder, self.path)
-        sync(path)
         return DataFile(path=self.path, size=os.path.getsize(path), rows=self.count)
 
     def discard(self) -> None:

@@ -11,7 +11,8 @@ from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
 from lakesmith.formats.delta.opened import opened_if_any
-from lakesmith.formats.delta.seals import drop_stale_seals, seal_log
+from lakesmith.formats.delta.rows_in_memory import append_rows
+from lakesmith.formats.delta.seals import seal_log
 from lakesmith.records import (
     AuditRecord,
     CheckRecord,
@@ -106,21 +107,17 @@ class Ledger:
         if not records:
             return
         import pyarrow as pa
-        from deltalake import write_deltalake
-        from deltalake.exceptions import DeltaError
+        from deltalake import exceptions
 
         rows = pa.Table.from_pylist(
             [dataclasses.asdict(record) for record in records], schema=_arrow_schema(type(records[0]))
         )
         location = self._warehouse.system(name)
         try:
-            # What is there is looked at: delta-rs would sum up a damaged log, and nobody would ever know.
-            table = opened_if_any(location)
-            drop_stale_seals(location, table.version() + 1 if table is not None else 0)
-            write_deltalake(table or location, rows, mode="append", schema_mode="merge")
+            append_rows(location, rows)
         except InfrastructureError as damage:
             raise _unwritten(damage.what, damage.hint) from damage
-        except (DeltaError, OSError) as error:
+        except (exceptions.DeltaError, OSError) as error:
             failure = disk_failure(str(error), f"cannot write system.{name}")
             said = str(error).splitlines()[0]
             raise (_unwritten(failure.what, failure.hint) if failure else _unwritten(said)) from error

@@ -207,6 +207,8 @@ class Workplace(Arrivals):
     ) -> Moved:
         """See a batch through to its end. Where it is about to be taken back, that rows below it are gone is known."""
         reach("finish.begun", table.name)
+        for beside in self.warehouse.tables_of(table.name):
+            self.format.sync_log(beside)
         location = self.warehouse.table(table.name)
         batch = batches.committed(step.sequence, lambda: self.format.commits(location))
         if batch.is_upkeep and facts is not None:

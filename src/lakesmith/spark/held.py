@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import Table
+from lakesmith.disk import make_folders, sync_tree
 from lakesmith.failpoints import reach
 from lakesmith.ledger.held import HeldBatch, HeldBatches
 from lakesmith.spark.arrival import Arrival
@@ -23,11 +24,13 @@ def hold(warehouse: Warehouse, arrival: Arrival, rows: DataFrame, failed: GateFa
     """Keep the rows, which are checked, and what is known of them; returns the error to raise, with some of them."""
     folder = warehouse.held(arrival.table.name)
     shutil.rmtree(folder, ignore_errors=True)
+    make_folders(folder)
     rows.where(f"NOT {closes_file(rows.columns)}").selectExpr(
         *map(quoted, arrival.payload),
         f"{arrival.rules.names()} AS _rules",
         f"({arrival.rules.refused()}) AS _refused",
     ).write.parquet(os.path.join(folder, "rows"))
+    sync_tree(folder)
     failed.samples = samples(rows, arrival, failed.failures)
     if failed.samples:
         failed.what += "".join(f"\n    {sample}" for sample in failed.samples)

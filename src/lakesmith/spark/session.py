@@ -31,6 +31,16 @@ DELTA = {
     "spark.hadoop.io.delta.kernel.logStore.file.impl": LOG_STORE_CLASS,
 }
 
+SYNCED = {
+    # Delta writes checkpoints and the state of a version past its log store.
+    "spark.hadoop.fs.file.impl": "io.lakesmith.storage.SyncedLocalFileSystem",
+    # Else Delta writes the state of a version past that file system, too.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""Settings with which files in a Delta log are synced before they have their names."""
+
 BRIEF = {
     # Planning again in the middle of a query, and writing Java for each of its stages and expressions, cost more than
     # small data takes to move. `bench.demo` measures what they save.
@@ -163,6 +173,7 @@ def session_settings(
         # Nobody else talks to a local Spark; a name that does not resolve must not stop it.
         ours["spark.driver.host"] = "localhost"
         ours["spark.driver.bindAddress"] = "127.0.0.1"
+        ours |= SYNCED
     else:
         shipped = (*jars, *drivers)
     if shipped:

@@ -6,7 +6,6 @@ a storage library alone would cost a quarter of its time budget (see `docs/decis
 
 from __future__ import annotations
 
-import errno
 import filecmp
 import os
 import stat
@@ -16,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from lakesmith.disk import disk_failure, sync
+from lakesmith.disk import create, disk_failure, make_folders, sync
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact
 from lakesmith.storage.globs import Glob, walk
@@ -129,8 +128,10 @@ class LocalStorage:
     def move(self, path: str, to: str) -> None:
         source, target = self.location(path), self.location(to)
         try:
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            make_folders(Path(target).parent)
             os.link(source, target)
+            sync(target)
+            sync(Path(target).parent)  # the new name has to survive before the old one goes
         except FileExistsError:
             self._settle(source, target)
             return
@@ -265,11 +266,8 @@ def _discard(path: Path) -> None:
 
 
 def _create(path: Path) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
-        return os.open(path, flags, 0o644)
-    except OSError as error:
-        if error.errno != errno.ENOENT:
-            raise
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, flags, 0o644)
+        return create(path)
+    except FileNotFoundError:
+        make_folders(path.parent)
+        return create(path)

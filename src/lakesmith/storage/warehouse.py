@@ -54,5 +54,9 @@ class Warehouse:
         """Where it is kept which keys of a table are gone."""
         return f"{self.root}/ends/{name.layer}/{name.name}"
 
+    def tables_of(self, name: TableName) -> tuple[str, ...]:
+        """Where a table lies, and those that belong to it."""
+        return self.table(name), self.quarantine(name), self.settled(name), self.ends(name)
+
     def system(self, name: str) -> str:
         return f"{self.root}/system/{name}"

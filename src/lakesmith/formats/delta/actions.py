@@ -7,20 +7,16 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from lakesmith.disk import sync, write_synced
 from lakesmith.errors import InfrastructureError
-from lakesmith.failpoints import reach
+from lakesmith.formats.delta.commit import commit
 from lakesmith.formats.delta.damage import content_of, refuse_damaged_checkpoint
-from lakesmith.formats.delta.files import moment, sync_commit
-from lakesmith.formats.delta.names import checkpoint_name, commit_path, log_names, log_of
-from lakesmith.formats.delta.opened import opened_at
-from lakesmith.formats.delta.seals import drop_stale_seals, seal_for, seal_log, seal_of
+from lakesmith.formats.delta.names import absolute, checkpoint_name, commit_path, log_names, log_of
 from lakesmith.formats.delta.vectors import read_vector, write_vectors
 from lakesmith.ports import Write
 
@@ -28,8 +24,6 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 _TIGHT = re.compile(r'"tightBounds"\s*:\s*(?:true|false)')
-_CHECKPOINTS = 10
-"""Every so many versions the log is summed up."""
 _AS_IS = "/_-!.~'()*,;:$&+=@"
 """Characters that a URI of Java's leaves as they are, besides letters and digits."""
 _SHOWN = 32
@@ -85,12 +79,6 @@ def _loosened(stats: str) -> str:
     if '"tightBounds"' in stats:
         return _TIGHT.sub('"tightBounds":false', stats, count=1)
     return '{"tightBounds":false,' + stats.lstrip()[1:]
-
-
-def absolute(location: str, path: str) -> str:
-    """Where a file lies that the log, or Spark, names."""
-    plain = unquote(path).removeprefix("file:")
-    return f"/{plain.lstrip('/')}" if plain.startswith("/") else os.path.join(os.path.abspath(location), plain)
 
 
 def _rows_of(path: str) -> int:
@@ -184,8 +172,8 @@ def rows_in(added: Sequence[dict[str, Any]]) -> int:
 
 
 def additions(location: str, folder: str, column: str | None = None) -> Iterator[dict[str, Any]]:
-    """How the log is to tell of new files, which are brought to the disk; those without a row are taken away. With a
-    column, each of its values has a folder."""
+    """How the log is to tell of new files; those without a row are taken away. With a column, each of its values has a
+    folder."""
     import pyarrow.parquet as pq
 
     below = os.path.join(location, folder)
@@ -198,21 +186,23 @@ def additions(location: str, folder: str, column: str | None = None) -> Iterator
             if file is None or file.metadata.num_rows == 0:
                 os.remove(path)
                 continue
-            sync(path)
             kept = True
-            yield {
-                "path": _as_uri(os.path.relpath(path, location)),
-                "partitionValues": values,
-                "size": os.path.getsize(path),
-                "modificationTime": os.stat(path).st_mtime_ns // 1_000_000,
-                "dataChange": True,
-                "stats": json.dumps(_stats(file.metadata)),
-            }
-        if kept:
-            sync(parent)
-        else:
+            yield addition(location, path, values, json.dumps(stats_of(file.metadata)))
+        if not kept:
             os.rmdir(parent)
-    sync(location)
+
+
+def addition(location: str, path: str, values: Mapping[str, str | None], stats: str) -> dict[str, Any]:
+    """How the log is to tell of a new file."""
+    status = os.stat(path)
+    return {
+        "path": _as_uri(os.path.relpath(path, location)),
+        "partitionValues": dict(values),
+        "size": status.st_size,
+        "modificationTime": status.st_mtime_ns // 1_000_000,
+        "dataChange": True,
+        "stats": stats,
+    }
 
 
 def _value(folder: str) -> str | None:
@@ -221,7 +211,7 @@ def _value(folder: str) -> str | None:
     return None if value == "__HIVE_DEFAULT_PARTITION__" else value
 
 
-def _stats(told: Any) -> dict[str, Any]:
+def stats_of(told: Any) -> dict[str, Any]:
     """The bounds of a file's columns, where text can tell them exactly."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -270,61 +260,41 @@ def _bounds(least: Sequence[Any], greatest: Sequence[Any]) -> tuple[Any, Any] | 
             return None
 
 
+def moment(value: datetime) -> str:
+    """As statistics of a file tell it; without a zone where it has none."""
+    told = value.astimezone(UTC) if value.tzinfo else value
+    return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def commit_actions(
     location: str,
     version: int,
-    write: Write,
+    write: Write | None,
     operation: tuple[str, dict[str, str]],
     counts: dict[str, int],
-    actions: list[dict[str, Any]],
+    actions: Sequence[dict[str, Any]],
+    *,
+    blind: bool = False,
 ) -> None:
-    """Make the version that comes after the one that was read; raises where another writer was first."""
+    """Make the version that comes after the one that was read, -1 for none; raises where another writer was first.
+    Without `write`, the commit has no batch. With `blind`, its rows do not depend on those that were read."""
     name, parameters = operation
     info = {
         "timestamp": _now(),
         "operation": name,
         "operationParameters": parameters,
-        "readVersion": version,
+        **({"readVersion": version} if version >= 0 else {}),
         "isolationLevel": "Serializable",
-        "isBlindAppend": False,
+        "isBlindAppend": blind,
         "operationMetrics": {name: str(count) for name, count in counts.items()},
-        "userMetadata": write.note,
+        **({"userMetadata": write.note} if write else {}),
         "engineInfo": "Lakesmith",
         "txnId": str(uuid.uuid4()),
     }
-    told = {"appId": write.flow, "version": write.sequence, "lastUpdated": _now()}
-    lines = [{"commitInfo": info}, {"txn": told}, *actions]
-    made = commit_path(location, version + 1)
-    content = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
-    temporary, seal = (os.path.join(log_of(location), f".{uuid.uuid4()}.tmp") for _ in range(2))
-    try:
-        write_synced(temporary, content)
-        write_synced(seal, seal_for(content))
-        drop_stale_seals(location, version + 1)
-        # Refused where the name is taken: of two writers of one version exactly one wins.
-        os.link(temporary, made)
-        reach("log.linked", write.flow)
-        with suppress(OSError):  # the outcome is decided; who commits next seals it
-            os.replace(seal, seal_of(made))
-    except FileExistsError as error:
-        raise InfrastructureError(
-            "commit-conflict",
-            f"another writer made version {version + 1} first",
-            hint="nothing is lost: run again",
-        ) from error
-    finally:
-        for left in (temporary, seal):
-            with suppress(OSError):  # the outcome is decided, and nobody reads what stays behind
-                os.remove(left)
-    sync_commit(location, version + 1)
-    if (version + 1) % _CHECKPOINTS == 0:
-        from deltalake import exceptions
-
-        reach("log.summing", write.flow)
-        # It saves time, no more; and damage is not summed up, but told by whoever opens the table next.
-        with suppress(exceptions.DeltaError, OSError, InfrastructureError):
-            opened_at(location, version + 1).create_checkpoint()
-            seal_log(location)
+    lines: list[dict[str, Any]] = [{"commitInfo": info}]
+    if write is not None:
+        lines.append({"txn": {"appId": write.flow, "version": write.sequence, "lastUpdated": _now()}})
+    commit(location, version + 1, [*lines, *actions], write.flow if write else location)
 
 
 def _now() -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError, InfrastructureError
-from lakesmith.formats.delta.seals import drop_stale_seals, seal_log
+from lakesmith.formats.delta.actions import actions_in
+from lakesmith.formats.delta.commit import commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,18 +33,27 @@ def adopt_files(location: str) -> None:
         )
     partitions = _partitions(folder, files)
     first, *others = files
-    drop_stale_seals(location, 0)
     try:
         schema = pq.read_schema(first)
         for file in others:
             _refuse_other_columns(schema, pq.read_schema(file), first, file)
-        convert_to_deltalake(
-            location,
-            mode="error",
-            # As the folders spell them: what they mean is for a query to say.
-            partition_by=Schema([Field(name, PrimitiveType("string")) for name in partitions]) if partitions else None,
-            partition_strategy="hive" if partitions else None,
-        )
+        # delta-rs commits without syncing anything: it works on links, and the commit is made here.
+        with tempfile.TemporaryDirectory(prefix="lakesmith-adopt-") as apart:
+            for file in files:
+                link = Path(apart, file.relative_to(folder))
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(file.absolute())
+            convert_to_deltalake(
+                apart,
+                mode="error",
+                # As the folders spell them: what they mean is for a query to say.
+                partition_by=Schema([Field(each, PrimitiveType("string")) for each in partitions])
+                if partitions
+                else None,
+                partition_strategy="hive" if partitions else None,
+            )
+            actions = actions_in(apart, 0)
+        commit(location, 0, actions, location)
     except pa.ArrowInvalid as error:
         raise DataError(
             "not-parquet",
@@ -55,7 +66,6 @@ def adopt_files(location: str) -> None:
             f"no log could be written in {location}: {str(error).splitlines()[0]}",
             hint="check that this user may write there; the files are as they were",
         ) from error
-    seal_log(location)
 
 
 def _is_hidden(path: Path) -> bool:

@@ -1,27 +1,29 @@
-"""Parquet files that were written into a table's folder become part of the table: one commit, made by delta-rs."""
+"""Parquet files that were written into a table's folder become part of the table, in one commit."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Sequence, Set
-from datetime import UTC, datetime
+import uuid
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from lakesmith.disk import sync
 from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.formats.delta.actions import addition, commit_actions, moment
+from lakesmith.formats.delta.commit import VersionTaken
 from lakesmith.formats.delta.ground import check_ground
-from lakesmith.formats.delta.names import commit_path, log_of
 from lakesmith.formats.delta.opened import opened_if_any
-from lakesmith.formats.delta.seals import drop_stale_seals
 from lakesmith.ports import DataFile, Write
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable, Schema
+    from deltalake import DeltaTable, Schema
 
 _UNDERSTOOD = {"appendOnly", "changeDataFeed", "timestampNtz", "invariants"}
 """Features of a table that ask nothing of a writer which only adds rows, where no column says more."""
+_LOCAL_TIMES = "timestampNtz"
+_APPEND = {"mode": "Append", "partitionBy": "[]"}
 _TRIES = 10
 
 
@@ -51,48 +53,78 @@ def _is_plain(field: dict[str, Any]) -> bool:
 
 def add_files(location: str, files: Sequence[DataFile], columns: str, write: Write, table_id: str | None) -> bool:
     """Commit the files; False when the batch, or a later one, is in the table already."""
-    from deltalake import exceptions
-    from deltalake.transaction import AddAction, create_table_with_add_actions
-
     schema = _schema(columns)
-    now = time.time_ns() // 1_000_000
-    added = [AddAction(file.path, file.size, {}, now, True, _stats(file)) for file in files]
-    properties = _properties(files, write)
-    for _ in range(_TRIES):
-        table = opened_if_any(location)
+    added = [
+        {"add": addition(location, os.path.join(location, file.path), {}, file.stats or _stats(file))} for file in files
+    ]
+    counts = {
+        "numFiles": len(files),
+        "numOutputRows": sum(file.rows for file in files),
+        "numOutputBytes": sum(file.size for file in files),
+    }
+
+    def actions(table: DeltaTable | None) -> list[dict[str, Any]] | None:
         if table is not None and (table.transaction_version(write.flow) or 0) >= write.sequence:
-            return False
+            return None
         _refuse_other_table(table, schema, table_id)
         check_ground(table, location, write)
-        drop_stale_seals(location, table.version() + 1 if table is not None else 0)
-        try:
-            if table is None:
-                create_table_with_add_actions(
-                    location,
-                    schema,
-                    added,
-                    mode="error",
-                    configuration=dict(write.properties),
-                    commit_properties=properties,
-                )
-            else:
-                table.create_write_transaction([*added], "append", table.schema(), commit_properties=properties)
-        except exceptions.CommitFailedError:
-            continue  # somebody else was first with this version: their commit may be of this very batch
-        except exceptions.DeltaError as error:
-            if table is None and os.path.isdir(log_of(location)) and "already exists" in str(error):
-                continue
-            raise InfrastructureError(
-                "commit-unknown",
-                f"it is not known whether {len(files)} files were committed: {str(error).splitlines()[0]}",
-                hint="run again: the log tells, and nothing is lost or doubled",
-            ) from error
-        return True
+        return added if table is not None else [*new_table(schema, write.properties), *added]
+
+    return append_actions(location, write, counts, actions)
+
+
+def append_actions(
+    location: str,
+    write: Write | None,
+    counts: dict[str, int],
+    actions: Callable[[DeltaTable | None], Sequence[dict[str, Any]] | None],
+) -> bool:
+    """Commit what is to be added to the table as it is, again where others are first; False where that is None."""
+    for _ in range(_TRIES):
+        table = opened_if_any(location)
+        added = actions(table)
+        if added is None:
+            return False
+        version = table.version() if table is not None else -1
+        with suppress(VersionTaken):  # their commit may be of this very batch
+            commit_actions(location, version, write, ("WRITE", _APPEND), counts, added, blind=True)
+            return True
     raise InfrastructureError(
         "commit-conflict",
         f"other writers changed the table {_TRIES} times in a row",
         hint="nothing is lost: run again",
     )
+
+
+def new_table(schema: Schema, properties: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The actions that make a table."""
+    text = schema.to_json()
+    feed = properties.get("delta.enableChangeDataFeed") == "true"
+    protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 4 if feed else 2}
+    if _has_local_times(json.loads(text)):
+        # Only writers of version 7 name the features that they need.
+        features = [_LOCAL_TIMES, *(["changeDataFeed"] if feed else [])]
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+        protocol |= {"readerFeatures": [_LOCAL_TIMES], "writerFeatures": features}
+    metadata = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": text,
+        "partitionColumns": [],
+        "configuration": dict(properties),
+        "createdTime": time.time_ns() // 1_000_000,
+    }
+    return [{"protocol": protocol}, {"metaData": metadata}]
+
+
+def _has_local_times(type: Any) -> bool:
+    """Whether a type holds times without a zone, for which Delta has a feature."""
+    if isinstance(type, list):
+        return any(map(_has_local_times, type))
+    if isinstance(type, dict):
+        inner = ("fields", "type", "elementType", "keyType", "valueType")
+        return any(_has_local_times(type[name]) for name in inner if name in type)
+    return bool(type == "timestamp_ntz")
 
 
 def _schema(columns: str) -> Schema:
@@ -136,25 +168,7 @@ def _refuse_other_table(table: DeltaTable | None, schema: Schema, table_id: str 
     )
 
 
-def _properties(files: Sequence[DataFile], write: Write) -> CommitProperties:
-    from deltalake import CommitProperties, Transaction
-
-    metrics = {
-        "numFiles": str(len(files)),
-        "numOutputRows": str(sum(file.rows for file in files)),
-        "numOutputBytes": str(sum(file.size for file in files)),
-    }
-    return CommitProperties(
-        custom_metadata={"userMetadata": write.note, "operationMetrics": metrics},
-        app_transactions=[Transaction(write.flow, write.sequence)],
-        # delta-rs would commit behind a twin's commit of the same batch.
-        max_commit_retries=0,
-    )
-
-
 def _stats(file: DataFile) -> str:
-    if file.stats is not None:
-        return file.stats
     return json.dumps(
         {
             "numRecords": file.rows,
@@ -163,15 +177,3 @@ def _stats(file: DataFile) -> str:
             "nullCount": dict.fromkeys(file.bounds, 0),
         }
     )
-
-
-def moment(value: datetime) -> str:
-    """As statistics of a file tell it; without a zone where it has none."""
-    told = value.astimezone(UTC) if value.tzinfo else value
-    return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def sync_commit(location: str, version: int) -> None:
-    """Bring a commit to the disk: what was acknowledged survives a power cut."""
-    for path in (commit_path(location, version), log_of(location), location):
-        sync(path)

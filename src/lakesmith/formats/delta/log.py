@@ -16,15 +16,16 @@ from urllib.parse import unquote
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats.delta.actions import actions_in, added_files, log_files
 from lakesmith.formats.delta.adopt import adopt_files
+from lakesmith.formats.delta.commit import sync_log
 from lakesmith.formats.delta.commits import commits_back, is_quiet
 from lakesmith.formats.delta.damage import log_failure
-from lakesmith.formats.delta.files import add_files, sync_commit, takes_files
+from lakesmith.formats.delta.files import add_files, append_actions, takes_files
 from lakesmith.formats.delta.ground import check_ground
 from lakesmith.formats.delta.memory import FactsMemory
 from lakesmith.formats.delta.names import commit_path, log_names, log_of
 from lakesmith.formats.delta.opened import opened, opened_at, opened_if_any
 from lakesmith.formats.delta.restore import restore, way_back
-from lakesmith.formats.delta.seals import drop_stale_seals, seal_log
+from lakesmith.formats.delta.seals import seal_log
 from lakesmith.ports import ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, find_commit, in_order
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
-_TRIES = 10
 _SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
@@ -170,32 +170,13 @@ class DeltaLog:
         return _verified(table.to_pyarrow_dataset())
 
     def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> Written:
-        from deltalake import CommitProperties, Transaction
-        from deltalake.exceptions import CommitFailedError, DeltaError
-
-        properties = CommitProperties(
-            custom_metadata={"userMetadata": write.note},
-            app_transactions=[Transaction(write.flow, write.sequence)],
-            # delta-rs would commit behind a twin's commit of the same number.
-            max_commit_retries=0,
-        )
-        for left in reversed(range(_TRIES)):
-            table = opened(location)
-            if (table.transaction_version(write.flow) or 0) >= write.sequence:
+        def nothing(table: DeltaTable | None) -> Sequence[dict[str, Any]]:
+            if table is None or (table.transaction_version(write.flow) or 0) >= write.sequence:
                 raise commit_lost(write)
             check_ground(table, location, write)
-            drop_stale_seals(location, table.version() + 1)
-            try:
-                table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
-                break
-            except DeltaError as error:
-                if left and isinstance(error, CommitFailedError):
-                    continue
-                raise InfrastructureError(
-                    "commit-conflict",
-                    f"another writer changed the table at the same time: {str(error).splitlines()[0]}",
-                    hint="nothing is lost: run again",
-                ) from error
+            return ()
+
+        append_actions(location, write, {}, nothing)
         return self.committed(location, write)
 
     def restore(self, location: str, version: int | None, write: Write) -> Written:
@@ -219,6 +200,9 @@ class DeltaLog:
         if table is not None:
             way_back(table, location, version)
 
+    def sync_log(self, location: str) -> None:
+        sync_log(location)
+
     def takes_files(self, location: str) -> bool:
         return takes_files(opened_if_any(location))
 
@@ -227,13 +211,12 @@ class DeltaLog:
     ) -> Written:
         add_files(location, files, columns, write, table_id)
         # Also when the batch was there already: it may have been this very writer, whose reply was lost.
-        written = self.committed(location, write)
-        sync_commit(location, written.version)
-        return written
+        return self.committed(location, write)
 
     def committed(self, location: str, write: Write) -> Written:
         """What the commit with this writer's note did, read back from the log: a reply can be lost, the log cannot.
-        What delta-rs has committed is sealed here, and what a writer left that was killed before it sealed."""
+        What a writer left unsealed that was killed is sealed here."""
+        sync_log(location)
         seal_log(location)
         commit = find_commit(self.commits(location), write.flow, write.sequence, write.note)
         if commit is None:

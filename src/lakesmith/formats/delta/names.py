@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 OF_LOG = re.compile(r"(\d{20})\.(?:(?P<commit>json)|(?P<state>crc)|checkpoint\.(?:.+\.)?parquet)")
 """A commit, Delta's own account of a version's settings and writers, a checkpoint or a part of one."""
@@ -35,6 +36,12 @@ class LogNames:
     def since(self, checkpoint: int, version: int) -> list[int]:
         """The commits that are there, checkpoint < number <= version."""
         return sorted(number for number in self.commits if checkpoint < number <= version)
+
+
+def absolute(location: str, path: str) -> str:
+    """Where a file lies that the log, or Spark, names."""
+    plain = unquote(path).removeprefix("file:")
+    return f"/{plain.lstrip('/')}" if plain.startswith("/") else os.path.join(os.path.abspath(location), plain)
 
 
 def log_of(location: str) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats.delta.actions import (
-    absolute,
     added_files,
     commit_actions,
     log_files,
@@ -21,6 +20,7 @@ from lakesmith.formats.delta.actions import (
     removal,
 )
 from lakesmith.formats.delta.files import is_plain_table
+from lakesmith.formats.delta.names import absolute
 from lakesmith.formats.delta.vectors import read_vector
 from lakesmith.ports import Write
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import GONE, HIDDEN
+from lakesmith.disk import make_folders
 from lakesmith.failpoints import reach
-from lakesmith.formats.delta.files import sync_commit
 from lakesmith.formats.delta.ground import check_ground
 from lakesmith.formats.delta.log import DeltaLog, is_widened, whole_hours
 from lakesmith.formats.delta.opened import opened, opened_if_any
@@ -92,9 +92,7 @@ class DeltaRows(DeltaLog):
         table = opened_if_any(location)
         if table is None or _is_next(table, write):
             take_folder(folder, rows.schema.json(), table, location, write, whole=whole)
-        written = self.committed(location, write)
-        sync_commit(location, written.version)
-        return written
+        return self.committed(location, write)
 
     def merge(self, upsert: Upsert, location: str, write: Write) -> Written:
         spark = upsert.rows.sparkSession
@@ -169,6 +167,7 @@ class DeltaRows(DeltaLog):
 
     def _commit(self, writer: DataFrameWriter, location: str, write: Write) -> Written:
         _check_ground(location, write)
+        make_folders(location)
         writer.options(txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note).save(location)
         return self.committed(location, write)
 

@@ -17,7 +17,7 @@ from collections.abc import Set
 from contextlib import suppress
 from typing import BinaryIO
 
-from lakesmith.disk import sync, write_synced
+from lakesmith.disk import sync_all, write_new
 from lakesmith.formats.delta.names import OF_LOG, files_of_version, log_of
 
 _FORM = b"crc\0"
@@ -100,11 +100,11 @@ def _tidy(log: str, name: str, names: Set[str]) -> None:
 
 
 def _seal(path: str) -> None:
-    sync(path)  # a seal that outlives the content of its file would tell of damage
     temporary = f"{seal_of(path)}.{uuid.uuid4()}.tmp"
     try:
         with open(path, "rb") as file:
-            write_synced(temporary, _told(_sums_in(file, _PIECE)))
+            write_new(temporary, _told(_sums_in(file, _PIECE)))
+        sync_all([path, temporary])  # a seal that outlives the content of its file would report damage
         with suppress(FileExistsError):  # its writer was slow
             os.link(temporary, seal_of(path))
     finally:

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from lakesmith.disk import make_folders
 from lakesmith.failpoints import reach
 from lakesmith.formats.delta.actions import additions, commit_actions, everything, fresh_folder, rows_in
 from lakesmith.formats.delta.committable import committable
@@ -28,7 +29,7 @@ def take_folder(
 ) -> None:
     """Move the files of a folder into the table's, and commit them; with `whole`, in the place of all others."""
     own = fresh_folder(write)
-    os.makedirs(location, exist_ok=True)
+    make_folders(location)
     os.rename(folder, os.path.join(location, own))
     reach("files.moved", write.flow)
     added = list(additions(location, own))

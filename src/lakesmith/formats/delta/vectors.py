@@ -9,9 +9,9 @@ import uuid
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
-from lakesmith.disk import write_synced
+from lakesmith.disk import write_new
+from lakesmith.formats.delta.names import absolute
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -40,7 +40,7 @@ def write_vectors(location: str, rows: Mapping[str, BitMap64]) -> dict[str, dict
             "cardinality": len(numbers),
         }
         written += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
-    write_synced(_file(location, "", name), bytes(written))
+    write_new(_file(location, "", name), bytes(written))
     return told
 
 
@@ -53,10 +53,8 @@ def read_vector(location: str, told: Mapping[str, Any]) -> BitMap64:
         # Padded to whole groups of characters; what is too much is not counted.
         data = base64.b85decode(where.encode().translate(_FROM_Z85))[: told["sizeInBytes"]]
     else:
-        path = unquote(where).removeprefix("file:")
-        if told["storageType"] == "u":
-            name = uuid.UUID(bytes=base64.b85decode(where[-_UUID:].encode().translate(_FROM_Z85)))
-            path = _file(location, where[:-_UUID], name)
+        path = vector_file(location, told)
+        assert path is not None
         with open(path, "rb") as file:
             file.seek(told.get("offset") or 1)
             (size,) = struct.unpack(">i", file.read(4))
@@ -67,6 +65,17 @@ def read_vector(location: str, told: Mapping[str, Any]) -> BitMap64:
     if data[:4] != _MAGIC:
         raise ValueError(f"the deletion vector of {where} is of an unknown form")
     return BitMap64.deserialize(data[4:])
+
+
+def vector_file(location: str, told: Mapping[str, Any]) -> str | None:
+    """The file that holds a vector; None for one that is in the log itself."""
+    where = told["pathOrInlineDv"]
+    if told["storageType"] == "i":
+        return None
+    if told["storageType"] == "u":
+        name = uuid.UUID(bytes=base64.b85decode(where[-_UUID:].encode().translate(_FROM_Z85)))
+        return _file(location, where[:-_UUID], name)
+    return absolute(location, where)
 
 
 def _file(location: str, folder: str, name: uuid.UUID) -> str:

@@ -11,6 +11,7 @@ import java.nio.file.Files;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.Iterator;
+import java.util.Set;
 import java.util.zip.CRC32;
 
 import io.delta.storage.HadoopFileSystemLogStore;
@@ -25,6 +26,9 @@ import org.apache.hadoop.fs.Path;
  * Here the operating system decides: a hard link cannot be made to a name that is taken. The linked file is complete
  * and on the disk before it gets its name, so nobody ever reads a part of a commit. Whoever won the name puts a checksum
  * beside it that Hadoop, through which Spark reads, holds the commit to: a bit that flips later is not believed.
+ *
+ * <p>Spark syncs no data file. All that a commit names is therefore synced here, before the commit has its name: a power
+ * cut must not leave a commit that names empty files.
  */
 public final class LocalLogStore extends HadoopFileSystemLogStore {
 
@@ -46,28 +50,34 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
         }
         if (overwrite) {
             // Two who overwrite at one time would seal each other's content, so such files have no seal.
-            Files.deleteIfExists(seal(target));
+            Files.deleteIfExists(Disk.checksumOf(target));
         } else {
             dropStaleSeals(target);
         }
         try {
             Seal sums = new Seal();
-            fill(temporary, actions, sums);
+            NamedFiles named = new NamedFiles(target.getParent().getParent());
+            fill(temporary, actions, sums, named);
+            Set<java.nio.file.Path> unsynced = named.all();
+            unsynced.add(temporary);
             if (overwrite) {
+                // The file may point to another in this folder, which must not lose its name before it.
+                unsynced.add(target.getParent());
+                Disk.syncExisting(unsynced);
                 Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
             } else {
                 sums.write(temporarySeal);
+                unsynced.add(temporarySeal);
+                Disk.syncExisting(unsynced);
                 link(target, temporary);
-                put(seal(target), temporarySeal);
+                put(Disk.checksumOf(target), temporarySeal);
             }
         } finally {
             discard(temporary);
             discard(temporarySeal);
         }
         // The name, too, must survive a power cut before the commit is acknowledged.
-        try (FileChannel folder = FileChannel.open(target.getParent(), StandardOpenOption.READ)) {
-            folder.force(true);
-        }
+        Disk.sync(target.getParent());
     }
 
     /**
@@ -83,10 +93,6 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
         return new File(path.toUri().getPath()).toPath().toAbsolutePath();
     }
 
-    private static java.nio.file.Path seal(java.nio.file.Path file) {
-        return file.resolveSibling("." + file.getFileName() + ".crc");
-    }
-
     /**
      * A seal that an older file of the same name has left would make the new one unreadable, be it a commit or what Delta
      * writes beside it. It is older if the file is not there after the seal was seen: files are sealed once they have
@@ -96,18 +102,21 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
         String version = commit.getFileName().toString().replaceFirst("\\.json$", "");
         for (String kind : new String[] {".json", ".crc", ".checkpoint.parquet"}) {
             java.nio.file.Path file = commit.resolveSibling(version + kind);
-            if (Files.exists(seal(file)) && !Files.exists(file)) {
-                Files.deleteIfExists(seal(file));
+            if (Files.exists(Disk.checksumOf(file)) && !Files.exists(file)) {
+                Files.deleteIfExists(Disk.checksumOf(file));
             }
         }
     }
 
-    private static void fill(java.nio.file.Path file, Iterator<String> lines, Seal sums) throws IOException {
+    private static void fill(java.nio.file.Path file, Iterator<String> lines, Seal sums, NamedFiles named)
+            throws IOException {
         try (FileChannel channel =
                 FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
             StringBuilder pending = new StringBuilder();
             while (lines.hasNext()) {
-                pending.append(lines.next()).append('\n');
+                String line = lines.next();
+                named.add(line);
+                pending.append(line).append('\n');
                 if (pending.length() >= BUFFER || !lines.hasNext()) {
                     byte[] bytes = pending.toString().getBytes(StandardCharsets.UTF_8);
                     sums.add(bytes);
@@ -115,7 +124,6 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
                     pending.setLength(0);
                 }
             }
-            channel.force(true);
         }
     }
 
@@ -183,7 +191,6 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
             try (FileChannel channel =
                     FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
                 writeAll(channel, bytes);
-                channel.force(true);
             }
         }
 

@@ -1,0 +1,160 @@
+"""A process that works on lakes and says, in a file beside them, what it has acknowledged: to be recorded by `strace`.
+
+python -m tests.faults.recorded FOLDER merge staged
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.faults.events import lines
+from tests.faults.flows import FLOWS
+
+SEED = 7
+SAID = "acknowledged.jsonl"
+GATED: Mapping[str, str] = {
+    "lakesmith.yml": "name: gated\n",
+    "bronze/events.yml": 'source: {files: "landing/events/*.json", archive: archive}\n',
+    "silver/events.sql": (
+        "/* lakesmith\nload: {merge: {key: id, order_by: seq}}\n"
+        "checks:\n  few: {expect: count(*) < 1, on_fail: fail}\n*/\n"
+        "SELECT seq, id FROM bronze.events WHERE id IS NOT NULL\n"
+    ),
+}
+"""A lake whose gate holds the first batch back, and whose files are archived."""
+
+
+def declare(lake: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        _write(lake / name, text)
+
+
+def land(lake: Path, number: int) -> None:
+    """Write a landing file, as whoever lands it would: durable before it is announced."""
+    _write(lake / "landing" / "events" / f"{number:05}.json", "".join(f"{line}\n" for line in lines(SEED, number)))
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    with unfinished.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(path)
+    for folder in path.parents:
+        descriptor = os.open(folder, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+
+class Recorded:
+    """One lake, and what its runs acknowledge."""
+
+    def __init__(self, folder: Path, spark: Any) -> None:
+        from lakesmith.lake import Lake
+
+        self._lake = Lake.open(folder)
+        self._folder, self._spark, self.landed = folder, spark, 0
+
+    def land(self) -> None:
+        self.landed += 1
+        land(self._folder, self.landed)
+        self._say(None)
+
+    def run(self, *, large: bool = False) -> None:
+        """Land a file and run; with `large`, a merge marks rows in deletion vectors."""
+        from lakesmith.spark import write
+
+        write._VECTORS = 0 if large else 64 << 20
+        self.land()
+        self._say(self._lake.run(jobs=1, session=self._spark))
+
+    def compact(self, table: str) -> None:
+        self._say(self._lake.compact((table,), session=self._spark))
+
+    def replay(self, table: str) -> None:
+        from lakesmith.plan.steps import Chosen
+
+        amount = {"amount": "abs(amount)"}
+        chosen = Chosen(rule="positive")
+        self._say(self._lake.replay(table, chosen, set=amount, why="test", by="test", session=self._spark))
+
+    def _say(self, report: Any) -> None:
+        done = [step for step in report.steps if step.outcome == "ok"] if report else []
+        told = {
+            "lake": self._folder.name,
+            "landed": self.landed,
+            "run": report.run.run_id if report and report.run else None,
+            "steps": [(step.table, step.sequence, step.version) for step in done if step.version is not None],
+            "errors": [error.code for error in report.errors] if report else [],
+        }
+        with (self._folder.parent / SAID).open("a") as file:
+            file.write(json.dumps(told) + "\n")
+
+
+def ledger(folder: Path, *, sync: bool) -> None:
+    """Records of runs, which need no Spark. Without `sync`, `disk.sync` is planted to do nothing."""
+    if not sync:
+        from lakesmith import disk
+
+        vars(disk)["sync"] = lambda path: None
+    from lakesmith.ledger.tables import Ledger
+    from lakesmith.records import RunRecord
+    from lakesmith.storage import Warehouse
+
+    records = Ledger(Warehouse(str(folder)))
+    for number in range(3):
+        run = RunRecord(
+            run_id=str(number),
+            lake="x",
+            environment="x",
+            plan_hash="x",
+            outcome="ok",
+            tables=0,
+            rows_in=0,
+            rows_written=0,
+            rows_quarantined=0,
+            rows_deduplicated=0,
+            started_at=datetime.now(UTC),
+            seconds=1.0,
+            lakesmith_version="x",
+        )
+        records.record(run, (), ())
+    (folder / SAID).write_text("{}")
+
+
+def main(folder: str, *flows: str) -> None:
+    if flows[0] == "ledger":
+        ledger(Path(folder), sync=flows[1:] != ("no-sync",))
+        return
+    from lakesmith.formats.delta import commit
+    from lakesmith.spark.session import close_session, open_session
+
+    # Logs are summed up often: checkpoints have to be on the disk, too.
+    vars(commit)["_INTERVAL"] = 2
+    often = {"spark.databricks.delta.properties.defaults.checkpointInterval": "2"}
+    session = open_session("recorded", often, ("delta",), brief=True)
+    for name in flows:
+        lake = Path(folder, name)
+        declare(lake, GATED if name == "gated" else FLOWS[name].declarations())
+        recorded = Recorded(lake, session)
+        recorded.run()
+        if name == "gated":
+            continue
+        recorded.run()
+        if name == "merge":
+            recorded.run(large=True)
+            recorded.compact("silver.events")
+            recorded.replay("silver.events")
+    close_session(session)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,153 @@
+"""What a commit names is on the disk before the commit: seen in the system calls of real runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from tests.faults.delta_files import vector_path
+from tests.faults.power import Disk, replayed
+from tests.faults.recorded import SAID
+from tests.faults.syscalls import Event, record
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+_COMMIT = re.compile(r"(?P<table>.+)/_delta_log/\d{20}\.json")
+_BESIDE = re.compile(r".+/_delta_log/(?:\d{20}\.(?:crc|checkpoint.*\.parquet)|_last_checkpoint)")
+_HELD = re.compile(r"(?P<held>.+/_lakesmith/held/[^/]+)/batch\.json")
+
+
+def violations(root: Path, events: Sequence[Event]) -> list[str]:
+    """Each file that is committed, or acknowledged, before it is on the disk."""
+    disk, found = Disk(root), list[str]()
+    for event in events:
+        disk.apply(event)
+        if event.path == str(root / SAID) and event.kind == "write":
+            found += _unsynced(disk, (path for path in disk.below(str(root)) if _is_kept(path)), "acknowledged")
+        named = event.to if event.kind in ("link", "rename") else event.path if event.kind == "create" else ""
+        if commit := _COMMIT.fullmatch(named):
+            found += _incomplete(disk, named)
+            found += _unsynced(disk, _named(disk, root, named, commit["table"]), f"named by {named}")
+        elif _BESIDE.fullmatch(named):
+            found += _incomplete(disk, named)
+            if named.endswith("_last_checkpoint"):
+                version = json.loads(disk.read(named))["version"]
+                log = named.rpartition("/")[0]
+                found += _unsynced(disk, [f"{log}/{version:020}.checkpoint.parquet"], f"named by {named}")
+        elif held := _HELD.fullmatch(named):
+            found += _unsynced(disk, disk.below(f"{held['held']}/rows"), f"named by {named}")
+    return found
+
+
+def _is_kept(path: str) -> bool:
+    return bool(_COMMIT.fullmatch(path)) or "/_lakesmith/batches/" in path
+
+
+def _incomplete(disk: Disk, path: str) -> Iterator[str]:
+    """A file that has its name before its content is on the disk."""
+    if not disk.is_synced(path):
+        yield f"{path} has its name before its content is synced"
+
+
+def _unsynced(disk: Disk, paths: Sequence[str] | Iterator[str], why: str) -> Iterator[str]:
+    for path in paths:
+        yield from (f"{lost}: {why}" for lost in disk.lost(path))
+
+
+def _named(disk: Disk, root: Path, commit: str, table: str) -> Iterator[str]:
+    """The files that a commit needs, and the checksums that are beside them."""
+    for line in disk.read(commit).splitlines():
+        action = json.loads(line)
+        told = action.get("add") or action.get("cdc")
+        if not told:
+            continue
+        path = f"{table}/{unquote(told['path'])}"
+        yield path
+        folder, _, name = path.rpartition("/")
+        if disk.exists(beside := f"{folder}/.{name}.crc"):
+            yield beside
+        if (vector := told.get("deletionVector")) and vector["storageType"] == "u":
+            yield str(vector_path(Path(table), vector["pathOrInlineDv"]))
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a process did to the files below a folder."""
+
+    root: Path
+    events: tuple[Event, ...]
+
+    def violations(self) -> list[str]:
+        return [each.replace(f"{self.root}/", "") for each in violations(self.root, self.events)]
+
+    def without_syncs(self, whose: Callable[[Event], bool]) -> Trace:
+        """The same, if some had synced nothing."""
+        return replace(self, events=tuple(event for event in self.events if event.kind != "sync" or not whose(event)))
+
+
+def traced(folder: Path, *words: str) -> Trace:
+    root = folder / "lakes"
+    root.mkdir()
+    command = [sys.executable, "-m", "tests.faults.recorded", str(root), *words]
+    return Trace(root, tuple(record(command, root, folder / "trace")))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """Runs that append, merge, replace partitions, refuse rows, hold a batch, replay, compact and make checkpoints."""
+    return traced(tmp_path_factory.mktemp("runs"), "merge", "staged", "gated")
+
+
+def is_python(event: Event) -> bool:
+    return event.program.startswith("python")
+
+
+def test_a_trace_tells_all_that_was_written(runs: Trace) -> None:
+    there = {str(path.relative_to(runs.root)): path.read_bytes() for path in runs.root.rglob("*") if path.is_file()}
+    assert replayed(runs.root, runs.events).files() == there
+
+
+def test_every_file_is_synced_before_the_commit_that_names_it(runs: Trace) -> None:
+    assert runs.violations() == []
+    named = {event.to.removeprefix(f"{runs.root}/merge/.lakesmith/warehouse/") for event in runs.events if event.to}
+    for table in ("bronze/events", "silver/events", "quarantine/silver/events", "gold/days", "system/runs"):
+        assert f"{table}/_delta_log/{1:020}.json" in named
+        assert f"{table}/_delta_log/{2:020}.checkpoint.parquet" in named
+    written = "\n".join(event.path for event in runs.events if event.kind == "create")
+    for kind in ("/_change_data/", "/deletion_vector_", "/batch-0", "/_lakesmith/held/"):
+        assert kind in written
+
+
+@pytest.mark.parametrize(
+    ("whose", "what"),
+    [
+        (lambda event: not is_python(event), "content of merge/.lakesmith/warehouse/silver/events/part-"),
+        (lambda event: not is_python(event), "content of merge/.lakesmith/warehouse/silver/events/_change_data/"),
+        (lambda event: not is_python(event), "content of merge/.lakesmith/warehouse/quarantine/silver/events/"),
+        (is_python, "content of merge/.lakesmith/warehouse/bronze/events/part-"),
+        (is_python, "content of merge/.lakesmith/warehouse/gold/days/batch-"),
+        (is_python, "content of merge/.lakesmith/warehouse/silver/events/deletion_vector_"),
+        (is_python, "content of merge/.lakesmith/warehouse/system/runs/part-"),
+        (is_python, "content of gated/.lakesmith/warehouse/_lakesmith/held/"),
+        (lambda event: os.path.basename(event.path) == "_delta_log", "acknowledged"),
+        (lambda event: event.path.endswith("/_change_data"), "the name cdc-"),
+    ],
+)
+def test_a_writer_that_does_not_sync_is_found(runs: Trace, whose: Callable[[Event], bool], what: str) -> None:
+    assert any(what in each for each in runs.without_syncs(whose).violations())
+
+
+def test_a_sync_that_does_nothing_is_found(tmp_path: Path) -> None:
+    (tmp_path / "sound").mkdir()
+    (tmp_path / "planted").mkdir()
+    assert traced(tmp_path / "sound", "ledger").violations() == []
+    found = traced(tmp_path / "planted", "ledger", "no-sync").violations()
+    assert any("content of system/runs/part-" in each for each in found)
+    assert any("the name 00000000000000000000.json" in each and "acknowledged" in each for each in found)
