@@ -1,22 +1,15 @@
-"""Records how long each test file takes, prints the sum per folder, and fails a test that is too slow for every run.
+"""Records how long each test file takes and prints the sum per folder.
 
-`--record-durations` writes the sums to `tests/durations.json`. A test may take 20 seconds unless `SLOW` gives a reason
-or it is marked `verify`.
+`--record-durations` writes the seconds of each file to `tests/durations.json`.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
-
-LIMIT = 20.0
-
-SLOW: Mapping[str, str] = {}
-"""Tests that may take longer, by the start of their id, with the reason."""
 
 _FILE = Path(__file__).with_suffix(".json")
 _SECONDS: defaultdict[str, float] = defaultdict(float)
@@ -24,21 +17,6 @@ _SECONDS: defaultdict[str, float] = defaultdict(float)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-durations", action="store_true", help=f"write the seconds of each file to {_FILE.name}")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    may_be_slow = item.get_closest_marker("verify") is not None or item.nodeid.startswith(tuple(SLOW))
-    if report.when == "call" and report.passed and call.duration > LIMIT and not may_be_slow:
-        report.outcome = "failed"
-        report.longrepr = (
-            f"{item.nodeid} took {call.duration:.1f} s; a test of every run may take {LIMIT:.0f} s. Make it faster, "
-            "mark it `verify`, or give the reason in tests/durations.py"
-        )
-    return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

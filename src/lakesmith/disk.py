@@ -42,7 +42,8 @@ def sync_tree(folder: str) -> None:
 
 def make_folders(folder: str | os.PathLike[str]) -> None:
     """Make a folder, and the missing ones above it, such that their names survive a power cut."""
-    path, missing = os.path.abspath(folder), list[str]()
+    # Not normalised: `landing/../done` needs the folder `landing`.
+    path, missing = os.path.join(os.getcwd(), folder), list[str]()
     while not os.path.isdir(path):
         missing.append(path)
         path = os.path.dirname(path)

@@ -35,7 +35,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
         warehouse=Warehouse(str(tmp_path)),
         environment=Environment(name="dev", warehouse=str(tmp_path), landing=str(tmp_path)),
         landings={},
-        format=cast(Any, SimpleNamespace(commits=lambda _: ())),
+        format=cast(Any, SimpleNamespace(commits=lambda _: (), sync_log=lambda _: None)),
         session=cast(Any, None),
         past=lambda *_: {},
     )
