@@ -135,6 +135,7 @@ def _spark() -> Iterator[Finding]:
     # Imported here: PySpark costs half a second, and only a deep look needs it.
     from pyspark.sql import SparkSession
 
+    from lakesmith.spark.jvm import death
     from lakesmith.spark.session import close_session, open_session
 
     running = SparkSession.getActiveSession()
@@ -146,6 +147,11 @@ def _spark() -> Iterator[Finding]:
             close_session(session)
     except LakesmithError as error:
         yield _refusal("spark", error)
+    except Exception as error:
+        died = death(error)
+        if died is None:
+            raise
+        yield _refusal("spark", died)
     else:
         yield Finding(subject="spark", ok=rows == 3, found=found)
 

@@ -15,6 +15,7 @@ EXITS = {
     "UsageError": 2,
     "DataError": 1,
     "InfrastructureError": 4,
+    "JvmDied": 4,
     "LakesmithError": 70,
     # Carriers of a code that the load and plan rooms turn into a DeclarationError.
     "Unfit": 2,

@@ -65,7 +65,7 @@ def test_a_value_that_reads_like_another_failure_is_still_a_fault_of_its_row(val
         ("Traceback (most recent call last):\nMemoryError", "worker-died"),
         ("pyarrow.lib.ArrowMemoryError: malloc of size 64 failed", "worker-died"),
         ("Python worker exited unexpectedly (crashed)", "worker-died"),
-        ("java.lang.OutOfMemoryError: Java heap space", "spark-failed"),
+        ("java.lang.OutOfMemoryError: Java heap space", "jvm-out-of-memory"),
         ("java.io.IOException: No space left on device", "disk-full"),
     ],
 )

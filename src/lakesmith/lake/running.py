@@ -296,8 +296,10 @@ class Running(Contracted):
         """Run again and again, each time on what is new since, until `stop` is set; the run that goes on is finished.
 
         Each round is a run like any other, with the same guarantees; only the session is kept between them. Databases
-        are left out: they cannot tell that nothing is new.
+        are left out: they cannot tell that nothing is new. Rounds end too when Spark's JVM does.
         """
+        from lakesmith.spark.jvm import JvmDied
+
         owned = session is None
         asked = [str(name) for name, table in self.tables.items() if isinstance(table.origin, Jdbc)]
         exclude = (*exclude, *asked)
@@ -306,7 +308,11 @@ class Running(Contracted):
                 began = monotonic()
                 if session is None and any(self.plan(select, exclude).steps):
                     session = self._start_session()
-                on_report(self.run(select, exclude, jobs=jobs, on_event=on_event, session=session))
+                report = self.run(select, exclude, jobs=jobs, on_event=on_event, session=session)
+                on_report(report)
+                if any(isinstance(error, JvmDied) for error in report.errors):
+                    # Python functions of tables hold objects of the JVM that has ended: only a new process is clean.
+                    return
                 stop.wait(max(0.0, every - (monotonic() - began)))
         finally:
             if owned and session is not None:

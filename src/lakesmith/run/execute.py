@@ -20,6 +20,7 @@ from lakesmith.reports import Event, SparkStarting, StepStarted
 from lakesmith.run.failures import translate
 from lakesmith.run.step import Moved, Workplace
 from lakesmith.spark.gate import GateFailed
+from lakesmith.spark.jvm import JvmDied
 from lakesmith.spark.needed import drivers_of, jars_of
 from lakesmith.spark.session import close_session, isolated, open_session, refuse_foreign
 from lakesmith.storage import Warehouse
@@ -55,6 +56,7 @@ class Executor:
         self._owned = session is None
         self._brief = brief
         self._stopped = False
+        self._jvm_died = False
         self._starting = threading.Lock()
         self._threads = threading.local()
         self._workplace = Workplace(
@@ -93,7 +95,7 @@ class Executor:
                 raise
 
     def close(self) -> None:
-        """Stop the session when this run started it."""
+        """Stop the session if this run started it."""
         if self._session is not None and self._owned:
             close_session(self._session)
             self._session = None
@@ -112,15 +114,16 @@ class Executor:
             failed = [str(before) for before in table.after if not ended[before]]
             if failed:
                 ended[name] = False
-                for step in table.steps:
-                    reason = f"waits for {', '.join(failed)}"
-                    self._record(self._ended(table.table, step, datetime.now(UTC), 0.0, "skipped", reason))
+                self._skip(table, f"waits for {', '.join(failed)}")
             else:
                 running[pool.submit(self._table, table)] = name
 
     def _table(self, plan: TablePlan) -> bool:
         """All steps of one table, in order; True when its dependants may go on."""
         table = self._lake.tables[plan.table]
+        if self._jvm_died:
+            self._skip(plan, "Spark's JVM has ended")
+            return False
         purpose = "run"
         for step in plan.steps:
             if isinstance(step, Refill):
@@ -140,6 +143,7 @@ class Executor:
                 if isinstance(error, GateFailed):
                     self.checks.extend(error.checks)
                 self.errors.append(failure)
+                self._jvm_died = self._jvm_died or isinstance(failure, JvmDied)
                 seconds = time.monotonic() - clock
                 self._record(self._ended(plan.table, step, started, seconds, "failed", step.reason, str(failure)))
                 return False
@@ -167,6 +171,10 @@ class Executor:
             self._threads.session = isolated(self._session)
         own: SparkSession = self._threads.session
         return own
+
+    def _skip(self, plan: TablePlan, reason: str) -> None:
+        for step in plan.steps:
+            self._record(self._ended(plan.table, step, datetime.now(UTC), 0.0, "skipped", reason))
 
     def _record(self, record: StepRecord) -> None:
         self.steps.append(record)

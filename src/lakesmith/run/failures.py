@@ -9,6 +9,7 @@ from lakesmith.columns import KEY_TWICE, OVERLAP
 from lakesmith.declare import Source, Table
 from lakesmith.disk import disk_failure
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError, uncoloured
+from lakesmith.spark.jvm import death, out_of_memory, stopped
 
 _DELTA = ("deltalake.exceptions", "DeltaError")
 _SPARK = ("pyspark.errors", "PySparkException")
@@ -62,7 +63,9 @@ _GONE = re.compile(
 
 def is_foreign(error: Exception) -> bool:
     """Whether Spark, Delta or the machine raised it."""
-    return isinstance(error, (OSError, MemoryError)) or any(_is_of(error, *kind) for kind in (_DELTA, _SPARK, _BRIDGE))
+    if isinstance(error, (OSError, MemoryError)) or any(_is_of(error, *kind) for kind in (_DELTA, _SPARK, _BRIDGE)):
+        return True
+    return not isinstance(error, LakesmithError) and death(error) is not None
 
 
 def _is_of(error: Exception, module: str, name: str) -> bool:
@@ -77,13 +80,17 @@ def translate(error: Exception, table: Table) -> LakesmithError:
         if error.code in _OF_LOAD and error.at is None:
             error.at = table.load_at or table.declared_at
         return error
+    if died := death(error):
+        died.table = str(table.name)
+        return died
     if not is_foreign(error):
         raise error
     text = str(error)
     said = first_lines(text)
     name = str(table.name)
+    is_spark = any(_is_of(error, *kind) for kind in (_SPARK, _BRIDGE))
     # First of all: the value that is told with it may read like any other failure.
-    if any(_is_of(error, *kind) for kind in (_SPARK, _BRIDGE)) and any(word in text for word in _DATA):
+    if is_spark and any(word in text for word in _DATA):
         return DataError(
             "query-raised",
             f"a row made the query fail: {said}",
@@ -123,6 +130,11 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=name,
             hint="group by the key, or say order_by: then the latest of them is kept",
         )
+    if "OutOfMemoryError" in text:
+        return out_of_memory(said, name)
+    if is_spark and (ended := stopped()):
+        ended.table = name
+        return ended
     if isinstance(error, MemoryError) or _WORKER.search(text):
         return InfrastructureError(
             "worker-died",

@@ -13,6 +13,7 @@ from lakesmith.plan.query import random_call
 from lakesmith.quality import rules_of
 from lakesmith.records import CheckRecord
 from lakesmith.run.failures import failed_disk, first_lines
+from lakesmith.spark.jvm import death
 
 SCHEMA_CHECK = "schema"
 """The name under which a schema that does not fit the table is told of."""
@@ -47,11 +48,11 @@ def unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
 
 def unheard(table: Table, batch: Batch, error: Exception) -> InfrastructureError:
     """The commit is there, and nobody answered that it is."""
-    said = first_lines(str(error))
-    failure = failed_disk(error)
+    failure = death(error) or failed_disk(error)
+    said = failure.what if failure else first_lines(str(error))
     return InfrastructureError(
         "commit-unknown",
-        f"batch {batch.sequence} is in the table, but its end was not heard of: {failure.what if failure else said}",
+        f"batch {batch.sequence} is in the table, but its end was not heard of: {said}",
         table=str(table.name),
         hint="run again: that sees the batch through to its end, and nothing is lost or doubled",
     )

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from lakesmith.errors import InfrastructureError
@@ -17,6 +17,7 @@ from lakesmith.formats.delta.rows import FENCE
 from lakesmith.spark.archive import usable_archive
 from lakesmith.spark.jars import DEFAULT_SETS, jar_paths, spark_home
 from lakesmith.spark.java import JavaHome, cache_folder, find_java, launch_home
+from lakesmith.spark.jvm import death, forget_dead, hush_lost_connections, launch, stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,15 +96,17 @@ def open_session(
     merged = session_settings(settings, java=java, jars=jar_paths(jar_sets), drivers=drivers, brief=brief)
     hint = "lakesmith doctor --deep"
     with _told_as("spark-start", "Spark did not start", hint), _environment(java):
-        _launch({**merged, "spark.app.name": name})
+        forget_dead()
+        launch({**merged, "spark.app.name": name})
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
+    hush_lost_connections(session)
     refuse_foreign(session)
     return session
 
 
 def refuse_foreign(session: SparkSession) -> None:
     """An error when a session in this process would not commit through Lakesmith's log store."""
-    hint = "its JVM has ended; nothing is lost: start another session and run again"
+    hint = "nothing is lost: start another session and run again"
     with _told_as("spark-failed", "the Spark session does not answer", hint):
         found = {key: session.conf.get(key, None) or "" for key in DELTA}
     for key, value in DELTA.items():
@@ -129,7 +132,7 @@ def isolated(session: SparkSession) -> SparkSession:
 
 def close_session(session: SparkSession) -> None:
     """Stop Spark; on Spark Connect, let go of the server."""
-    session.stop()
+    stop(session)
 
 
 def session_settings(
@@ -205,17 +208,6 @@ def java_options(java: JavaHome, jars: tuple[Path, ...], *, brief: bool = False)
     return tuple(f'"{option}"' if " " in option else option for option in options)
 
 
-def _launch(settings: Mapping[str, str]) -> None:
-    """Start the JVM, where there is none yet, with its standard output on standard error: Delta says there what it has
-    vacuumed, and this process's own belongs to the answer."""
-    from pyspark import SparkConf, SparkContext, java_gateway
-
-    if SparkContext._gateway is None:
-        launch: Any = java_gateway.launch_gateway
-        conf = SparkConf().setAll(list(settings.items()))
-        SparkContext._ensure_initialized(gateway=launch(conf, {"stdout": 2}))
-
-
 def _hush() -> None:
     """PySpark prints every error of a query, with the stack of the JVM, before it raises it: it is ours to tell."""
     from pyspark.logger import PySparkLogger
@@ -282,5 +274,7 @@ def _told_as(code: str, what: str, hint: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if died := death(error):
+            raise died from error
         first = str(error).strip().partition("\n")[0]
         raise InfrastructureError(code, f"{what}: {type(error).__name__}: {first}", hint=hint) from error

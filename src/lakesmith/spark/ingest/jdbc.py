@@ -23,6 +23,7 @@ from lakesmith.spark.ingest.audit import Extract, audited, check_columns, row_ha
 from lakesmith.spark.ingest.jdbc_columns import DatabaseColumn, comparable, database_column, database_name
 from lakesmith.spark.ingest.known import known_columns
 from lakesmith.spark.ingest.staged import is_staged, staged_folder
+from lakesmith.spark.jvm import death
 from lakesmith.spark.types import spelt
 from lakesmith.sql import quoted
 
@@ -241,7 +242,7 @@ class _Server:
             raise
         except (PySparkException, Py4JError) as error:
             # Not chained: what the driver says may show the whole connection.
-            raise self._error(str(error)) from None
+            raise death(error) or self._error(str(error)) from None
 
     def _error(self, text: str) -> LakesmithError:
         said = _reason(text)

@@ -1,0 +1,192 @@
+"""The JVM behind a session: how it is launched, whether it has ended, and why."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lakesmith.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+_PATIENCE = 10.0
+"""Seconds to wait for the exit status of a JVM that has closed its connections."""
+_OUT_OF_MEMORY = (52, 3)
+"""Exit statuses after java.lang.OutOfMemoryError: Spark's own, and that of -XX:+ExitOnOutOfMemoryError."""
+_ENDING = ("SparkContext was shut down", "stopped SparkContext", "OutOfMemoryError")
+"""What Spark says while its JVM exits by itself, as it does when a task runs out of memory."""
+_MEMORY = "raise spark.driver.memory in the `spark` settings of the environment, or lower `jobs`"
+_KILLED = (
+    "the kernel does that when memory runs out, and `dmesg` names the process: give the machine or container more "
+    "memory, or lower spark.driver.memory or `jobs`"
+)
+_SAFE = "nothing is lost or doubled: run again"
+
+
+class JvmDied(InfrastructureError):
+    """Spark's JVM, or the Spark in it, has ended: nothing that needs it can go on."""
+
+
+def out_of_memory(said: str, table: str) -> InfrastructureError:
+    """The error for a JVM that ran out of memory and goes on."""
+    what = f"Spark's JVM ran out of memory: {said}"
+    return InfrastructureError("jvm-out-of-memory", what, table=table, hint=f"{_MEMORY}; {_SAFE}")
+
+
+def death(error: BaseException | None = None) -> JvmDied | None:
+    """The error for a JVM that has ended, or None while it runs.
+
+    `error` is what was raised last. If it tells of a lost connection, this waits until the JVM's exit status is known:
+    the connections of a process close before it ends.
+    """
+    gateway = _gateway()
+    if gateway is None:
+        return None
+    patience = _PATIENCE if error is not None and _is_lost(error) else 0.0
+    if gateway.proc is None:
+        return _died("ended", _SAFE) if _is_deaf(gateway, patience) else None
+    process: subprocess.Popen[bytes] = gateway.proc
+    try:
+        status = process.wait(patience)
+    except subprocess.TimeoutExpired:
+        return None
+    # Python says 0 too of a process that is not its child, as in a fork of the process that started it.
+    return _diagnosis(process.pid, status) if status or _is_deaf(gateway, patience) else None
+
+
+def stopped() -> JvmDied | None:
+    """The error for a JVM that runs although Spark in it was stopped, as Spark does itself after a fatal error."""
+    gateway = _gateway()
+    context: Any = gateway and sys.modules["pyspark"].SparkContext._active_spark_context
+    if not context or (context._jsc is not None and not context._jsc.sc().isStopped()):
+        return None
+    hint = f"if nobody stopped it, its JVM ran out of memory: {_MEMORY}; {_SAFE}"
+    return JvmDied("spark-stopped", "Spark was stopped before the run ended", hint=hint)
+
+
+def forget_dead() -> None:
+    """Let PySpark forget a JVM that has ended: it would hand out the dead session for ever."""
+    if death() is None:
+        return
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.context import SQLContext
+
+    context: Any = SparkContext._active_spark_context
+    if context is not None:
+        context._jsc = None  # without it, `stop` only ends what runs in this process
+        context.stop()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = SQLContext._instantiatedContext = None
+
+
+def stop(session: SparkSession) -> None:
+    """Stop Spark. Never raises: whatever the session was for is done, or has failed with an error of its own."""
+    try:
+        with warnings.catch_warnings():
+            # PySpark warns of a JVM that ends while it is stopped.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            if death() is None:
+                session.stop()
+    except Exception as error:  # noqa: BLE001 (each layer of PySpark raises its own, and none changes what was done)
+        if death(error) is None:
+            _log.warning("Spark did not stop: %s: %s", type(error).__name__, error)
+    forget_dead()
+
+
+def launch(settings: Mapping[str, str]) -> None:
+    """Start the JVM if there is none, with its standard output on standard error: Delta prints there what it vacuums,
+    and this process's own standard output belongs to the result."""
+    from pyspark import SparkConf, SparkContext, java_gateway
+
+    if SparkContext._gateway is None:
+        start: Any = java_gateway.launch_gateway
+        conf = SparkConf().setAll(list(settings.items()))
+        SparkContext._ensure_initialized(gateway=start(conf, {"stdout": 2}))
+
+
+def hush_lost_connections(session: SparkSession) -> None:
+    """Py4J and PySpark print a traceback for each connection that a dead JVM leaves. The error says it once."""
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        report = server.handle_error
+
+        def handle_error(request: object, address: object) -> None:
+            if not isinstance(sys.exception(), EOFError | ConnectionError):
+                report(request, address)
+
+        server.handle_error = handle_error
+
+
+def _gateway() -> Any:
+    """PySpark's connection to the JVM; None where it has none."""
+    pyspark = sys.modules.get("pyspark")
+    return pyspark.SparkContext._gateway if pyspark is not None else None
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether an error is what a dead JVM leaves: a cut connection, or a Spark that was stopped from inside."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, ConnectionError | EOFError):
+            return True
+        if isinstance(each, Py4JError) and not isinstance(each, Py4JJavaError):
+            return True
+        try:
+            said = str(each)
+        except Exception:  # noqa: BLE001 (the text of a Java exception comes from the JVM, which does not answer)
+            return True
+        if any(words in said for words in _ENDING):
+            return True
+        each = each.__cause__ or each.__context__
+    return False
+
+
+def _is_deaf(gateway: Any, patience: float) -> bool:
+    """Whether a JVM that another process started listens no more."""
+    parameters = gateway.gateway_parameters
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            socket.create_connection((parameters.address, parameters.port), timeout=1).close()
+        except ConnectionError:
+            return True
+        except OSError:  # too busy to answer is not dead
+            return False
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+
+
+def _diagnosis(process: int, status: int) -> JvmDied:
+    if status in _OUT_OF_MEMORY:
+        return _died(f"ran out of memory (exit status {status})", f"{_MEMORY}; {_SAFE}")
+    if status == -signal.SIGKILL:
+        return _died("was killed (SIGKILL)", f"{_KILLED}; {_SAFE}")
+    if status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS):
+        hint = f"Java's report is hs_err_pid{process}.log in {os.getcwd()}; {_SAFE}"
+        return _died(f"crashed ({signal.Signals(-status).name})", hint)
+    if status < 0:
+        return _died(f"was ended by {signal.Signals(-status).name}", _SAFE)
+    return _died(f"exited with status {status}", f"its last messages are above; {_SAFE}")
+
+
+def _died(how: str, hint: str) -> JvmDied:
+    return JvmDied("jvm-died", f"Spark's JVM {how}", hint=hint)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return not (record.name == "root" and record.module == "java_gateway")
