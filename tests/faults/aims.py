@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from tests.faults.command import CLOSING
 from tests.faults.flows import FLOWS, SHAPES
-from tests.faults.foreign import Burst, drawn
 from tests.faults.layouts import gold_of
+from tests.faults.other_writers import Burst, drawn
 from tests.faults.siege import Siege
 from tests.faults.victim import Deed
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.faults.aims import SPARE_THE_JVM, WEAPONS, Aim, draw, draw_deeds, draw_layout
 from tests.faults.attach import Engine, Jvm
-from tests.faults.foreign import Writers
+from tests.faults.other_writers import Writers
 from tests.faults.siege import Oracle, Siege
 from tests.faults.strikes import Strikes, Struck, killed
 from tests.faults.tally import Tally, say

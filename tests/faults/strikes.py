@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from tests.faults.aims import Aim, layer_of
 from tests.faults.command import Command
-from tests.faults.foreign import Burst, Writers
 from tests.faults.jvm_processes import kill_jvm
+from tests.faults.other_writers import Burst, Writers
 from tests.faults.siege import PATIENCE, Siege, untyped
 from tests.faults.victim import Order, answer_of, start
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.faults.aims import Aim
 from tests.faults.attach import Jvm
-from tests.faults.foreign import Burst, Writers
+from tests.faults.other_writers import Burst, Writers
 from tests.faults.siege import Oracle, Siege
 from tests.faults.strikes import Strikes
 

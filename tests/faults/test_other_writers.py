@@ -1,4 +1,4 @@
-"""Other writers commit and leave the rows of a table as they are; the oracle notices if one of their commits is lost."""
+"""Other writers commit and leave the rows of a table as they are; the oracle notices a lost commit of theirs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from tests.faults.delta_files import read_table
 from tests.faults.file_names import is_ingested, odd_name
-from tests.faults.foreign import KINDS, Burst, Writer, Writers
 from tests.faults.foreign_log import lost
 from tests.faults.jvm_processes import jvms_of, kill_jvm
+from tests.faults.other_writers import KINDS, Burst, Writer, Writers
 
 TABLE = "silver.events"
 

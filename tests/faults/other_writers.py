@@ -194,7 +194,7 @@ class _Spark:
     """A Spark with Delta's own log store, in a process of its own."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.foreign"]
+        command = [sys.executable, "-m", "tests.faults.other_writers"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answer()
 
