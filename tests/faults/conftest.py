@@ -40,7 +40,7 @@ def besiege(tmp_path: Path, oracle: Oracle, jvm: Jvm) -> Besiege:
     """Makes a lake to attack."""
 
     def make(flow: str, *, seed: int = 7, plant: str | None = None) -> Siege:
-        return Siege(tmp_path / (plant or "sound").replace(" ", "-") / flow, flow, seed, oracle, jvm, plant)
+        return Siege(tmp_path / (plant or "sound").replace(" ", "-") / "lake", flow, seed, oracle, jvm, plant)
 
     return make
 

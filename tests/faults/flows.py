@@ -6,19 +6,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Literal
 
-from tests.faults.events import readable
+from tests.faults.events import START, Events
 from tests.models.changes import changes
 from tests.models.loads import dedup, merge, scd2, snapshot
-from tests.models.rows import Row, values
+from tests.models.rows import Row, place, values
 
 EVENT = ("seq", "id", "name", "amount", "day", "at", "op")
 EXTRACT = ("id", "name", "amount", "taken")
 ORDER = ("at", "seq")
 TABLE = "silver.events"
 
+Shape = Literal["plain", "nulls", "never", "required"]
+"""What is NULL: nothing but some keys; optional columns too; nothing after the query, by its expressions; what the
+table requires, so that it refuses these rows."""
+SHAPES: tuple[Shape, ...] = ("plain", "nulls", "never", "required")
+_DEFAULTS: Row = {"id": -1, "name": "?", "amount": 0, "day": "none", "at": START, "op": "U", "taken": START}
+"""What a query of the shape `never` gives in place of NULL."""
+_REQUIRED = {"name": "string", "amount": "bigint", "day": "string"}
+"""Columns that a table of the shape `required` requires."""
 
 Decision = tuple[str, int]
 """`replay` or `discard`, and the number of the file up to which rows had come by then."""
@@ -40,7 +48,7 @@ def earlier(decided: Iterable[Decided]) -> tuple[Decided, ...]:
     return tuple(sorted(found, key=lambda each: len(each.decisions), reverse=True))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Flow:
     """A bronze table of events, and a silver table with one load."""
 
@@ -51,8 +59,9 @@ class Flow:
     model: Callable[[Sequence[Row]], list[Row]]
     condition: str | None = "amount >= 0"
     """The check of the silver table."""
-    keyed: bool = False
-    """Whether rows without a key are refused."""
+    needs: tuple[str, ...] = ()
+    """Columns without whose value the load refuses a row."""
+    shape: Shape = "plain"
     checked: bool = False
     """Whether bronze has a check too, which never fails: its rows are then staged before they are committed."""
     grouped: bool = False
@@ -64,67 +73,61 @@ class Flow:
     large: bool = False
     """Whether tables count as large from their first byte on: rows that a merge replaces are marked in them."""
 
-    def declarations(self) -> dict[str, str]:
-        bronze = 'source: {files: "landing/events/*.json"}\n'
+    def declarations(self, stream: str) -> dict[str, str]:
+        """The bronze and the silver table of a stream."""
+        bronze = f'source: {{files: "landing/{stream}/*.json"}}\n'
+        bronze += "columns:\n  seq: {type: bigint, required: true}\n" if self.shape == "required" else ""
         bronze += "checks:\n  known: {where: seq IS NOT NULL, on_fail: quarantine}\n" if self.checked else ""
         header = f"load: {json.dumps(self.load)}\n"
+        required = [name for name in _REQUIRED if name in self.columns] if self.shape == "required" else []
+        if required:
+            header += "columns:\n"
+            header += "".join(f"  {name}: {{type: {_REQUIRED[name]}, required: true}}\n" for name in required)
         if self.condition:
             header += f"checks:\n  positive: {{where: {self.condition}, on_fail: quarantine}}\n"
-        files = {
-            "lakesmith.yml": f"name: {self.name}\n",
-            "bronze/events.yml": bronze,
-            "silver/events.sql": f"/* lakesmith\n{header}*/\n{self.query}\n",
+        columns = {name: _never_null(name) if self.shape == "never" else name for name in _DEFAULTS}
+        query = self.query.format(bronze=f"bronze.{stream}", **columns)
+        return {
+            f"bronze/{stream}.yml": bronze,
+            f"silver/{stream}.sql": f"/* lakesmith\n{header}*/\n{query}\n",
         }
-        if self.gold:
-            files["gold/days.sql"] = (
-                "/* lakesmith\nload: {replace_partitions: day}\n*/\n"
-                "SELECT day, count(*) AS n, sum(amount) AS total FROM silver.events GROUP BY day\n"
-            )
-        return files
 
-    def table(self, seed: int, files: int, decided: Decided) -> list[Row]:
+    def table(self, events: Events, files: int, decided: Decided) -> Sequence[Row]:
         """What the silver table holds after the first files."""
-        if self.grouped:
-            return [row for row in self.model(_events(seed, files)) if not self._is_refused(row)]
-        rows = self._decided(seed, files, decided)
-        return self.model([row for row in rows if not row["given_up"] and not self._is_refused(row)])
+        return _table(self, events, files, decided)
 
-    def quarantine(self, seed: int, files: int, decided: Decided) -> list[Row]:
+    def quarantine(self, events: Events, files: int, decided: Decided) -> list[Row]:
         """The rows that the silver table has refused, and that nobody has decided of."""
         if self.grouped:
-            return [row for row in self.model(_events(seed, files)) if self._is_refused(row)]
-        rows = self._decided(seed, files, decided)
+            return [row for row in self.model(self._events(events, files)) if self._is_refused(row)]
+        rows = self._decided(events, files, decided)
         return [row for row in rows if not row["given_up"] and self._is_refused(row)]
 
-    def given_up(self, seed: int, files: int, decided: Decided) -> list[Row]:
+    def given_up(self, events: Events, files: int, decided: Decided) -> list[Row]:
         """The rows that somebody has given up."""
-        return [row for row in self._decided(seed, files, decided) if row["given_up"]]
+        return [row for row in self._decided(events, files, decided) if row["given_up"]]
 
-    def days(self, seed: int, files: int, decided: Decided) -> list[Row]:
-        """What the gold table holds."""
-        return per_day(self.table(seed, files, decided))
-
-    def counted(self, seed: int, mode: str, before: int, files: int, decided: Decided) -> dict[str, int]:
+    def counted(self, events: Events, mode: str, before: int, files: int, decided: Decided) -> dict[str, int]:
         """What the books have to tell of a batch that came from some files to more; nothing of what no model knows."""
-        new = [row for row in self._decided(seed, files, decided) if mode == "whole" or row["came"] > before]
+        new = [row for row in self._decided(events, files, decided) if mode == "whole" or row["came"] > before]
         if self.grouped:
             days = {row["day"] for row in new}
-            new = [{**row, "given_up": False} for row in self.model(_events(seed, files)) if row["day"] in days]
+            new = [{**row, "given_up": False} for row in self.model(self._events(events, files)) if row["day"] in days]
         discarded = sum(row["given_up"] for row in new)
         refused = sum(not row["given_up"] and self._is_refused(row) for row in new)
-        held = [] if mode == "whole" else self.table(seed, before, decided)
-        written = len(new) if self.grouped else self._written(held, self.table(seed, files, decided))
+        held = [] if mode == "whole" else self.table(events, before, decided)
+        written = len(new) if self.grouped else self._written(held, self.table(events, files, decided))
         return _books(len(new), refused, discarded, written)
 
-    def replayed(self, seed: int, files: int, decided: Decided) -> dict[str, int]:
+    def replayed(self, events: Events, files: int, decided: Decided) -> dict[str, int]:
         """What the books have to tell of the newest decision."""
         before = Decided(decided.decisions[:-1])
-        refused = self.quarantine(seed, files, before)
+        refused = self.quarantine(events, files, before)
         if decided.decisions[-1][0] == "discard":
             return _books(len(refused), 0, len(refused), 0)
-        chosen = [row for row in refused if row["amount"] < 0]
+        chosen = [row for row in refused if _is_negative(row["amount"])]
         still = [row for row in chosen if self._is_refused({**row, "amount": abs(row["amount"])})]
-        written = self._written(self.table(seed, files, before), self.table(seed, files, decided))
+        written = self._written(self.table(events, files, before), self.table(events, files, decided))
         return _books(len(chosen), len(still), 0, written)
 
     def _written(self, held: Sequence[Row], has: Sequence[Row]) -> int | None:
@@ -136,36 +139,72 @@ class Flow:
         old, new = ({values(row, self.one_row_a): values(row, self.columns) for row in rows} for rows in (held, has))
         return sum(old.get(key) != new.get(key) for key in old.keys() | new.keys())
 
-    def _decided(self, seed: int, files: int, decided: Decided) -> list[Row]:
+    def _decided(self, events: Events, files: int, decided: Decided) -> list[Row]:
         """The events, with what was decided of those that were refused. One that does not pass as it is mended stays
         as it came."""
-        rows = [{**row, "given_up": False} for row in _events(seed, files)]
+        rows = [{**row, "given_up": False} for row in self._events(events, files)]
         for what, upto in decided.decisions:
             for row in rows:
                 if row["given_up"] or row["came"] > upto or not self._is_refused(row):
                     continue
                 if what == "discard":
                     row["given_up"] = True
-                elif not self._is_refused({**row, "amount": abs(row["amount"])}):
+                elif _is_negative(row["amount"]) and not self._is_refused({**row, "amount": abs(row["amount"])}):
                     row["amount"] = abs(row["amount"])
         return rows
 
     def _is_refused(self, row: Row) -> bool:
-        if self.grouped:
-            return self.condition is not None and row["total"] < 0
-        return (self.condition is not None and row["amount"] < 0) or (self.keyed and row["id"] is None)
+        judged = "total" if self.grouped else "amount"
+        if self.condition is not None and _is_negative(row[judged]):
+            return True
+        required = _REQUIRED if self.shape == "required" else ()
+        return any(name in self.columns and row[name] is None for name in (*self.needs, *required))
+
+    def _events(self, events: Events, files: int) -> list[Row]:
+        """The rows of the first files as the query reads them, with the file that each came with."""
+        rows = ({**row, "came": file} for file in range(1, files + 1) for row in events.readable(file))
+        return [self._read(row) for row in rows]
+
+    def _read(self, row: Row) -> Row:
+        if self.shape != "never":
+            return row
+        read = ("amount",) if self.grouped else tuple(_DEFAULTS)
+        return {name: _DEFAULTS[name] if value is None and name in read else value for name, value in row.items()}
 
 
-def _events(seed: int, files: int) -> list[Row]:
-    """The rows of the first files, with the file that each came with."""
-    return [{**row, "came": file} for file in range(1, files + 1) for row in readable(seed, file)]
+@lru_cache(maxsize=4096)
+def _table(flow: Flow, events: Events, files: int, decided: Decided) -> tuple[Row, ...]:
+    if flow.grouped:
+        return tuple(row for row in flow.model(flow._events(events, files)) if not flow._is_refused(row))
+    rows = flow._decided(events, files, decided)
+    return tuple(flow.model([row for row in rows if not row["given_up"] and not flow._is_refused(row)]))
+
+
+def _never_null(column: str) -> str:
+    """An expression that Spark knows to be never NULL."""
+    return f"coalesce({column}, {_DEFAULTS[column]!r})"
+
+
+def _is_negative(amount: int | None) -> bool:
+    """Whether a row breaks the check of its table: NULL does not."""
+    return amount is not None and amount < 0
 
 
 def per_day(rows: Sequence[Row]) -> list[Row]:
     """How many events a day has, and the sum of their amounts."""
-    days = sorted({row["day"] for row in rows})
-    amounts = {day: [row["amount"] for row in rows if row["day"] == day] for day in days}
-    return [{"day": day, "n": len(found), "total": sum(found)} for day, found in amounts.items()]
+    return [{"day": day, "n": len(found), "total": total(found)} for day, found in amounts_by(rows, "day").items()]
+
+
+def amounts_by(rows: Sequence[Row], label: str) -> dict[Any, list[int | None]]:
+    """The amounts of the rows of each label."""
+    labels = sorted({row[label] for row in rows}, key=place)
+    return {each: [row["amount"] for row in rows if row[label] == each] for each in labels}
+
+
+def total(amounts: Iterable[int | None]) -> int | None:
+    """The sum as SQL has it."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
 
 
 def _books(came: int, refused: int, discarded: int, written: int | None) -> dict[str, int]:
@@ -185,13 +224,20 @@ def _is_delete(row: Row) -> bool | None:
     return bool(row["op"] == "D")
 
 
-_EVENTS = "SELECT seq, id, name, amount, day, timestamp_seconds(at) AS at, op FROM bronze.events"
+_EVENTS = (
+    "SELECT seq, {id} AS id, {name} AS name, {amount} AS amount, {day} AS day, timestamp_seconds({at}) AS at, "
+    "{op} AS op FROM {bronze}"
+)
 _SLOW = "levenshtein(repeat('a', 4000), repeat('b', 4000 + seq))"
-_SIGNED = "if(seq % 2 = 0, amount, -amount)"
+_SIGNED = "if(seq % 2 = 0, {amount}, -{amount})"
 
 
 def _signed(rows: Sequence[Row]) -> list[Row]:
-    return per_day([{**row, "amount": row["amount"] if row["seq"] % 2 == 0 else -row["amount"]} for row in rows])
+    return per_day([{**row, "amount": _turned(row["seq"], row["amount"])} for row in rows])
+
+
+def _turned(seq: int, amount: int | None) -> int | None:
+    return amount if amount is None or seq % 2 == 0 else -amount
 
 
 _MERGE = Flow(
@@ -200,7 +246,7 @@ _MERGE = Flow(
     _EVENTS,
     EVENT,
     partial(merge, columns=EVENT, key=("id",), order_by=ORDER, delete=_is_delete),
-    keyed=True,
+    needs=("id",),
     gold=True,
     one_row_a=("id",),
 )
@@ -215,7 +261,7 @@ FLOWS = {
             _EVENTS,
             EVENT,
             partial(dedup, columns=EVENT, key=("id", "day"), by="at"),
-            keyed=True,
+            needs=("id", "day"),
             one_row_a=("id", "day"),
         ),
         # A row takes about a twentieth of a second, so that there is time to strike while files are written.
@@ -223,7 +269,7 @@ FLOWS = {
         Flow(
             "replace",
             "replace",
-            "SELECT day, count(*) AS n, sum(amount) AS total FROM bronze.events GROUP BY day",
+            "SELECT day, count(*) AS n, sum({amount}) AS total FROM {bronze} GROUP BY day",
             ("day", "n", "total"),
             per_day,
             condition=None,
@@ -232,7 +278,7 @@ FLOWS = {
         Flow(
             "partitions",
             {"replace_partitions": "day"},
-            f"SELECT day, count(*) AS n, sum({_SIGNED}) AS total FROM bronze.events GROUP BY day",
+            f"SELECT day, count(*) AS n, sum({_SIGNED}) AS total FROM {{bronze}} GROUP BY day",
             ("day", "n", "total"),
             _signed,
             condition="total >= 0",
@@ -246,7 +292,7 @@ FLOWS = {
             _EVENTS,
             (*EVENT, "valid_from", "valid_to", "is_current"),
             partial(scd2, columns=EVENT, key=("id",), order_by=ORDER, delete=_is_delete),
-            keyed=True,
+            needs=("id", "at"),
         ),
         Flow(
             "changes",
@@ -254,15 +300,21 @@ FLOWS = {
             _EVENTS,
             EVENT,
             partial(changes, columns=EVENT, key=("id",), order_by=ORDER, op="op"),
-            keyed=True,
+            needs=("id", "at", "op"),
         ),
         Flow(
             "snapshot",
             {"snapshot": {"key": "id", "taken": "taken", "into": "scd2"}},
-            "SELECT id, name, amount, timestamp_seconds(taken) AS taken FROM bronze.events",
+            "SELECT {id} AS id, {name} AS name, {amount} AS amount, timestamp_seconds({taken}) AS taken FROM {bronze}",
             (*EXTRACT, "valid_from", "valid_to", "is_current"),
             partial(snapshot, columns=EXTRACT, key=("id",), taken="taken", into="scd2"),
-            keyed=True,
+            needs=("id", "taken"),
         ),
     )
 }
+
+
+@lru_cache(maxsize=64)
+def shaped(name: str, shape: Shape) -> Flow:
+    """A flow with NULLs of some shape."""
+    return replace(FLOWS[name], shape=shape)

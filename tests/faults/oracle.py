@@ -18,16 +18,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.faults.books import miscounted
 from tests.faults.delta_files import Files, Torn, read_table
-from tests.faults.events import ROWS, readable, unreadable
-from tests.faults.flows import FLOWS, Decided, Flow, earlier
+from tests.faults.events import ROWS
+from tests.faults.flows import Decided, earlier
+from tests.faults.foreign_log import Foreign, lost
+from tests.faults.layouts import Bag, Layout, State, Stream, bag, layout
 from tests.models.rows import Row
-
-Bag = Counter[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Claims:
 
     lake: str
     flow: str
+    """The lake's layout."""
     seed: int
     landed: int
     """How many files have landed."""
@@ -55,6 +57,12 @@ class Claims:
     """Whether files of earlier versions were deleted."""
     rolled_back: str | None = None
     """The release that all tables were taken back to, where nothing was begun since."""
+    foreign: tuple[Foreign, ...] = ()
+    """The commits of other writers. None of them changes the bag of rows that a table holds."""
+
+    @property
+    def layout(self) -> Layout:
+        return layout(self.flow, self.seed)
 
     @staticmethod
     def read(line: str) -> Claims:
@@ -64,6 +72,7 @@ class Claims:
                 Decided(tuple((what, files) for what, files in each["decisions"])) for each in told[states]
             )
         told["runs"] = tuple(told["runs"])
+        told["foreign"] = tuple(Foreign(**each) for each in told["foreign"])
         return Claims(**told)
 
     def line(self) -> str:
@@ -84,10 +93,11 @@ def verdict(claims: Claims) -> list[str]:
     return [
         *_twice(known),
         *_vanished(claims, known),
+        *lost(warehouse, claims.foreign),
         *_content(claims, known),
         *_releases(claims, warehouse, known),
         *_books(claims, warehouse, known),
-        *miscounted(FLOWS[claims.flow], claims.seed, warehouse, known),
+        *(broken for stream in claims.layout.streams for broken in miscounted(stream, warehouse, known)),
     ]
 
 
@@ -119,15 +129,14 @@ def _vanished(claims: Claims, tables: dict[str, Files]) -> Iterator[str]:
 
 
 def _content(claims: Claims, tables: dict[str, Files]) -> Iterator[str]:
-    flow = FLOWS[claims.flow]
     prefixes = [claims.landed] if claims.settled else range(claims.acknowledged, claims.landed + 1)
     states = [(files, decided) for files in prefixes for decided in claims.decided]
-    for name, have, want in _compared(flow, claims.seed, tables):
-        found = have()
-        if found not in [want(files, decided) for files, decided in states]:
-            near = min((want(files, decided) for files, decided in states), key=lambda bag: _apart(bag, found))
+    for compared in _compared(claims.layout, tables):
+        found = compared.have()
+        if found not in compared.possible(states):
+            near = min(compared.possible(states), key=lambda each: _apart(each, found))
             kind = "R" if claims.settled else "N"
-            yield f"{kind} {name}: {_differences(near, found)}"
+            yield f"{kind} {compared.table}: {_differences(near, found)}"
 
 
 def _releases(claims: Claims, warehouse: Path, tables: dict[str, Files]) -> Iterator[str]:
@@ -139,7 +148,7 @@ def _releases(claims: Claims, warehouse: Path, tables: dict[str, Files]) -> Iter
         at[row["release"]] = row["released_at"].timestamp() * 1000
     looked_at = [*list(recorded)[:_LATE], *filter(None, [claims.rolled_back])]
     for release in dict.fromkeys(looked_at):
-        lacking = tables.keys() & {"bronze.events", "silver.events", "gold.days"} - recorded.get(release, {}).keys()
+        lacking = tables.keys() & set(claims.layout.tables) - recorded.get(release, {}).keys()
         # What was built later is in none.
         if gone := [name for name in lacking if tables[name].commits[0].at < at.get(release, 0)]:
             yield f"C release {release} lacks {gone}"
@@ -153,8 +162,7 @@ _LATE = 2
 def _release(
     claims: Claims, warehouse: Path, tables: dict[str, Files], release: str, versions: dict[str, int]
 ) -> Iterator[str]:
-    flow = FLOWS[claims.flow]
-    if "bronze.events" not in versions:
+    if not versions.keys() & set(claims.layout.in_layer("bronze")):
         yield f"C release {release} has the tables {sorted(versions)}"
         return
     try:
@@ -164,8 +172,8 @@ def _release(
             yield f"C release {release} names versions of {sorted(short)} that there are not"
             return
         held = {name: table for name, table in then.items() if table is not None}
-        compared = [each for each in _compared(flow, claims.seed, held) if each[0] in versions]
-        found = {name: have() for name, have, _ in compared}
+        compared = [each for each in _compared(claims.layout, held) if each.table in versions]
+        found = {each.table: each.have() for each in compared}
     except Torn as error:
         if not claims.vacuumed:
             yield f"V release {release}: {error}"
@@ -173,60 +181,77 @@ def _release(
     states = [
         (files, decided) for files in range(claims.landed + 1) for decided in earlier(claims.decided + claims.ever)
     ]
-    if not any(all(want(*state) == found[name] for name, _, want in compared) for state in states):
+    if not any(all(found[each.table] in each.possible([state]) for each in compared) for state in states):
         yield f"C release {release}: its tables were never like this at one time: {versions}"
     if release == claims.rolled_back:
-        for name, have, _ in _compared(flow, claims.seed, tables):
-            if name in found and have() != found[name]:
-                yield f"C {name} was rolled back to release {release}: {_differences(found[name], have())}"
+        for each in _compared(claims.layout, tables):
+            if each.table in found and each.have() != found[each.table]:
+                differences = _differences(found[each.table], each.have())
+                yield f"C {each.table} was rolled back to release {release}: {differences}"
 
 
-Compared = tuple[str, Callable[[], Bag], Callable[[int, Decided], Bag]]
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A table, what it holds, and what it may hold while the lake is in one of some states."""
+
+    table: str
+    have: Callable[[], Bag]
+    possible: Callable[[Sequence[State]], Iterator[Bag]]
 
 
-def _compared(flow: Flow, seed: int, tables: dict[str, Files]) -> Iterator[Compared]:
-    """Each table, what it holds, and what it has to."""
-    events = ("seq", "id", "name", "amount", "day", "at", "op", "taken")
+def _compared(lake: Layout, tables: dict[str, Files]) -> Iterator[Compared]:
+    for stream in lake.streams:
+        yield from _stream(stream, tables)
+    for gold in lake.gold:
+        yield Compared(gold.table, partial(_held, tables, gold.table, gold.columns), gold.possible)
 
-    def rows(name: str) -> list[Row]:
-        return tables[name].rows() if name in tables else []
+
+_LANDED = ("seq", "id", "name", "amount", "day", "at", "op", "taken")
+
+
+def _stream(stream: Stream, tables: dict[str, Files]) -> Iterator[Compared]:
+    flow, events = stream.flow, stream.events
+
+    def of(want: Callable[[int, Decided], Bag]) -> Callable[[Sequence[State]], Iterator[Bag]]:
+        return lambda states: (want(files, stream.of(decided)) for files, decided in states)
 
     def landed(files: int, _: Decided) -> Bag:
-        return _bag((row for file in range(1, files + 1) for row in readable(seed, file)), events)
+        return bag((row for file in range(1, files + 1) for row in events.readable(file)), _LANDED)
 
-    def broken(files: int, _: Decided) -> Bag:
-        return Counter((line,) for file in range(1, files + 1) for line in unreadable(seed, file))
+    def unreadable(files: int, _: Decided) -> Bag:
+        return Counter((line,) for file in range(1, files + 1) for line in events.unreadable(file))
 
-    yield "bronze.events", lambda: _bag(rows("bronze.events"), events), landed
-    yield (
-        "quarantine.bronze.events",
-        lambda: _bag(rows("quarantine.bronze.events"), ("raw",)),
-        broken,
+    def discarded() -> Bag:
+        rows = tables[settled].rows() if (settled := f"settled.{stream.silver}") in tables else []
+        return _bag((json.loads(row["raw"]) for row in rows if row["how"] == "discarded"), shown)
+
+    def refused() -> Bag:
+        rows = tables[quarantine].rows() if (quarantine := f"quarantine.{stream.silver}") in tables else []
+        return _bag((json.loads(row["raw"]) for row in rows), shown)
+
+    shown = [column for column in flow.columns if column in ("seq", "id", "amount", "day", "n", "total")]
+    bad = f"quarantine.{stream.bronze}"
+    yield Compared(stream.bronze, partial(_held, tables, stream.bronze, _LANDED), of(landed))
+    yield Compared(bad, partial(_held, tables, bad, ("raw",)), of(unreadable))
+    yield Compared(
+        stream.silver,
+        partial(_held, tables, stream.silver, flow.columns),
+        of(lambda files, decided: bag(flow.table(events, files, decided), flow.columns)),
     )
-    yield (
-        "silver.events",
-        lambda: _bag(rows("silver.events"), flow.columns),
-        lambda files, decided: _bag(flow.table(seed, files, decided), flow.columns),
+    yield Compared(
+        f"quarantine.{stream.silver}",
+        refused,
+        of(lambda files, decided: bag(flow.quarantine(events, files, decided), shown)),
     )
-    told = [column for column in flow.columns if column in ("seq", "id", "amount", "day", "n", "total")]
-    yield (
-        "quarantine.silver.events",
-        lambda: _bag((json.loads(row["raw"]) for row in rows("quarantine.silver.events")), told),
-        lambda files, decided: _bag(flow.quarantine(seed, files, decided), told),
+    yield Compared(
+        f"settled.{stream.silver}",
+        discarded,
+        of(lambda files, decided: bag(() if flow.grouped else flow.given_up(events, files, decided), shown)),
     )
-    yield (
-        "settled.silver.events",
-        lambda: _bag(
-            (json.loads(row["raw"]) for row in rows("settled.silver.events") if row["how"] == "discarded"), told
-        ),
-        lambda files, decided: _bag(flow.given_up(seed, files, decided) if not flow.grouped else (), told),
-    )
-    if flow.gold:
-        yield (
-            "gold.days",
-            lambda: _bag(rows("gold.days"), ("day", "n", "total")),
-            lambda files, decided: _bag(flow.days(seed, files, decided), ("day", "n", "total")),
-        )
+
+
+def _held(tables: dict[str, Files], name: str, columns: Sequence[str]) -> Bag:
+    return _bag(tables[name].rows() if name in tables else [], columns)
 
 
 def _bag(rows: Iterable[Row], columns: Sequence[str]) -> Bag:
@@ -266,8 +291,10 @@ def _books(claims: Claims, warehouse: Path, tables: dict[str, Files]) -> Iterato
         committed = tables[folder.name].sequence(f"lakesmith.{folder.name}")
         if committed and committed not in done:
             yield f"B {folder.name}: batch {committed} is in the table and was never seen through to its end"
-        if folder.name == "bronze.events" and not claims.restored and came != claims.landed * ROWS:
-            yield f"B bronze.events: {claims.landed * ROWS} lines landed, and the books tell of {came}"
+        for stream in claims.layout.streams:
+            landed = ROWS * sum(map(stream.events.counts, range(1, claims.landed + 1)))
+            if folder.name == stream.bronze and not claims.restored and came != landed:
+                yield f"B {stream.bronze}: {landed} lines landed, and the books tell of {came}"
 
 
 def main() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +104,56 @@ def _vacuum_unlocked() -> None:
     _put(Upkeep, "vacuum", vacuum)
 
 
+def _few_commits() -> None:
+    """Whoever looks for a commit looks at the newest twenty only."""
+    from lakesmith.formats.delta.log import DeltaLog
+
+    original: Any = DeltaLog.commits
+
+    def commits(self: DeltaLog, *which: Any) -> Any:
+        return tuple(islice(original(self, *which), 20))
+
+    _put(DeltaLog, "commits", commits)
+
+
+def _jvm_death_escapes() -> None:
+    """Spark is stopped as if its JVM could not be gone."""
+    from lakesmith.run import execute
+
+    _put(execute, "close_session", lambda session: session.stop())
+
+
+def _null_is_a_value() -> None:
+    """Rows without a value that they need are not refused."""
+    from lakesmith.quality import rules
+
+    _put(rules, "_has_value", lambda *_: "true")
+
+
+def _plain_names() -> None:
+    """A file with a name that is odd is not seen."""
+    from lakesmith.storage.local import LocalStorage
+
+    original: Any = LocalStorage.list
+
+    def listed(self: LocalStorage, *which: Any, **how: Any) -> Iterator[Any]:
+        return (file for file in original(self, *which, **how) if re.fullmatch(r"[\w./-]+", file.path))
+
+    _put(LocalStorage, "list", listed)
+
+
+def _one_input() -> None:
+    """A table that is made from several follows one of them only."""
+    from lakesmith.run import step
+
+    original: Any = vars(step)["inputs_ahead"]
+
+    def ahead(inputs: dict[str, Any], progress: Any) -> Any:
+        return original({name: inputs[name] for name in sorted(inputs)[:1]}, progress)
+
+    _put(step, "inputs_ahead", ahead)
+
+
 def _writer() -> type[Writer]:
     from lakesmith.spark.write import Writer
 
@@ -118,4 +170,9 @@ BUGS: dict[str, Callable[[], None]] = {
     "bookmark first": _bookmark_first,
     "cleanup on unknown": _cleanup,
     "vacuum unlocked": _vacuum_unlocked,
+    "few commits": _few_commits,
+    "jvm death escapes": _jvm_death_escapes,
+    "null is a value": _null_is_a_value,
+    "plain names": _plain_names,
+    "one input": _one_input,
 }

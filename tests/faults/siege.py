@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.attach import Jvm
-from tests.faults.events import lines
-from tests.faults.flows import FLOWS, Decided, earlier
+from tests.faults.file_names import clutter
+from tests.faults.flows import Decided, earlier
+from tests.faults.foreign_log import Foreign
+from tests.faults.layouts import Layout, Stream, layout
 from tests.faults.oracle import Claims
 from tests.faults.victim import Answer, Deed, Order, answer_of, start
 
@@ -52,10 +54,11 @@ class Oracle:
 
 @dataclass
 class Siege:
-    """A lake with one load, and all that is known of it for certain."""
+    """A lake, and all that is known of it for certain."""
 
     folder: Path
     flow: str
+    """The lake's layout."""
     seed: int
     oracle: Oracle
     jvm: Jvm | None = None
@@ -78,30 +81,56 @@ class Siege:
     """What may have been decided at any time."""
     taken_back: tuple[Decided, ...] = ()
     """What may be decided after tables went back: their decisions have gone back with them."""
+    foreign: list[Foreign] = field(default_factory=list)
+    """The commits of other writers."""
+    may_commit: bool = False
+    """Whether a JVM may still commit what a process began that was killed."""
     orders: int = 0
 
+    @property
+    def layout(self) -> Layout:
+        return layout(self.flow, self.seed)
+
+    @property
+    def warehouse(self) -> Path:
+        return self.folder / ".lakesmith" / "warehouse"
+
     def __post_init__(self) -> None:
-        for name, text in FLOWS[self.flow].declarations().items():
+        for name, text in self.layout.declarations().items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
     def land(self) -> None:
-        """The next file."""
+        """The next file of each stream that has one of this number."""
         self.landed += 1
-        file = self.folder / "landing" / "events" / f"{self.landed:05}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_suffix(".part")
-        unfinished.write_text("".join(f"{line}\n" for line in lines(self.seed, self.landed)))
-        unfinished.rename(file)
+        for stream in self.layout.streams:
+            folder = self.folder / "landing" / stream.name
+            folder.mkdir(parents=True, exist_ok=True)
+            if stream.events.odd_names:
+                clutter(folder, stream.events.seed, self.landed)
+            if not stream.events.lands(self.landed):
+                continue
+            unfinished = folder / f".{self.landed}.part"
+            unfinished.write_text("".join(f"{line}\n" for line in stream.events.lines(self.landed)))
+            unfinished.rename(os.fsdecode(os.path.join(os.fsencode(folder), stream.events.name(self.landed))))
+
+    def has_new(self, stream: Stream) -> bool:
+        """Whether files of a stream have landed that no run has acknowledged."""
+        return any(map(stream.events.counts, range(self.acknowledged + 1, self.landed + 1)))
 
     def order(self, do: Deed = "run", **details: Any) -> Order:
         """A process's task on this lake."""
         self.orders += 1
         answer = str(self.folder.with_name(f"{self.folder.name}.{self.orders}.answer"))
-        large = FLOWS[self.flow].large
         return Order(
-            lake=str(self.folder), answer=answer, do=do, jvm=self.jvm, plant=self.plant, large=large, **details
+            lake=str(self.folder),
+            answer=answer,
+            do=do,
+            jvm=self.jvm,
+            plant=self.plant,
+            large=self.layout.large,
+            **details,
         )
 
     def send(self, order: Order) -> Answer | None:
@@ -164,12 +193,13 @@ class Siege:
         for do in waiting:
             for _ in range(_RETRIES):
                 answer = self.send(self.order(do))
-                broken += untyped(answer)
+                broken += [each for each in (*untyped(answer), *_lasting(answer)) if each not in broken]
                 if answer is not None and not answer.errors and answer.bug is None:
                     break
                 time.sleep(0.5)
             else:
-                broken.append(f"E {do} does not end well: {answer and (answer.bug or answer.errors)}")
+                said = answer and (answer.errors or _shortened(answer.bug or "nothing"))
+                broken.append(f"E {do} does not end well: {said}")
         return broken + self.judge(settled=True)
 
     def judge(self, *, settled: bool = False) -> list[str]:
@@ -204,7 +234,25 @@ class Siege:
             restored=self.restored,
             vacuumed=self.vacuumed,
             rolled_back=self.rolled_back,
+            foreign=tuple(self.foreign),
         )
+
+
+_PASSING = {"commit-conflict", "commit-lost", "commit-unknown", "table-leased"}
+"""Codes of errors that a process may meet after another was killed, and that pass."""
+
+
+def _lasting(answer: Answer | None) -> list[str]:
+    """Errors of a process that nobody disturbs, other than those that a killed one or another writer left behind."""
+    found = [error for error in answer.errors if error["code"] not in _PASSING] if answer is not None else []
+    return [f"E {error['code']} although nothing disturbs the run: {error['what'][:300]}" for error in found]
+
+
+def _shortened(trace: str) -> str:
+    """The error of a traceback, and where it was raised."""
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
+    raised = [line for line in lines if line.startswith("File ")]
+    return f"{lines[-1]} ({raised[-1]})" if raised else lines[-1]
 
 
 _FAULTS = {
@@ -228,7 +276,7 @@ def untyped(answer: Answer | None) -> Sequence[str]:
     if answer is None:
         return []
     if answer.bug is not None:
-        return [f"E a process ended with a bug: {answer.bug}"]
+        return [f"E a process ended with a bug: {_shortened(answer.bug)}"]
     broken = []
     for error in answer.errors:
         if not error["code"]:

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 from tests.faults.attach import Jvm
-from tests.faults.chaos import Chaos, Tally
+from tests.faults.chaos import Chaos
+from tests.faults.tally import Tally
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-SEED = 3523
-"""Of an episode whose two acts are a run that is killed after its rows, and one that is killed before them."""
+SEED = 38655
+"""Of an episode whose two acts are runs: one is killed after its rows, and another writer commits; one before them."""
 
 
 def played(folder: Path, jvm: Jvm, plant: str | None = None) -> Tally:
-    chaos = Chaos(SEED, folder, lent=jvm, flows=("append",), acts=2, plant=plant)
+    chaos = Chaos(SEED, folder, lent=jvm, layout="append:nulls>totals", acts=2, plant=plant)
     try:
         chaos.episode(0)
     finally:
@@ -26,7 +27,9 @@ def played(folder: Path, jvm: Jvm, plant: str | None = None) -> Tally:
 def test_an_episode_kills_and_breaks_no_promise(tmp_path: Path, jvm: Jvm) -> None:
     tally = played(tmp_path, jvm)
     assert tally.broken == []
-    assert dict(tally.by) == {"run: place quarantine.committed": 1, "run: place files.moved": 1}
+    assert dict(tally.by_place) == {"batch.done": 1, "files.moved": 1}
+    assert dict(tally.by_layer) == {"silver": 2}
+    assert dict(tally.foreign) == {"hand info after": 1}
 
 
 def test_the_same_episode_finds_a_bug_and_keeps_the_lake(tmp_path: Path, jvm: Jvm) -> None:

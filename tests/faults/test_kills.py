@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 from tests.faults.conftest import Besiege
-from tests.faults.events import is_wrong, readable
+from tests.faults.events import Events, is_wrong
 from tests.faults.flows import FLOWS, TABLE, Decided
 from tests.faults.siege import untyped
 from tests.faults.victim import Deed
@@ -106,9 +106,9 @@ def test_runs_that_recover_are_killed_after_every_kind_of_kill() -> None:
 
 
 def test_rows_that_mean_the_same_land_and_earlier_ones_come_late() -> None:
-    flow, seed = FLOWS["dedup"], 7
-    good = [row for file in range(1, 6) for row in readable(seed, file) if not is_wrong(row)]
-    tables = [flow.table(seed, files, Decided()) for files in range(1, 6)]
+    flow, events = FLOWS["dedup"], Events(7)
+    good = [row for file in range(1, 6) for row in events.readable(file) if not is_wrong(row)]
+    tables = [flow.table(events, files, Decided()) for files in range(1, 6)]
     assert len(tables[-1]) < len(good) / 2
     seqs = [{row["seq"] for row in table} for table in tables]
     assert any(before - after for before, after in pairwise(seqs))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from tests.faults.attach import Jvm
 from tests.faults.forks import FORKS
+from tests.faults.jvm_processes import kill_jvm
 from tests.faults.planted import plant
 
 from lakesmith import failpoints
@@ -49,12 +50,24 @@ class Order:
     place: str | None = None
     about: str = ""
     nth: int = 1
-    strike: Literal["kill", "stop", "fail"] = "kill"
-    """At the place: SIGKILL, SIGSTOP, or an error of the operating system."""
+    strike: Literal["kill", "stop", "fail", "jvm"] = "kill"
+    """At the place: SIGKILL, SIGSTOP, an error of the operating system, or SIGKILL for the JVM that it has started."""
     plant: str | None = None
     lease_seconds: float | None = None
     large: bool = False
     """Whether tables count as large from their first byte on."""
+
+    @property
+    def progress(self) -> Path:
+        """The file that the process adds a line to at each place."""
+        return Path(f"{self.answer}.places")
+
+    def reached(self) -> list[tuple[str, str]]:
+        """The places that the process came to, and what each was about."""
+        if not self.progress.exists():
+            return []
+        pairs = (line.partition(" ") for line in self.progress.read_text().splitlines())
+        return [(place, about) for place, _, about in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,7 @@ class Answer:
 def start(order: Order) -> BaseProcess:
     """Begin, in a process that already knows its libraries."""
     Path(order.answer).unlink(missing_ok=True)
+    order.progress.unlink(missing_ok=True)
     process = FORKS.Process(target=obey, args=(order,))
     process.start()
     return process
@@ -97,10 +111,18 @@ def obey(order: Order) -> None:
     """Do as one is told."""
     os.setpgid(0, 0)  # so that a Spark of its own can be killed with it
     faulthandler.dump_traceback_later(HANGS)
+    prepare(order)
+    _say(order, _done(order))
+
+
+def prepare(order: Order) -> None:
+    """Make this process strike at its place, and work with the bug that is planted."""
     times = 0
+    progress = os.open(order.progress, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def reached(place: str, about: str) -> None:
         nonlocal times
+        os.write(progress, f"{place} {about}\n".encode())
         if place == order.place and order.about in about.replace("/", "."):
             times += 1
             if times == order.nth:
@@ -117,12 +139,14 @@ def obey(order: Order) -> None:
         write._VECTORS = 0
     if order.plant is not None:
         plant(order.plant)
-    _say(order, _done(order))
 
 
 def _strike(how: str) -> None:
     if how == "fail":
         raise OSError(5, "Input/output error")
+    if how == "jvm":
+        kill_jvm(os.getpid())
+        return
     os.kill(os.getpid(), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
     time.sleep(0.01)
 

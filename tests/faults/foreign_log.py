@@ -1,0 +1,37 @@
+"""Commits of other writers, as the oracle knows them. It imports nothing of Lakesmith."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A version that another writer was told it had won, with the content that it then had."""
+
+    table: str
+    version: int
+    digest: str
+    between: bool = False
+    """Whether the table may hold rows of another writer at this version, which the next versions delete."""
+
+
+def log_of(warehouse: Path, table: str) -> Path:
+    return warehouse / table.replace(".", "/") / "_delta_log"
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def lost(warehouse: Path, commits: Iterable[Foreign]) -> Iterator[str]:
+    """Commits of others that are not in the log any more: Lakesmith has overwritten or deleted them."""
+    for commit in commits:
+        file = log_of(warehouse, commit.table) / f"{commit.version:020}.json"
+        if not file.is_file():
+            yield f"A version {commit.version} of {commit.table} is another writer's, and is gone"
+        elif digest(file) != commit.digest:
+            yield f"A version {commit.version} of {commit.table} is another writer's, and was overwritten"
