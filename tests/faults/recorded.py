@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.faults.events import lines
-from tests.faults.flows import FLOWS
+from tests.faults.events import Events
+from tests.faults.layouts import layout
 
 SEED = 7
 SAID = "acknowledged.jsonl"
@@ -37,7 +37,9 @@ def declare(lake: Path, files: Mapping[str, str]) -> None:
 
 def land(lake: Path, number: int) -> None:
     """Write a landing file, as whoever lands it would: durable before it is announced."""
-    _write(lake / "landing" / "events" / f"{number:05}.json", "".join(f"{line}\n" for line in lines(SEED, number)))
+    _write(
+        lake / "landing" / "events" / f"{number:05}.json", "".join(f"{line}\n" for line in Events(SEED).lines(number))
+    )
 
 
 def _write(path: Path, text: str) -> None:
@@ -143,7 +145,7 @@ def main(folder: str, *flows: str) -> None:
     session = open_session("recorded", often, ("delta",), brief=True)
     for name in flows:
         lake = Path(folder, name)
-        declare(lake, GATED if name == "gated" else FLOWS[name].declarations())
+        declare(lake, GATED if name == "gated" else layout(name, SEED).declarations())
         recorded = Recorded(lake, session)
         recorded.run()
         if name == "gated":
