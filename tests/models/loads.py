@@ -128,11 +128,12 @@ def snapshot(
     track: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
 ) -> list[Row]:
-    """`merge` or `scd2` of the rows of all extracts, and of a delete where a key is missing from the next extract."""
+    """`merge` or `scd2` of the rows that are not as they were in the extract before, and of a delete where a key is
+    missing from the next extract."""
     changes: list[Row] = []
     before: dict[tuple[Any, ...], Row] = {}
     for time, extract in _extracts(rows, columns, key, taken):
-        changes += [{**row, GONE: False} for row in extract.values()]
+        changes += [{**row, GONE: False} for at, row in extract.items() if row != {**before.get(at, {}), taken: time}]
         changes += [{**row, taken: time, GONE: True} for at, row in before.items() if at not in extract]
         before = extract
     if into == "merge":

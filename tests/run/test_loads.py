@@ -258,7 +258,8 @@ def test_changes_take_an_operation_that_is_never_null(written: Written) -> None:
             "silver/ledger.sql": f"/* lakesmith\nload: {{{load}, amounts: amount}}}}\n*/\n{query} FROM bronze.rows\n",
         }
     )
-    written.land("rows/1.json", *(f'{{"id": {id}, "name": "a", "amount": 1, "at": 1}}' for id in (1, 2, 3)))
+    first: list[dict[str, object]] = [{"id": id, "name": "a", "amount": 1, "at": 1} for id in (1, 2, 3)]
+    written.land("rows/1.json", *first)
     written.run()
     written.land("rows/2.json", {"id": 1, "name": "b", "amount": 2, "at": 2}, {"id": 2, "at": 2, "deleted": True})
     assert written.run()["silver.plain"].mode == "changes"

@@ -58,6 +58,8 @@ class Batch:
     """For a batch that takes others back, to where."""
     continues: int | None = None
     """The version of the table that its rows are added to; None where they take the place of all."""
+    newest_extract: str | None = None
+    """For the load `snapshot`, the newest extract in the table before this batch; None where it is not known."""
 
     @property
     def note(self) -> str:
@@ -94,6 +96,9 @@ class Done:
     rows_quarantined: int
     rows_deduplicated: int
     rows_discarded: int = 0
+    newest_extract: str | None = None
+    """For the load `snapshot`, the newest extract in the table with this batch; None where it is not known. An extract
+    that changes nothing leaves no trace in the rows."""
 
 
 def encoded(value: Batch | Done) -> bytes:
@@ -144,8 +149,8 @@ def done_of(data: bytes, sequence: int) -> Done:
     """The end of a batch."""
     told = json.loads(_unsealed(data))
     done = Done(**told)
-    numbers = [value for name, value in told.items() if name != "run_id"]
-    if done.sequence != sequence or not all(isinstance(number, int) for number in numbers):
+    numbers = [value for name, value in told.items() if name not in ("run_id", "newest_extract")]
+    if done.sequence != sequence or not (_all(int, *numbers) and _all(str | None, done.newest_extract)):
         raise ValueError(f"this is not batch {sequence}")
     return done
 
@@ -164,8 +169,8 @@ def batch_of(data: bytes, sequence: int) -> Batch:
         raise ValueError("a position is none")
     if not (_all(int | None, batch.continues) and _all(int, *batch.since.values())):
         raise ValueError("what it continues, or reads on from, is no version")
-    if not (_all(str | None, batch.contract) and _all(str, *batch.refused.values())):
-        raise ValueError("a contract, or why a file is refused, is no text")
+    if not (_all(str | None, batch.contract, batch.newest_extract) and _all(str, *batch.refused.values())):
+        raise ValueError("a contract, an extract, or why a file is refused, is no text")
     if batch.seen is not None and not all(isinstance(value, str) for value in asdict(batch.seen).values()):
         raise ValueError("what was seen is not told in texts")
     if batch.slice is not None and not _all(int | str, *batch.slice.since.values(), *batch.slice.until.values()):

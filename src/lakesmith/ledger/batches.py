@@ -214,8 +214,16 @@ class Batches:
             seen=batch.seen,
             reached=batch.slice.until if batch.slice else {},
             backfill=batch.backfill,
+            newest_extract=self._newest_extract(newest, commits),
         )
         return _Told(progress=progress, rewrote=rewrote)
+
+    def _newest_extract(self, batch: Batch, commits: Callable[[], Iterable[CommitFact]]) -> str | None:
+        """The newest extract that the rows of a batch were made from; upkeep passes on what was before it."""
+        while batch.is_upkeep and batch.parent:
+            batch = self.committed(batch.parent, commits)
+        done = self.done(batch.sequence)
+        return done.newest_extract if done else None
 
     def refuse_lost(self, facts: TableFacts, commits: Callable[[], Iterable[CommitFact]]) -> None:
         """Raise where a batch is done that the table's log does not know: its newest commits are gone, and with them

@@ -347,6 +347,8 @@ class Progress:
     """For files that come in order, how far they are taken in; None when everything has to be looked at."""
     backfill: Backfill | None = None
     """One that was begun and has not come to its end."""
+    newest_extract: str | None = None
+    """For the load `snapshot`, the newest extract in the table; None where it is not known."""
     unfinished: int | None = None
     """A batch whose rows are in the table but that was not seen through to its end."""
     unfinished_as: str | None = None

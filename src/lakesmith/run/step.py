@@ -515,6 +515,7 @@ class Workplace(Arrivals):
             contract=self.contracts.get(table.name),
             backfill=progress.backfill if mode != "whole" else None,
             continues=facts.version if facts is not None and mode not in _ANEW else None,
+            newest_extract=progress.newest_extract if mode not in _ANEW else None,
         )
 
     def _spent(self, table: Table, batches: Batches) -> int:

@@ -138,6 +138,8 @@ class Replaying:
             rows_quarantined=refused,
             rows_deduplicated=deduplicated,
             rows_discarded=discarded,
+            # Which extracts the rows belong to is left to the next batch to find out.
+            newest_extract=None if written or deduplicated else self.batch.newest_extract,
         )
         return Settled(done=done, bytes=bytes, checks=())
 

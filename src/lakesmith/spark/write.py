@@ -25,7 +25,7 @@ from lakesmith.spark.held import hold, let_go
 from lakesmith.spark.loads import Shaped, is_shaped, shaped
 from lakesmith.spark.loads.ends import Ends
 from lakesmith.spark.loads.enter import Entering
-from lakesmith.spark.loads.extracts import refuse_shrunk, sizes
+from lakesmith.spark.loads.extracts import newest_extract, refuse_shrunk, sizes
 from lakesmith.spark.recall import recalled
 from lakesmith.spark.stage import Stage
 from lakesmith.sql import quoted
@@ -85,7 +85,8 @@ class Writer:
         written = self._commit(arrival, good_rows(watch.over(rows), arrival.rules), None)
         counts = watch.counts()
         refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
-        return self._close(arrival, counts, written, refused, self._judged(arrival, counts, rows))
+        newest = self._newest_extract(arrival, rows)
+        return self._close(arrival, counts, written, refused, self._judged(arrival, counts, rows), newest)
 
     def _settle_held(self, arrival: Arrival, rows: DataFrame) -> Settled:
         """Keep the rows until they are judged, and read them again to commit them."""
@@ -98,9 +99,10 @@ class Writer:
             checks = self._judged(arrival, counts, rows) if judge else ()
             written = self._commit(arrival, good_rows(rows, arrival.rules), counts)
             refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
+            newest = self._newest_extract(arrival, rows)
         finally:
             rows.unpersist()
-        return self._close(arrival, counts, written, refused, checks)
+        return self._close(arrival, counts, written, refused, checks, newest)
 
     def _is_staged(self, arrival: Arrival) -> bool:
         """Whether the batch is worth being written before it is judged: then the files that hold it are committed."""
@@ -183,6 +185,7 @@ class Writer:
                 assert arrival.again is not None
                 return self.finish(replace(arrival, rules=arrival.again(missing), again=None))
             refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
+            newest = self._newest_extract(arrival, rows)
         finally:
             rows.unpersist()
         if made is None:
@@ -191,7 +194,7 @@ class Writer:
             written = Written(version=version_of(batch, self._format.commits(location)), inserted=good)
         else:
             written = self._format.written(made)
-        return self._close(judgeable, counts, written, refused, judged(judgeable, counts)[0])
+        return self._close(judgeable, counts, written, refused, judged(judgeable, counts)[0], newest)
 
     def commit(self, arrival: Arrival, good: DataFrame) -> Written:
         """Commit rows that are known to be good."""
@@ -284,6 +287,18 @@ class Writer:
         location = self._warehouse.ends(arrival.table.name)
         return Ends(format=self._format, location=location, flow=flow(arrival.table.name))
 
+    def _newest_extract(self, arrival: Arrival, rows: DataFrame) -> str | None:
+        """For the load `snapshot`, the newest extract in the table with this batch; None where the batch may have taken
+        extracts away, so that the next one compares them all."""
+        load, batch = arrival.table.load, arrival.batch
+        if not isinstance(load, Snapshot) or batch.mode not in ("whole", "changes"):
+            return None
+        good = good_rows(rows, arrival.rules)
+        if batch.mode == "changes" and batch.newest_extract is None:
+            assert arrival.facts is not None
+            good = self._entering(arrival, load, good, arrival.facts).whole()
+        return newest_extract(load, good, batch.newest_extract)
+
     def _quarantine(self, arrival: Arrival, rows: DataFrame, refused: int) -> int:
         """Keep the refused rows; what a recomputed part of the table had refused before is replaced, and so is what
         batches had refused that were rolled back: their rows come again."""
@@ -316,7 +331,13 @@ class Writer:
         return kept.inserted
 
     def _close(
-        self, arrival: Arrival, counts: Counts, written: Written, refused: int, checks: tuple[CheckRecord, ...]
+        self,
+        arrival: Arrival,
+        counts: Counts,
+        written: Written,
+        refused: int,
+        checks: tuple[CheckRecord, ...],
+        newest: str | None = None,
     ) -> Settled:
         kept = written.inserted + written.updated
         deduplicated = counts.again
@@ -347,6 +368,7 @@ class Writer:
             rows_quarantined=refused,
             rows_deduplicated=deduplicated,
             rows_discarded=counts.discarded,
+            newest_extract=newest,
         )
         return Settled(
             done=done,

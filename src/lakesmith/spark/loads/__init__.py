@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from lakesmith.declare.loads import Append, Changes, Load, Merge, Scd2, Snapshot
 from lakesmith.spark.loads.change_stream import entries
-from lakesmith.spark.loads.extracts import as_events
+from lakesmith.spark.loads.extracts import as_events, as_history
 from lakesmith.spark.loads.history import intervals
 from lakesmith.spark.loads.latest import deduplicated, latest
 
@@ -23,9 +23,8 @@ def is_shaped(load: Load) -> TypeGuard[Shaped]:
     return isinstance(load, Merge | Scd2 | Changes | Snapshot) or (isinstance(load, Append) and bool(load.dedup))
 
 
-def shaped(load: Shaped, rows: DataFrame, held: DataFrame | None = None) -> DataFrame:
-    """The table's rows, from all rows that the query gives for some keys or for all; of extracts it suffices to give
-    the new ones, and the rows that the table holds."""
+def shaped(load: Shaped, rows: DataFrame) -> DataFrame:
+    """The table's rows, from all rows that the query gives for some keys or for all."""
     match load:
         case Append():
             return deduplicated(load, rows)
@@ -36,7 +35,6 @@ def shaped(load: Shaped, rows: DataFrame, held: DataFrame | None = None) -> Data
         case Changes():
             return entries(load, rows)
         case Snapshot(into="merge"):
-            return latest(Merge(key=load.key, order_by=(load.taken,)), as_events(load, rows, held))
+            return latest(Merge(key=load.key, order_by=(load.taken,)), as_events(load, rows))
         case Snapshot():
-            history = Scd2(key=load.key, order_by=(load.taken,), track=load.track, ignore=load.ignore)
-            return intervals(history, as_events(load, rows, held))
+            return intervals(as_history(load), as_events(load, rows))

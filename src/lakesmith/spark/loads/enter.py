@@ -13,11 +13,11 @@ from lakesmith.ports import MOST_HELD, TableFacts, TableFormat, Upsert
 from lakesmith.quality.rules import kind
 from lakesmith.spark.loads import Shaped, shaped
 from lakesmith.spark.loads.ends import Ends, as_merge, has_ends
-from lakesmith.spark.loads.extracts import go_on, refuse_shrunk, sizes
+from lakesmith.spark.loads.extracts import are_later, as_events, as_history, refuse_shrunk, sizes
 from lakesmith.spark.loads.history import SINCE, intervals
 from lakesmith.spark.loads.in_order import continued, late_keys
 from lakesmith.spark.loads.keys import rows_of, touched_keys
-from lakesmith.spark.loads.order import only, payload
+from lakesmith.spark.loads.order import DELETE, greatest, only, payload
 from lakesmith.spark.loads.upsert import additions, difference, of_batch, of_ends
 from lakesmith.spark.types import spelt
 from lakesmith.sql import bounds, quoted
@@ -129,8 +129,9 @@ class Entering:
         return replace(anew, rows=both, met=(self.facts.version, old))
 
     def _extracts(self, load: Snapshot) -> Upsert:
-        """Extracts that are later than all others go on from what the table holds, which tells of the one before."""
-        if not go_on(load, self.good, self.whole()):
+        """Extracts that are later than all others are compared with what the table holds. Only changes are merged:
+        Delta's MERGE copies every file in which a row has a match, whether the row changes or not."""
+        if not are_later(load, self.good, self.batch.newest_extract):
             return self.recomputed(None)
         old = self._old()
         current = old if load.into == "merge" else old.where(IS_CURRENT)
@@ -138,10 +139,13 @@ class Entering:
             new = sizes(load, self.good)
             refuse_shrunk(load, [(None, current.count()), *new], dict(new))
         held = only(self.good, {name: quoted(name) for name in payload(self.good) if name in old.columns})
-        since = () if load.into == "merge" else (f"{VALID_FROM} AS {SINCE}",)
-        made = shaped(load, self.good, current.selectExpr(*held, *since))
-        # An interval that goes on keeps its start; but a key that an extract has not is gone from the table.
-        return additions(load, made, old) if since else difference(load, None, made, old)
+        if load.into == "merge":
+            events = as_events(load, self.good, current.selectExpr(*held))
+            last = greatest(load.key, (load.taken,), events)
+            return Upsert(rows=last.withColumnRenamed(DELETE, GONE), key=load.key, newer="true")
+        events = as_events(load, self.good, current.selectExpr(*held, f"{VALID_FROM} AS {SINCE}"))
+        # An interval that goes on keeps its start: none goes away.
+        return additions(load, intervals(as_history(load), events), old)
 
     def _held(self, frame: DataFrame) -> DataFrame:
         self.held.append(frame.persist())

@@ -1,4 +1,4 @@
-"""Full extracts become changes: a key that an extract has and the next one has not is gone with the next one."""
+"""Full extracts become events: what each of them changes against the one before."""
 
 from __future__ import annotations
 
@@ -8,60 +8,131 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.columns import HIDDEN
-from lakesmith.declare.loads import Snapshot
+from lakesmith.declare.loads import Scd2, Snapshot
 from lakesmith.errors import DataError
-from lakesmith.spark.loads.order import DELETE, content, descending, expression, first_of, have_values, listed, only
-from lakesmith.spark.types import spelt
-from lakesmith.sql import quoted
+from lakesmith.spark.loads.history import SINCE
+from lakesmith.spark.loads.order import (
+    DELETE,
+    content,
+    descending,
+    expression,
+    first_of,
+    have_values,
+    listed,
+    nothing,
+    only,
+    payload,
+)
+from lakesmith.spark.types import EXACT_JSON, spelt
+from lakesmith.sql import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _KEYS = f"{HIDDEN}keys"
 _EXTRACT = f"{HIDDEN}extract"
+_NUMBER = f"{HIDDEN}number"
+_FOLLOWING = f"{HIDDEN}following"
+_CONTENT = f"{HIDDEN}content"
+_BEFORE = f"{HIDDEN}earlier"
 _NEXT = f"{HIDDEN}next"
-_GONE = f"{HIDDEN}gone"
+_CHANGED = f"{HIDDEN}changed"
+_MISSING = f"{HIDDEN}missing"
 
 Sizes = Sequence[tuple[Any, int]]
 """How many keys each extract has, in order."""
 
 
+def as_history(load: Snapshot) -> Scd2:
+    """The history that extracts lead to, once they are events."""
+    return Scd2(key=load.key, order_by=(load.taken,), track=load.track, ignore=load.ignore)
+
+
 def as_events(load: Snapshot, rows: DataFrame, held: DataFrame | None = None) -> DataFrame:
-    """The rows of all extracts, and a delete for each key that the next extract has not. `held` are the rows of the
-    extract before all of these."""
-    key, taken = listed(load.key), quoted(load.taken)
-    every = first_of(rows, [key, taken], descending(content(rows))).selectExpr("*", f"{taken} AS {_EXTRACT}")
-    every = every.where(f"{_EXTRACT} IS NOT NULL")
+    """What each extract changes against the one before: rows of keys that are new or differ, and a delete for each key
+    that is missing. A row that an extract repeats is no event, so that the event keeps the date of the change.
+
+    `held` are the rows of the extract before all of these. Of them come only those whose key has another event.
+    """
+    walked = _walked(load, rows, held)
     if held is not None:
-        every = every.unionByName(
-            held.selectExpr("*", f"CAST(NULL AS {spelt(rows.schema[load.taken].dataType)}) AS {_EXTRACT}"),
-            allowMissingColumns=True,
-        )
-    # An extract without a name comes first.
-    following = every.select(_EXTRACT).distinct()
-    following = following.selectExpr(_EXTRACT, f"lead({_EXTRACT}) OVER (ORDER BY {_EXTRACT}) AS {_GONE}")
-    seen = (
-        every.alias("seen")
-        .join(following.alias("following"), expression(f"seen.{_EXTRACT} <=> following.{_EXTRACT}"))
+        new = f"(({_CHANGED} AND {_EXTRACT} IS NOT NULL) OR {_MISSING})"
+        touched = f"max({new}) OVER (PARTITION BY {listed(load.key)})"
+        walked = walked.selectExpr("*", f"{touched} AS {_NEXT}").where(_NEXT)
+    since = SINCE in walked.columns
+    key = {name: quoted(name) for name in load.key}
+    row = [*map(quoted, payload(rows)), *([SINCE] if since else []), f"false AS {DELETE}"]
+    delete = [
+        *only(rows, {**key, load.taken: _FOLLOWING}),
+        *([f"{nothing(walked, SINCE)} AS {SINCE}"] if since else []),
+        f"true AS {DELETE}",
+    ]
+    events = f"IF({_CHANGED}, struct({', '.join(row)}), NULL), IF({_MISSING}, struct({', '.join(delete)}), NULL)"
+    return walked.where(f"{_CHANGED} OR {_MISSING}").selectExpr(f"inline(filter(array({events}), e -> e IS NOT NULL))")
+
+
+def _walked(load: Snapshot, rows: DataFrame, held: DataFrame | None) -> DataFrame:
+    """One row for each key of each extract, with whether it changed against the extract before, and whether the next
+    extract is without it."""
+    key, taken = listed(load.key), quoted(load.taken)
+    every = first_of(rows.where(have_values([load.taken])), [key, taken], descending(content(rows)))
+    every = every.selectExpr("*", f"{taken} AS {_EXTRACT}")
+    if held is not None:
+        before = held.selectExpr("*", f"{nothing(rows, load.taken)} AS {_EXTRACT}")
+        every = every.unionByName(before, allowMissingColumns=True)
+    # The extract without a date is the one that the table holds: it comes first.
+    numbered = (
+        every.select(_EXTRACT)
+        .distinct()
         .selectExpr(
-            "seen.*", _GONE, f"lead(seen.{_EXTRACT}) OVER (PARTITION BY {key} ORDER BY seen.{_EXTRACT}) AS {_NEXT}"
+            _EXTRACT,
+            f"row_number() OVER (ORDER BY {_EXTRACT}) AS {_NUMBER}",
+            f"lead({_EXTRACT}) OVER (ORDER BY {_EXTRACT}) AS {_FOLLOWING}",
         )
     )
-    gone = seen.where(f"{_GONE} IS NOT NULL AND NOT ({_NEXT} <=> {_GONE})")
-    told = {**{name: quoted(name) for name in load.key}, load.taken: _GONE}
-    deletes = gone.selectExpr(*only(rows, told), f"true AS {DELETE}")
-    return seen.drop(_EXTRACT, _GONE, _NEXT).selectExpr("*", f"false AS {DELETE}").unionByName(deletes, True)
+    values = ", ".join(value for name, value in zip(payload(rows), content(rows), strict=True) if name != load.taken)
+    ordered = f"PARTITION BY {key} ORDER BY {_NUMBER}"
+    return (
+        every.alias("every")
+        .join(numbered.alias("numbered"), expression(f"every.{_EXTRACT} <=> numbered.{_EXTRACT}"))
+        .selectExpr("every.*", _NUMBER, _FOLLOWING, f"struct({values}) AS {_CONTENT}")
+        .selectExpr(
+            "*",
+            f"lag(struct({_NUMBER} AS number, {_CONTENT} AS content)) OVER ({ordered}) AS {_BEFORE}",
+            f"lead({_NUMBER}) OVER ({ordered}) AS {_NEXT}",
+        )
+        .selectExpr(
+            "*",
+            f"NOT coalesce({_BEFORE}.number = {_NUMBER} - 1 AND {_BEFORE}.content <=> {_CONTENT}, false) AS {_CHANGED}",
+            f"{_FOLLOWING} IS NOT NULL AND NOT ({_NEXT} <=> {_NUMBER} + 1) AS {_MISSING}",
+        )
+        .drop(_NUMBER, _CONTENT, _BEFORE, _NEXT)
+    )
 
 
-def go_on(load: Snapshot, arrived: DataFrame, rows: DataFrame) -> bool:
-    """Whether all extracts that have rows among `arrived` are later than the others, and `rows` has no more of them."""
-    from pyspark.sql import functions as F
+def are_later(load: Snapshot, rows: DataFrame, newest: str | None) -> bool:
+    """Whether all extracts that have rows among these are later than the newest one of the table."""
+    if newest is None:
+        return False
+    taken = quoted(load.taken)
+    ((later,),) = rows.selectExpr(f"min({taken}) IS NULL OR min({taken}) > {_read(load, rows, newest)}").collect()
+    return bool(later)
 
-    def counted(frame: DataFrame) -> dict[Any, int]:
-        return {row[0]: row[1] for row in frame.groupBy(quoted(load.taken)).count().collect()}
 
-    came = counted(arrived.where(have_values([load.taken])))
-    return bool(came) and came == counted(rows.where(F.col(quoted(load.taken)) >= F.lit(min(came))))
+def newest_extract(load: Snapshot, rows: DataFrame, known: str | None) -> str | None:
+    """The newest extract that has rows among these, or the one that is known where that is later; as JSON, whose times
+    do not depend on the session's time zone."""
+    newest = f"max({quoted(load.taken)})"
+    newest = f"greatest({newest}, {_read(load, rows, known)})" if known else newest
+    told = f"IF({newest} IS NULL, NULL, to_json(named_struct('taken', {newest}), {EXACT_JSON}))"
+    ((found,),) = rows.selectExpr(told).collect()
+    return None if found is None else str(found)
+
+
+def _read(load: Snapshot, rows: DataFrame, told: str) -> str:
+    """SQL: the date of an extract, from JSON."""
+    column = literal(f"taken {spelt(rows.schema[load.taken].dataType)}")
+    return f"from_json({literal(told)}, {column}, {EXACT_JSON}).taken"
 
 
 def sizes(load: Snapshot, rows: DataFrame) -> Sizes:

@@ -98,8 +98,17 @@ def difference(load: Shaped, keys: DataFrame | None, new: DataFrame, old: DataFr
     gone = before.alias("before").join(new.alias("new"), expression(equal), "left_anti")
     marks = gone.selectExpr(*only(new, {name: quoted(name) for name in same}), f"true AS {GONE}")
     upsert = additions(load, new, old)
-    rows = new.selectExpr("*", f"false AS {GONE}").unionByName(marks)
+    put = _changed(new, old) if keys is None else new
+    rows = put.selectExpr("*", f"false AS {GONE}").unionByName(marks)
     return replace(upsert, rows=rows, newer=f"source.{GONE} OR {upsert.newer}")
+
+
+def _changed(new: DataFrame, old: DataFrame) -> DataFrame:
+    """The rows that the table does not have as they are. To merge the others too would copy every file of it."""
+    known = [name for name in new.columns if name in old.columns]
+    gained = (f"new.{quoted(name)} IS NULL" for name in new.columns if name not in old.columns)
+    same = " AND ".join([_equal(new, known, "new.", "old."), *gained])
+    return new.alias("new").join(old.alias("old"), expression(same), "left_anti")
 
 
 def additions(load: Merge | Scd2 | Changes | Snapshot, new: DataFrame, old: DataFrame) -> Upsert:
