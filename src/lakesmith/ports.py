@@ -310,6 +310,18 @@ class FileFact(NamedTuple):
     """Milliseconds since 1970."""
 
 
+class SkippedEntry(NamedTuple):
+    """An entry of a landing folder that a listing passes over, although its name fits the glob or would without a
+    leading `_` or `.`."""
+
+    path: str
+    """Like that of a `FileFact`. Bytes that are not UTF-8 are spelled out, as in `caf\\xe9.json`."""
+    code: str
+    """`hidden-name`, `name-not-utf8`, `not-a-file`, `path-too-long`, `broken-link`, `link-loop`, `link-outside` or
+    `link-not-followed`."""
+    why: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
     """A stretch of a source that is not files: what comes after `since`, up to and with `until`."""
@@ -330,9 +342,14 @@ class Storage(Protocol):
         """The absolute path or URL of a listed file."""
 
     def list(
-        self, pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+        self,
+        pattern: str,
+        known: Mapping[str, FileFact] | None = None,
+        after: str | None = None,
+        on_skipped: Callable[[SkippedEntry], None] | None = None,
     ) -> Iterable[FileFact]:
         """The files that match a glob, in order of path, without those that are still as they are known by path.
+        `on_skipped` gets each entry that is passed over; the same one may come more than once.
 
         With `after`, only those whose whole path, compared letter by letter, sorts after it: the others are not looked
         at, and folders that hold no other are not entered."""

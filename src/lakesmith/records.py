@@ -64,6 +64,22 @@ class FileRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedRecord:
+    """One entry of a landing folder that is not ingested. A run reports it once, and later runs do not."""
+
+    run_id: str
+    """The run that reported it."""
+    table: str
+    file: str
+    """Its path; bytes that are not UTF-8 are spelled out, as in `caf\\xe9.json`."""
+    code: str
+    """Why it is skipped."""
+    reason: str
+    """Likewise, in words."""
+    reported_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRecord:
     """What one rule found in one batch."""
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from lakesmith.errors import LakesmithError
-from lakesmith.records import CheckRecord, FileRecord, Outcome, RunRecord, StepRecord
+from lakesmith.records import CheckRecord, FileRecord, Outcome, RunRecord, SkippedRecord, StepRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +321,8 @@ class RunReport:
     checks: tuple[CheckRecord, ...]
     files: tuple[FileRecord, ...] = ()
     """The files that were taken in, with their own books."""
+    skipped: tuple[SkippedRecord, ...] = ()
+    """Entries of landing folders that are not ingested; no run has reported them before."""
     errors: tuple[LakesmithError, ...] = ()
     unmade: tuple[str, ...] = ()
     """When there was nothing to do: the tables that do not exist all the same, and why."""

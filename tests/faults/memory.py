@@ -25,6 +25,7 @@ from lakesmith.ports import (
     DataFile,
     FileFact,
     Part,
+    SkippedEntry,
     TableFacts,
     Upsert,
     Write,
@@ -156,7 +157,11 @@ class MemoryStorage:
         return f"/lake/{path}"
 
     def list(
-        self, pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+        self,
+        pattern: str,
+        known: Mapping[str, FileFact] | None = None,
+        after: str | None = None,
+        on_skipped: Callable[[SkippedEntry], None] | None = None,
     ) -> Iterator[FileFact]:
         self._look("list", pattern)
         facts = [fact for fact, _ in self._disk.landed.values() if fnmatch.fnmatch(fact.path, pattern)]

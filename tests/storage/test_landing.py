@@ -18,7 +18,7 @@ from tests.servers.sftp import SftpServer, sftp
 from tests.storage.stores import REMOTE, make_place, names, put
 
 from lakesmith.errors import UsageError
-from lakesmith.ports import FileFact, Storage
+from lakesmith.ports import FileFact, SkippedEntry, Storage
 from lakesmith.storage import (
     Landing,
     LocalStorage,
@@ -257,7 +257,11 @@ class Changing(LocalStorage):
         self.starts: list[str | None] = []
 
     def list(
-        self, pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+        self,
+        pattern: str,
+        known: Mapping[str, FileFact] | None = None,
+        after: str | None = None,
+        on_skipped: Callable[[SkippedEntry], None] | None = None,
     ) -> Iterator[FileFact]:
         self.starts.append(after)
         found = super().list(pattern, known, after)
@@ -286,7 +290,10 @@ def test_what_comes_behind_the_last_name_of_a_listing_waits_for_the_next(tmp_pat
     zone.starts.clear()
 
     def then_more(
-        pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+        pattern: str,
+        known: Mapping[str, FileFact] | None = None,
+        after: str | None = None,
+        on_skipped: Callable[[SkippedEntry], None] | None = None,
     ) -> Iterator[FileFact]:
         found = list(first(pattern, known, after))
         if not (tmp_path / "in/c.json").exists():

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from lakesmith.declare.checks import Severity
 from lakesmith.declare.contract import Contract
 from lakesmith.declare.names import Layer
-from lakesmith.declare.sources import Envelope, FileFormat, Incompatible, Listing, Starting, TableKind, Values
+from lakesmith.declare.sources import Envelope, FileFormat, Incompatible, Listing, Starting, Symlinks, TableKind, Values
 from lakesmith.errors import Place
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -135,6 +135,7 @@ def files(
     max_bytes: int | None = None,
     archive: str | None = None,
     listing: Listing | None = None,
+    symlinks: Symlinks | None = None,
     envelope: Envelope | None = None,
 ) -> Written:
     """Files that arrive in a landing zone, each read exactly once."""
@@ -149,6 +150,7 @@ def files(
         "max_bytes": max_bytes,
         "archive": archive,
         "listing": listing,
+        "symlinks": symlinks,
         "envelope": envelope,
     }
     return Written(keys=keys, at=_caller())

@@ -9,6 +9,7 @@ FileFormat = Literal["json", "csv", "text", "xml", "parquet", "avro", "orc"]
 TableKind = Literal["delta", "iceberg"]
 Envelope = Literal["debezium"]
 Listing = Literal["full", "ordered"]
+Symlinks = Literal["inside", "anywhere"]
 Values = Literal["json", "avro", "protobuf", "text"]
 Starting = Literal["earliest", "latest"]
 Incompatible = Literal["tell", "refuse"]
@@ -39,6 +40,9 @@ class Files:
     listing: Listing = "full"
     """`ordered` promises that new files get names that sort after all before: a run looks only from there on, and
     through everything once a day."""
+    symlinks: Symlinks = "inside"
+    """Which symbolic links to files on local disk are followed: those that stay inside the folder before the glob's
+    first wildcard, or all."""
     envelope: Envelope | None = None
     """The records are changes of another database's table in this envelope."""
 

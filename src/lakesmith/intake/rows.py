@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from ctypes import c_float
 from dataclasses import dataclass, replace
@@ -80,20 +81,23 @@ class Abort(Exception):
     """
 
     MARK: Final = "lakesmith-abort"
+    SEPARATOR: Final = "\0"
+    """Between several paths: the one character that none of them can have."""
 
     def __init__(self, kind: str, path: str, detail: str) -> None:
         super().__init__(kind, path, detail)
         self.kind, self.path, self.detail = kind, path, detail
 
     def __str__(self) -> str:
-        # This text is all that comes back from a worker.
-        return f"{self.MARK}{json.dumps([self.kind, self.path, self.detail])}{self.MARK}"
+        # This text is all that comes back from a worker. Encoded, because a file's name may hold the mark too.
+        told = b64encode(json.dumps([self.kind, self.path, self.detail]).encode()).decode()
+        return f"{self.MARK}{told}{self.MARK}"
 
     @classmethod
     def in_text(cls, text: str) -> Abort | None:
         """The abort that an error's text tells of, if it is one."""
-        found = re.search(f"{cls.MARK}(.*?){cls.MARK}", text, re.DOTALL)
-        return cls(*json.loads(found[1])) if found else None
+        found = re.search(f"{cls.MARK}([A-Za-z0-9+/=]+){cls.MARK}", text)
+        return cls(*json.loads(b64decode(found[1]))) if found else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,12 +28,12 @@ from lakesmith.plan.steps import (
     LakeFacts,
     Progress,
 )
-from lakesmith.ports import TableFacts
+from lakesmith.ports import SkippedEntry, TableFacts
 from lakesmith.reports import (
     Lineage,
 )
 from lakesmith.sources import connection, new_in
-from lakesmith.storage import LocalStorage, found_in_order
+from lakesmith.storage import LocalStorage, found_in_order, not_ours
 
 
 class Known(Asked):
@@ -41,7 +41,7 @@ class Known(Asked):
 
     def _facts(self, *, afar: bool = True) -> LakeFacts:
         """All that a plan has to know; without `afar`, only what this machine can tell."""
-        tables, progress, landing, looks, slices = {}, {}, {}, {}, {}
+        tables, progress, landing, skipped, looks, slices = {}, {}, {}, {}, {}, {}
         problems: dict[TableName, LakesmithError] = {}
         for name, table in self.tables.items():
             try:
@@ -57,11 +57,15 @@ class Known(Asked):
                     if not afar and not isinstance(storage, LocalStorage):
                         continue
                     taken, seen = progress[name].taken, progress[name].seen
+                    passed: set[SkippedEntry] = set()
                     if table.origin.listing == "ordered":
                         look = looks[name] = next_look(seen, storage.location(glob), today().isoformat())
-                        landing[name] = found_in_order(storage, glob, taken, look.after, settled(seen, look.pattern))
+                        upto = settled(seen, look.pattern)
+                        landing[name] = found_in_order(storage, glob, taken, look.after, upto, passed.add)
                     else:
-                        landing[name] = tuple(storage.list(glob, taken))
+                        landing[name] = tuple(storage.list(glob, taken, None, passed.add))
+                    if foreign := not_ours(passed, glob, table.origin.archive):
+                        skipped[name] = foreign
                 elif afar and (found := new_in(table, self.declaration.environment, progress[name].reached)):
                     slices[name] = found
             except LakesmithError as error:
@@ -72,6 +76,7 @@ class Known(Asked):
             tables=tables,
             progress=progress,
             landing=landing,
+            skipped=skipped,
             looks=looks,
             slices=slices,
             problems=problems,

@@ -23,6 +23,7 @@ from lakesmith.formats import Delta, FactsMemory
 from lakesmith.kept import keep, read_kept
 from lakesmith.ledger.batches import flow
 from lakesmith.ledger.contracts import RecordedContracts
+from lakesmith.ledger.skipped import ReportedEntries
 from lakesmith.ledger.tables import Ledger
 from lakesmith.load import load_lake
 from lakesmith.plan.graph import Graph
@@ -50,6 +51,7 @@ class Opened:
         self._memory = FactsMemory(kept.with_suffix(".facts.json"))
         self._format = Delta(self._memory)
         self._ledger = Ledger(self._warehouse)
+        self._reported = ReportedEntries(self._ledger, kept.with_suffix(".skipped.json"))
         self._recorded = RecordedContracts(self._ledger, kept.with_suffix(".contracts.json"))
 
     @classmethod
@@ -72,7 +74,7 @@ class Opened:
         """For tables from files, the store that they arrive in and the glob that finds them there."""
         here = self.declaration.environment
         return {
-            name: landing_of(table.origin.files, here.landing, here.storage)
+            name: landing_of(table.origin.files, here.landing, here.storage, table.origin.symlinks)
             for name, table in self.tables.items()
             if isinstance(table.origin, Files)
         }

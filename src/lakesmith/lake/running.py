@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -37,8 +38,9 @@ from lakesmith.plan.steps import (
     Span,
 )
 from lakesmith.plan.tests import check_tests
+from lakesmith.ports import SkippedEntry
 from lakesmith.quality import Past
-from lakesmith.records import AuditRecord, CheckRecord, Outcome, ReleaseRecord, RunRecord, StepRecord
+from lakesmith.records import AuditRecord, CheckRecord, Outcome, ReleaseRecord, RunRecord, SkippedRecord, StepRecord
 from lakesmith.reports import (
     Event,
     RunReport,
@@ -100,7 +102,7 @@ class Running(Contracted):
         plan = make_plan(
             self.declaration,
             self.graph,
-            facts,
+            replace(facts, skipped=self._unreported(facts)),
             selected=selected,
             full_refresh=full_refresh,
             backfill=backfill,
@@ -110,6 +112,15 @@ class Running(Contracted):
         unable = [unmet(self.tables[s.table], s, self._format.name, self._format.capabilities) for s in plan.steps]
         raise_all([error for error in unable if error])
         return plan, facts
+
+    def _unreported(self, facts: LakeFacts) -> Mapping[TableName, tuple[SkippedEntry, ...]]:
+        """The skipped entries of landing folders that no run has reported yet."""
+        if not facts.skipped:
+            return {}
+        try:
+            return self._reported.without(facts.skipped, self._format.facts(self._warehouse.system("skipped"), ""))
+        except (DataError, InfrastructureError):
+            return facts.skipped  # the tables do not need the ledger; a run that cannot write it says so
 
     def _filled(self, select: Sequence[str], backfill: Backfill | None, *, full_refresh: bool) -> frozenset[TableName]:
         if backfill is None:
@@ -147,7 +158,8 @@ class Running(Contracted):
         plan, facts = self._plan(select, exclude, full_refresh=full_refresh, backfill=_backfill(days, chunk))
         if not any(plan.steps):
             unmade = [f"{t.table}: {t.reason}" for t in plan.tables if t.table not in facts.tables]
-            return RunReport(run=None, steps=(), checks=(), errors=plan.problems, unmade=tuple(unmade))
+            report = RunReport(run=None, steps=(), checks=(), errors=plan.problems, unmade=tuple(unmade))
+            return self._with_skipped(report, plan) if any(plan.skipped) else report
         return self._execute(plan, facts, jobs=jobs, on_event=on_event, session=session)
 
     def _execute(
@@ -180,6 +192,7 @@ class Running(Contracted):
             session=session,
             brief=plan.bytes(facts) < _BRIEF,
         )
+        skipped = _skipped_records(plan, executor.run_id)
         outcome: Outcome = "interrupted"
         try:
             executor.execute(plan, jobs or self.declaration.environment.jobs)
@@ -194,7 +207,9 @@ class Running(Contracted):
                 audit = decision(executor.run_id, executor.steps) if decision else ()
                 contracts = [] if decision else self._new_contracts(executor.run_id, executor.steps)
                 release = self._release(executor.run_id) if outcome == "ok" else ()
-                self._ledger.record(record, executor.steps, executor.checks, executor.files, contracts, audit, release)
+                self._ledger.record(
+                    record, executor.steps, executor.checks, executor.files, contracts, audit, release, skipped
+                )
             except (DataError, InfrastructureError) as error:
                 # What the steps did, and why they failed, is told all the same.
                 executor.errors.append(error)
@@ -204,8 +219,21 @@ class Running(Contracted):
             steps=tuple(executor.steps),
             checks=tuple(executor.checks),
             files=tuple(executor.files),
+            skipped=skipped,
             errors=(*plan.problems, *executor.errors),
         )
+
+    def _with_skipped(self, report: RunReport, plan: Plan) -> RunReport:
+        """The report of a run that moves no row and records what it skips, so that the next one does not report it."""
+        started, clock = datetime.now(UTC), monotonic()
+        run_id = _new_run_id(started)
+        skipped = _skipped_records(plan, run_id)
+        record = self._run_record(plan, run_id, (), "failed" if plan.problems else "ok", started, monotonic() - clock)
+        try:
+            self._ledger.record(record, (), (), skipped=skipped)
+        except (DataError, InfrastructureError) as error:
+            report = replace(report, errors=(*report.errors, error))
+        return replace(report, run=record, skipped=skipped)
 
     def _release(self, run_id: str) -> list[ReleaseRecord]:
         """The tables as they are, when each is made from the others as they are: another run may be among them."""
@@ -319,6 +347,16 @@ class Running(Contracted):
                 from lakesmith.spark.session import close_session
 
                 close_session(session)
+
+
+def _skipped_records(plan: Plan, run_id: str) -> tuple[SkippedRecord, ...]:
+    now = datetime.now(UTC)
+    return tuple(
+        SkippedRecord(
+            run_id=run_id, table=str(table), file=entry.path, code=entry.code, reason=entry.why, reported_at=now
+        )
+        for table, entry in plan.skipped
+    )
 
 
 def _new_run_id(started: datetime) -> str:

@@ -20,6 +20,7 @@ from lakesmith.records import (
     FileRecord,
     ReleaseRecord,
     RunRecord,
+    SkippedRecord,
     StepRecord,
 )
 from lakesmith.storage import Warehouse
@@ -32,13 +33,16 @@ SYSTEM_TABLES: Mapping[str, type] = {
     "steps": StepRecord,
     "checks": CheckRecord,
     "files": FileRecord,
+    "skipped": SkippedRecord,
     "contracts": ContractRecord,
     "audit": AuditRecord,
     "releases": ReleaseRecord,
 }
 
-Recorded = RunRecord | StepRecord | CheckRecord | FileRecord | ContractRecord | AuditRecord | ReleaseRecord
-Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord, ContractRecord, ReleaseRecord)
+Recorded = (
+    RunRecord | StepRecord | CheckRecord | FileRecord | SkippedRecord | ContractRecord | AuditRecord | ReleaseRecord
+)
+Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord, SkippedRecord, ContractRecord, ReleaseRecord)
 
 
 class Ledger:
@@ -56,12 +60,14 @@ class Ledger:
         contracts: Sequence[ContractRecord] = (),
         audit: Sequence[AuditRecord] = (),
         release: Sequence[ReleaseRecord] = (),
+        skipped: Sequence[SkippedRecord] = (),
     ) -> None:
         """The parts first: a run that is in the ledger is there with all of them. Of a release all tables or none."""
         reach("ledger.recording")
         self._append("steps", steps)
         self._append("checks", checks)
         self._append("files", files)
+        self._append("skipped", skipped)
         self._append("contracts", contracts)
         self._append("audit", audit)
         self._append("releases", release)
@@ -90,6 +96,9 @@ class Ledger:
 
     def contracts(self) -> tuple[ContractRecord, ...]:
         return self._read("contracts", ContractRecord, "recorded_at")
+
+    def skipped(self) -> tuple[SkippedRecord, ...]:
+        return self._read("skipped", SkippedRecord, "reported_at")
 
     def release(self, release: str) -> tuple[ReleaseRecord, ...]:
         """The tables of one release."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from lakesmith.declare.contract import Contract
-from lakesmith.declare.sources import Envelope, Incompatible, Listing, Starting, Values
+from lakesmith.declare.sources import Envelope, Incompatible, Listing, Starting, Symlinks, Values
 from lakesmith.load.check_models import CheckBlock, ContractBlock, QuarantineBlock
 from lakesmith.load.kinds import Block
 from lakesmith.load.rules import (
@@ -62,6 +62,9 @@ class SourceBlock(Block):
     archive: Annotated[Text | None, "Files: the folder that they are moved to once they are taken in."] = None
     listing: Annotated[
         Listing | None, "Files: `ordered` when names of new files sort after all before, so that few are looked at."
+    ] = None
+    symlinks: Annotated[
+        Symlinks | None, "Files: `anywhere` follows symbolic links that leave the landing folder; `inside` by default."
     ] = None
     envelope: Annotated[Envelope | None, "Files, kafka: the records are changes of a table in this envelope."] = None
     connection: Annotated[LowName | None, "Kafka, jdbc: a name below `connections` of the environment."] = None

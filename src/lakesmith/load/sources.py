@@ -32,7 +32,7 @@ _TEXT_FORMATS = ("json", "csv", "text", "xml")
 KEYS: Mapping[str, tuple[str, ...]] = {
     "files": (
         *("format", "delimiter", "encoding", "timezone", "row_tag", "max_files", "max_bytes", "archive", "listing"),
-        "envelope",
+        *("symlinks", "envelope"),
     ),
     "kafka": ("connection", "values", "subject", "starting", "incompatible", "max_rows", "timezone", "envelope"),
     "jdbc": ("connection", "watermark", "overlap", "partition_by", "partitions"),
@@ -118,6 +118,7 @@ def _files(name: TableName, block: SourceBlock) -> Files | None:
         max_bytes=block.max_bytes,
         archive=block.archive,
         listing=block.listing or "full",
+        symlinks=block.symlinks or "inside",
         envelope=block.envelope,
     )
 

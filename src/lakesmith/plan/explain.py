@@ -24,6 +24,7 @@ from lakesmith.plan.steps import (
     Vacuum,
     Widen,
 )
+from lakesmith.ports import SkippedEntry
 
 Symbol = Literal["+", "~", "=", "!"]
 _SYMBOLS: dict[Status, Symbol] = {"added": "+", "changed": "~", "unchanged": "="}
@@ -53,6 +54,8 @@ class ExplainedTable:
     after: tuple[str, ...]
     shuffles: tuple[str, ...] = ()
     """Checks for which rows have to be brought together."""
+    skipped: tuple[SkippedEntry, ...] = ()
+    """Entries of the landing folder that are not ingested and that no run has reported yet."""
     problem: LakesmithError | None = None
 
 
@@ -118,6 +121,7 @@ def _explained(table: TablePlan, problem: LakesmithError | None) -> ExplainedTab
         steps=tuple(in_words(step) for step in table.steps),
         after=tuple(str(name) for name in table.after),
         shuffles=table.shuffles,
+        skipped=table.skipped,
         problem=problem,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from shlex import quote
 
 from lakesmith.declare import (
     Files,
@@ -124,7 +125,7 @@ class _Planning:
         if planned.steps:
             asked = [name for name in looked_up(table) if self._has_steps(name) and name not in planned.after]
             planned = replace(planned, after=(*planned.after, *asked), shuffles=shuffling(table))
-        self.planned[table.name] = planned
+        self.planned[table.name] = replace(planned, skipped=self.facts.skipped.get(table.name, ()))
 
     def _without_aged(self, table: Table, planned: TablePlan) -> TablePlan:
         """Rows that lie in quarantine for too long are given up, after what else happens to the table."""
@@ -419,7 +420,7 @@ def _refuse_changed_files(table: Table, landing: tuple[FileFact, ...], taken: Ma
         at=table.declared_at,
         table=str(table.name),
         hint="landing is append-only: put the file back as it was and land the correction under a new name "
-        f"(the same bytes with another time are made right by: touch -d @{before.modified / 1000} {file.path})",
+        f"(the same bytes with another time are made right by: touch -d @{before.modified / 1000} {quote(file.path)})",
     )
 
 

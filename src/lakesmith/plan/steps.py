@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
-from lakesmith.ports import ColumnFact, FileFact, Slice, TableFacts
+from lakesmith.ports import ColumnFact, FileFact, SkippedEntry, Slice, TableFacts
 
 Mode = Literal["changes", "sums", "keys", "partitions", "whole"]
 Status = Literal["added", "changed", "unchanged"]
@@ -285,6 +285,8 @@ class TablePlan:
     """Tables of this plan that have to be ready before."""
     shuffles: tuple[str, ...] = ()
     """Checks for which Spark has to bring rows together."""
+    skipped: tuple[SkippedEntry, ...] = ()
+    """Entries of the landing folder that are not ingested and that no run has reported yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +298,10 @@ class Plan:
     tables: tuple[TablePlan, ...]
     problems: tuple[LakesmithError, ...] = ()
     """What keeps some of the tables from being brought up to date; the others go on."""
+
+    @property
+    def skipped(self) -> Iterator[tuple[TableName, SkippedEntry]]:
+        return ((table.table, entry) for table in self.tables for entry in table.skipped)
 
     @property
     def steps(self) -> Iterator[Step]:
@@ -369,6 +375,8 @@ class LakeFacts:
     progress: Mapping[TableName, Progress] = field(default_factory=dict)
     landing: Mapping[TableName, tuple[FileFact, ...]] = field(default_factory=dict)
     """For bronze tables, the files in the landing zone that are new, or not as they were when they were taken in."""
+    skipped: Mapping[TableName, tuple[SkippedEntry, ...]] = field(default_factory=dict)
+    """For bronze tables from files, what lies in the landing folder and is not ingested."""
     looks: Mapping[TableName, Look] = field(default_factory=dict)
     """For bronze tables whose files come in order, how the landing zone was looked at."""
     slices: Mapping[TableName, Slice] = field(default_factory=dict)

@@ -422,7 +422,7 @@ class Workplace(Arrivals):
             if abort.kind == "broken":
                 batch = batches.pin(replace(batch, refused={**batch.refused, abort.path: abort.detail}))
             elif abort.kind == "left-out":
-                gone = abort.path.split("\n")
+                gone = abort.path.split(Abort.SEPARATOR)
                 left_out += [tried_later(table, path, abort.detail) for path in gone]
                 kept = tuple(file for file in batch.files if file.path not in gone)
                 if not kept:

@@ -1,6 +1,6 @@
 """Where bytes live that are not tables: landing files, pinned batches, leases."""
 
-from lakesmith.storage.landing import Landed, Landing, Sending, archived, found_in_order, land, landing_of
+from lakesmith.storage.landing import Landed, Landing, Sending, archived, found_in_order, land, landing_of, not_ours
 from lakesmith.storage.local import LocalStorage
 from lakesmith.storage.remote import RemoteStorage
 from lakesmith.storage.warehouse import Warehouse, open_storage
@@ -16,5 +16,6 @@ __all__ = [
     "found_in_order",
     "land",
     "landing_of",
+    "not_ours",
     "open_storage",
 ]

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
+from lakesmith.storage.skipped import Skip, hidden, ignore, is_temporary, is_utf8, not_utf8
+
 _WILD = re.compile(r"[*?\[]")
 _SHOWN = r"(?![_.])"
+_HIDING = ("_", ".")
 
 Entry = TypeVar("Entry")
-Children = Callable[[str, bool], Iterable[tuple[str, bool, Entry]]]
+Children = Callable[[str, bool], Iterable[tuple[str, bool | None, Entry]]]
 """For a folder, which ends with a slash or is empty: name, whether it is a folder, and the entry, for each name in it.
-The flag says that folders are entered because of `**`: a link to a folder may lead in circles then."""
+None is a folder, or perhaps one, that cannot be entered. The flag says that folders are entered because of `**`: a link
+to a folder may lead in circles then."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,28 @@ class Glob:
     def matches(self, path: str) -> bool:
         return self._whole(path) is not None
 
+    def hidden_in(self, path: str) -> str | None:
+        """The hidden file or folder that keeps a path from matching; None when nothing hidden does."""
+        if self.matches(path) or self._unhidden(path) is None:
+            return None
+        below = path[len(self.folder) :].split("/")
+        at = next(place for place, name in enumerate(below) if name.startswith(_HIDING))
+        return None if is_temporary(below[-1]) else self.folder + "/".join(below[: at + 1])
+
     @cached_property
     def _whole(self) -> Callable[[str], re.Match[str] | None]:
+        return self._matching(_SHOWN)
+
+    @cached_property
+    def _unhidden(self) -> Callable[[str], re.Match[str] | None]:
+        return self._matching("")
+
+    def _matching(self, shown: str) -> Callable[[str], re.Match[str] | None]:
         expression = re.escape(self.folder)
         for segment in self.segments[:-1]:
-            expression += f"(?:{_SHOWN}[^/]+/)*" if segment == "**" else f"{_expression(segment)}/"
+            expression += f"(?:{shown}[^/]+/)*" if segment == "**" else f"{_expression(segment, shown)}/"
         last = self.segments[-1]
-        expression += f"(?:{_SHOWN}[^/]+/)*{_SHOWN}[^/]+" if last == "**" else _expression(last)
+        expression += f"(?:{shown}[^/]+/)*{shown}[^/]+" if last == "**" else _expression(last, shown)
         return re.compile(expression).fullmatch
 
 
@@ -70,9 +89,12 @@ def lies_before(folder: str, after: str) -> bool:
     return folder < after and not after.startswith(folder)
 
 
-def walk(glob: Glob, children: Children[Entry], after: str | None = None) -> Iterator[tuple[str, Entry]]:
+def walk(
+    glob: Glob, children: Children[Entry], after: str | None = None, skip: Skip = ignore
+) -> Iterator[tuple[str, Entry]]:
     """The path and entry of each file that matches and sorts after `after`; each folder is listed once, and only where
-    it can matter."""
+    it can matter. Folders that match as files, and those that cannot be entered, come too: they have to be reported.
+    """
     segments = glob.segments
     last = len(segments) - 1
 
@@ -86,33 +108,48 @@ def walk(glob: Glob, children: Children[Entry], after: str | None = None) -> Ite
                 found.add(position)
         return frozenset(found)
 
-    def below(folder: str, positions: frozenset[int]) -> Iterator[tuple[str, Entry]]:
+    def onward(name: str, positions: frozenset[int], matcher: _Matcher) -> list[int]:
+        """The positions that a folder of this name leads to."""
+        return [
+            position if segments[position] == "**" else position + 1
+            for position in positions
+            if (segments[position] == "**" or position < last) and matcher(segments[position])(name)
+        ]
+
+    # Not recursive: a folder may lie deeper than calls may nest, and one folder is open at a time.
+    pending = [(glob.folder, reached([0]))]
+    while pending:
+        folder, positions = pending.pop()
         if after is not None and lies_before(folder, after):
-            return
+            continue
         if len(positions) == 1 and min(positions) < last and not _WILD.search(segments[min(positions)]):
             (position,) = positions
-            yield from below(f"{folder}{segments[position]}/", reached([position + 1]))
-            return
+            pending.append((f"{folder}{segments[position]}/", reached([position + 1])))
+            continue
         is_file_wanted = _matcher(segments[last]) if last in positions else _never
+        is_file_hidden = _hidden_matcher(segments[last]) if last in positions else _never
         deep = any(segments[position] == "**" for position in positions)
         for name, is_folder, entry in children(folder, deep):
-            if not is_folder:
-                if is_file_wanted(name) and (after is None or folder + name > after):
-                    yield folder + name, entry
-                continue
-            onward = [
-                position if segments[position] == "**" else position + 1
-                for position in positions
-                if (segments[position] == "**" or position < last) and _matcher(segments[position])(name)
-            ]
-            if onward:
-                yield from below(f"{folder}{name}/", reached(onward))
-
-    return below(glob.folder, reached([0]))
+            path = folder + name
+            entered = onward(name, positions, _matcher) if is_folder is not False else []
+            if entered or is_file_wanted(name):
+                if not is_utf8(name):
+                    skip(not_utf8(path))
+                elif entered and is_folder:
+                    pending.append((f"{path}/", reached(entered)))
+                elif after is None or path > after:
+                    yield path, entry
+            elif name.startswith(_HIDING) and (after is None or path > after):
+                matches = onward(name, positions, _hidden_matcher) if is_folder else is_file_hidden(name)
+                if matches and not is_temporary(name):
+                    skip(hidden(path))
 
 
 def _never(name: str) -> None:
     """No file of this folder is wanted, whatever its name is."""
+
+
+_Matcher = Callable[[str], Callable[[str], re.Match[str] | None]]
 
 
 @lru_cache(maxsize=1024)
@@ -120,11 +157,17 @@ def _matcher(segment: str) -> Callable[[str], re.Match[str] | None]:
     return re.compile(f"{_SHOWN}[^/]+" if segment == "**" else _expression(segment)).fullmatch
 
 
-def _expression(segment: str) -> str:
-    """A segment as a regular expression over names."""
+@lru_cache(maxsize=1024)
+def _hidden_matcher(segment: str) -> Callable[[str], re.Match[str] | None]:
+    """Matches what the segment would match if a leading `_` or `.` meant nothing."""
+    return re.compile("[^/]+" if segment == "**" else _expression(segment, shown="")).fullmatch
+
+
+def _expression(segment: str, shown: str = _SHOWN) -> str:
+    """A segment as a regular expression over names, which have to fit `shown` where it has a wildcard."""
     if not _WILD.search(segment):
         return re.escape(segment)
-    expression, at = _SHOWN, 0
+    expression, at = shown, 0
     while at < len(segment):
         letter = segment[at]
         at += 1

@@ -6,18 +6,20 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
+from lakesmith.declare.sources import Symlinks
 from lakesmith.errors import DataError, LakesmithError, UsageError
-from lakesmith.ports import FileFact, Storage
+from lakesmith.ports import FileFact, SkippedEntry, Storage
 from lakesmith.storage.access import find_access, is_remote
 from lakesmith.storage.globs import Glob
 from lakesmith.storage.local import LocalStorage
 from lakesmith.storage.remote import RemoteStorage
+from lakesmith.storage.skipped import Skip
 from lakesmith.storage.warehouse import open_storage
 
 MANIFEST = "_manifest"
@@ -56,19 +58,41 @@ class Landing:
     errors: tuple[LakesmithError, ...] = ()
 
 
-def landing_of(files: str, landing: str, settings: Mapping[str, Mapping[str, str]]) -> tuple[Storage, str]:
+def landing_of(
+    files: str, landing: str, settings: Mapping[str, Mapping[str, str]], symlinks: Symlinks = "inside"
+) -> tuple[Storage, str]:
     """The store that a source's glob is in, and the glob in it. A glob that is a whole path or URL stays one, so that
-    the files of two stores are never taken for each other."""
+    the files of two stores are never taken for each other. On local disk, the folder before the first wildcard is the
+    one that links stay inside of."""
     if is_remote(files):
         access, _ = find_access(files, settings)
         return RemoteStorage(access), files
-    if files.startswith(("file://", "/")):
-        return LocalStorage("/"), files.removeprefix("file://")
-    return open_storage(landing, settings), files
+    root, glob = ("/", files.removeprefix("file://")) if files.startswith(("file://", "/")) else (landing, files)
+    if is_remote(root):
+        return open_storage(root, settings), glob
+    links_within = Glob(glob).folder if symlinks == "inside" else None
+    return LocalStorage(root.removeprefix("file://"), links_within=links_within), glob
+
+
+def not_ours(entries: Iterable[SkippedEntry], glob: str, archive: str | None) -> tuple[SkippedEntry, ...]:
+    """What a listing of the landing folder passed over, in order, without Lakesmith's notes and the archive."""
+    own = f"{archived(glob, archive, '')}/" if archive is not None else ""
+    return tuple(
+        sorted(
+            entry
+            for entry in entries
+            if entry.path.rpartition("/")[2] != MANIFEST and not own.startswith(f"{entry.path}/")
+        )
+    )
 
 
 def found_in_order(
-    storage: Storage, glob: str, taken: Mapping[str, FileFact], after: str | None, settled: str | None
+    storage: Storage,
+    glob: str,
+    taken: Mapping[str, FileFact],
+    after: str | None,
+    settled: str | None,
+    on_skipped: Skip | None = None,
 ) -> tuple[FileFact, ...]:
     """The new files after a name, where names come in order: up to one before which none is missing.
 
@@ -76,7 +100,7 @@ def found_in_order(
     All that comes before the last one it has shown is there by then, so a second listing shows it; `settled` is the
     name up to which nothing can have come.
     """
-    found = {file.path: file for file in storage.list(glob, taken, after)}
+    found = {file.path: file for file in storage.list(glob, taken, after, on_skipped)}
     last = max(found, default="")
     if last > (settled or ""):
         found |= {file.path: file for file in storage.list(glob, taken, settled) if file.path <= last}

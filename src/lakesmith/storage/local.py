@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import filecmp
 import os
-import stat
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,17 +16,25 @@ from typing import BinaryIO
 from lakesmith.disk import create, disk_failure, make_folders, sync
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact
-from lakesmith.storage.globs import Glob, walk
+from lakesmith.storage.confined import open_file, resolve
+from lakesmith.storage.globs import Glob
+from lakesmith.storage.local_listing import LocalListing, denied, unread
+from lakesmith.storage.skipped import Skip, ignore, temporary_name
 from lakesmith.storage.wrong import archive_taken, file_gone, file_rewritten, probe_put_if_absent
 
 _CHUNK = 1024 * 1024
 
 
 class LocalStorage:
-    """Files below one folder."""
+    """Files below one folder.
 
-    def __init__(self, root: str | Path) -> None:
+    `links_within` is the folder, relative to the root, that symbolic links to files must not leave; None lets them lead
+    anywhere. A path that is not in it, such as that of an archive, is held to its own folder.
+    """
+
+    def __init__(self, root: str | Path, *, links_within: str | None = None) -> None:
         self._root = Path(root)
+        self._links_within = links_within
 
     def root(self) -> str:
         return str(self._root)
@@ -37,73 +43,50 @@ class LocalStorage:
         return os.path.join(self._root, path)
 
     def list(
-        self, pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+        self,
+        pattern: str,
+        known: Mapping[str, FileFact] | None = None,
+        after: str | None = None,
+        on_skipped: Skip | None = None,
     ) -> Iterator[FileFact]:
-        known_as = ({} if known is None else known).get
-        found: set[FileFact] = set()
-        for path, entry in self._matching(Glob(pattern), after):
-            before = known_as(path)
-            try:
-                status = entry.stat()
-            except FileNotFoundError:  # gone since the listing began
-                continue
-            # Most files are known: nothing is made for them, so that a listing costs little more than the calls.
-            if (
-                before is not None
-                and before.size == status.st_size
-                and before.modified == status.st_mtime_ns // 1_000_000
-            ):
-                continue
-            if stat.S_ISREG(status.st_mode):
-                found.add(FileFact(path, status.st_size, status.st_mtime_ns // 1_000_000))
-        return iter(sorted(found))
+        glob = Glob(pattern)
+        listing = LocalListing(
+            root=str(self._root), glob=glob, boundary=self._boundary(glob.folder), skip=on_skipped or ignore
+        )
+        return iter(sorted(set(listing.files({} if known is None else known, after))))
 
-    def _matching(self, glob: Glob, after: str | None) -> Iterator[tuple[str, os.DirEntry[str] | Path]]:
-        if not glob.is_path:
-            return walk(glob, self._children, after)
-        if after is not None and glob.text <= after:
-            return iter(())
-        return iter([(glob.text, Path(self.location(glob.text)))])
-
-    def _children(self, folder: str, deep: bool) -> Iterator[tuple[str, bool, os.DirEntry[str]]]:
-        try:
-            descriptor = os.open(self.location(folder), os.O_RDONLY | os.O_DIRECTORY)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except PermissionError as error:
-            raise _denied(self.location(folder), "list") from error
-        except OSError as error:
-            what = f"{self.location(folder)} cannot be listed: {error.strerror}"
-            raise InfrastructureError("storage-failed", what, hint="look at the folder and at its disk") from error
-        try:
-            # Through the open folder, so that the path to it is not looked up anew for each file.
-            with os.scandir(descriptor) as entries:
-                for entry in entries:
-                    yield entry.name, entry.is_dir(follow_symlinks=not deep), entry
-        finally:
-            os.close(descriptor)
+    def _boundary(self, path: str) -> str | None:
+        """The real path of the folder that a link at this path must not leave."""
+        if self._links_within is None:
+            return None
+        own = path[: path.rfind("/") + 1]
+        return os.path.realpath(self.location(self._links_within if path.startswith(self._links_within) else own))
 
     def read(self, key: str) -> bytes | None:
         try:
-            return (self._root / key).read_bytes()
+            with self._opened(key) as file:
+                return file.read()
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _unread(self.location(key), error) from error
+            raise unread(self.location(key), error) from error
 
     def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
         location = self.location(path)
         try:
-            file = open(location, "rb")  # noqa: SIM115 - the caller closes it
+            file = self._opened(path)
         except FileNotFoundError as error:
             raise file_gone(location) from error
         except OSError as error:
-            raise _unread(location, error) from error
+            raise unread(location, error) from error
         status = os.fstat(file.fileno())
         if as_of and (as_of.size, as_of.modified) != (status.st_size, status.st_mtime_ns // 1_000_000):
             file.close()
             raise file_rewritten(location)
         return file
+
+    def _opened(self, path: str) -> BinaryIO:
+        return open_file(self.location(path), self._boundary(path))
 
     def head(self, path: str, size: int) -> bytes:
         with self.open(path) as file:
@@ -129,7 +112,8 @@ class LocalStorage:
         source, target = self.location(path), self.location(to)
         try:
             make_folders(Path(target).parent)
-            os.link(source, target)
+            # Of a link, the file that it leads to: the link itself may lead nowhere from its new place.
+            os.link(resolve(source, self._boundary(path)), target)
             sync(target)
             sync(Path(target).parent)  # the new name has to survive before the old one goes
         except FileExistsError:
@@ -140,9 +124,9 @@ class LocalStorage:
                 return
             raise file_gone(source) from error
         except PermissionError as error:
-            raise _denied(target, "make") from error
+            raise denied(target, "make") from error
         except OSError:  # another disk
-            with open(source, "rb") as file:
+            with self._opened(path) as file:
                 self.put_file(to, file, size=0, tell=_nobody)
             self._settle(source, target)
             return
@@ -172,7 +156,7 @@ class LocalStorage:
         except FileNotFoundError:
             return ()
         except OSError as error:
-            raise _unread(self.location(folder), error) from error
+            raise unread(self.location(folder), error) from error
 
     def probe(self) -> str | None:
         try:
@@ -205,7 +189,7 @@ class LocalStorage:
 
     def _write_beside(self, target: Path, chunks: Iterable[bytes]) -> str:
         """Write and sync a temporary file in the target's folder, under a name that listings pass over."""
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        temporary = target.with_name(temporary_name(target.name))
         try:
             descriptor = _create(temporary)
             with os.fdopen(descriptor, "wb") as file:
@@ -239,24 +223,6 @@ def _unwritten(target: Path, error: OSError) -> InfrastructureError:
         "storage-write",
         f"cannot write {target}: {error.strerror}",
         hint="check that the folder exists, has room, and may be written by this user",
-    )
-
-
-def _unread(location: str, error: OSError) -> InfrastructureError:
-    if isinstance(error, PermissionError):
-        return _denied(location, "read")
-    return disk_failure(str(error), f"cannot read {location}") or InfrastructureError(
-        "storage-failed",
-        f"cannot read {location}: {error.strerror}",
-        hint="look at the file; `lakesmith doctor` checks the storage",
-    )
-
-
-def _denied(location: str, verb: str) -> InfrastructureError:
-    return InfrastructureError(
-        "storage-denied",
-        f"this user may not {verb} {location}",
-        hint="give the user the right to it, or run as a user who has it",
     )
 
 

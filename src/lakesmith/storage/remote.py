@@ -11,10 +11,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from lakesmith.errors import InfrastructureError
-from lakesmith.ports import FileFact
+from lakesmith.ports import FileFact, SkippedEntry
 from lakesmith.storage.access import Access
 from lakesmith.storage.failures import kind_of, patiently, told
 from lakesmith.storage.globs import Glob
+from lakesmith.storage.skipped import Skip
 from lakesmith.storage.stores import Reached, reach
 from lakesmith.storage.wrong import archive_taken, file_gone, file_rewritten, probe_put_if_absent
 
@@ -45,7 +46,11 @@ class RemoteStorage:
         return path if "://" in path else f"{self._access.url}/{self._base}{path}"
 
     def list(
-        self, pattern: str, known: Mapping[str, FileFact] | None = None, after: str | None = None
+        self,
+        pattern: str,
+        known: Mapping[str, FileFact] | None = None,
+        after: str | None = None,
+        on_skipped: Skip | None = None,
     ) -> Iterator[FileFact]:
         known = {} if known is None else known
         base, below = self._split(pattern)
@@ -53,8 +58,13 @@ class RemoteStorage:
         outside = pattern[: len(pattern) - len(below)]
         found: set[FileFact] = set()
         start = after.removeprefix(outside) if after is not None and after.startswith(outside) else None
+
+        def skip(entry: SkippedEntry) -> None:
+            if on_skipped is not None:
+                on_skipped(entry._replace(path=outside + entry.path))
+
         with told(self._access, self.location(pattern)):
-            for file in self._store.files(base, glob, start):
+            for file in self._store.files(base, glob, start, skip):
                 named = FileFact(outside + file.path, file.size, file.modified)
                 # A store may not know of an order, or of this way to ask.
                 if (after is None or named.path > after) and known.get(named.path) != named:

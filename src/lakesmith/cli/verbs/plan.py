@@ -15,6 +15,8 @@ from lakesmith.cli.words import plural
 from lakesmith.plan.explain import ExplainedTable, Symbol, explain, in_words
 from lakesmith.plan.steps import Plan, Step, TablePlan
 
+_SHOWN = 10
+"""Skipped entries of a table that are shown."""
 _STYLES: dict[Symbol, Style] = {"+": "good", "~": "warn", "=": "quiet", "!": "bad"}
 
 
@@ -70,6 +72,7 @@ def _table_values(table: TablePlan) -> dict[str, object]:
         "reason": table.reason,
         "after": table.after,
         "shuffles": table.shuffles,
+        "skipped": table.skipped,
         "steps": [_step_values(step) for step in table.steps],
     }
 
@@ -106,4 +109,8 @@ def _table(table: ExplainedTable) -> Tree:
         noun = "the check" if len(table.shuffles) == 1 else "the checks"
         told = f"{noun} {', '.join(table.shuffles)} need rows to be brought together (a shuffle)"
         steps.append(Tree(label=(Styled(told, "quiet"),)))
+    for entry in table.skipped[:_SHOWN]:
+        steps.append(Tree(label=(Styled("skips ", "warn"), f"{entry.path}: {entry.why}")))
+    if len(table.skipped) > _SHOWN:
+        steps.append(Tree(label=(Styled(f"skips {len(table.skipped) - _SHOWN:,} more; --json lists them", "warn"),)))
     return Tree(label=(named, Styled(f"  {table.reason}", "quiet")), branches=tuple(steps))

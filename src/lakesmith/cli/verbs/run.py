@@ -23,6 +23,9 @@ from lakesmith.reports import RunReport
 if TYPE_CHECKING:
     from lakesmith.lake import Lake
 
+_SHOWN = 20
+"""Skipped entries that are shown."""
+
 
 @click.command("run", cls=Verb)
 @selection
@@ -85,6 +88,7 @@ def _tell(report: RunReport, *, as_json: bool) -> None:
                 "steps": report.steps,
                 "checks": report.checks,
                 "files": report.files,
+                "skipped": report.skipped,
                 "errors": report.errors,
             }
         )
@@ -123,7 +127,11 @@ def _exit_code(report: RunReport, *, terminated: bool) -> int:
 
 
 def _show(out: Page, report: RunReport) -> None:
-    if report.run is None:
+    for entry in report.skipped[:_SHOWN]:
+        out.line(Styled("skipped: ", "warn"), f"{entry.table}: {entry.file}: {entry.reason} ({entry.code})")
+    if len(report.skipped) > _SHOWN:
+        out.line(Styled("skipped: ", "warn"), f"{len(report.skipped) - _SHOWN:,} more, all in system.skipped")
+    if report.run is None or not report.steps:
         if not report.errors:
             out.line("nothing to do" if report.unmade else "nothing to do: every table is up to date")
         for told in report.unmade:

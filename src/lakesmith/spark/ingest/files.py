@@ -148,7 +148,7 @@ def _survey(inlet: Inlet, source: Files, open: Opener, expected: Sequence[str], 
         answers = _survey_in_spark(inlet.spark, source, open, expected, tasks)
     passing = {task.path: answer.why or "" for task, answer in zip(tasks, answers, strict=True) if answer.passing}
     if passing:
-        raise Abort("left-out", "\n".join(passing), next(iter(passing.values())))
+        raise Abort("left-out", Abort.SEPARATOR.join(passing), next(iter(passing.values())))
     return _Look(
         found=reduce(_together(source), (answer.shape for answer in answers), pa.struct([])),
         refused={t.path: answer.why for t, answer in zip(tasks, answers, strict=True) if answer.why is not None},

@@ -10,6 +10,7 @@ from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
 from lakesmith.storage.globs import Glob
+from lakesmith.storage.skipped import Skip
 
 if TYPE_CHECKING:
     from remote_store import Store
@@ -22,9 +23,10 @@ class Reached(Protocol):
     def store(self) -> Store:
         """What remote-store makes of it."""
 
-    def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
+    def files(self, base: str, glob: Glob, after: str | None, skip: Skip) -> Iterator[FileFact]:
         """The files that match below a folder, which ends with a slash or is empty. Their paths are below it too, and
-        so is `after`; what sorts before that may be left out, where this saves requests."""
+        so is `after`; what sorts before that may be left out, where this saves requests. `skip` gets what is passed
+        over, with paths below the folder."""
 
     def fetch(self, key: str) -> bytes:
         """All bytes."""

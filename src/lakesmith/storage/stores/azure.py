@@ -12,6 +12,7 @@ from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
 from lakesmith.storage.failures import WRITE, kind_of, patiently
 from lakesmith.storage.globs import Glob, walk
+from lakesmith.storage.skipped import Skip, hidden
 
 _BLOCK = 8 * 1024 * 1024
 _MOST_BLOCKS = 45_000
@@ -62,7 +63,7 @@ class Azure:
         )
         self._container = service.get_container_client(access.place)
 
-    def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
+    def files(self, base: str, glob: Glob, after: str | None, skip: Skip) -> Iterator[FileFact]:
         prefix = base + glob.prefix
         if glob.is_flat:
             listed = self._blobs(self._container.walk_blobs(prefix))
@@ -71,11 +72,15 @@ class Azure:
         else:
             # Folder by folder, so that old ones are not entered. `startFrom` would say it in one request, but servers
             # of before 2026 pass over it, and where folders are real ones the order is not that of whole names.
-            listed = (blob for _, blob in walk(glob, lambda folder, deep: self._children(base + folder), after))
+            listed = (blob for _, blob in walk(glob, lambda folder, deep: self._children(base + folder), after, skip))
         for blob in listed:
             path = blob.name[len(base) :]
-            if not hasattr(blob, "prefix") and glob.matches(path):
+            if hasattr(blob, "prefix"):
+                continue
+            if glob.matches(path):
                 yield FileFact(path, blob.size, int(blob.last_modified.timestamp() * 1000))
+            elif by := glob.hidden_in(path):
+                skip(hidden(by))
 
     def _children(self, folder: str) -> Iterator[tuple[str, bool, Any]]:
         for blob in self._blobs(self._container.walk_blobs(folder)):

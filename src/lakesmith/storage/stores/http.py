@@ -13,6 +13,7 @@ from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
 from lakesmith.storage.failures import kind_of, patiently
 from lakesmith.storage.globs import Glob, walk
+from lakesmith.storage.skipped import Skip
 
 
 class Http:
@@ -37,11 +38,12 @@ class Http:
         self._session.max_redirects = redirects
         self._session.headers.update(headers)
 
-    def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
+    def files(self, base: str, glob: Glob, after: str | None, skip: Skip) -> Iterator[FileFact]:
         if glob.is_path:
             paths = [glob.text]
         else:
-            paths = [path for path, _ in walk(glob, lambda folder, deep: self._children(base, folder), after)]
+            found = walk(glob, lambda folder, deep: self._children(base, folder), after, skip)
+            paths = [path for path, is_folder in found if not is_folder]
         for path in paths:
             try:
                 info = patiently(partial(self.store.get_file_info, base + path))
@@ -51,7 +53,7 @@ class Http:
                 continue
             yield FileFact(path, info.size, max(0, int(info.modified_at.timestamp() * 1000)))
 
-    def _children(self, base: str, folder: str) -> Iterator[tuple[str, bool, None]]:
+    def _children(self, base: str, folder: str) -> Iterator[tuple[str, bool, bool]]:
         """The links of an index page, as Apache, nginx and others write it, that lead to names directly below."""
         here = self._url + quote(base + folder)
         try:
@@ -65,9 +67,9 @@ class Http:
         begin = urlsplit(here).path
         for link in dict.fromkeys(urljoin(here, link).partition("?")[0].partition("#")[0] for link in links.found):
             path = urlsplit(link).path
-            name = unquote(path.removeprefix(begin).rstrip("/"))
+            name = unquote(path.removeprefix(begin).rstrip("/"), errors="surrogateescape")
             if link.startswith(self._url) and path.startswith(begin) and name and "/" not in name:
-                yield name, path.endswith("/"), None
+                yield name, path.endswith("/"), path.endswith("/")
 
     def _page(self, url: str) -> str:
         answer = self._session.get(url, timeout=30)

@@ -12,6 +12,7 @@ from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
 from lakesmith.storage.failures import WRITE, kind_of, patiently
 from lakesmith.storage.globs import Glob
+from lakesmith.storage.skipped import Skip, hidden
 
 _PART = 8 * 1024 * 1024
 _MOST_PARTS = 9000
@@ -48,7 +49,7 @@ class S3:
         self._s3 = backend.unwrap(s3fs.S3FileSystem)
         self._s3.retries = 1
 
-    def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
+    def files(self, base: str, glob: Glob, after: str | None, skip: Skip) -> Iterator[FileFact]:
         wanted = {"Bucket": self._bucket, "Prefix": base + glob.prefix}
         if glob.is_flat:  # folders below, such as an archive, are passed over by the store
             wanted["Delimiter"] = "/"
@@ -63,6 +64,8 @@ class S3:
                 path = found["Key"][len(base) :]
                 if glob.matches(path):
                     yield FileFact(path, found["Size"], int(found["LastModified"].timestamp() * 1000))
+                elif by := glob.hidden_in(path):
+                    skip(hidden(by))
 
     def fetch(self, key: str) -> bytes:
         return self.store.read_bytes(key)

@@ -6,7 +6,7 @@ import io
 import logging
 import os
 import socket
-import uuid
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -16,6 +16,7 @@ from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
 from lakesmith.storage.failures import kind_of, patiently
 from lakesmith.storage.globs import Glob, walk
+from lakesmith.storage.skipped import Skip, link_not_followed, not_a_file, temporary_name
 
 if TYPE_CHECKING:
     from remote_store import Store
@@ -63,15 +64,30 @@ class Sftp:
         client.get_channel().get_transport().sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 
-    def files(self, base: str, glob: Glob, after: str | None) -> Iterator[FileFact]:
-        for path, found in walk(glob, lambda folder, deep: self._children(base + folder), after):
-            if found is not None:
-                yield FileFact(path, found.size, int(found.modified_at.timestamp() * 1000))
+    def files(self, base: str, glob: Glob, after: str | None, skip: Skip) -> Iterator[FileFact]:
+        for path, found in walk(glob, lambda folder, deep: self._children(base + folder), after, skip):
+            mode = found.st_mode or 0
+            if stat.S_ISREG(mode):
+                yield FileFact(path, found.st_size or 0, (found.st_mtime or 0) * 1000)
+            else:
+                # Where a link leads is for the server to say, and it need not tell.
+                why = "links are not followed on a server"
+                skip(link_not_followed(path, why) if stat.S_ISLNK(mode) else not_a_file(path, mode))
 
-    def _children(self, folder: str) -> Iterator[tuple[str, bool, Any]]:
-        for entry in patiently(lambda: list(self.store.iter_children(folder.rstrip("/")))):
-            is_folder = not hasattr(entry, "size")
-            yield entry.name, is_folder, None if is_folder else entry
+    def _children(self, folder: str) -> Iterator[tuple[str, bool | None, Any]]:
+        for entry in patiently(lambda: self._entries(f"/{folder}")):
+            mode = entry.st_mode or 0
+            yield entry.filename, None if stat.S_ISLNK(mode) else stat.S_ISDIR(mode), entry
+
+    def _entries(self, folder: str) -> list[Any]:
+        """The attributes of each name in a folder; bytes of a name that are not UTF-8 are lone surrogates in it."""
+        client = self._client()
+        try:
+            return [*client.listdir_attr(folder)]
+        except UnicodeDecodeError:  # the library reads names as UTF-8 only, and gives up the whole folder
+            return _entries_of_any_name(client, folder)
+        except FileNotFoundError:
+            return []
 
     def fetch(self, key: str) -> bytes:
         with self.stream(key) as stream:
@@ -88,7 +104,7 @@ class Sftp:
 
     def create(self, key: str, file: BinaryIO, size: int, tell: Callable[[int], None]) -> None:
         folder, _, name = key.rpartition("/")
-        temporary = f"{folder}/.{name}.{uuid.uuid4().hex}"
+        temporary = f"{folder}/{temporary_name(name)}"
         try:
             patiently(lambda: self._upload(temporary, file, tell))
             patiently(lambda: self._promote(temporary, key))
@@ -117,6 +133,27 @@ class Sftp:
             if self.store.exists(temporary):
                 raise FileExistsError(key) from None
             # An answer was lost on the way, and this is the second try: the first one did it.
+
+
+def _entries_of_any_name(client: Any, folder: str) -> list[Any]:
+    from paramiko import sftp
+    from paramiko.sftp_attr import SFTPAttributes
+
+    _, answer = client._request(sftp.CMD_OPENDIR, folder)
+    handle = answer.get_binary()
+    entries = []
+    while True:
+        try:
+            _, answer = client._request(sftp.CMD_READDIR, handle)
+        except EOFError:
+            break
+        for _ in range(answer.get_int()):
+            name, long_name = (answer.get_string().decode("utf-8", "surrogateescape") for _ in range(2))
+            entry = SFTPAttributes._from_msg(answer, name, long_name)
+            if name not in (".", ".."):
+                entries.append(entry)
+    client._request(sftp.CMD_CLOSE, handle)
+    return entries
 
 
 def _has_credentials(access: Access) -> bool:

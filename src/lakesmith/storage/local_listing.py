@@ -1,0 +1,172 @@
+"""A listing of a local folder: whatever lies there, it ends, and each entry is a file or is skipped with a reason."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakesmith.disk import disk_failure
+from lakesmith.errors import InfrastructureError
+from lakesmith.ports import FileFact, SkippedEntry
+from lakesmith.storage.confined import is_within
+from lakesmith.storage.globs import Glob, walk
+from lakesmith.storage.skipped import (
+    Skip,
+    broken_link,
+    link_loop,
+    link_not_followed,
+    link_outside,
+    not_a_file,
+    path_too_long,
+)
+
+Entry = os.DirEntry[str] | Path
+_PATH_MAX = 4096
+"""Bytes of a path that the system opens, with the byte that ends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalListing:
+    """One look at the files below a folder that match a glob."""
+
+    root: str
+    """What paths are relative to."""
+    glob: Glob
+    boundary: str | None
+    """The real path of the folder that links must not leave; None lets them lead anywhere."""
+    skip: Skip
+
+    def files(self, known: Mapping[str, FileFact], after: str | None) -> Iterator[FileFact]:
+        """The files that sort after a path and are not as they are known."""
+        for path, entry in self._matching(after):
+            before = known.get(path)
+            status = self._status(path, entry)
+            if status is None:
+                continue
+            # Most files are known: nothing is made for them, so that a listing costs little more than the calls.
+            if (
+                before is not None
+                and before.size == status.st_size
+                and before.modified == status.st_mtime_ns // 1_000_000
+            ):
+                continue
+            refused = self._refused(path, entry, status)
+            if refused is None:
+                yield FileFact(path, status.st_size, status.st_mtime_ns // 1_000_000)
+            else:
+                self.skip(refused)
+
+    def _matching(self, after: str | None) -> Iterator[tuple[str, Entry]]:
+        if not self.glob.is_path:
+            yield from walk(self.glob, self._children, after, self.skip)
+        elif after is None or self.glob.text > after:
+            yield self.glob.text, Path(self._location(self.glob.text))
+
+    def _status(self, path: str, entry: Entry) -> os.stat_result | None:
+        """What the entry leads to; None when it leads nowhere, which is reported unless the file is just gone."""
+        try:
+            return entry.stat()
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                self.skip(link_loop(path))
+            elif entry.is_symlink():
+                self.skip(broken_link(path, str(error.strerror)))
+            elif error.errno == errno.ENAMETOOLONG:
+                self.skip(path_too_long(path))
+            elif not isinstance(error, FileNotFoundError):
+                raise unread(self._location(path), error) from error
+        return None
+
+    def _refused(self, path: str, entry: Entry, status: os.stat_result) -> SkippedEntry | None:
+        """Why something that is there is no file to ingest."""
+        if stat.S_ISDIR(status.st_mode) and entry.is_symlink():
+            return link_not_followed(path, "links to folders are not followed here")
+        if not stat.S_ISREG(status.st_mode):
+            return not_a_file(path, status.st_mode)
+        location = self._location(path)
+        if len(os.fsencode(location)) >= _PATH_MAX:
+            return path_too_long(path)
+        if (
+            self.boundary is not None
+            and entry.is_symlink()
+            and not is_within(os.path.realpath(location), self.boundary)
+        ):
+            return link_outside(path)
+        return None
+
+    def _children(self, folder: str, deep: bool) -> Iterator[tuple[str, bool | None, os.DirEntry[str]]]:
+        location = self._location(folder)
+        if folder != self.glob.folder and (barred := self._barred(folder)):
+            self.skip(barred)
+            return
+        try:
+            descriptor = os.open(location, os.O_RDONLY | os.O_DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG and folder != self.glob.folder:
+                self.skip(path_too_long(folder))
+                return
+            raise unlisted(location, error) from error
+        try:
+            # Through the open folder, so that the path to it is not looked up anew for each file.
+            with os.scandir(descriptor) as entries:
+                for entry in entries:
+                    yield entry.name, _is_folder(entry, deep), entry
+        except OSError as error:
+            raise unlisted(location, error) from error
+        finally:
+            os.close(descriptor)
+
+    def _barred(self, folder: str) -> SkippedEntry | None:
+        """Why a folder is not entered that a link stands for."""
+        location = self._location(folder).rstrip("/")
+        if not os.path.islink(location):
+            return None
+        real = os.path.realpath(location)
+        if is_within(os.path.realpath(os.path.dirname(location)), real):
+            return link_loop(folder)
+        if self.boundary is not None and not is_within(real, self.boundary):
+            return link_outside(folder)
+        return None
+
+    def _location(self, path: str) -> str:
+        return os.path.join(self.root, path)
+
+
+def _is_folder(entry: os.DirEntry[str], deep: bool) -> bool | None:
+    """None for a link that cannot be followed, and for one to a folder where that may lead in circles."""
+    try:
+        found = entry.is_dir()
+    except OSError:
+        return None
+    return None if found and deep and entry.is_symlink() else found
+
+
+def unlisted(location: str, error: OSError) -> InfrastructureError:
+    if isinstance(error, PermissionError):
+        return denied(location, "list")
+    what = f"{location} cannot be listed: {error.strerror}"
+    return InfrastructureError("storage-failed", what, hint="look at the folder and at its disk")
+
+
+def unread(location: str, error: OSError) -> InfrastructureError:
+    if isinstance(error, PermissionError):
+        return denied(location, "read")
+    return disk_failure(str(error), f"cannot read {location}") or InfrastructureError(
+        "storage-failed",
+        f"cannot read {location}: {error.strerror}",
+        hint="look at the file; `lakesmith doctor` checks the storage",
+    )
+
+
+def denied(location: str, verb: str) -> InfrastructureError:
+    return InfrastructureError(
+        "storage-denied",
+        f"this user may not {verb} {location}",
+        hint="give the user the right to it, or run as a user who has it",
+    )

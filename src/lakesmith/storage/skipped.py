@@ -1,0 +1,84 @@
+"""Entries of a landing folder that a listing passes over, each with a code and a reason that a user can act on."""
+
+from __future__ import annotations
+
+import re
+import stat
+import uuid
+from collections.abc import Callable
+
+from lakesmith.ports import SkippedEntry
+
+Skip = Callable[[SkippedEntry], None]
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}", re.DOTALL)
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def ignore(entry: SkippedEntry) -> None:
+    """For callers to whom skipped entries mean nothing."""
+
+
+def is_utf8(name: str) -> bool:
+    """Whether a name is text: bytes that are not stand in it as lone surrogates."""
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def temporary_name(name: str) -> str:
+    """The name under which a file is written before it gets its own."""
+    return f".{name}.{uuid.uuid4().hex}"
+
+
+def is_temporary(name: str) -> bool:
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def hidden(path: str) -> SkippedEntry:
+    return _entry(path, "hidden-name", "its name begins with _ or .")
+
+
+def not_utf8(path: str) -> SkippedEntry:
+    return _entry(path, "name-not-utf8", "its name is not UTF-8: rename it, with every folder above it in UTF-8")
+
+
+def not_a_file(path: str, mode: int) -> SkippedEntry:
+    return _entry(path, "not-a-file", f"it is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}")
+
+
+def path_too_long(path: str) -> SkippedEntry:
+    return _entry(path, "path-too-long", "its path is longer than the system can open: move it up")
+
+
+def broken_link(path: str, why: str) -> SkippedEntry:
+    return _entry(path, "broken-link", f"it is a symbolic link that cannot be followed: {why}")
+
+
+def link_loop(path: str) -> SkippedEntry:
+    return _entry(path, "link-loop", "it is a symbolic link that leads back to itself or to a folder above it")
+
+
+def link_not_followed(path: str, why: str) -> SkippedEntry:
+    return _entry(path, "link-not-followed", f"it is a symbolic link, and {why}")
+
+
+def link_outside(path: str) -> SkippedEntry:
+    why = "it is a symbolic link that leaves the landing folder; `symlinks: anywhere` in the source allows that"
+    return _entry(path, "link-outside", why)
+
+
+def _entry(path: str, code: str, why: str) -> SkippedEntry:
+    """With bytes that are not UTF-8 spelled out, so that the path can be stored and printed."""
+    shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return SkippedEntry(shown.rstrip("/"), code, why)
