@@ -33,6 +33,10 @@ class Validation:
     by_layer: dict[str, int]
     checks: int
     warnings: tuple[str, ...] = ()
+    not_run: tuple[str, ...] = ()
+    """Python files that were read and not run."""
+    not_checked: tuple[str, ...] = ()
+    """What was left out because of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

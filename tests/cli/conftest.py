@@ -454,6 +454,7 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> FakeLake:
 
     monkeypatch.setattr(Call, "open", opened)
     monkeypatch.setattr(Call, "lake_folder", lambda self: ".")
+    monkeypatch.setattr(Call, "table_names", lambda self: [str(name) for name in fake.tables])
     return fake
 
 

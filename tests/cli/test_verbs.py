@@ -378,7 +378,7 @@ def test_a_lake_that_cannot_be_read_completes_nothing(lake: FakeLake, monkeypatc
     def broken(self: object) -> None:
         raise UsageError("no-lake", "there is none")
 
-    monkeypatch.setattr("lakesmith.cli.call.Call.open", broken)
+    monkeypatch.setattr("lakesmith.cli.call.Call.table_names", broken)
     assert completions(["history"], "silver") == []
 
 

@@ -19,6 +19,7 @@ from lakesmith.errors import LakesmithError, UsageError
 
 if TYPE_CHECKING:
     from lakesmith.lake import Lake
+    from lakesmith.reports import Validation
 
 LAKE_FILE = "lakesmith.yml"
 CHUNK = 7
@@ -40,6 +41,21 @@ class Call:
         from lakesmith.lake import Lake
 
         return Lake.open(folder, environment=self.environment, variables=self.variables)
+
+    def review(self) -> Validation:
+        """Validate the lake without running any of its Python."""
+        folder = self.lake_folder()
+        from lakesmith.lake import Lake
+
+        return Lake.review(folder, environment=self.environment, variables=self.variables)
+
+    def table_names(self) -> list[str]:
+        """The lake's tables, as far as they are known without running any of its Python."""
+        folder = self.lake_folder()
+        from lakesmith.load import load_lake
+
+        found = load_lake(folder, environment=self.environment, variables=self.variables, run_python=False)
+        return [str(name) for name in (*found.tables, *found.unrun.tables)]
 
     def lake_folder(self) -> Path:
         """The folder that was named, or the nearest one upward that is a lake."""
@@ -169,9 +185,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The lake's tables, for a shell that asks; nothing where the lake cannot be read."""
+    """The lake's tables, for a shell that asks; nothing where the lake cannot be read.
+
+    Pressing a key in a folder must not run what lies there.
+    """
     try:
-        names = [str(name) for name in ctx.obj.open().tables]
+        names = ctx.obj.table_names()
     except LakesmithError:
         return []
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]

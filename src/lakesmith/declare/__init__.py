@@ -2,7 +2,7 @@
 
 from lakesmith.declare.checks import Check, Severity
 from lakesmith.declare.contract import Contract
-from lakesmith.declare.lake import Defaults, Environment, LakeDeclaration, QueryLimits
+from lakesmith.declare.lake import Defaults, Environment, LakeDeclaration, QueryLimits, UnrunPython
 from lakesmith.declare.loads import Append, Changes, Load, Merge, Replace, ReplacePartitions, Scd2, Snapshot
 from lakesmith.declare.names import LAYERS, Layer, TableName, is_identifier
 from lakesmith.declare.secrets import Secret, Settings
@@ -46,6 +46,7 @@ __all__ = [
     "SqlQuery",
     "Table",
     "TableName",
+    "UnrunPython",
     "is_identifier",
     "source_told",
 ]

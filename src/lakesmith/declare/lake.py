@@ -55,6 +55,21 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnrunPython:
+    """Python files that were read and not run, and what is not known because of that."""
+
+    files: tuple[str, ...] = ()
+    tables: Mapping[TableName, Place] = field(default_factory=dict)
+    """Tables that are declared there in a way that only running the file would tell."""
+    layers: frozenset[str] = frozenset()
+    """Layers that may have more tables than are known."""
+
+    def may_declare(self, name: TableName) -> bool:
+        """Whether there may be such a table."""
+        return name in self.tables or name.layer in self.layers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LakeDeclaration:
     """The whole lake as it is written, for one environment."""
 
@@ -65,3 +80,4 @@ class LakeDeclaration:
     environments: tuple[str, ...]
     tables: Mapping[TableName, Table]
     declared_at: Place
+    unrun: UnrunPython = UnrunPython()

@@ -60,6 +60,19 @@ class WrittenTable:
 _collected: ContextVar[list[WrittenTable] | None] = ContextVar("collected", default=None)
 
 
+_placed: ContextVar[Place | None] = ContextVar("placed", default=None)
+
+
+@contextmanager
+def placed_at(place: Place) -> Iterator[None]:
+    """While it lasts, constructors note this place instead of their caller's: for a call that is read, not run."""
+    token = _placed.set(place)
+    try:
+        yield
+    finally:
+        _placed.reset(token)
+
+
 @contextmanager
 def collecting() -> Iterator[list[WrittenTable]]:
     """The tables that are declared while it lasts, in the order of writing."""
@@ -349,5 +362,7 @@ def _load(word: str, keys: Mapping[str, object], at: Place) -> Written:
 
 
 def _caller() -> Place:
+    if (place := _placed.get()) is not None:
+        return place
     frame = sys._getframe(2)
     return Place(frame.f_code.co_filename, frame.f_lineno)

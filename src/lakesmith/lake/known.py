@@ -7,6 +7,7 @@ from functools import partial
 
 from lakesmith import quarantine as quarantine_room
 from lakesmith.contracts import (
+    Published,
     contract_errors,
 )
 from lakesmith.declare import Files, Jdbc, Kafka, Source, SqlQuery, TableName
@@ -113,7 +114,10 @@ class Known(Asked):
         return retyped
 
     def _check(self, facts: LakeFacts) -> None:
-        """Hold the queries and checks to the columns that are known."""
+        """Hold the queries and checks to the columns that are known, and contracts to those that are recorded."""
+        self._check_against(facts, self._published())
+
+    def _check_against(self, facts: LakeFacts, published: Mapping[str, Sequence[Published]]) -> None:
         from lakesmith.plan.query import check_columns, check_conditions, given_columns
 
         schemas = self._schemas(facts)
@@ -127,7 +131,7 @@ class Known(Asked):
             if isinstance(table.origin, SqlQuery):
                 errors += check_columns(table.origin, schemas)
             errors += check_conditions(table, given_columns(table, schemas))
-        raise_all([*errors, *contract_errors(self.tables, self._published(), self.graph, schemas, today())])
+        raise_all([*errors, *contract_errors(self.tables, published, self.graph, schemas, today())])
 
     def _schemas(self, facts: LakeFacts) -> dict[TableName, tuple[str, ...]]:
         """The columns of each table, where they are known: from its query, else from its log."""
@@ -148,6 +152,8 @@ class Known(Asked):
         """The stored columns may not be those that the table will have: it is defined in another way by now, or files
         wait, here or upstream, that may bring columns which nobody has seen yet."""
         for each in (name, *self.graph.ancestors(name)):
+            if each in self.graph.incomplete:
+                return True
             table, progress = self.tables[each], facts.progress[each]
             if isinstance(table.origin, Source):
                 open_ended = table.contract != "strict"

@@ -83,7 +83,7 @@ class Opened:
     def graph(self) -> Graph:
         """Which table is made from which; raises when the declarations do not fit together."""
         readings.fill(read_kept(self._readings_file))
-        return Graph.of(self.tables)
+        return Graph.of(self.tables, self.declaration.unrun)
 
     def _keep_readings(self) -> None:
         if readings.grown:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from lakesmith import quarantine as quarantine_room
 from lakesmith.contracts import (
     given_up,
 )
-from lakesmith.declare import Jdbc, TableName
+from lakesmith.declare import LAYERS, Jdbc, TableName
 from lakesmith.declare.contract import QuarantinePolicy
 from lakesmith.errors import (
     DataError,
@@ -25,7 +26,7 @@ from lakesmith.errors import (
 )
 from lakesmith.lake.contracts import Contracted
 from lakesmith.lake.words import layer_order, silent, today
-from lakesmith.load import load_tests
+from lakesmith.load import load_lake, load_tests
 from lakesmith.plan.needs import unmet
 from lakesmith.plan.planner import make_plan
 from lakesmith.plan.release import together
@@ -64,9 +65,42 @@ class Running(Contracted):
         """Check all that can be checked without moving a row: the tables, their contracts and their tests."""
         facts = self._facts(afar=False)
         self._check(facts)
-        if every := load_tests(self.declaration.path, self.tables):
-            raise_all(check_tests(every, self.tables, self.graph, self._schemas(facts)))
+        self._check_tests(facts)
         self._keep_readings()
+        return replace(
+            self._validation(), warnings=(*given_up(self._verdicts().values(), today()), *self._left_behind())
+        )
+
+    @classmethod
+    def review(
+        cls, path: str | Path = ".", *, environment: str | None = None, variables: Mapping[str, str] | None = None
+    ) -> Validation:
+        """Validate a lake that is not trusted: nothing of it is run, and nothing but its folder is read.
+
+        Python files are read for what is written out in them.
+        """
+        lake = cls(load_lake(path, environment=environment, variables=variables, run_python=False))
+        lake._check_against(LakeFacts(), {})
+        lake._check_tests(LakeFacts())
+        unrun = lake.declaration.unrun
+        computed = [f"{name}, whose declaration is computed ({at})" for name, at in unrun.tables.items()]
+        layers = [f"whether {layer} has more tables" for layer in LAYERS if layer in unrun.layers]
+        return replace(
+            lake._validation(),
+            not_run=unrun.files,
+            not_checked=(
+                *(("whether the Python files load",) if unrun.files else ()),
+                *computed,
+                *layers,
+                "stored tables and recorded contracts",
+            ),
+        )
+
+    def _check_tests(self, facts: LakeFacts) -> None:
+        if every := load_tests(self.declaration.path, self.tables, self.declaration.unrun):
+            raise_all(check_tests(every, self.tables, self.graph, self._schemas(facts)))
+
+    def _validation(self) -> Validation:
         layers = [name.layer for name in sorted(self.tables, key=layer_order)]
         return Validation(
             lake=self.name,
@@ -77,7 +111,6 @@ class Running(Contracted):
                 len(t.checks) + sum(bool(c.check) + c.required + c.unique for c in t.columns)
                 for t in self.tables.values()
             ),
-            warnings=(*given_up(self._verdicts().values(), today()), *self._left_behind()),
         )
 
     def plan(

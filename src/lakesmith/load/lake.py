@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import inspect
 import os
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lakesmith.declare import LAYERS, LakeDeclaration, OtherTable, PythonQuery, Query, SqlQuery, Table, TableName
+from lakesmith.declare import (
+    LAYERS,
+    LakeDeclaration,
+    OtherTable,
+    PythonQuery,
+    Query,
+    SqlQuery,
+    Table,
+    TableName,
+    UnrunPython,
+)
 from lakesmith.declare.names import is_table_identifier
 from lakesmith.declare.python import Ref, WrittenTable
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, raise_all
@@ -20,8 +31,9 @@ from lakesmith.load.lake_file import LAKE_FILE, LakeFile
 from lakesmith.load.models import TableBlock
 from lakesmith.load.nodes import Entries, from_python
 from lakesmith.load.paths import is_url
-from lakesmith.load.python import PythonFile, read_python
+from lakesmith.load.python import PythonFile, parse_python, read_python, relative_path
 from lakesmith.load.sql_text import read_sql
+from lakesmith.load.static import StaticTable, read_static, shared_modules
 from lakesmith.load.tables import Maker
 from lakesmith.load.tests import is_test_file
 from lakesmith.load.yaml_text import read_yaml
@@ -39,17 +51,28 @@ _NOT_PLAIN = (
 
 
 def load_lake(
-    path: str | Path, *, environment: str | None = None, variables: Mapping[str, str] | None = None
+    path: str | Path,
+    *,
+    environment: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    run_python: bool = True,
 ) -> LakeDeclaration:
-    """Read the lake in a folder for one environment. Raises every problem there is, in the order of files."""
-    return _Loading(os.path.abspath(path)).load(environment, variables or {})
+    """Read the lake in a folder for one environment. Raises every problem there is, in the order of files.
+
+    Python files are run, unless `run_python` is false: then they are read for what is written out in them.
+    """
+    return _Loading(os.path.abspath(path), run_python=run_python).load(environment, variables or {})
 
 
 class _Loading:
     """One reading of one folder."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, run_python: bool) -> None:
         self._folder = folder
+        self._run_python = run_python
+        self._unrun: list[str] = []
+        self._opaque: dict[TableName, Place] = {}
+        self._open_layers: set[str] = set()
         self._problems: list[LakesmithError] = []
         self._tables: dict[TableName, Table] = {}
         self._places: dict[TableName, Place] = {}
@@ -76,6 +99,7 @@ class _Loading:
                 for name in sorted(self._tables, key=_table_order)
             },
             declared_at=chosen.declared_at,
+            unrun=UnrunPython(files=tuple(self._unrun), tables=self._opaque, layers=frozenset(self._open_layers)),
         )
 
     def _files(self) -> Iterator[tuple[str, str]]:
@@ -143,7 +167,8 @@ class _Loading:
         stem, ending = os.path.splitext(entry)
         text = read_text(path, file)
         if ending == ".py":
-            self._read_python(layer, path, file, text, decoder, maker)
+            read_file = self._read_python if self._run_python else self._read_unrun
+            read_file(layer, path, file, text, decoder, maker)
             return
         name = TableName(layer, stem)
         fit = self._fit(name, Place(file), "rename the file")
@@ -165,23 +190,50 @@ class _Loading:
     def _read_python(self, layer: str, path: str, file: str, text: str, decoder: Decoder, maker: Maker) -> None:
         found = read_python(path, text, self._folder)
         if not found.tables:
-            raise DeclarationError(
-                "no-tables",
-                "the file declares no table",
-                at=Place(file),
-                hint=f"use @lake.{layer}(…) on a function; shared code goes into a folder beside the layers",
-            )
+            raise _no_tables(layer, file)
         for written in found.tables:
             try:
-                self._read_written(layer, written, found, decoder, maker)
+                signature = _signature(written.function, found) if written.function is not None else None
+                self._read_written(layer, written, signature, path, decoder, maker)
             except DeclarationError as problem:
                 self._problems.append(problem)
 
+    def _read_unrun(self, layer: str, path: str, file: str, text: str, decoder: Decoder, maker: Maker) -> None:
+        """Take what is written out in a Python file, and note what is not."""
+        modules, declaring = shared_modules(self._folder)
+        tree = parse_python(path, text, self._folder)
+        found = read_static(tree, file, shared=modules, shared_declares=declaring)
+        self._unrun.append(file)
+        if not found.complete:
+            self._open_layers.add(layer)
+        elif not found.tables and not found.opaque:
+            raise _no_tables(layer, file)
+        for called, at in found.opaque:
+            name, place = TableName(layer, called), self._place(at)
+            self._add(None, name, place)
+            self._opaque.setdefault(name, place)
+        for table in found.tables:
+            try:
+                signature = _static_signature(table, text) if table.function is not None else None
+                self._read_written(layer, table.written, signature, path, decoder, maker)
+            except DeclarationError as problem:
+                self._problems.append(problem)
+
+    def _place(self, at: Place) -> Place:
+        """A place as the constructors noted it, with the file named as everywhere else."""
+        return Place(relative_path(at.file, self._folder), at.line)
+
     def _read_written(
-        self, layer: str, written: WrittenTable, found: PythonFile, decoder: Decoder, maker: Maker
+        self,
+        layer: str,
+        written: WrittenTable,
+        signature: _Signature | None,
+        path: str,
+        decoder: Decoder,
+        maker: Maker,
     ) -> None:
-        at = found.place(written.at)
-        called = written.name if written.name is not None else getattr(written.function, "__name__", None)
+        at = self._place(written.at)
+        called = written.name if written.name is not None or signature is None else signature.name
         if not isinstance(called, str):
             raise DeclarationError(
                 "no-query",
@@ -199,34 +251,24 @@ class _Loading:
                 hint=f"use @lake.{layer}, or move it to a file in {written.layer}/",
             )
         fit = self._fit(name, at, "rename the function, or give a name as first argument")
-        query = self._python_query(written, called, found, at)
-        block = decoder.block(TableBlock, from_python(written.keys, at, found.place), "the table")
+        query = self._python_query(written, called, signature, path, at) if signature is not None else None
+        block = decoder.block(TableBlock, from_python(written.keys, at, self._place), "the table")
         if block is not None and fit:
             self._add(maker.table(name, block, query), name, at)
 
-    def _python_query(self, written: WrittenTable, called: str, found: PythonFile, at: Place) -> PythonQuery | None:
-        function = written.function
-        if function is None:
-            return None
-        if not isinstance(function, types.FunctionType) or function.__code__.co_flags & _NOT_PLAIN:
+    def _python_query(
+        self, written: WrittenTable, called: str, signature: _Signature, path: str, at: Place
+    ) -> PythonQuery:
+        if not signature.plain:
             raise DeclarationError(
                 "wrong-type",
                 f"'{called}' has to be a plain function that returns a DataFrame",
                 at=at,
                 hint="write def, without async, yield or *arguments, and the lake's decorator on top",
             )
-        code = function.__code__
-        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        defaults = dict(
-            zip(
-                parameters[code.co_argcount - len(function.__defaults__ or ()) :],
-                function.__defaults__ or (),
-                strict=False,
-            )
-        ) | (function.__kwdefaults__ or {})
         refs: list[tuple[str, TableName]] = []
-        for parameter in parameters:
-            default = defaults.get(parameter)
+        for parameter in signature.parameters:
+            default = signature.defaults.get(parameter)
             if isinstance(default, Ref):
                 table = TableName.parse(default.table) if isinstance(default.table, str) else None
                 if table is None:
@@ -234,13 +276,13 @@ class _Loading:
                         DeclarationError(
                             "bad-identifier",
                             f"{default.table!r} does not name a table",
-                            at=found.place(default.at),
+                            at=self._place(default.at),
                             hint='write layer.table, such as lake.ref("silver.orders")',
                         )
                     )
                 else:
                     refs.append((parameter, table))
-            elif parameter not in defaults:
+            elif parameter not in signature.defaults:
                 self._problems.append(
                     DeclarationError(
                         "missing-ref",
@@ -250,10 +292,10 @@ class _Loading:
                     )
                 )
         return PythonQuery(
-            path=found.path,
+            path=path,
             function=called,
             refs=tuple(refs),
-            source=found.source(function),
+            source=signature.source,
             rowwise=written.rowwise,
             declared_at=at,
         )
@@ -285,6 +327,67 @@ class _Loading:
             )
         elif table is not None:
             self._tables[name] = table
+
+
+def _no_tables(layer: str, file: str) -> DeclarationError:
+    return DeclarationError(
+        "no-tables",
+        "the file declares no table",
+        at=Place(file),
+        hint=f"use @lake.{layer}(…) on a function; shared code goes into a folder beside the layers",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Signature:
+    """What the function of a table is like."""
+
+    name: str | None
+    plain: bool
+    """A function that returns, with parameters that each have a name."""
+    parameters: tuple[str, ...] = ()
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    source: str = ""
+
+
+def _signature(function: object, found: PythonFile) -> _Signature:
+    name = getattr(function, "__name__", None)
+    if not isinstance(function, types.FunctionType) or function.__code__.co_flags & _NOT_PLAIN:
+        return _Signature(name=name, plain=False)
+    code = function.__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    given = function.__defaults__ or ()
+    defaults = dict(zip(parameters[code.co_argcount - len(given) :], given, strict=False))
+    return _Signature(
+        name=name,
+        plain=True,
+        parameters=parameters,
+        defaults=defaults | (function.__kwdefaults__ or {}),
+        source=found.source(function),
+    )
+
+
+def _static_signature(table: StaticTable, text: str) -> _Signature:
+    function = table.function
+    assert function is not None
+    arguments = function.args
+    yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function))
+    several = arguments.vararg is not None or arguments.kwarg is not None
+    return _Signature(
+        name=function.name,
+        plain=isinstance(function, ast.FunctionDef) and not several and not yields,
+        parameters=tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)),
+        defaults=table.defaults,
+        source=ast.get_source_segment(text, function) or "",
+    )
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function's body without those of functions inside."""
+    for node in ast.iter_child_nodes(function):
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield from _own_nodes(node)
 
 
 def _is_of_test(entry: os.DirEntry[str], beside: Sequence[os.DirEntry[str]]) -> bool:

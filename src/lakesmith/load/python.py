@@ -20,6 +20,7 @@ from lakesmith.declare import PythonQuery
 from lakesmith.declare.checks import Predicate
 from lakesmith.declare.python import WrittenTable, collecting
 from lakesmith.errors import DataError, DeclarationError, LakesmithError, Place
+from lakesmith.load.files import read_text
 from lakesmith.load.stand_ins import PACKAGES, standing_in
 
 if TYPE_CHECKING:
@@ -43,10 +44,6 @@ class PythonFile:
     tables: tuple[WrittenTable, ...]
     shared: tuple[str, ...]
     """The modules of the lake's folder that were imported, each with a hash of its text."""
-
-    def place(self, at: Place) -> Place:
-        """A place as the constructors noted it, with the file named as everywhere else."""
-        return Place(_relative(at.file, self.folder), at.line)
 
     def source(self, function: types.FunctionType) -> str:
         """The function's text, and all that it uses from the top of the file and from the lake's modules.
@@ -146,6 +143,11 @@ def call_function(query: PythonQuery, frames: Mapping[str, object]) -> object:
         ) from error
 
 
+def parse_python(path: str, text: str, folder: str) -> ast.Module:
+    """The file's syntax tree. Nothing is run."""
+    return _compiled(path, text, folder)[0]
+
+
 def _compiled(path: str, text: str, folder: str) -> tuple[ast.Module, types.CodeType]:
     try:
         tree = ast.parse(text, path)
@@ -156,7 +158,7 @@ def _compiled(path: str, text: str, folder: str) -> tuple[ast.Module, types.Code
         raise DeclarationError(
             "python-syntax",
             f"this is not Python: {said}",
-            at=Place(_relative(path, folder), line),
+            at=Place(relative_path(path, folder), line),
             hint="mend the line; `python -m py_compile` shows the same",
         ) from None
 
@@ -167,9 +169,8 @@ def find_predicate(function: str, folder: str) -> str | None:
     path = os.path.join(folder, *module.split(".")) + ".py"
     if not module or not all(part.isidentifier() for part in (*module.split("."), name)) or not os.path.isfile(path):
         return None
-    with open(path, encoding="utf-8-sig") as file:
-        text = file.read()
-    tree = ast.parse(text, path)
+    text = read_text(path, relative_path(path, folder))
+    tree = parse_python(path, text, folder)
     if not any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body):
         return None
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -246,14 +247,14 @@ def _raised(error: BaseException, path: str, folder: str) -> LakesmithError:
 def _place(error: BaseException, path: str, folder: str) -> Place:
     """The innermost line of the lake's own code that led to the error."""
     if isinstance(error, SyntaxError) and error.filename and _is_below(error.filename, folder):
-        return Place(_relative(error.filename, folder), error.lineno or 1)
+        return Place(relative_path(error.filename, folder), error.lineno or 1)
     own = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
         if _is_below(frame.f_code.co_filename, folder)
     ]
     file, line = own[-1] if own else (path, 1)
-    return Place(_relative(file, folder), line)
+    return Place(relative_path(file, folder), line)
 
 
 @contextlib.contextmanager
@@ -278,7 +279,7 @@ def _lake_modules(folder: str) -> Iterator[list[str]]:
             if name.partition(".")[0] in names:
                 file = getattr(module, "__file__", None)
                 if file and _is_below(file, folder):
-                    imported.append(f"# {_relative(file, folder)} {_digest(file)}")
+                    imported.append(f"# {relative_path(file, folder)} {_digest(file)}")
                 del sys.modules[name]
         sys.modules.update(hidden)
 
@@ -320,5 +321,6 @@ def _is_below(file: str, folder: str) -> bool:
     return os.path.abspath(file).startswith(folder + os.sep)
 
 
-def _relative(file: str, folder: str) -> str:
+def relative_path(file: str, folder: str) -> str:
+    """The file as errors name it: below the lake's folder, from there."""
     return os.path.relpath(file, folder).replace(os.sep, "/") if _is_below(file, folder) else file

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, cast
 
-from lakesmith.declare import LAYERS, Source, Table, TableName
+from lakesmith.declare import LAYERS, Source, Table, TableName, UnrunPython
 from lakesmith.declare.names import is_identifier
 from lakesmith.declare.tests import Batch, Refused, Row, Rows, TableTest, Value, Word
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, did_you_mean, raise_all
@@ -53,13 +53,20 @@ def is_test_file(name: str) -> bool:
     return name.endswith(ENDINGS)
 
 
-def load_tests(folder: str, tables: Mapping[TableName, Table]) -> tuple[TableTest, ...]:
-    """Every test below a lake's folder, in the order of files. Raises all that is wrong with them at once."""
+def load_tests(
+    folder: str, tables: Mapping[TableName, Table], unrun: UnrunPython | None = None
+) -> tuple[TableTest, ...]:
+    """Every test below a lake's folder, in the order of files. Raises all that is wrong with them at once.
+
+    Tests and rows of tables that Python files may declare which were not run are left out.
+    """
     problems: list[LakesmithError] = []
     found: list[TableTest] = []
     for file in _files(folder):
         try:
-            found += _TestFile(folder=folder, file=file, tables=tables, problems=problems).read()
+            found += _TestFile(
+                folder=folder, file=file, tables=tables, unrun=unrun or UnrunPython(), problems=problems
+            ).read()
         except Problems as several:
             problems.extend(several.errors)
         except LakesmithError as problem:
@@ -92,6 +99,7 @@ class _TestFile:
     folder: str
     file: str
     tables: Mapping[TableName, Table]
+    unrun: UnrunPython
     problems: list[LakesmithError]
 
     def read(self) -> Iterator[TableTest]:
@@ -147,7 +155,7 @@ class _TestFile:
             layer, _, file = self.file.partition("/")
             stem = next((file.removesuffix(ending) for ending in ENDINGS if file.endswith(ending)), "")
             table = TableName(layer, stem)
-            if layer not in LAYERS or table not in self.tables:
+            if layer not in LAYERS or (table not in self.tables and not self.unrun.may_declare(table)):
                 known = [str(each) for each in self.tables]
                 hint = f"write table: …;  {did_you_mean(str(table), known, label='tables')}"
                 self._problem(at, "missing-key", f"nothing says which table {FOLDER}.{name} is about", hint)
@@ -161,7 +169,7 @@ class _TestFile:
         return table
 
     def _known(self, table: TableName, at: Place) -> bool:
-        if table not in self.tables:
+        if table not in self.tables and not self.unrun.may_declare(table):
             hint = did_you_mean(str(table), map(str, self.tables), label="tables")
             self._problem(at, "unknown-table", f"there is no table {table}", hint)
         return table in self.tables

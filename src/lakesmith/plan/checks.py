@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lakesmith.declare import Table, TableName
+from lakesmith.declare import Table, TableName, UnrunPython
 from lakesmith.declare.checks import Distinct, Reconcile, References, Unique
 from lakesmith.declare.loads import key_columns
 from lakesmith.errors import DeclarationError, LakesmithError, did_you_mean
@@ -30,19 +30,19 @@ def shuffling(table: Table) -> tuple[str, ...]:
 
 
 def check_errors(
-    table: Table, upstream: tuple[TableName, ...], tables: Mapping[TableName, Table]
+    table: Table, read: tuple[TableName, ...], tables: Mapping[TableName, Table], unrun: UnrunPython
 ) -> Iterator[LakesmithError]:
-    """What is wrong with the tables that checks name."""
+    """What is wrong with the tables that checks name. `read` are the table's inputs."""
     for check in table.checks:
         known: Mapping[TableName, Table] = {}
         match check.rule:
             case References(table=name) if name == table.name:
                 what = f"the check {check.name} refers to its own table, which has to be there before"
-            case References(table=name) if name not in tables:
+            case References(table=name) if name not in tables and not unrun.may_declare(name):
                 what, known = f"the check {check.name} refers to {name}, which is not declared", tables
-            case Reconcile(table=name) if name not in upstream:
+            case Reconcile(table=name) if name not in read:
                 what = f"the check {check.name} compares with {name}, which {table.name} does not read"
-                known = {each: tables[each] for each in upstream}
+                known = {each: tables[each] for each in read if each in tables}
             case _:
                 continue
         yield DeclarationError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lakesmith.declare import Append, ReplacePartitions, Source, Table, TableName
+from lakesmith.declare import Append, ReplacePartitions, Source, Table, TableName, UnrunPython
 from lakesmith.errors import DeclarationError, LakesmithError, Problems, did_you_mean, raise_all
 from lakesmith.plan.checks import check_errors, looked_up
 from lakesmith.plan.order import check_cycles, input_cycles, inverted, place_of_input, run_order
@@ -18,12 +18,19 @@ class Graph:
 
     order: tuple[TableName, ...]
     """Every table after its inputs and the tables that its checks reference; among equals by layer and name."""
+    incomplete: frozenset[TableName]
+    """Tables that read one of which nothing is known, because its Python file was not run."""
     _upstream: Mapping[TableName, tuple[TableName, ...]]
     _downstream: Mapping[TableName, tuple[TableName, ...]]
 
     @staticmethod
-    def of(tables: Mapping[TableName, Table]) -> Graph:
-        """The graph of these tables. Raises everything that is wrong with it at once."""
+    def of(tables: Mapping[TableName, Table], unrun: UnrunPython | None = None) -> Graph:
+        """The graph of these tables. Raises everything that is wrong with it at once.
+
+        Of tables that Python files may declare which were not run, nothing is known, and nothing is wrong.
+        """
+        unrun = unrun or UnrunPython()
+        incomplete: set[TableName] = set()
         errors: list[LakesmithError] = []
         upstream: dict[TableName, tuple[TableName, ...]] = {}
         for name, table in tables.items():
@@ -35,10 +42,13 @@ class Graph:
             except LakesmithError as error:
                 errors.append(error)
                 read = ()
-            errors.extend(_unknown_inputs(table, read, tables))
             upstream[name] = tuple(each for each in read if each in tables)
-            errors.extend(_load_errors(table, upstream[name], tables))
-            errors.extend(check_errors(table, upstream[name], tables))
+            unknown = [each for each in read if each not in tables]
+            errors.extend(_unknown_inputs(table, [each for each in unknown if not unrun.may_declare(each)], tables))
+            if any(map(unrun.may_declare, unknown)):
+                incomplete.add(name)
+            errors.extend(_load_errors(table, read, tables))
+            errors.extend(check_errors(table, read, tables, unrun))
         needs = {
             name: tuple(dict.fromkeys((*read, *(each for each in looked_up(tables[name]) if each in tables))))
             for name, read in upstream.items()
@@ -48,7 +58,7 @@ class Graph:
             errors.extend(input_cycles(upstream, tables))
             errors.extend(check_cycles(needs, upstream, tables))
         raise_all(errors)
-        return Graph(order=order, _upstream=upstream, _downstream=inverted(upstream))
+        return Graph(order=order, incomplete=frozenset(incomplete), _upstream=upstream, _downstream=inverted(upstream))
 
     def upstream(self, name: TableName) -> tuple[TableName, ...]:
         """The table's inputs, in order of appearance."""
@@ -73,7 +83,9 @@ def is_append_only(table: Table) -> bool:
     return table.adopted is None and (isinstance(table.origin, Source) or table.load == Append())
 
 
-def _unknown_inputs(table: Table, read: Iterable[TableName], tables: Mapping[TableName, Table]) -> list[LakesmithError]:
+def _unknown_inputs(
+    table: Table, unknown: Iterable[TableName], tables: Mapping[TableName, Table]
+) -> list[LakesmithError]:
     return [
         DeclarationError(
             "unknown-table",
@@ -82,18 +94,15 @@ def _unknown_inputs(table: Table, read: Iterable[TableName], tables: Mapping[Tab
             table=str(table.name),
             hint=did_you_mean(str(name), (str(known) for known in tables), label="tables"),
         )
-        for name in read
-        if name not in tables
+        for name in unknown
     ]
 
 
-def _load_errors(
-    table: Table, upstream: tuple[TableName, ...], tables: Mapping[TableName, Table]
-) -> list[LakesmithError]:
+def _load_errors(table: Table, read: tuple[TableName, ...], tables: Mapping[TableName, Table]) -> list[LakesmithError]:
     errors: list[LakesmithError] = []
     if table.load == Append():
-        for name in upstream:
-            if not is_append_only(tables[name]):
+        for name in read:
+            if name in tables and not is_append_only(tables[name]):
                 errors.append(
                     DeclarationError(
                         "append-needs-append-only",
@@ -106,14 +115,14 @@ def _load_errors(
     if isinstance(table.load, ReplacePartitions) and table.load.same_as is not None:
         layer_and_name, _, column = table.load.same_as.rpartition(".")
         name_of = TableName.parse(layer_and_name)
-        if name_of is None or not column or name_of not in upstream:
+        if name_of is None or not column or name_of not in read:
             errors.append(
                 DeclarationError(
                     "unknown-table",
                     f"same_as '{table.load.same_as}' is not a column of a table that {table.name} reads",
                     at=table.declared_at,
                     table=str(table.name),
-                    hint=did_you_mean(layer_and_name, (str(name) for name in upstream), label="tables that it reads"),
+                    hint=did_you_mean(layer_and_name, (str(name) for name in read), label="tables that it reads"),
                 )
             )
     return errors

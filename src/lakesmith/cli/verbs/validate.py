@@ -10,15 +10,18 @@ from lakesmith.cli.words import plural
 
 
 @click.command("validate", cls=Verb)
+@click.option(
+    "--no-python", is_flag=True, help="Run none of the lake's Python files, and read nothing but the lake's folder."
+)
 @json_option
 @click.pass_obj
-def verb(call: Call, as_json: bool) -> None:
+def verb(call: Call, no_python: bool, as_json: bool) -> None:
     """Read all declarations and say what is wrong with them.
 
     Every problem is listed with its file, its line and what to do about it. Needs no Java, touches
-    no data.
+    no data. Python files are run for what they declare, unless --no-python is given.
     """
-    found = call.open().validate()
+    found = call.review() if no_python else call.open().validate()
     if as_json:
         print_json(found)
         return
@@ -31,3 +34,9 @@ def verb(call: Call, as_json: bool) -> None:
     )
     for warning in found.warnings:
         out.line(Styled("warning: ", "warn"), warning)
+    if found.not_run:
+        out.line(
+            Styled("not run: ", "warn"), f"{plural(len(found.not_run), 'Python file')}: {', '.join(found.not_run)}"
+        )
+    for left_out in found.not_checked:
+        out.line(Styled("not checked: ", "warn"), left_out)
