@@ -235,6 +235,9 @@ class TableFormat(Protocol):
     def version_at(self, location: str, when: datetime) -> int:
         """The version that was current at `when`."""
 
+    def is_readable(self, location: str, version: int) -> bool:
+        """Whether the log and the files of a version are there."""
+
     def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
         """The rows of a version for engines that read Arrow."""
 

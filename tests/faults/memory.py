@@ -408,6 +408,9 @@ class MemoryFormat:
     def version_at(self, location: str, when: datetime) -> int:
         raise NotImplementedError
 
+    def is_readable(self, location: str, version: int) -> bool:
+        raise NotImplementedError
+
     def arrow(self, location: str, version: int) -> Any:
         raise NotImplementedError
 

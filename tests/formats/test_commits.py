@@ -15,6 +15,7 @@ from tests.faults.foreign import ODD, cleaned_by_others, commits_by_others, comp
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats import Delta
+from lakesmith.formats.delta.seals import seal_log
 from lakesmith.ports import CommitFact, DataFile, Write, find_commit
 
 FLOW = "lakesmith.bronze.orders"
@@ -66,6 +67,25 @@ def test_a_commit_that_was_cleaned_up_is_not_taken_for_another(table: Path) -> N
     facts = Delta().facts(str(table), FLOW)
     assert facts is not None
     assert (facts.sequence, facts.oldest, facts.rows) == (3, 3, 3)
+
+
+def test_a_checkpoint_that_others_make_again_is_read_once_its_checksum_file_is_removed(table: Path) -> None:
+    import pyarrow.parquet as pq
+
+    DeltaTable(str(table)).create_checkpoint()
+    seal_log(str(table))
+    [checkpoint] = (table / "_delta_log").glob("*.checkpoint.parquet")
+    pq.write_table(pq.read_table(checkpoint), checkpoint, compression="zstd")
+    with pytest.raises(InfrastructureError) as caught:
+        Delta().facts(str(table), FLOW)
+    assert caught.value.code == "table-unreadable"
+    assert "remove its seal" in str(caught.value.hint)
+    checkpoint.with_name(f".{checkpoint.name}.crc").unlink()
+    facts = Delta().facts(str(table), FLOW)
+    assert facts is not None
+    assert (facts.rows, facts.sequence) == (3, 3)
+    add(table, 4)
+    assert Delta().committed(str(table), write(4)).version == 3
 
 
 def test_commits_are_read_no_further_back_than_they_are_asked_for(table: Path) -> None:

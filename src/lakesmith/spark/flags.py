@@ -13,7 +13,7 @@ from lakesmith.declare.loads import key_columns
 from lakesmith.errors import DataError
 from lakesmith.load import call_predicate
 from lakesmith.ports import TableFormat
-from lakesmith.quality import RowRule
+from lakesmith.quality import RowRule, Rules
 from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.loads import is_shaped
 from lakesmith.sql import literal, quoted
@@ -47,17 +47,22 @@ def flagged(arrival: Arrival, format: TableFormat, warehouse: Warehouse, *, alon
     return replace(arrival, rows=rows)
 
 
+def is_comparable(rules: Rules, format: TableFormat, location: str, version: int) -> bool:
+    """Whether rows can be compared with a version of their table as the rules demand, where they demand it."""
+    return version < 0 or not _across_table(rules) or format.is_readable(location, version)
+
+
 def without_own_rows(arrival: Arrival) -> Arrival:
-    """The arrival of a batch that is in the table already and whose commit was cleaned up from the log: the version
-    before it cannot be read, so `unique` compares with the rows that the table has from others."""
-    asked = [rule for rule in arrival.rules.flags if isinstance(rule.asks, Unique) and rule.asks.within == "table"]
+    """The arrival of a batch that is in the table already, where another writer has cleaned up or vacuumed the version
+    before it: `unique` compares with the rows that the table has from others."""
+    asked = _across_table(arrival.rules)
     if not asked:
         return arrival
     if not isinstance(arrival.table.origin, Source):
         raise DataError(
             "batch-unknown",
-            f"batch {arrival.batch.sequence} was interrupted, and its commit was cleaned up from the table's log: the "
-            f"check {asked[0].name} cannot tell its rows from those that were there before",
+            f"batch {arrival.batch.sequence} was interrupted, and the version of the table before it was cleaned up or "
+            f"vacuumed since: the check {asked[0].name} cannot tell its rows from those that were there before",
             at=asked[0].declared_at,
             table=str(arrival.table.name),
             hint=f"rebuild the table: lakesmith run {arrival.table.name} --full-refresh",
@@ -65,6 +70,10 @@ def without_own_rows(arrival: Arrival) -> Arrival:
     batch = arrival.batch
     own = f"(_run_id = {literal(batch.run_id)} AND _ingested_at = timestamp_millis({batch.pinned_at}))"
     return replace(arrival, own_rows=own)
+
+
+def _across_table(rules: Rules) -> list[RowRule]:
+    return [rule for rule in rules.flags if isinstance(rule.asks, Unique) and rule.asks.within == "table"]
 
 
 def _unique(

@@ -25,7 +25,7 @@ from lakesmith.quality.rules import unreadable_version
 from lakesmith.spark.arrival import Arrival, Settled
 from lakesmith.spark.build import Built, typed, whole_query
 from lakesmith.spark.checked import checked, field_paths, good_rows, rolled_back
-from lakesmith.spark.flags import flagged, without_own_rows
+from lakesmith.spark.flags import flagged, is_comparable, without_own_rows
 from lakesmith.spark.loads import is_shaped
 from lakesmith.spark.loads.keys import touched_keys
 from lakesmith.spark.types import EXACT_JSON, parse_columns, spelt
@@ -55,7 +55,7 @@ class Replaying:
     format: TableFormat
     warehouse: Warehouse
     is_there: bool = False
-    """Whether `facts` are those of the table with this batch, because the commit before it cannot be told any more."""
+    """Whether `facts` are those of the table with this batch, because the version before it cannot be read any more."""
 
     @property
     def _replay(self) -> Replay:
@@ -81,14 +81,16 @@ class Replaying:
         made = find_commit(self.format.commits(self._location), self._flow, batch.sequence, batch.note)
         if made is None:
             written = Written(version=version_of(batch, self.format.commits(self._location)))
-            earlier = replace(self, is_there=True)
         else:
             written = self.format.written(made)
-            # As it was judged: against the table before the batch was in it.
-            before = replace(self.facts, version=made.version - 1) if self.facts and made.version else None
-            earlier = replace(self, facts=before)
         if self._replay.discard:
             return self._discard(came, committed=written)
+        # As it was judged: against the table before the batch was in it.
+        if made is None or not is_comparable(self._rules, self.format, self._location, made.version - 1):
+            earlier = replace(self, is_there=True)
+        else:
+            before = replace(self.facts, version=made.version - 1) if self.facts and made.version else None
+            earlier = replace(self, facts=before)
         with earlier._passing() as (_, good, passed):
             earlier._put_aside(good)
         # The table has the number of the batch, so it has its rows: with no commit left that counts them, all.

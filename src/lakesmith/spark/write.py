@@ -19,7 +19,7 @@ from lakesmith.records import CheckRecord
 from lakesmith.spark.arrival import ARRIVING, Arrival, Settled
 from lakesmith.spark.checked import checked, counted_by_readers, good_rows, refused_rows, rolled_back
 from lakesmith.spark.count import Counts, Watch, count, count_written
-from lakesmith.spark.flags import flagged, without_own_rows
+from lakesmith.spark.flags import flagged, is_comparable, without_own_rows
 from lakesmith.spark.gate import GateFailed, judged
 from lakesmith.spark.held import hold, let_go
 from lakesmith.spark.loads import Shaped, is_shaped, shaped
@@ -172,7 +172,7 @@ class Writer:
         location, batch = self._location(arrival), arrival.batch
         made = find_commit(self._format.commits(location), flow(arrival.table.name), batch.sequence, batch.note)
         # As it was judged: against the table before the batch was in it.
-        if made is None:
+        if made is None or not is_comparable(arrival.rules, self._format, location, made.version - 1):
             before = without_own_rows(arrival)
         else:
             facts = replace(arrival.facts, version=made.version - 1) if arrival.facts and made.version else None

@@ -143,6 +143,9 @@ class DeltaLog:
             )
         return past[-1].version
 
+    def is_readable(self, location: str, version: int) -> bool:
+        return log_files(location, version) is not None and _missing_file(location, version) is None
+
     def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
         from deltalake import QueryBuilder
         from deltalake.exceptions import DeltaError
@@ -309,8 +312,7 @@ def _refuse_vacuumed(location: str, table: DeltaTable) -> None:
     newest = not os.path.exists(commit_path(location, version + 1))
     if newest or log_files(location, version) is None:
         return
-    files = added_files(location, version, lambda _: True)
-    missing = next((path for path in files if not os.path.exists(path)), None)
+    missing = _missing_file(location, version)
     if missing is not None:
         raise UsageError(
             "unknown-version",
@@ -318,6 +320,12 @@ def _refuse_vacuumed(location: str, table: DeltaTable) -> None:
             "vacuumed or deleted",
             hint="ask for a later version; `lakesmith history TABLE` lists them",
         )
+
+
+def _missing_file(location: str, version: int) -> str | None:
+    """A data file of a version that is not there any more, if there is one."""
+    files = added_files(location, version, lambda _: True)
+    return next((path for path in files if not os.path.exists(path)), None)
 
 
 def _widened_rows(location: str, table: DeltaTable) -> pa.dataset.Dataset:
