@@ -10,7 +10,7 @@ PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
 
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup servers demo test test-pure test-spark lint format bench chaos fuzz wheel log-store jars-lock relock clean
+.PHONY: setup servers demo test test-pure test-spark verify lint format bench chaos fuzz wheel log-store jars-lock relock clean
 
 setup: $(VENV)/.installed
 	@$(BIN)/python -m lakesmith.spark.setup
@@ -43,10 +43,15 @@ lint: setup
 	$(BIN)/lint-imports
 
 test-pure: setup
-	$(PYTEST) -m "not spark and not servers"
+	$(PYTEST) -m "not spark and not servers and not verify"
 
 test-spark: setup servers
-	$(PYTEST) -m "spark or servers"
+	$(PYTEST) -m "(spark or servers) and not verify"
+
+# What has to pass before a release: all tests, those too that are long by nature. `KILLS=200` adds random kills.
+verify: test
+	$(PYTEST) -m verify
+	$(if $(KILLS),$(MAKE) chaos)
 
 # Reads mutated declarations and data files: make fuzz SEED=… CASES=…
 fuzz: setup

@@ -8,13 +8,29 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.faults.events import Events
 from tests.faults.layouts import layout
+from tests.faults.victim import Deed, answer_to
+
+from lakesmith import disk
+from lakesmith.formats.delta import commit
+from lakesmith.lake import Lake
+from lakesmith.ledger.tables import Ledger
+from lakesmith.plan.steps import Chosen
+from lakesmith.records import RunRecord
+from lakesmith.reports import RunReport
+from lakesmith.spark import write
+from lakesmith.spark.session import close_session, open_session
+from lakesmith.storage import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SEED = 7
 SAID = "acknowledged.jsonl"
@@ -59,44 +75,33 @@ def _write(path: Path, text: str) -> None:
 class Recorded:
     """One lake, and what its runs acknowledge."""
 
-    def __init__(self, folder: Path, spark: Any) -> None:
-        from lakesmith.lake import Lake
-
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
         self._lake = Lake.open(folder)
-        self._folder, self._spark, self.landed = folder, spark, 0
-
-    def land(self) -> None:
-        self.landed += 1
-        land(self._folder, self.landed)
-        self._say(None)
+        self._folder, self._spark, self._landed = folder, spark, 0
 
     def run(self, *, large: bool = False) -> None:
         """Land a file and run; with `large`, a merge marks rows in deletion vectors."""
-        from lakesmith.spark import write
-
-        write._VECTORS = 0 if large else 64 << 20
-        self.land()
-        self._say(self._lake.run(jobs=1, session=self._spark))
+        vars(write)["_VECTORS"] = 0 if large else 64 << 20
+        self._landed += 1
+        land(self._folder, self._landed)
+        self._do("run", lambda: self._lake.run(jobs=1, session=self._spark))
 
     def compact(self, table: str) -> None:
-        self._say(self._lake.compact((table,), session=self._spark))
+        self._do("compact", lambda: self._lake.compact((table,), session=self._spark))
 
     def replay(self, table: str) -> None:
-        from lakesmith.plan.steps import Chosen
+        chosen, amount = Chosen(rule="positive"), {"amount": "abs(amount)"}
+        self._do(
+            "replay",
+            lambda: self._lake.replay(table, chosen, set=amount, why="test", by="test", session=self._spark),
+        )
 
-        amount = {"amount": "abs(amount)"}
-        chosen = Chosen(rule="positive")
-        self._say(self._lake.replay(table, chosen, set=amount, why="test", by="test", session=self._spark))
+    def _do(self, what: Deed, work: Callable[[], RunReport]) -> None:
+        said = {"lake": self._folder.name, "do": what, "landed": self._landed}
+        self._say({**said, "answer": None})
+        self._say({**said, "answer": asdict(answer_to(work()))})
 
-    def _say(self, report: Any) -> None:
-        done = [step for step in report.steps if step.outcome == "ok"] if report else []
-        told = {
-            "lake": self._folder.name,
-            "landed": self.landed,
-            "run": report.run.run_id if report and report.run else None,
-            "steps": [(step.table, step.sequence, step.version) for step in done if step.version is not None],
-            "errors": [error.code for error in report.errors] if report else [],
-        }
+    def _say(self, told: dict[str, Any]) -> None:
         with (self._folder.parent / SAID).open("a") as file:
             file.write(json.dumps(told) + "\n")
 
@@ -104,13 +109,10 @@ class Recorded:
 def ledger(folder: Path, *, sync: bool) -> None:
     """Records of runs, which need no Spark. Without `sync`, `disk.sync` is planted to do nothing."""
     if not sync:
-        from lakesmith import disk
-
-        vars(disk)["sync"] = lambda path: None
-    from lakesmith.ledger.tables import Ledger
-    from lakesmith.records import RunRecord
-    from lakesmith.storage import Warehouse
-
+        original = disk.sync
+        for name, module in list(sys.modules.items()):
+            if name.startswith("lakesmith") and vars(module).get("sync") is original:
+                vars(module)["sync"] = lambda path: None
     records = Ledger(Warehouse(str(folder)))
     for number in range(3):
         run = RunRecord(
@@ -136,9 +138,6 @@ def main(folder: str, *flows: str) -> None:
     if flows[0] == "ledger":
         ledger(Path(folder), sync=flows[1:] != ("no-sync",))
         return
-    from lakesmith.formats.delta import commit
-    from lakesmith.spark.session import close_session, open_session
-
     # Logs are summed up often: checkpoints have to be on the disk, too.
     vars(commit)["_INTERVAL"] = 2
     often = {"spark.databricks.delta.properties.defaults.checkpointInterval": "2"}

@@ -99,23 +99,42 @@ def traced(folder: Path, *words: str) -> Trace:
     return Trace(root, tuple(record(command, root, folder / "trace")))
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """Runs that append, merge, replace partitions, refuse rows, hold a batch, replay, compact and make checkpoints."""
-    return traced(tmp_path_factory.mktemp("runs"), "merge", "staged", "gated")
+def is_java(event: Event) -> bool:
+    return not event.program.startswith("python")
 
 
 def is_python(event: Event) -> bool:
-    return event.program.startswith("python")
+    return not is_java(event)
 
 
-def test_a_trace_tells_all_that_was_written(runs: Trace) -> None:
+def is_log(event: Event) -> bool:
+    return os.path.basename(event.path) == "_delta_log"
+
+
+PLANTED = [
+    (is_java, "content of merge/.lakesmith/warehouse/silver/events/part-"),
+    (is_java, "content of merge/.lakesmith/warehouse/silver/events/_change_data/"),
+    (is_java, "content of merge/.lakesmith/warehouse/quarantine/silver/events/"),
+    (is_python, "content of merge/.lakesmith/warehouse/bronze/events/part-"),
+    (is_python, "content of merge/.lakesmith/warehouse/gold/days/batch-"),
+    (is_python, "content of merge/.lakesmith/warehouse/silver/events/deletion_vector_"),
+    (is_python, "content of merge/.lakesmith/warehouse/system/runs/part-"),
+    (is_python, "content of gated/.lakesmith/warehouse/_lakesmith/held/"),
+    (is_log, "acknowledged"),
+    (lambda event: event.path.endswith("/_change_data"), "the name cdc-"),
+]
+"""Whose syncs are left out, and what has to be found then."""
+
+
+def test_every_file_is_synced_before_the_commit_that_names_it_and_a_writer_that_does_not_is_found(
+    tmp_path: Path,
+) -> None:
+    # Runs that append, merge, replace partitions, refuse rows, hold a batch, replay, compact and make checkpoints.
+    runs = traced(tmp_path, "merge", "staged", "gated")
     there = {str(path.relative_to(runs.root)): path.read_bytes() for path in runs.root.rglob("*") if path.is_file()}
-    assert replayed(runs.root, runs.events).files() == there
-
-
-def test_every_file_is_synced_before_the_commit_that_names_it(runs: Trace) -> None:
+    assert replayed(runs.root, runs.events).files() == there, "the trace does not tell all that was written"
     assert runs.violations() == []
+
     named = {event.to.removeprefix(f"{runs.root}/merge/.lakesmith/warehouse/") for event in runs.events if event.to}
     for table in ("bronze/events", "silver/events", "quarantine/silver/events", "gold/days", "system/runs"):
         assert f"{table}/_delta_log/{1:020}.json" in named
@@ -124,24 +143,8 @@ def test_every_file_is_synced_before_the_commit_that_names_it(runs: Trace) -> No
     for kind in ("/_change_data/", "/deletion_vector_", "/batch-0", "/_lakesmith/held/"):
         assert kind in written
 
-
-@pytest.mark.parametrize(
-    ("whose", "what"),
-    [
-        (lambda event: not is_python(event), "content of merge/.lakesmith/warehouse/silver/events/part-"),
-        (lambda event: not is_python(event), "content of merge/.lakesmith/warehouse/silver/events/_change_data/"),
-        (lambda event: not is_python(event), "content of merge/.lakesmith/warehouse/quarantine/silver/events/"),
-        (is_python, "content of merge/.lakesmith/warehouse/bronze/events/part-"),
-        (is_python, "content of merge/.lakesmith/warehouse/gold/days/batch-"),
-        (is_python, "content of merge/.lakesmith/warehouse/silver/events/deletion_vector_"),
-        (is_python, "content of merge/.lakesmith/warehouse/system/runs/part-"),
-        (is_python, "content of gated/.lakesmith/warehouse/_lakesmith/held/"),
-        (lambda event: os.path.basename(event.path) == "_delta_log", "acknowledged"),
-        (lambda event: event.path.endswith("/_change_data"), "the name cdc-"),
-    ],
-)
-def test_a_writer_that_does_not_sync_is_found(runs: Trace, whose: Callable[[Event], bool], what: str) -> None:
-    assert any(what in each for each in runs.without_syncs(whose).violations())
+    for whose, what in PLANTED:
+        assert any(what in each for each in runs.without_syncs(whose).violations()), what
 
 
 def test_a_sync_that_does_nothing_is_found(tmp_path: Path) -> None:

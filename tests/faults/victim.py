@@ -167,6 +167,11 @@ def _done(order: Order) -> Answer:
         return Answer(errors=(_told(error),))
     except BaseException:  # noqa: BLE001 - whatever it is, it is what there is to be told
         return Answer(bug=traceback.format_exc())
+    return answer_to(report, release)
+
+
+def answer_to(report: RunReport, release: str | None = None) -> Answer:
+    """What a report says that whoever attacks a lake has to know."""
     steps = [(step.table, step.sequence, step.version) for step in report.steps if step.outcome == "ok"]
     return Answer(
         release=release,
