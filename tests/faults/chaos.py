@@ -76,6 +76,8 @@ class Chaos:
         broken: list[str] = []
         siege.land()
         for act in range(self._acts):
+            # Each act draws from a seed of its own: what it finds depends on how fast the acts before it were.
+            choose = random.Random(f"{self._seed}/{number}/{act}")
             broken = self._act(siege, choose, deeds, f"episode {number} act {act} {layout}")
             if broken:
                 break

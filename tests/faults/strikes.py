@@ -36,6 +36,10 @@ class Struck:
     foreign: int = 0
     broken: list[str] = field(default_factory=list)
 
+    def at(self, reached: list[tuple[str, str]]) -> None:
+        """The process had come to these places when it was struck."""
+        self.layer, self.place = layer_of(reached), reached[-1][0] if reached else "start"
+
 
 class Strikes:
     """Acts on one lake."""
@@ -44,6 +48,9 @@ class Strikes:
         self._siege = siege
         self._writers = writers
         self._kill_engine = kill_engine
+        self._jvm_killed = False
+        self._seen: list[tuple[str, str]] = []
+        """The places that a process had come to when it was struck at a moment."""
 
     def carry_out(self, aim: Aim) -> Struck:
         order = self._siege.order(
@@ -56,8 +63,7 @@ class Strikes:
             self._lone_jvm(aim, order, struck)
         else:
             self._process(aim, order, struck)
-        reached = order.reached()
-        struck.layer, struck.place = layer_of(reached), reached[-1][0] if reached else "start"
+        struck.at(_upto_strike(order) if order.place else self._seen)
         self._commit(aim.burst, "after", struck)
         return struck
 
@@ -90,7 +96,10 @@ class Strikes:
             struck.broken.append(f"E {order.do} hung for {PATIENCE:.0f} s")
         self._listen(aim, order, process, struck)
         # Killed in Python at a place, a driver has nothing under way in its JVM; killed at a moment, it may have.
-        self._siege.may_commit = struck.killed and aim.weapon in ("moment", "twin")
+        if struck.killed and aim.weapon in ("moment", "twin"):
+            self._siege.may_commit = True
+        elif self._jvm_killed:
+            self._siege.may_commit = False
         if twin is not None:
             self._hear_twin(aim, *twin, struck)
 
@@ -99,14 +108,13 @@ class Strikes:
         if aim.after is not None:
             _wait(aim.after, order, process.is_alive)
         process.join(aim.moment)
+        self._seen = order.reached()
         if not process.is_alive():
             return
         if aim.weapon in ("jvm", "both"):
             self._jvm_killed = self._kill_engine()
         if aim.weapon != "jvm":
             killed(process.pid, group=aim.weapon == "own")
-
-    _jvm_killed = False
 
     def _while_stopped(self, aim: Aim, process: BaseProcess, struck: Struck) -> None:
         """Another writer commits while the process stands still at its place; then it goes on, or is killed."""
@@ -166,6 +174,7 @@ class Strikes:
             time.sleep(aim.moment)
             deadline = time.monotonic() + 10
             while is_alive() and not struck.killed and time.monotonic() < deadline:
+                self._seen = order.reached()
                 struck.killed = kill_jvm(process.pid)  # it may not have been started yet
                 time.sleep(_SOON)
         try:
@@ -175,7 +184,7 @@ class Strikes:
             process.wait()
             struck.broken.append(f"E lakesmith run hung for {PATIENCE:.0f} s after its JVM was killed")
         ended = command.ended()
-        struck.killed = struck.killed or (aim.place is not None and _has_reached(order))
+        struck.killed = struck.killed or (aim.place is not None and len(_strikes(order)) >= order.nth)
         struck.broken += ended.broken
         struck.broken += [] if ended.answer.bug else untyped(ended.answer)
         if struck.killed and ended.answer.run is None:
@@ -185,7 +194,6 @@ class Strikes:
         if struck.killed and ended.code == 4 and not ended.answer.errors:
             struck.broken.append("E lakesmith run ended with exit code 4 and without an error")
         self._siege.heard("run", ended.answer)
-        self._siege.may_commit = False
         killed(process.pid, group=True)  # what is left of its JVM's workers
 
 
@@ -193,10 +201,16 @@ _NEED_SPARK = ("batch.pinned",)
 """Places after which the process cannot do without its JVM."""
 
 
-def _has_reached(order: Order) -> bool:
-    """Whether the process came to the place at which it strikes."""
-    wanted = [1 for place, about in order.reached() if place == order.place and order.about in about.replace("/", ".")]
-    return len(wanted) >= order.nth
+def _strikes(order: Order) -> list[int]:
+    """Which of the places that the process came to are the one at which it is struck."""
+    places = enumerate(order.reached())
+    return [at for at, (place, about) in places if place == order.place and order.about in about.replace("/", ".")]
+
+
+def _upto_strike(order: Order) -> list[tuple[str, str]]:
+    """The places that the process came to until it was struck: without its JVM it may have gone on."""
+    strikes = _strikes(order)
+    return order.reached()[: strikes[order.nth - 1] + 1] if len(strikes) >= order.nth else order.reached()
 
 
 def _wait(table: str, order: Order, is_alive: Callable[[], bool]) -> None:
