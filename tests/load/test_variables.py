@@ -118,6 +118,34 @@ def test_secrets_are_never_shown(load: Load, secret: str) -> None:
     assert "env:SHOP_TOKEN" in told
 
 
+def test_a_text_is_masked_with_the_names_of_the_secrets_in_it(load: Load, secret: str) -> None:
+    environment = load({"lakesmith.yml": SECRETS, "secrets/key": "other-value"}).environment
+    assert environment.masked(f"no {secret}, no other-value") == "no <env:SHOP_TOKEN>, no <file:secrets/key>"
+    assert environment.secret_variables == {"SHOP_TOKEN"}
+
+
+def test_a_value_too_short_to_be_told_from_a_word_is_not_masked(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "a")
+    environment = load({"lakesmith.yml": SECRETS, "secrets/key": ""}).environment
+    assert environment.masked("a cat") == "a cat"
+
+
+def test_secrets_stay_secrets_over_defaults(load: Load, secret: str) -> None:
+    spark = load({"lakesmith.yml": SECRETS, "secrets/key": secret}).environment.spark
+    merged = spark.over({"a.direct": "below", "b": "1"}, without=("a.url",))
+    assert dict(merged) == {"a.direct": secret, "b": "1", "a.inside": f"Bearer {secret}", "a.file": secret}
+    assert set(merged.secrets) == {"a.direct", "a.inside", "a.file"}
+
+
+@pytest.mark.parametrize("key", ["spark.driver.extraJavaOptions", "spark.executor.defaultJavaOptions"])
+def test_a_secret_that_would_be_on_a_command_line_is_refused(refuse: Refuse, secret: str, key: str) -> None:
+    environments = f"environments: {{dev: {{spark: {{{key}: '-Da=${{token}}'}}}}}}\n"
+    (error,) = refuse({"lakesmith.yml": f"name: shop\nvariables: {{token: env:SHOP_TOKEN}}\n{environments}"})
+    assert (error.code, str(error.at)) == ("secret-on-command-line", "lakesmith.yml:3")
+    assert "-Da=<env:SHOP_TOKEN>" in error.what
+    assert secret not in str(error)
+
+
 def test_a_secret_that_goes_away_is_told_by_its_name(load: Load, secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spark = load({"lakesmith.yml": SECRETS, "secrets/key": "x"}).environment.spark
     monkeypatch.delenv("SHOP_TOKEN")

@@ -143,5 +143,12 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, str]) -> No
     assert raised.value.code == "bad-registry"
 
 
+def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(DeclarationError) as raised:
+        Registry.of({"registry": "http://reader:hush-hush@localhost:8081"})
+    assert raised.value.code == "bad-registry"
+    assert "hush-hush" not in str(raised.value)
+
+
 def test_a_connection_without_a_registry_has_none() -> None:
     assert Registry.of({"brokers": "x:9092"}) is None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import shlex
 import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -16,6 +19,9 @@ from tests.plan.lakes import made
 
 from lakesmith.run.failures import is_foreign, translate
 from lakesmith.spark import jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass
@@ -126,3 +132,30 @@ def test_a_jvm_that_listens_is_not_dead_whatever_its_status(
         monkeypatch.setattr(jvm, "_gateway", lambda: Gateway(process, parameters))
         assert jvm.death() is None
     assert jvm.death() is not None
+
+
+SETTINGS = {
+    "spark.plain": "value",
+    "spark.a key: with=signs#!": " \\ back\\slash, tab\t, line\nend, = : # ! ",
+    "spark.unicode": "Zürich ☃ 𝄞",
+    "spark.empty": "",
+}
+
+
+@pytest.mark.spark
+def test_java_reads_the_settings_as_they_were_written(shared_spark: SparkSession) -> None:
+    with jvm._properties(SETTINGS):
+        file = Path(shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])[1])
+        assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        java: Any = shared_spark.sparkContext._jvm
+        read = java.java.util.Properties()
+        read.load(java.java.io.StringReader(file.read_text("utf-8")))
+        assert {key: read.getProperty(key) for key in SETTINGS} == SETTINGS
+    assert not file.parent.exists()
+
+
+def test_what_the_user_tells_spark_submit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--verbose pyspark-shell")
+    with jvm._properties({}):
+        assert os.environ["PYSPARK_SUBMIT_ARGS"].endswith("--load-spark-defaults --verbose pyspark-shell")
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--verbose pyspark-shell"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakesmith.declare.secrets import Reference, Secret, Settings
 from lakesmith.errors import InfrastructureError
 from lakesmith.spark import session as sessions
 from lakesmith.spark.archive import archive_files, sizes, sizes_file, usable_archive
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
 JAVA = JavaHome(path=Path("/java"), version="17.0.1", origin="folder")
 JARS = (Path("/jars/a.jar"), Path("/jars/b.jar"))
 
-Settings = Callable[[dict[str, str]], dict[str, str]]
+Merged = Callable[[Mapping[str, str]], dict[str, str]]
 
 
 @pytest.fixture
-def merged(monkeypatch: pytest.MonkeyPatch) -> Settings:
+def merged(monkeypatch: pytest.MonkeyPatch) -> Merged:
     """Lakesmith's settings with a user's, on a machine that has no class archive."""
     monkeypatch.setattr(sessions, "usable_archive", lambda java, jars: ())
     return lambda user: session_settings(user, java=JAVA, jars=JARS)
@@ -46,25 +48,49 @@ def test_a_remote_spark_that_does_not_listen_is_told_at_once() -> None:
     assert caught.value.code == "spark-start"
 
 
-def test_what_the_user_sets_wins(merged: Settings) -> None:
+def test_what_the_user_sets_wins(merged: Merged) -> None:
     assert merged({"spark.sql.shuffle.partitions": "7"})["spark.sql.shuffle.partitions"] == "7"
 
 
-def test_a_local_spark_shuffles_into_as_many_partitions_as_it_has_cores(merged: Settings) -> None:
+def test_a_local_spark_shuffles_into_as_many_partitions_as_it_has_cores(merged: Merged) -> None:
     assert merged({"spark.master": "local[3]"})["spark.sql.shuffle.partitions"] == "3"
 
 
-def test_a_cluster_is_sent_the_jars_and_keeps_its_own_sizes(merged: Settings) -> None:
+def test_a_cluster_is_sent_the_jars_and_keeps_its_own_sizes(merged: Merged) -> None:
     settings = merged({"spark.master": "spark://host:7077"})
     assert settings["spark.jars"] == "file:///jars/a.jar,file:///jars/b.jar"
     assert "spark.sql.shuffle.partitions" not in settings
     assert "spark.driver.memory" not in settings
 
 
-def test_a_users_extensions_and_class_path_are_added_to_those_of_delta(merged: Settings) -> None:
+def test_a_users_extensions_and_class_path_are_added_to_those_of_delta(merged: Merged) -> None:
     settings = merged({"spark.sql.extensions": "org.example.More", "spark.driver.extraClassPath": "/c.jar"})
     assert settings["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension,org.example.More"
     assert settings["spark.driver.extraClassPath"] == "/jars/a.jar:/jars/b.jar:/c.jar"
+
+
+def test_settings_that_hold_secrets_are_hidden_by_spark_whatever_they_are_called(merged: Merged) -> None:
+    secret = Secret((Reference("env", "HOME"),))
+    settings = Settings({"spark.hadoop.fs.quiet": secret, "spark.redaction.regex": "mine", "spark.loud": "1"})
+    regex = merged(settings)["spark.redaction.regex"]
+    hidden = [
+        key for key in ("fs.quiet", "spark.hadoop.fs.quiet", "spark.ssl.password", "mine") if re.search(regex, key)
+    ]
+    assert hidden == ["fs.quiet", "spark.hadoop.fs.quiet", "spark.ssl.password", "mine"]
+    assert not re.search(regex, "spark.loud")
+
+
+def test_the_jvm_gets_no_variable_of_a_secret_but_those_that_its_libraries_read() -> None:
+    with sessions._environment(find_java(), ("SHOP_TOKEN", "AWS_SECRET_ACCESS_KEY", "HOME", "ALSO")):
+        assert os.environ["LAKESMITH_UNSET"] == "ALSO SHOP_TOKEN"
+    assert "LAKESMITH_UNSET" not in os.environ
+
+
+def test_a_token_in_the_address_of_a_remote_spark_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_REMOTE", "sc://127.0.0.1:1/;token=hush-hush;user_id=reader")
+    with pytest.raises(InfrastructureError, match=r"sc://127\.0\.0\.1:1 did not answer") as caught:
+        open_session("far", Settings({"spark.remote": Secret((Reference("env", "SHOP_REMOTE"),))}))
+    assert "hush-hush" not in str(caught.value)
 
 
 def test_an_archive_is_used_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +99,7 @@ def test_an_archive_is_used_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -
     assert "-XX:SharedArchiveFile=/cache/jdk.base:/cache/spark.jsa" in sessions.java_options(JAVA, JARS)
 
 
-def test_without_an_archive_none_is_asked_for(merged: Settings) -> None:
+def test_without_an_archive_none_is_asked_for(merged: Merged) -> None:
     assert "SharedArchiveFile" not in merged({})["spark.driver.extraJavaOptions"]
 
 

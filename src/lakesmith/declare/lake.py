@@ -32,7 +32,7 @@ class Environment:
     """Absolute folder or URL; every table lies below it."""
     landing: str
     """Absolute folder or URL that relative source paths start from; the lake's own folder by default."""
-    spark: Mapping[str, str] = field(default_factory=Settings)
+    spark: Settings = field(default_factory=Settings)
     """Secrets in it are read when a setting is looked up; its text shows only where they come from."""
     storage: Mapping[str, Settings] = field(default_factory=dict)
     """By the beginning of a URL, such as `s3://drops`: how that store is reached."""
@@ -41,6 +41,22 @@ class Environment:
     jobs: int = 2
     """How many tables are built at a time."""
     query: QueryLimits = QueryLimits()
+
+    @property
+    def secret_variables(self) -> frozenset[str]:
+        """The environment variables that hold secrets."""
+        found = (secret for settings in self._settings for secret in settings.secrets.values())
+        return frozenset(ref.name for secret in found for ref in secret.references if ref.kind == "env")
+
+    def masked(self, text: str) -> str:
+        """The text without the values of secrets."""
+        for settings in self._settings:
+            text = settings.masked(text)
+        return text
+
+    @property
+    def _settings(self) -> tuple[Settings, ...]:
+        return (self.spark, *self.storage.values(), *self.connections.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

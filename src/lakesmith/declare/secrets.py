@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from lakesmith.errors import DeclarationError, Place
+
+_SHORTEST = 4
+"""A shorter value is not looked for in texts: it would be found in the middle of other words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,28 @@ class Settings(Mapping[str, str]):
 
     def __init__(self, written: Mapping[str, str | Secret] | None = None) -> None:
         self._written = dict(written or {})
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Settings:
+        """The settings as they are, or plain ones as settings without a secret."""
+        return settings if isinstance(settings, Settings) else cls(settings)
+
+    @property
+    def secrets(self) -> Mapping[str, Secret]:
+        """The settings that hold a secret."""
+        return {key: value for key, value in self._written.items() if isinstance(value, Secret)}
+
+    def over(self, defaults: Mapping[str, str], *, without: Collection[str] = ()) -> Settings:
+        """These settings with defaults under them. Secrets stay secrets."""
+        return Settings({**defaults, **{key: value for key, value in self._written.items() if key not in without}})
+
+    def masked(self, text: str) -> str:
+        """The text with a reference in the place of each secret value."""
+        for reference in dict.fromkeys(ref for secret in self.secrets.values() for ref in secret.references):
+            value = reference.reveal()
+            if value is not None and len(value) >= _SHORTEST:
+                text = text.replace(value, f"<{reference}>")
+        return text
 
     def __getitem__(self, key: str) -> str:
         value = self._written[key]

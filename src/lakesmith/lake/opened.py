@@ -120,8 +120,13 @@ class Opened:
     def _start_session(self) -> SparkSession:
         from lakesmith.spark.session import open_session
 
+        here = self.declaration.environment
         return open_session(
-            self.name, self.declaration.environment.spark, jars_of(self.declaration), drivers_of(self.declaration)
+            self.name,
+            here.spark,
+            jars_of(self.declaration),
+            drivers_of(self.declaration),
+            private=here.secret_variables,
         )
 
 

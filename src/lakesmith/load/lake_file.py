@@ -24,6 +24,8 @@ from lakesmith.load.yaml_text import read_yaml
 
 LAKE_FILE = "lakesmith.yml"
 _REACHED = ("storage", "connections")
+_OPTIONS = (".extraJavaOptions", ".defaultJavaOptions")
+"""How the names of settings end that are options of a JVM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,7 @@ class LakeFile:
             for value in (value for each in settings for value in each.values()):
                 self._secret(value, block.places.get(key, block.at))
         self.problems.extend(http_problems(block, node))
+        self._refuse_on_command_line(block)
         return Environment(
             name=name,
             warehouse=self._location(block, "warehouse", block.warehouse),
@@ -209,6 +212,20 @@ class LakeFile:
             return "is the lake's own folder, or one above it"
         inside = os.path.relpath(warehouse, self.folder).split(os.sep)[0]
         return f"lies in {inside}/, where declarations are" if inside in LAYERS else None
+
+    def _refuse_on_command_line(self, block: EnvironmentBlock) -> None:
+        """A secret may not be an option of a JVM: everybody on the machine can read those."""
+        self.problems.extend(
+            DeclarationError(
+                "secret-on-command-line",
+                f"{key} ({value}) becomes part of a command line, which every user of the machine can read",
+                at=block.places.get("spark", block.at),
+                hint="name a file that only this user can read, or use a setting that Spark reads after it started, "
+                "such as spark.hadoop.…",
+            )
+            for key, value in block.spark.items()
+            if isinstance(value, Secret) and key.endswith(_OPTIONS)
+        )
 
     def _secret(self, value: str | Secret, at: Place) -> bool:
         missing = [ref for ref in value.references if ref.reveal() is None] if isinstance(value, Secret) else []

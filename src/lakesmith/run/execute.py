@@ -139,6 +139,7 @@ class Executor:
                     moved = self._workplace.take(table, step)
             except Exception as error:  # noqa: BLE001 (`translate` raises what is a bug of ours)
                 failure = translate(error, table)
+                failure.what = self._lake.environment.masked(failure.what)
                 failure.table = failure.table or str(plan.table)
                 if isinstance(error, GateFailed):
                     self.checks.extend(error.checks)
@@ -165,6 +166,7 @@ class Executor:
                     jars_of(self._lake),
                     drivers_of(self._lake),
                     brief=self._brief,
+                    private=self._lake.environment.secret_variables,
                 )
         # One a thread: settings and views of a step must not reach the one that runs beside it.
         if not hasattr(self._threads, "session"):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lakesmith.declare import Kafka, Table
+from lakesmith.declare import Kafka, Settings, Table
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, did_you_mean
 from lakesmith.ports import Slice
 from lakesmith.sources.registry import Registry
@@ -247,7 +247,8 @@ class _Cluster:
         try:
             self.admin = AdminClient({**quiet, **client_settings(settings)})
         except KafkaException as error:
-            what = f"the connection '{{}}' is refused by the Kafka client: {error.args[0].str()}"
+            said = Settings.of(settings).masked(error.args[0].str())
+            what = f"the connection '{{}}' is refused by the Kafka client: {said}"
             raise self._declaration(what, "settings have the names that librdkafka gives them") from error
 
     def answer(self, future: Future[T]) -> T:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 from urllib.parse import quote, urlsplit
 
+from lakesmith.declare import Settings
 from lakesmith.errors import DeclarationError, InfrastructureError
 
 SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
@@ -53,8 +54,11 @@ class Registry:
         if "registry" not in settings:
             return None
         url = settings["registry"].rstrip("/")
+        if urlsplit(url).password:
+            what = "the registry's address has a password in it, and addresses are shown in errors"
+            raise DeclarationError("bad-registry", what, hint="use registry.user and registry.password")
         if urlsplit(url).scheme not in ("http", "https"):
-            what = f"the registry '{url}' is not an http or https address"
+            what = Settings.of(settings).masked(f"the registry '{url}' is not an http or https address")
             raise DeclarationError("bad-registry", what, hint="for example registry: http://localhost:8081")
         wait = settings.get("registry.wait", "0")
         try:

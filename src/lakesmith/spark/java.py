@@ -36,7 +36,9 @@ HINT = "install Java 17 or 21 and set JAVA_HOME, or take the runtime from PyPI: 
 # Spark asks for the module jdk.incubator.vector for its linear algebra alone. The runtime from PyPI lacks it and
 # would not start; others would print a warning on the user's terminal and start without their archive of the
 # JDK's classes. And Spark names one jar twice on the class path, with which Java 21 refuses a class archive.
+# And variables that hold secrets of the lake are not handed on to the JVM and its workers.
 SHIM = """#!/bin/sh
+unset ${{LAKESMITH_UNSET:-}} LAKESMITH_UNSET
 each_once() {{
   paths=
   IFS=:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.errors import InfrastructureError
@@ -107,12 +112,12 @@ def stop(session: SparkSession) -> None:
 def launch(settings: Mapping[str, str]) -> None:
     """Start the JVM if there is none, with its standard output on standard error: Delta prints there what it vacuums,
     and this process's own standard output belongs to the result."""
-    from pyspark import SparkConf, SparkContext, java_gateway
+    from pyspark import SparkContext, java_gateway
 
     if SparkContext._gateway is None:
         start: Any = java_gateway.launch_gateway
-        conf = SparkConf().setAll(list(settings.items()))
-        SparkContext._ensure_initialized(gateway=start(conf, {"stdout": 2}))
+        with _properties(settings):
+            SparkContext._ensure_initialized(gateway=start(None, {"stdout": 2}))
 
 
 def hush_lost_connections(session: SparkSession) -> None:
@@ -190,3 +195,28 @@ def _died(how: str, hint: str) -> JvmDied:
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return not (record.name == "root" and record.module == "java_gateway")
+
+
+@contextmanager
+def _properties(settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings for spark-submit in a file that only this user can read: everybody can read a command line."""
+    with tempfile.TemporaryDirectory(prefix="lakesmith-start-") as folder:
+        path = Path(folder) / "spark.properties"
+        private = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(private, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+        before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+        # Defaults of this machine would be left out otherwise.
+        words = f"--properties-file {shlex.quote(str(path))} --load-spark-defaults"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{words} {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+            if before is not None:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _escaped(text: str) -> str:
+    """Text in the format of Java's properties files."""
+    return re.sub(r"[\\=:#!\s]", lambda found: f"\\u{ord(found[0]):04x}", text)

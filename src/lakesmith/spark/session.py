@@ -6,12 +6,13 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
+from lakesmith.declare import Settings
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.rows import FENCE
 from lakesmith.spark.archive import usable_archive
@@ -60,11 +61,32 @@ a vacuum keeps all that its tables have still to read."""
 _SUBSTITUTED = "spark.sql.variable.substitute"
 """The setting with which `${env:HOME}` in SQL, and so in a value of the data, becomes something else."""
 
+_REDACTED = "(?i)secret|password|token|access[.]?key|account[.]?key|jaas"
+"""The settings that Spark's UI and logs hide: its own default, and names of Azure's and Kafka's credentials."""
+
+_NEEDED = (
+    "AWS_",
+    "AZURE_",
+    "GOOGLE_",
+    "HADOOP_",
+    "JAVA_",
+    "JDK_",
+    "KRB5",
+    "LC_",
+    "LD_",
+    "PYSPARK_",
+    "PYTHON",
+    "SPARK_",
+)
+"""Beginnings of variables that the JVM, its libraries or the workers read themselves."""
+_NEEDED_NAMES = ("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
+
 JOINED = {
     "spark.sql.extensions": ",",
     "spark.driver.extraClassPath": os.pathsep,
     "spark.driver.extraJavaOptions": " ",
     "spark.jars": ",",
+    "spark.redaction.regex": "|",
 }
 """Settings whose value is a list: what the user gives comes after ours instead of in its place."""
 
@@ -76,26 +98,29 @@ def open_session(
     drivers: tuple[Path, ...] = (),
     *,
     brief: bool = False,
+    private: Collection[str] = (),
 ) -> SparkSession:
     """Start Spark, or return the session that this process has; `spark.remote` means Spark Connect.
 
     `drivers` are the jars of databases. `brief` promises that little data will be moved: what Spark and the JVM would
-    spend on optimising is then saved.
+    spend on optimising is then saved. `private` are environment variables that the JVM does not get.
     """
+    settings = Settings.of(settings)
     # Imported here: PySpark costs half a second and most verbs never need it.
     from pyspark.sql import SparkSession
 
     _hush()
     if remote := settings.get("spark.remote"):
         others = {key: value for key, value in settings.items() if key != "spark.remote"}
-        with _told_as("spark-start", f"Spark Connect at {remote} did not answer", "check spark.remote"):
+        address = remote.partition("/;")[0]  # a token may follow
+        with _told_as("spark-start", f"Spark Connect at {address} did not answer", "check spark.remote", settings):
             _knock(remote)
             return SparkSession.builder.remote(remote).appName(name).config(map={**others}).getOrCreate()
 
     java = find_java()
     merged = session_settings(settings, java=java, jars=jar_paths(jar_sets), drivers=drivers, brief=brief)
     hint = "lakesmith doctor --deep"
-    with _told_as("spark-start", "Spark did not start", hint), _environment(java):
+    with _told_as("spark-start", "Spark did not start", hint, settings), _environment(java, private):
         forget_dead()
         launch({**merged, "spark.app.name": name})
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
@@ -144,6 +169,7 @@ def session_settings(
     brief: bool = False,
 ) -> dict[str, str]:
     """Lakesmith's settings with the user's over them."""
+    secret = sorted(Settings.of(settings).secrets)
     ours = {
         "spark.master": "local[*]",
         **DELTA,
@@ -164,6 +190,10 @@ def session_settings(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        # Hadoop has its own settings without the prefix.
+        "spark.redaction.regex": "|".join(
+            [_REDACTED, *(re.escape(key.removeprefix("spark.hadoop.")) for key in secret)]
+        ),
     }
     if brief:
         ours |= BRIEF
@@ -243,8 +273,9 @@ def _memory() -> str:
 
 
 @contextmanager
-def _environment(java: JavaHome) -> Iterator[None]:
+def _environment(java: JavaHome, private: Collection[str] = ()) -> Iterator[None]:
     """What Spark's launcher reads from the environment, for as long as it starts."""
+    unset = [name for name in private if not name.startswith(_NEEDED) and name not in _NEEDED_NAMES]
     wanted = {
         "JAVA_HOME": str(launch_home(java)),
         "PYSPARK_PYTHON": sys.executable,
@@ -253,6 +284,8 @@ def _environment(java: JavaHome) -> Iterator[None]:
         "SPARK_HOME": str(spark_home()),
         # The launcher is a JVM of its own that lives for a moment.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # Not removed here: other threads look their secrets up at the same time.
+        "LAKESMITH_UNSET": " ".join(sorted(unset)),
     }
     if "UTF" not in (os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG", "")).upper():
         # A JVM in another locale cannot name a file whose name is not plain ASCII.
@@ -270,11 +303,12 @@ def _environment(java: JavaHome) -> Iterator[None]:
 
 
 @contextmanager
-def _told_as(code: str, what: str, hint: str) -> Iterator[None]:
+def _told_as(code: str, what: str, hint: str, settings: Settings | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
         if died := death(error):
             raise died from error
         first = str(error).strip().partition("\n")[0]
-        raise InfrastructureError(code, f"{what}: {type(error).__name__}: {first}", hint=hint) from error
+        told = f"{what}: {type(error).__name__}: {first}"
+        raise InfrastructureError(code, settings.masked(told) if settings else told, hint=hint) from error

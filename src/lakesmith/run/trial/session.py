@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -27,12 +27,10 @@ def local_session(
         yield given
         return
     tell(SparkStarting())
-    session = open_session(f"{lake.name} tests", _settings(lake.environment.spark), brief=True)
+    settings = lake.environment.spark.over(_SMALL, without=_ELSEWHERE)
+    private = lake.environment.secret_variables
+    session = open_session(f"{lake.name} tests", settings, brief=True, private=private)
     try:
         yield session
     finally:
         close_session(session)
-
-
-def _settings(own: Mapping[str, str]) -> dict[str, str]:
-    return {**_SMALL, **{name: value for name, value in own.items() if name not in _ELSEWHERE}}

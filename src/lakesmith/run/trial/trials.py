@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from lakesmith.declare import LakeDeclaration, TableName
+from lakesmith.declare import LakeDeclaration, Settings, TableName
 from lakesmith.declare.loads import key_columns
 from lakesmith.declare.tests import Row, Rows, TableTest, Value, Word
 from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, did_you_mean
@@ -68,7 +68,7 @@ class _Trials:
         found: tuple[RowDifference, ...] = ()
         sensible = True
         with tempfile.TemporaryDirectory(prefix="lakesmith-test-") as folder:
-            here = replace(self.lake.environment, warehouse=folder, spark={})
+            here = replace(self.lake.environment, warehouse=folder, spark=Settings())
             bench = Bench(
                 lake=replace(self.lake, environment=here),
                 graph=self.graph,

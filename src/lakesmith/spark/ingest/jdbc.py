@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import AGAIN, HIDDEN, ROW_HASH
-from lakesmith.declare import Jdbc, Table
+from lakesmith.declare import Jdbc, Settings, Table
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError, did_you_mean
 from lakesmith.formats import Delta
 from lakesmith.intake.shapes import spark_type
@@ -245,7 +245,7 @@ class _Server:
             raise death(error) or self._error(str(error)) from None
 
     def _error(self, text: str) -> LakesmithError:
-        said = _reason(text)
+        said = Settings.of(self.settings).masked(_reason(text))
         for name, value in self.settings.items():
             if value and re.search("password|secret|token|key", name, re.IGNORECASE):
                 said = said.replace(value, "…")
