@@ -11,6 +11,9 @@ from lakesmith.declare.secrets import Settings
 from lakesmith.declare.table import Table
 from lakesmith.errors import Place
 
+PRIVATE = 0o077
+"""The umask of a lake that says nothing: files belong to their user alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
@@ -29,6 +32,8 @@ class Environment:
     """By name, how a database or a Kafka cluster is reached."""
     jobs: int = 2
     """How many tables are built at a time."""
+    umask: int = PRIVATE
+    """The permissions that files and folders of the warehouse are made without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

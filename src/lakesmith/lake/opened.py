@@ -44,7 +44,7 @@ class Opened:
         self.name = declaration.name
         self.environment = declaration.environment.name
         adopted = {name: table.adopted for name, table in declaration.tables.items() if table.adopted is not None}
-        self._warehouse = Warehouse(declaration.environment.warehouse, adopted)
+        self._warehouse = Warehouse(declaration.environment.warehouse, adopted, declaration.environment.umask)
         kept = cache_folder() / "lakes" / hashlib.sha256(self._warehouse.root.encode()).hexdigest()[:16]
         self._readings_file = kept.with_suffix(f".{_plan_age()}.json")
         self._memory = FactsMemory(kept.with_suffix(".facts.json"))
@@ -118,8 +118,9 @@ class Opened:
     def _start_session(self) -> SparkSession:
         from lakesmith.spark.session import open_session
 
+        here = self.declaration.environment
         return open_session(
-            self.name, self.declaration.environment.spark, jars_of(self.declaration), drivers_of(self.declaration)
+            self.name, here.spark, jars_of(self.declaration), drivers_of(self.declaration), umask=here.umask
         )
 
 

@@ -169,6 +169,7 @@ class LakeFile:
             storage={url: Settings(settings) for url, settings in block.storage.items()},
             connections={name: Settings(settings) for name, settings in block.connections.items()},
             jobs=block.jobs,
+            umask=block.umask,
         )
 
     def _location(self, block: Block, key: str, value: str | Secret) -> str:

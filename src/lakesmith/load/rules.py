@@ -28,6 +28,7 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}")
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([a-z]+)")
 _VERSION = re.compile(r"[1-9][0-9]{0,4}(\.[0-9]{1,5}){0,2}")
 _CURRENCY = re.compile(r"[A-Z]{3}")
+_UMASK = re.compile(r"0[0-7]{2}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -79,6 +80,16 @@ def duration(text: str) -> float:
             "write a number and a unit, such as 30m, 1h or 2d (units: s, m, h, d, w)",
         )
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def _umask(text: str) -> int:
+    if not _UMASK.fullmatch(text):
+        raise Unfit(
+            "bad-umask",
+            f"'{text[:20]}' is not a umask that leaves files to their user",
+            'write three octal digits in quotes, the first of them 0: "077" (user only) or "027" (group may read)',
+        )
+    return int(text, 8)
 
 
 def _delimiter(text: str) -> str:
@@ -171,6 +182,7 @@ Zone = Annotated[str, Rule(_zone, {"minLength": 1, "examples": ["UTC", "Europe/O
 Currency = Annotated[str, Rule(_currency, {"pattern": r"^[^\W\d]\w*$"})]
 Type = Annotated[str, Rule(spark_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
 Duration = Annotated[float, Rule(duration, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
+Umask = Annotated[int, Rule(_umask, {"type": "string", "pattern": "^0[0-7]{2}$"})]
 Delimiter = Annotated[str, Rule(_delimiter, {"minLength": 1, "maxLength": 1})]
 Share = Annotated[float, SHARE]
 Setting = Annotated[str | Secret, SETTING]

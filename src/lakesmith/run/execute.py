@@ -161,6 +161,7 @@ class Executor:
                     jars_of(self._lake),
                     drivers_of(self._lake),
                     brief=self._brief,
+                    umask=self._lake.environment.umask,
                 )
         # One a thread: settings and views of a step must not reach the one that runs beside it.
         if not hasattr(self._threads, "session"):

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from lakesmith.declare import PRIVATE
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.rows import FENCE
 from lakesmith.spark.archive import usable_archive
 from lakesmith.spark.jars import DEFAULT_SETS, jar_paths, spark_home
 from lakesmith.spark.java import JavaHome, cache_folder, find_java, launch_home
+from lakesmith.spark.scratch import own_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,11 +77,12 @@ def open_session(
     drivers: tuple[Path, ...] = (),
     *,
     brief: bool = False,
+    umask: int = PRIVATE,
 ) -> SparkSession:
     """Start Spark, or return the session that this process has; `spark.remote` means Spark Connect.
 
     `drivers` are the jars of databases. `brief` promises that little data will be moved: what Spark and the JVM would
-    spend on optimising is then saved.
+    spend on optimising is then saved. `umask` is what the files of the JVM and of its workers are made without.
     """
     # Imported here: PySpark costs half a second and most verbs never need it.
     from pyspark.sql import SparkSession
@@ -92,10 +95,12 @@ def open_session(
             return SparkSession.builder.remote(remote).appName(name).config(map={**others}).getOrCreate()
 
     java = find_java()
+    scratch = own_scratch()
     merged = session_settings(settings, java=java, jars=jar_paths(jar_sets), drivers=drivers, brief=brief)
+    merged = with_privacy(merged, scratch.folder, umask)
     hint = "lakesmith doctor --deep"
     with _told_as("spark-start", "Spark did not start", hint), _environment(java):
-        _launch({**merged, "spark.app.name": name})
+        _launch({**merged, "spark.app.name": name}, {"umask": umask, "pass_fds": [scratch.lock]})
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
     refuse_foreign(session)
     return session
@@ -129,7 +134,17 @@ def isolated(session: SparkSession) -> SparkSession:
 
 def close_session(session: SparkSession) -> None:
     """Stop Spark; on Spark Connect, let go of the server."""
-    session.stop()
+    try:
+        session.stop()
+    finally:
+        own_scratch().clear()
+
+
+def with_privacy(settings: Mapping[str, str], folder: str, umask: int) -> dict[str, str]:
+    """The settings with those for files that others must not read: temporary ones, and those that Hadoop makes."""
+    ours = {"spark.local.dir": folder, "spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
+    options = f'"-Djava.io.tmpdir={folder}" {settings["spark.driver.extraJavaOptions"]}'
+    return {**ours, **settings, "spark.driver.extraJavaOptions": options}
 
 
 def session_settings(
@@ -205,7 +220,7 @@ def java_options(java: JavaHome, jars: tuple[Path, ...], *, brief: bool = False)
     return tuple(f'"{option}"' if " " in option else option for option in options)
 
 
-def _launch(settings: Mapping[str, str]) -> None:
+def _launch(settings: Mapping[str, str], process: Mapping[str, Any]) -> None:
     """Start the JVM, where there is none yet, with its standard output on standard error: Delta says there what it has
     vacuumed, and this process's own belongs to the answer."""
     from pyspark import SparkConf, SparkContext, java_gateway
@@ -213,7 +228,7 @@ def _launch(settings: Mapping[str, str]) -> None:
     if SparkContext._gateway is None:
         launch: Any = java_gateway.launch_gateway
         conf = SparkConf().setAll(list(settings.items()))
-        SparkContext._ensure_initialized(gateway=launch(conf, {"stdout": 2}))
+        SparkContext._ensure_initialized(gateway=launch(conf, {"stdout": 2, **process}))
 
 
 def _hush() -> None:

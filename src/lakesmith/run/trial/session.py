@@ -27,7 +27,9 @@ def local_session(
         yield given
         return
     tell(SparkStarting())
-    session = open_session(f"{lake.name} tests", _settings(lake.environment.spark), brief=True)
+    session = open_session(
+        f"{lake.name} tests", _settings(lake.environment.spark), brief=True, umask=lake.environment.umask
+    )
     try:
         yield session
     finally:
