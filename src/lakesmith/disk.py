@@ -13,6 +13,9 @@ _FULL = ("No space left on device", "Disk quota exceeded")
 _LOCKED = "Read-only file system"
 _FAILED = "Input/output error"
 _AT_ONCE = 16
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_umasks: dict[str, int] = {}
+"""By folder."""
 
 
 def sync(path: str | os.PathLike[str]) -> None:
@@ -49,13 +52,43 @@ def make_folders(folder: str | os.PathLike[str]) -> None:
         path = os.path.dirname(path)
     for path in reversed(missing):
         with suppress(FileExistsError):  # somebody else was faster, and may not have synced its name yet
-            os.mkdir(path)
+            _make_folder(path)
         sync(os.path.dirname(path))
+
+
+def _make_folder(path: str) -> None:
+    umask = _umask_of(path)
+    if umask is None:
+        os.mkdir(path)
+        return
+    os.mkdir(path, 0o777 & ~umask)
+    os.chmod(path, 0o777 & ~umask)
+
+
+def set_umask(folder: str | os.PathLike[str], umask: int) -> None:
+    """Make files and folders from now on without some permissions: this folder, and all below it. The umask of the
+    process belongs to whoever runs it, and holds for all its threads."""
+    _umasks[os.path.abspath(folder)] = umask
+
+
+def _umask_of(path: str | os.PathLike[str]) -> int | None:
+    folder = os.path.abspath(path)
+    while folder not in _umasks:
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+    return _umasks[folder]
 
 
 def create(path: str | os.PathLike[str]) -> int:
     """Create a file that does not exist; returns its descriptor."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    umask = _umask_of(path)
+    if umask is None:
+        return os.open(path, _NEW, 0o666)
+    descriptor = os.open(path, _NEW, 0o666 & ~umask)
+    os.fchmod(descriptor, 0o666 & ~umask)  # whatever the umask of the process is
+    return descriptor
 
 
 def write_new(path: str | os.PathLike[str], content: bytes) -> None:

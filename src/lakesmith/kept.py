@@ -22,7 +22,7 @@ def read_kept(file: Path) -> dict[str, Any]:
 def keep(file: Path, values: dict[str, Any], default: Callable[[Any], object] | None = None) -> None:
     """Keep the values in place of what was kept; a folder that cannot be written to is left alone."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as temporary:
             json.dump(values, temporary, default=default)
         os.replace(temporary.name, file)

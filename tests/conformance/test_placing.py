@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from lakesmith.columns import GONE
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats import Delta
-from lakesmith.formats.delta import actions, placing, rows
+from lakesmith.formats.delta import commit, placing, rows
 from lakesmith.formats.delta.vectors import read_vector
 from lakesmith.ports import Upsert, Write
 
@@ -67,7 +67,7 @@ def held(found: list[tuple[int, int, str]]) -> Rows:
 def test_many_batches_lead_to_the_rows_that_the_model_has(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actions, "_CHECKPOINTS", 2)
+    monkeypatch.setattr(commit, "_INTERVAL", 2)
     place, format, drawn = str(tmp_path / "a table"), Delta(), random.Random(7)
     model: Rows = dict.fromkeys(range(200), (0, "first"))
     format.append(frame(spark, [(id, at, v, False) for id, (at, v) in model.items()]).drop(GONE), place, write(1))

@@ -397,6 +397,13 @@ LAKE = {
         3,
         "'a_b' would do",
     ),
+    "a umask that takes permissions from the user": (
+        ENVIRONMENTS + '  dev: {umask: "777"}\n',
+        "bad-umask",
+        3,
+        '"027"',
+    ),
+    "a umask without quotes": (ENVIRONMENTS + "  dev: {umask: 027}\n", "needs-quotes", 3, "quotes"),
     "an unknown key in an environment": (
         ENVIRONMENTS + "  dev: {warehous: x}\n",
         "unknown-key",

@@ -2,7 +2,7 @@
 
 from lakesmith.declare.checks import Check, Severity
 from lakesmith.declare.contract import Contract
-from lakesmith.declare.lake import Defaults, Environment, LakeDeclaration, QueryLimits, UnrunPython
+from lakesmith.declare.lake import PRIVATE, Defaults, Environment, LakeDeclaration, QueryLimits, UnrunPython
 from lakesmith.declare.loads import Append, Changes, Load, Merge, Replace, ReplacePartitions, Scd2, Snapshot
 from lakesmith.declare.names import LAYERS, Layer, TableName, is_identifier
 from lakesmith.declare.secrets import Secret, Settings
@@ -17,6 +17,7 @@ from lakesmith.declare.table import (
 
 __all__ = [
     "LAYERS",
+    "PRIVATE",
     "Append",
     "Changes",
     "Check",

@@ -11,6 +11,9 @@ from lakesmith.declare.secrets import Settings
 from lakesmith.declare.table import Table
 from lakesmith.errors import Place
 
+PRIVATE = 0o077
+"""The umask of a lake that says nothing: files belong to their user alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLimits:
@@ -41,6 +44,8 @@ class Environment:
     jobs: int = 2
     """How many tables are built at a time."""
     query: QueryLimits = QueryLimits()
+    umask: int = PRIVATE
+    """The permissions that files and folders of the warehouse are made without."""
 
     @property
     def secret_variables(self) -> frozenset[str]:

@@ -45,7 +45,7 @@ class Opened:
         self.name = declaration.name
         self.environment = declaration.environment.name
         adopted = {name: table.adopted for name, table in declaration.tables.items() if table.adopted is not None}
-        self._warehouse = Warehouse(declaration.environment.warehouse, adopted)
+        self._warehouse = Warehouse(declaration.environment.warehouse, adopted, declaration.environment.umask)
         kept = cache_folder() / "lakes" / hashlib.sha256(self._warehouse.root.encode()).hexdigest()[:16]
         self._readings_file = kept.with_suffix(f".{_plan_age()}.json")
         self._memory = FactsMemory(kept.with_suffix(".facts.json"))
@@ -127,6 +127,7 @@ class Opened:
             jars_of(self.declaration),
             drivers_of(self.declaration),
             private=here.secret_variables,
+            umask=here.umask,
         )
 
 

@@ -175,6 +175,7 @@ class LakeFile:
             connections={name: Settings(settings) for name, settings in block.connections.items()},
             jobs=block.jobs,
             query=_limits(block.query),
+            umask=block.umask,
         )
 
     def _location(self, block: Block, key: str, value: str | Secret) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from lakesmith.declare.contract import Contract
+from lakesmith.declare.lake import PRIVATE
 from lakesmith.declare.sources import Envelope, Incompatible, Listing, Starting, Symlinks, Values
 from lakesmith.load.check_models import CheckBlock, ContractBlock, QuarantineBlock
 from lakesmith.load.kinds import Block
@@ -27,6 +28,7 @@ from lakesmith.load.rules import (
     Tag,
     Text,
     Type,
+    Umask,
     VariableName,
     VersionText,
     Zone,
@@ -270,6 +272,9 @@ class EnvironmentBlock(Block):
     ] = field(default_factory=dict)
     jobs: Annotated[int, "How many tables are built at a time."] = 2
     query: Annotated[QueryBlock | None, "How much `lakesmith query` may use before it is stopped."] = None
+    umask: Annotated[Umask, "The permissions that files of the warehouse are made without, in octal and in quotes."] = (
+        PRIVATE
+    )
     variables: Annotated[Mapping[VariableName, Setting], "Values of variables in this environment."] = field(
         default_factory=dict
     )

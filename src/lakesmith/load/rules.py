@@ -30,6 +30,7 @@ _VERSION = re.compile(r"[1-9][0-9]{0,4}(\.[0-9]{1,5}){0,2}")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _SIZE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*([A-Za-z]+)")
 _BYTES = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_UMASK = re.compile(r"0[0-7]{2}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -92,6 +93,16 @@ def size(text: str) -> int:
             "write a number and a unit, such as 500MB or 2GB (units: MB, GB, TB, MiB, GiB, TiB)",
         )
     return int(float(match[1]) * _BYTES[match[2].lower()])
+
+
+def _umask(text: str) -> int:
+    if not _UMASK.fullmatch(text):
+        raise Unfit(
+            "bad-umask",
+            f"'{text[:20]}' is not a umask that leaves files to their user",
+            'write three octal digits in quotes, the first of them 0: "077" (user only) or "027" (group may read)',
+        )
+    return int(text, 8)
 
 
 def _delimiter(text: str) -> str:
@@ -185,6 +196,7 @@ Currency = Annotated[str, Rule(_currency, {"pattern": r"^[^\W\d]\w*$"})]
 Type = Annotated[str, Rule(spark_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
 Duration = Annotated[float, Rule(duration, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
 Size = Annotated[int, Rule(size, {"type": "string", "pattern": r"^[0-9.]+\s*[MGT]i?B$"})]
+Umask = Annotated[int, Rule(_umask, {"type": "string", "pattern": "^0[0-7]{2}$"})]
 Delimiter = Annotated[str, Rule(_delimiter, {"minLength": 1, "maxLength": 1})]
 Share = Annotated[float, SHARE]
 Setting = Annotated[str | Secret, SETTING]

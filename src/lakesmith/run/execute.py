@@ -167,6 +167,7 @@ class Executor:
                     drivers_of(self._lake),
                     brief=self._brief,
                     private=self._lake.environment.secret_variables,
+                    umask=self._lake.environment.umask,
                 )
         # One a thread: settings and views of a step must not reach the one that runs beside it.
         if not hasattr(self._threads, "session"):

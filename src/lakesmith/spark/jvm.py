@@ -109,15 +109,20 @@ def stop(session: SparkSession) -> None:
     forget_dead()
 
 
-def launch(settings: Mapping[str, str]) -> None:
-    """Start the JVM if there is none, with its standard output on standard error: Delta prints there what it vacuums,
-    and this process's own standard output belongs to the result."""
+def launch(settings: Mapping[str, str], *, umask: int, keep_open: int) -> None:
+    """Start the JVM if there is none, with a umask and a descriptor that it inherits.
+
+    Its standard output goes to standard error: Delta prints there what it vacuums, and this process's own standard
+    output belongs to the result.
+    """
     from pyspark import SparkContext, java_gateway
 
     if SparkContext._gateway is None:
         start: Any = java_gateway.launch_gateway
         with _properties(settings):
-            SparkContext._ensure_initialized(gateway=start(None, {"stdout": 2}))
+            SparkContext._ensure_initialized(
+                gateway=start(None, {"stdout": 2, "umask": umask, "pass_fds": [keep_open]})
+            )
 
 
 def hush_lost_connections(session: SparkSession) -> None:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from lakesmith.declare import Settings
+from lakesmith.declare import PRIVATE, Settings
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.rows import FENCE
 from lakesmith.spark.archive import usable_archive
 from lakesmith.spark.jars import DEFAULT_SETS, jar_paths, spark_home
 from lakesmith.spark.java import JavaHome, cache_folder, find_java, launch_home
 from lakesmith.spark.jvm import death, forget_dead, hush_lost_connections, launch, stop
+from lakesmith.spark.scratch import own_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,11 +100,13 @@ def open_session(
     *,
     brief: bool = False,
     private: Collection[str] = (),
+    umask: int = PRIVATE,
 ) -> SparkSession:
     """Start Spark, or return the session that this process has; `spark.remote` means Spark Connect.
 
     `drivers` are the jars of databases. `brief` promises that little data will be moved: what Spark and the JVM would
-    spend on optimising is then saved. `private` are environment variables that the JVM does not get.
+    spend on optimising is then saved. `private` are environment variables that the JVM does not get, `umask` are the
+    permissions that files of the JVM and of its workers are made without.
     """
     settings = Settings.of(settings)
     # Imported here: PySpark costs half a second and most verbs never need it.
@@ -118,11 +121,13 @@ def open_session(
             return SparkSession.builder.remote(remote).appName(name).config(map={**others}).getOrCreate()
 
     java = find_java()
+    scratch = own_scratch()
     merged = session_settings(settings, java=java, jars=jar_paths(jar_sets), drivers=drivers, brief=brief)
+    merged = with_privacy(merged, scratch.folder, umask)
     hint = "lakesmith doctor --deep"
     with _told_as("spark-start", "Spark did not start", hint, settings), _environment(java, private):
         forget_dead()
-        launch({**merged, "spark.app.name": name})
+        launch({**merged, "spark.app.name": name}, umask=umask, keep_open=scratch.lock)
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
     hush_lost_connections(session)
     refuse_foreign(session)
@@ -157,7 +162,17 @@ def isolated(session: SparkSession) -> SparkSession:
 
 def close_session(session: SparkSession) -> None:
     """Stop Spark; on Spark Connect, let go of the server."""
-    stop(session)
+    try:
+        stop(session)
+    finally:
+        own_scratch().clear()
+
+
+def with_privacy(settings: Mapping[str, str], folder: str, umask: int) -> dict[str, str]:
+    """The settings with those for files that others must not read: temporary ones, and those that Hadoop makes."""
+    ours = {"spark.local.dir": folder, "spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
+    options = f'"-Djava.io.tmpdir={folder}" {settings["spark.driver.extraJavaOptions"]}'
+    return {**ours, **settings, "spark.driver.extraJavaOptions": options}
 
 
 def session_settings(

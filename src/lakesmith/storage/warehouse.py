@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lakesmith.declare import TableName
+from lakesmith.declare import PRIVATE, TableName
+from lakesmith.disk import set_umask
 from lakesmith.ports import Storage
 from lakesmith.storage.access import find_access, is_remote
 from lakesmith.storage.local import LocalStorage
@@ -24,12 +25,14 @@ def open_storage(url: str, settings: Mapping[str, Mapping[str, str]] = _NO_SETTI
 class Warehouse:
     """The folders of a lake below one root. Locations are made from validated names only.
 
-    `adopted` are tables that lie elsewhere and are not the lake's to write.
+    `adopted` are tables that lie elsewhere and are not the lake's to write. `umask` is what files and folders are made
+    without.
     """
 
-    def __init__(self, url: str, adopted: Mapping[TableName, str] | None = None) -> None:
+    def __init__(self, url: str, adopted: Mapping[TableName, str] | None = None, umask: int = PRIVATE) -> None:
         self.storage = open_storage(url)
         self.root = self.storage.root().rstrip("/")
+        set_umask(self.root, umask)
         self._adopted = adopted or {}
 
     def table(self, name: TableName) -> str:

@@ -28,8 +28,8 @@ def local_session(
         return
     tell(SparkStarting())
     settings = lake.environment.spark.over(_SMALL, without=_ELSEWHERE)
-    private = lake.environment.secret_variables
-    session = open_session(f"{lake.name} tests", settings, brief=True, private=private)
+    private, umask = lake.environment.secret_variables, lake.environment.umask
+    session = open_session(f"{lake.name} tests", settings, brief=True, private=private, umask=umask)
     try:
         yield session
     finally:
