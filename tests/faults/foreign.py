@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 
@@ -46,19 +45,9 @@ def compacted_by_others(table: Path) -> None:
 
 def says(table: Path, version: int, info: object) -> None:
     """Write a commit as somebody does who says this of it; with None, without `commitInfo`."""
-    _rewrite(table, version, lambda _: info)
-
-
-def forgets(table: Path, version: int, *fields: str) -> None:
-    """Take fields out of the `commitInfo` of a commit."""
-    _rewrite(table, version, lambda told: {name: value for name, value in told.items() if name not in fields})
-
-
-def _rewrite(table: Path, version: int, change: Callable[[dict[str, Any]], object]) -> None:
     commit = table / "_delta_log" / f"{version:020}.json"
     actions = [json.loads(line) for line in commit.read_text().splitlines()]
-    info = change(next((action["commitInfo"] for action in actions if "commitInfo" in action), {}))
     others = [action for action in actions if "commitInfo" not in action]
-    told = ([] if info is None else [{"commitInfo": info}]) + others
-    commit.write_text("".join(json.dumps(action) + "\n" for action in told))
+    first = [] if info is None else [{"commitInfo": info}]
+    commit.write_text("".join(json.dumps(action) + "\n" for action in [*first, *others]))
     commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)

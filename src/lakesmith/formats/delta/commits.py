@@ -51,9 +51,9 @@ def _read(path: str, version: int) -> CommitFact:
             case b"commitInfo":
                 info = _object(_parsed(path, place, line)["commitInfo"])
             case b"txn":
-                told = _object(_parsed(path, place, line)["txn"])
-                if isinstance(told.get("appId"), str) and _is_number(told.get("version")):
-                    sequences[told["appId"]] = told["version"]
+                txn = _object(_parsed(path, place, line)["txn"])
+                if isinstance(txn.get("appId"), str) and _is_number(txn.get("version")):
+                    sequences[txn["appId"]] = txn["version"]
             case b"remove":
                 removes = removes or not _KEEPS_ROWS.search(line)
             case b"add" | b"cdc":
