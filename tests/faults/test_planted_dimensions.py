@@ -71,7 +71,7 @@ class Dimension:
 
 
 DIMENSIONS = {
-    "few commits": Dimension("append", foreign_commits_after_a_kill, "ER"),
+    "few commits": Dimension("append", foreign_commits_after_a_kill, "AER"),
     "jvm death escapes": Dimension("append", lone_jvm_kill, "EA"),
     "null is a value": Dimension("scd2:required", rerun, "ER"),
     "plain names": Dimension("append@odd", rerun, "R", seed=13),
