@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.fuzz import corpus, mutate
 from tests.fuzz.found import FOUND
+from tests.fuzz.landing import landing_case
 from tests.fuzz.model import Case
 from tests.fuzz.mutate import Mutate
 
@@ -376,5 +377,6 @@ KINDS: Mapping[str, tuple[int, Callable[[Random], Case]]] = {
     "parquet": (6, _data("parquet")),
     "orc": (3, _data("orc")),
     "message": (4, _message),
+    "landing": (6, landing_case),
 }
 """By its name, how often a kind comes, and how a case of it is made."""

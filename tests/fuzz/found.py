@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.fuzz import corpus
 from tests.fuzz.corpus import DataFile
+from tests.fuzz.landing import Entry
 from tests.fuzz.model import Case
 
 _LAKE = {"lakesmith.yml": b"name: shop\n", "bronze/orders.yml": b"source: {files: landing/orders/*.json}\n"}
@@ -42,6 +43,11 @@ def data_case(file: DataFile) -> Case:
     options: dict[str, Any] = {"format": file.format, "source": file.source, "surveyed": True, "widening": False}
     options |= {"columns": "all", "folder": "in", "held": 64 << 20}
     return Case(kind=file.format, target=file.name, files={"data": file.data}, options=options)
+
+
+def _landing(*entries: Entry, pattern: str = "*.json") -> Case:
+    options = {"entries": entries, "pattern": pattern, "symlinks": "inside", "listing": "full", "archive": None}
+    return Case(kind="landing", target=pattern, options=options)
 
 
 def _schema_bomb() -> object:
@@ -148,4 +154,13 @@ FOUND: tuple[Callable[[], Case], ...] = (
     # No files at all, in place of files that are lost.
     lambda: _batch(files={}),
     lambda: _batch(since={"bronze.orders": "3"}),
+    # A link that leads to itself stopped the whole plan, and a name that is not UTF-8 the batch that it was in.
+    lambda: _landing(Entry(path=b"a.json", kind="link", target=b"a.json")),
+    lambda: _landing(Entry(path=b"d", kind="link", target=b"d"), pattern="*/a.json"),
+    lambda: _landing(Entry(path=b"caf\xe9.json", kind="file")),
+    # These were ingested from anywhere, or passed over without a word.
+    lambda: _landing(Entry(path=b"a.json", kind="link", target=b"@outside/s.json")),
+    lambda: _landing(Entry(path=b"a.json", kind="link", target=b"nothing")),
+    lambda: _landing(Entry(path=b"_a.json", kind="link", target=b"."), pattern="*"),
+    lambda: _landing(Entry(path=b"a.json", kind="fifo")),
 )

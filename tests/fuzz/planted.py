@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.fuzz.landing import Entry, judge, judge_inside, make_entries
 from tests.fuzz.model import Case
 from tests.fuzz.subjects import Refused, judged, known_codes
 
 from lakesmith.errors import DeclarationError, Place
+from lakesmith.ports import FileFact, SkippedEntry
+from lakesmith.storage import LocalStorage
 
 
 def reads_well(folder: Path) -> None:
@@ -131,6 +134,45 @@ def tells_a_line_that_is_not_there(folder: Path) -> None:
     _tells(line=9)
 
 
+_ENTRIES = (
+    Entry(path=b"a.json", kind="file"),
+    Entry(path=b"b.json", kind="fifo"),
+    Entry(path=b"c.json", kind="link", target=b"c.json"),
+    Entry(path=b"d.json", kind="link", target=b"@outside/s.json"),
+    Entry(path=b"caf\xe9.json", kind="file"),
+)
+
+
+def _names(folder: Path) -> list[str]:
+    make_entries(_ENTRIES, folder)
+    return sorted(f"landing/{name}" for name in os.listdir(folder / "landing"))
+
+
+def lists_as_if_all_were_files(folder: Path) -> None:
+    judge(_ENTRIES, "*.json", [FileFact(name, 1, 1) for name in _names(folder) if name.isascii()], ())
+
+
+def lists_a_name_that_is_no_text(folder: Path) -> None:
+    judge(_ENTRIES, "*.json", [FileFact(name, 1, 1) for name in _names(folder)], ())
+
+
+def follows_a_link_that_leads_in_circles(folder: Path) -> None:
+    judge(_ENTRIES, "*.json", [FileFact(name, (folder / name).stat().st_size, 1) for name in _names(folder)], ())
+
+
+def passes_over_what_it_cannot_read(folder: Path) -> None:
+    judge(_ENTRIES, "*.json", [FileFact(name, 1, 1) for name in _names(folder) if (folder / name).is_file()][:1], ())
+
+
+def makes_up_a_code(folder: Path) -> None:
+    judge(_ENTRIES, "*.json", (), [SkippedEntry("landing/a.json", "made-up", "x")])
+
+
+def follows_a_link_that_leaves_the_folder(folder: Path) -> None:
+    make_entries(_ENTRIES, folder)
+    judge_inside(folder, "*.json", LocalStorage(folder).list("landing/*.json"))
+
+
 FOUND: dict[Callable[[Path], None], str] = {
     raises: "KeyError: 'type'",
     evaluates: "forbidden: compile",
@@ -154,6 +196,12 @@ FOUND: dict[Callable[[Path], None], str] = {
     tells_an_unknown_code: "the code is not documented",
     tells_a_file_that_is_not_there: "which there is not",
     tells_a_line_that_is_not_there: "which has 2",
+    lists_as_if_all_were_files: "fifo 'b.json' is no file",
+    lists_a_name_that_is_no_text: "UnicodeEncodeError",
+    follows_a_link_that_leads_in_circles: "Too many levels of symbolic links",
+    passes_over_what_it_cannot_read: "is listed or skipped",
+    makes_up_a_code: "the code 'made-up' is documented",
+    follows_a_link_that_leaves_the_folder: "'landing/d.json' is inside of the landing folder",
 }
 """Each fault, and what the runner has to say of it."""
 PLANTED = (*FOUND, reads_well)

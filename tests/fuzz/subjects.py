@@ -23,6 +23,7 @@ from tests.fuzz import corpus, mutate
 from tests.fuzz.cases import case as case
 from tests.fuzz.declared import fits
 from tests.fuzz.found import data_case
+from tests.fuzz.landing import Broke, try_landing
 from tests.fuzz.model import Case
 
 from lakesmith.columns import CODE, CORRUPT, END
@@ -46,10 +47,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 Refused = tuple[str, ...]
 """The codes of what was refused; none where all was well."""
-
-
-class Broke(Exception):
-    """A promise that does not hold."""
 
 
 def try_case(case: Case, folder: Path) -> Refused:
@@ -425,6 +422,16 @@ def _protobuf() -> ProtobufWriter:
     return ProtobufWriter(FileDescriptorSet(file=[file]).SerializeToString())
 
 
+# Landing folders
+
+
+def _landing(case: Case, folder: Path) -> Refused:
+    try:
+        return try_landing(case, folder)
+    except LakesmithError as error:
+        return judged(error, folder)
+
+
 def _held(promise: bool, told: str) -> None:
     if not promise:
         raise Broke(f"it does not hold that {told}")
@@ -444,6 +451,7 @@ _SUBJECTS: Mapping[str, Callable[[Case, Path], Refused]] = {
     "command": _command,
     **dict.fromkeys(("json", "csv", "text", "xml", "avro", "parquet", "orc"), _data),
     "message": _message,
+    "landing": _landing,
 }
 LENIENT = ("command",)
 """Kinds in which paths come from whoever types them."""

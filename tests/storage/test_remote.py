@@ -16,6 +16,7 @@ from tests.servers.sftp import SftpServer, sftp
 from tests.storage.stores import REMOTE, Place, make_place, put
 
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError
+from lakesmith.ports import SkippedEntry
 from lakesmith.storage import RemoteStorage, failures, landing_of, open_storage
 from lakesmith.storage.access import find_access
 
@@ -231,14 +232,14 @@ def test_folders_that_lie_before_a_path_are_not_listed(
     kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from azure.storage.blob import ContainerClient
-    from remote_store.backends import SFTPBackend
+    from paramiko import SFTPClient
 
     storage = make_place(kind, request).open()
     for day in range(1, 6):
         put(storage, f"day={day}/a.json")
         put(storage, f"day={day}/b.json")
     listed: list[str] = []
-    owner, name = (ContainerClient, "walk_blobs") if kind == "azure" else (SFTPBackend, "iter_children")
+    owner, name = (ContainerClient, "walk_blobs") if kind == "azure" else (SFTPClient, "listdir_attr")
     real = getattr(owner, name)
 
     def noting(self: object, folder: str) -> object:
@@ -421,3 +422,75 @@ def test_files_that_were_asked_for_by_url_are_known_by_url(s3: S3Server) -> None
     assert storage.open(fact.path, fact).read() == b"1"
     storage.move(fact.path, f"s3://{bucket}/archive/a.json")
     assert storage.read("archive/a.json") == b"1"
+
+
+@pytest.mark.servers
+def test_hidden_names_of_every_store_are_reported_and_folders_once(place: Place) -> None:
+    storage = place.open()
+    for name in ("a.json", "_b.json", ".c.json", "_tmp/d.json", "_tmp/e.json", "day/_f.json", "_note.txt"):
+        put(storage, f"in/{name}", b"1")
+    for pattern, files, hidden in (
+        ("in/*.json", ["in/a.json"], ["in/.c.json", "in/_b.json"]),
+        ("in/**/*.json", ["in/a.json"], ["in/.c.json", "in/_b.json", "in/_tmp", "in/day/_f.json"]),
+    ):
+        skipped: set[SkippedEntry] = set()
+        assert [file.path for file in storage.list(pattern, None, None, skipped.add)] == files
+        assert sorted((entry.path, entry.code) for entry in skipped) == [(path, "hidden-name") for path in hidden]
+        skipped.clear()
+        whole = f"{storage.root()}/{pattern}"
+        list(storage.list(whole, None, None, skipped.add))
+        assert sorted(entry.path for entry in skipped) == [f"{storage.root()}/{path}" for path in hidden]
+
+
+@pytest.mark.servers
+def test_odd_keys_of_every_store_are_listed_and_read_by_their_names(place: Place) -> None:
+    storage = place.open()
+    names = ["a b.json", "100%.json", "%41.json", "a#b.json", "a?b.json", "a=b.json", "[a].json", "😀.json", "-x.json"]
+    names += ["caf\u00e9.json", "cafe\u0301.json", "A.json", "a.json", "a'b.json", 'a"b.json', "a+b.json", "a&b.json"]
+    for name in names:
+        put(storage, f"in/{name}", name.encode())
+    found = list(storage.list("in/*.json"))
+    assert sorted(file.path for file in found) == sorted(f"in/{name}" for name in names)
+    for file in found:
+        assert storage.open(file.path, file).read().decode() == file.path.removeprefix("in/")
+
+
+@pytest.mark.servers
+def test_what_is_no_file_on_a_server_and_names_that_are_not_utf8_are_skipped(sftp: SftpServer) -> None:
+    folder = sftp.drop()
+    (folder / "good.json").write_text("1")
+    (folder / "link.json").symlink_to("good.json")
+    (folder / "loop.json").symlink_to("loop.json")
+    (folder / "x.json").mkdir()
+    os.mkfifo(folder / "fifo.json")
+    root = f"sftp://127.0.0.1:{sftp.port}"
+    storage = open_storage(f"{root}{folder}", {root: sftp.settings()})
+    skipped: set[SkippedEntry] = set()
+
+    def listed(pattern: str) -> dict[str, str]:
+        skipped.clear()
+        assert [file.path for file in storage.list(pattern, None, None, skipped.add)] == ["good.json"]
+        return {entry.path: entry.code for entry in skipped}
+
+    kinds = dict.fromkeys(("link.json", "loop.json"), "link-not-followed") | {"fifo.json": "not-a-file"}
+    assert listed("*.json") == kinds | {"x.json": "not-a-file"}
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.json")).write_text("1")
+    Path(os.fsdecode(os.fsencode(folder) + b"/d\xe9")).mkdir()
+    assert listed("*.json") == kinds | {"x.json": "not-a-file", "caf\\xe9.json": "name-not-utf8"}
+    names = dict.fromkeys(("caf\\xe9.json", "d\\xe9"), "name-not-utf8")
+    assert listed("**/*.json") == kinds | names
+
+
+def test_names_of_a_web_server_that_are_not_utf8_are_skipped(http: WebServer) -> None:
+    (http.folder / "good.json").write_text("1")
+    (http.folder / "_hidden.json").write_text("1")
+    (http.folder / "x.json").mkdir()
+    Path(os.fsdecode(os.fsencode(http.folder) + b"/caf\xe9.json")).write_text("1")
+    storage = open_storage(f"http://127.0.0.1:{http.port}")
+    skipped: set[SkippedEntry] = set()
+    assert [file.path for file in storage.list("*.json", None, None, skipped.add)] == ["good.json"]
+    assert {entry.path: entry.code for entry in skipped} == {
+        "caf\\xed\\xb3\\xa9.json": "name-not-utf8",  # as Python's server writes the link
+        "_hidden.json": "hidden-name",
+        "x.json": "not-a-file",
+    }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TextIO
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
-from lakesmith.ports import FileFact
+from lakesmith.ports import FileFact, SkippedEntry
 
 if TYPE_CHECKING:
     import rich.console
@@ -254,7 +254,7 @@ def as_json(value: object) -> object:
             return as_json(value.as_dict())
         case Mapping():
             return {value_text(key): as_json(item) for key, item in value.items()}
-        case FileFact():
+        case FileFact() | SkippedEntry():
             return value._asdict()
         case list() | tuple() | set() | frozenset():
             return [as_json(item) for item in value]

@@ -140,8 +140,8 @@ def walk(
                 elif after is None or path > after:
                     yield path, entry
             elif name.startswith(_HIDING) and (after is None or path > after):
-                matches = onward(name, positions, _hidden_matcher) if is_folder else is_file_hidden(name)
-                if matches and not is_temporary(name):
+                enters = is_folder is not False and onward(name, positions, _hidden_matcher)
+                if (enters or is_file_hidden(name)) and not is_temporary(name):
                     skip(hidden(path))
 
 

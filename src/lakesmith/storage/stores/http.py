@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import BinaryIO
@@ -13,7 +14,7 @@ from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
 from lakesmith.storage.failures import kind_of, patiently
 from lakesmith.storage.globs import Glob, walk
-from lakesmith.storage.skipped import Skip
+from lakesmith.storage.skipped import Skip, not_a_file
 
 
 class Http:
@@ -42,8 +43,12 @@ class Http:
         if glob.is_path:
             paths = [glob.text]
         else:
-            found = walk(glob, lambda folder, deep: self._children(base, folder), after, skip)
-            paths = [path for path, is_folder in found if not is_folder]
+            paths = []
+            for path, is_folder in walk(glob, lambda folder, deep: self._children(base, folder), after, skip):
+                if is_folder:
+                    skip(not_a_file(path, stat.S_IFDIR))
+                else:
+                    paths.append(path)
         for path in paths:
             try:
                 info = patiently(partial(self.store.get_file_info, base + path))
