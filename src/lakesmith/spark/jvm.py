@@ -129,7 +129,7 @@ def hush_lost_connections(session: SparkSession) -> None:
     """Py4J and PySpark print a traceback for each connection that a dead JVM leaves. The error says it once."""
     logging.getLogger().addFilter(_is_not_of_py4j)
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
-    if server is not None:
+    if server is not None and "handle_error" not in vars(server):
         report = server.handle_error
 
         def handle_error(request: object, address: object) -> None:
