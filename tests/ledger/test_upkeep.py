@@ -88,6 +88,22 @@ def test_a_restored_table_stands_where_it_stood_then_and_says_that_rows_were_rep
     assert (set(after.taken), after.rewritten) == ({"f1", "f6"}, None)
 
 
+def test_the_newest_extract_is_that_of_the_rows_also_after_upkeep_and_a_rollback(batches: Batches) -> None:
+    def extract(number: int, date: str) -> None:
+        pinned = batches.pin(batch(number, mode="changes"))
+        batches.finish(replace(done(pinned, number - 1), newest_extract=date))
+
+    extract(1, "monday")
+    extract(2, "tuesday")
+    finish(batches, batch(3, mode="vacuum"), 2)
+    assert batches.progress(facts(2, 3, quiet=1), not_asked).newest_extract == "tuesday"
+    finish(batches, replace(batch(4, mode="restore", parent=1), restore=Rollback(version=0, head=3)), 3)
+    assert batches.progress(facts(3, 4), not_asked).newest_extract == "monday"
+    cut_short = batches.pin(batch(5, mode="changes"))
+    log = [commit(4, cut_short.note)]
+    assert batches.progress(facts(4, 5), lambda: log).newest_extract is None
+
+
 def test_a_table_that_went_back_is_at_that_version_also_after_a_vacuum_and_until_rows_come(batches: Batches) -> None:
     made = [finish(batches, batch(number), number - 1) for number in (1, 2)]
     back = replace(batch(3, mode="restore", parent=1), restore=Rollback(version=0, head=2))

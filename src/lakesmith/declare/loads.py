@@ -105,7 +105,8 @@ class Snapshot:
 
     key: tuple[str, ...]
     taken: str
-    """The column that all rows of one extract have in common, and that tells their order."""
+    """The column that all rows of one extract have in common, and that gives the order of extracts. A stored row keeps
+    the value of the extract that brought it as it is."""
     into: Literal["merge", "scd2"] = "merge"
     track: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
