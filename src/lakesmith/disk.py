@@ -62,7 +62,8 @@ def _make_folder(path: str) -> None:
         os.mkdir(path)
         return
     os.mkdir(path, 0o777 & ~umask)
-    os.chmod(path, 0o777 & ~umask)
+    # A folder inherits the setgid bit of its parent, with which teams share a warehouse.
+    os.chmod(path, (os.stat(path).st_mode & 0o7000) | (0o777 & ~umask))
 
 
 def set_umask(folder: str | os.PathLike[str], umask: int) -> None:

@@ -151,6 +151,8 @@ def test_links_stay_inside_the_folder_of_the_glob_unless_they_may_go_anywhere(tm
     assert listed(tmp_path, "in/*.json") == (inside, refused)
     assert listed(tmp_path, "in/*/*.json") == (["in/sub/c.json"], {"in/out": "link-outside"})
     assert listed(tmp_path, f"{tmp_path}/in/*/d.json") == ([], {f"{tmp_path}/in/out": "link-outside"})
+    (real / "sub" / "far").symlink_to(tmp_path)
+    assert listed(tmp_path, "in/*/far/elsewhere/*.json") == ([], {"in/sub/far/elsewhere": "link-outside"})
     assert listed(tmp_path, "in/*.json", symlinks="anywhere") == ([*inside, "in/d.json", "in/near.json"], {})
     assert listed(tmp_path, "in/*/*.json", symlinks="anywhere") == (["in/out/d.json", "in/sub/c.json"], {})
 

@@ -39,7 +39,7 @@ _FETCHED = 2_048
 """How many rows are fetched at a time: as many as DuckDB computes at a time, because their size is seen only then."""
 _ONLY_SELECT = "a query is one SELECT; WITH, VALUES, DESCRIBE, SUMMARIZE and EXPLAIN SELECT work too"
 _SHOWN = frozenset(("DESCRIBE", "SHOW", "SUMMARY"))
-"""What may be asked of one table with DESCRIBE, SHOW and SUMMARIZE."""
+"""Statements about one table that are allowed."""
 
 
 class DuckDB:

@@ -26,26 +26,26 @@ _ENDLESS_DAY, _ENDLESS_TICKS = 2**31 - 1, 2**63 - 1
 
 def text_type(kind: DuckDBPyType) -> str | None:
     """The SQL type to cast a column to before it is fetched; None where it can be fetched as it is."""
-    spelt = _spelt(kind)
-    return None if spelt == str(kind) else spelt
+    text = _type_text(kind)
+    return None if text == str(kind) else text
 
 
-def _spelt(kind: DuckDBPyType) -> str:
+def _type_text(kind: DuckDBPyType) -> str:
     """The type with VARCHAR in place of what only text can hold."""
     if kind.id in _AS_TEXT:
         return "VARCHAR"
     if kind.id not in _NESTED or not any(each.id in _AS_TEXT for each in _leaves(kind)):
         return str(kind)
-    inner = [(name, _spelt(each)) for name, each in _children(kind)]
+    inner = [(name, _type_text(each)) for name, each in _children(kind)]
     match kind.id:
         case "list":
             return f"{inner[0][1]}[]"
         case "array":
             return f"{inner[0][1]}[{dict(kind.children)['size']}]"
         case "map" | "tuple":
-            return f"{kind.id}({', '.join(spelt for _, spelt in inner)})"
+            return f"{kind.id}({', '.join(text for _, text in inner)})"
         case _:
-            fields = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" {spelt}' for name, spelt in inner)
+            fields = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" {text}' for name, text in inner)
             return f"{kind.id}({fields})"
 
 

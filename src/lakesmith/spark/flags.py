@@ -55,15 +55,15 @@ def is_comparable(rules: Rules, format: TableFormat, location: str, version: int
 def without_own_rows(arrival: Arrival) -> Arrival:
     """The arrival of a batch that is in the table already, where another writer has cleaned up or vacuumed the version
     before it: `unique` compares with the rows that the table has from others."""
-    asked = _across_table(arrival.rules)
-    if not asked:
+    rules = _across_table(arrival.rules)
+    if not rules:
         return arrival
     if not isinstance(arrival.table.origin, Source):
         raise DataError(
             "batch-unknown",
             f"batch {arrival.batch.sequence} was interrupted, and the version of the table before it was cleaned up or "
-            f"vacuumed since: the check {asked[0].name} cannot tell its rows from those that were there before",
-            at=asked[0].declared_at,
+            f"vacuumed since: the check {rules[0].name} cannot tell its rows from those that were there before",
+            at=rules[0].declared_at,
             table=str(arrival.table.name),
             hint=f"rebuild the table: lakesmith run {arrival.table.name} --full-refresh",
         )

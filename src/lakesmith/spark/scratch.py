@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 _PREFIX = "lakesmith-spark-"
+_UNFINISHED = "new-"
 _LOCK = "lock"
 _UNLOCKED = 86_400
 """A process that has made a folder locks it at once: one without a lock is abandoned after so many seconds."""
@@ -43,23 +44,33 @@ def own_scratch() -> Scratch:
     """The folder of this process. What dead processes of this user have left is removed."""
     if not _own or _own[0].process != os.getpid():
         _sweep(tempfile.gettempdir())
-        folder = tempfile.mkdtemp(prefix=_PREFIX)
-        lock = os.open(os.path.join(folder, _LOCK), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        made = tempfile.mkdtemp(prefix=_UNFINISHED + _PREFIX)
+        lock = os.open(os.path.join(made, _LOCK), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
+        # Renamed once it is locked: another process would take it for abandoned before.
+        folder = os.path.join(os.path.dirname(made), os.path.basename(made).removeprefix(_UNFINISHED))
+        os.rename(made, folder)
         scratch = Scratch(folder, lock, os.getpid())
         atexit.register(scratch.remove)
         _own[:] = [scratch]
     return _own[0]
 
 
+def clear_own_scratch() -> None:
+    """Remove what sessions of this process have left, if it has a folder."""
+    for scratch in _own:
+        if scratch.process == os.getpid():
+            scratch.clear()
+
+
 def _sweep(parent: str) -> None:
     with os.scandir(parent) as entries:
-        found = [entry.path for entry in entries if entry.name.startswith(_PREFIX) and _is_own_folder(entry)]
-    for folder in found:
+        found = [entry for entry in entries if entry.name.startswith(_PREFIX)]
+    for entry in found:
         with suppress(OSError):  # another process sweeps, too
-            if _is_abandoned(folder):
-                _clear(folder)  # the lock goes last: whatever is left without it looks new
-                shutil.rmtree(folder, ignore_errors=True)
+            if _is_own_folder(entry) and _is_abandoned(entry.path):
+                _clear(entry.path)  # the lock goes last: whatever is left without it looks new
+                shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _is_own_folder(entry: os.DirEntry[str]) -> bool:
@@ -81,7 +92,8 @@ def _is_abandoned(folder: str) -> bool:
 
 
 def _clear(folder: str) -> None:
-    with os.scandir(folder) as entries:
+    found: list[os.DirEntry[str]] = []
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:  # somebody may clean the temporary folder
         found = [entry for entry in entries if entry.name != _LOCK]
     for entry in found:
         if entry.is_dir(follow_symlinks=False):

@@ -19,7 +19,7 @@ from lakesmith.spark.archive import usable_archive
 from lakesmith.spark.jars import DEFAULT_SETS, jar_paths, spark_home
 from lakesmith.spark.java import JavaHome, cache_folder, find_java, launch_home
 from lakesmith.spark.jvm import death, forget_dead, hush_lost_connections, launch, stop
-from lakesmith.spark.scratch import own_scratch
+from lakesmith.spark.scratch import clear_own_scratch, own_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,7 +165,7 @@ def close_session(session: SparkSession) -> None:
     try:
         stop(session)
     finally:
-        own_scratch().clear()
+        clear_own_scratch()
 
 
 def with_privacy(settings: Mapping[str, str], folder: str, umask: int) -> dict[str, str]:

@@ -114,11 +114,8 @@ class LocalStorage:
             make_folders(Path(target).parent)
             # Of a link, the file that it leads to: the link itself may lead nowhere from its new place.
             os.link(resolve(source, self._boundary(path)), target)
-            sync(target)
-            sync(Path(target).parent)  # the new name has to survive before the old one goes
         except FileExistsError:
-            self._settle(source, target)
-            return
+            pass
         except FileNotFoundError as error:
             if os.path.exists(target):
                 return
@@ -128,18 +125,21 @@ class LocalStorage:
         except OSError:  # another disk
             with self._opened(path) as file:
                 self.put_file(to, file, size=0, tell=_nobody)
-            self._settle(source, target)
-            return
-        os.unlink(source)
+        self._remove_moved(source, target)
 
-    def _settle(self, source: str, target: str) -> None:
-        """The target is there: it is the source under its new name, or else somebody else's file."""
+    def _remove_moved(self, source: str, target: str) -> None:
+        """Remove the old name of a file. Raise where the target is somebody else's file."""
         try:
             if not os.path.samefile(source, target) and not filecmp.cmp(source, target, shallow=False):
                 raise archive_taken(source, target)
+            # The new name has to survive a power cut before the old one goes.
+            sync(target)
+            sync(os.path.dirname(target))
             os.unlink(source)
         except FileNotFoundError:  # moved by an earlier run
             return
+        except OSError as error:
+            raise _unwritten(Path(target), error) from error
 
     def remove(self, key: str) -> bool:
         try:

@@ -113,7 +113,7 @@ class LocalListing:
                 return
             raise unlisted(location, error) from error
         try:
-            # Through the open folder, so that the path to it is not looked up anew for each file.
+            # Through the open folder, so that the path to it is not resolved again for each file.
             with os.scandir(descriptor) as entries:
                 for entry in entries:
                     yield entry.name, _is_folder(entry, deep), entry
@@ -123,14 +123,12 @@ class LocalListing:
             os.close(descriptor)
 
     def _barred(self, folder: str) -> SkippedEntry | None:
-        """Why a folder is not entered that a link stands for."""
+        """Why a folder is not entered. Any part of its path may be a link: the glob's fixed names are not listed."""
         location = self._location(folder).rstrip("/")
-        if not os.path.islink(location):
-            return None
         real = os.path.realpath(location)
-        if is_within(os.path.realpath(os.path.dirname(location)), real):
+        if os.path.islink(location) and is_within(os.path.realpath(os.path.dirname(location)), real):
             return link_loop(folder)
-        if self.boundary is not None and not is_within(real, self.boundary):
+        if self.boundary is not None and not is_within(real, self.boundary) and os.path.lexists(location):
             return link_outside(folder)
         return None
 

@@ -124,15 +124,15 @@ def newest_extract(load: Snapshot, rows: DataFrame, known: str | None) -> str | 
     do not depend on the session's time zone."""
     newest = f"max({quoted(load.taken)})"
     newest = f"greatest({newest}, {_read(load, rows, known)})" if known else newest
-    told = f"IF({newest} IS NULL, NULL, to_json(named_struct('taken', {newest}), {EXACT_JSON}))"
-    ((found,),) = rows.selectExpr(told).collect()
+    encoded = f"IF({newest} IS NULL, NULL, to_json(named_struct('taken', {newest}), {EXACT_JSON}))"
+    ((found,),) = rows.selectExpr(encoded).collect()
     return None if found is None else str(found)
 
 
-def _read(load: Snapshot, rows: DataFrame, told: str) -> str:
+def _read(load: Snapshot, rows: DataFrame, encoded: str) -> str:
     """SQL: the date of an extract, from JSON."""
     column = literal(f"taken {spelt(rows.schema[load.taken].dataType)}")
-    return f"from_json({literal(told)}, {column}, {EXACT_JSON}).taken"
+    return f"from_json({literal(encoded)}, {column}, {EXACT_JSON}).taken"
 
 
 def sizes(load: Snapshot, rows: DataFrame) -> Sizes:
