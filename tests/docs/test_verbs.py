@@ -123,9 +123,9 @@ def walk(tmp_path_factory: pytest.TempPathFactory, shared_spark: SparkSession) -
     """Every example of every page, typed in the order of the verbs; afterwards the lake is there to be asked."""
     folder = tmp_path_factory.mktemp("walk")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakesmith.run.execute.open_session", lambda *_, brief, umask: shared_spark)
+        patch.setattr("lakesmith.run.execute.open_session", lambda *_, **__: shared_spark)
         patch.setattr("lakesmith.run.execute.close_session", lambda _: None)
-        patch.setattr("lakesmith.run.trial.session.open_session", lambda *_, brief, umask: shared_spark)
+        patch.setattr("lakesmith.run.trial.session.open_session", lambda *_, **__: shared_spark)
         patch.setattr("lakesmith.run.trial.session.close_session", lambda _: None)
         patch.chdir(folder)
         shown = []

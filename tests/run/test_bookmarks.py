@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -286,15 +287,13 @@ def test_a_batch_cut_between_table_and_quarantine_is_cut_again_as_it_was(
 def test_a_commit_whose_reply_was_lost_is_looked_up_in_the_log_and_nothing_is_deleted(
     orders: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
     from py4j.protocol import Py4JNetworkError
 
     orders.land("orders/1.json", row(1), row(2, -1))
     orders.run()
     orders.land("orders/2.json", row(1, 10, at=2), row(3), row(4, -1))
     for owner, method, lost, table in (
-        (DeltaTable, "create_write_transaction", DeltaError("connection reset"), "bronze.orders"),
+        (Delta, "add", OSError(errno.EIO, "Input/output error"), "bronze.orders"),
         (Delta, "merge", Py4JNetworkError("Answer from Java side is empty"), "silver.orders"),
     ):
         monkeypatch.setattr(owner, method, unheard(getattr(owner, method), lost))

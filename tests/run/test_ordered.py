@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ports import FileFact
 from lakesmith.storage import LocalStorage
+from lakesmith.storage.skipped import Skip
 
 pytestmark = pytest.mark.spark
 
@@ -39,10 +40,14 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     real = LocalStorage.list
 
     def noting(
-        self: LocalStorage, pattern: str, known: dict[str, FileFact] | None = None, after: str | None = None
+        self: LocalStorage,
+        pattern: str,
+        known: Mapping[str, FileFact] | None = None,
+        after: str | None = None,
+        on_skipped: Skip | None = None,
     ) -> object:
         asked.append(after)
-        return real(self, pattern, known, after)
+        return real(self, pattern, known, after, on_skipped)
 
     monkeypatch.setattr(LocalStorage, "list", noting)
     return asked

@@ -125,12 +125,20 @@ class LocalListing:
     def _barred(self, folder: str) -> SkippedEntry | None:
         """Why a folder is not entered. Any part of its path may be a link: the glob's fixed names are not listed."""
         location = self._location(folder).rstrip("/")
+        if not any(map(os.path.islink, self._unchecked(location))):
+            return None
         real = os.path.realpath(location)
         if os.path.islink(location) and is_within(os.path.realpath(os.path.dirname(location)), real):
             return link_loop(folder)
         if self.boundary is not None and not is_within(real, self.boundary) and os.path.lexists(location):
             return link_outside(folder)
         return None
+
+    def _unchecked(self, location: str) -> Iterator[str]:
+        """The end of a path that was not checked yet: the walk lists no folder for a name without wildcards."""
+        for _ in self.glob.segments:
+            yield location
+            location = os.path.dirname(location)
 
     def _location(self, path: str) -> str:
         return os.path.join(self.root, path)
