@@ -68,6 +68,7 @@ def _document(rng: Random) -> Case:
 
 
 _BATCH = {
+    "newest_extract": '{"taken":"2026-01-01"}',
     "sequence": 3,
     "attempt": 1,
     "parent": 2,
@@ -101,6 +102,7 @@ _BATCH = {
 }
 """All that a batch may have, at once."""
 _DONE = {
+    "newest_extract": '{"taken":"2026-01-02"}',
     "sequence": 3,
     "attempt": 1,
     "version": 2,

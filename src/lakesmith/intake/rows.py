@@ -90,8 +90,8 @@ class Abort(Exception):
 
     def __str__(self) -> str:
         # This text is all that comes back from a worker. Encoded, because a file's name may hold the mark too.
-        told = b64encode(json.dumps([self.kind, self.path, self.detail]).encode()).decode()
-        return f"{self.MARK}{told}{self.MARK}"
+        encoded = b64encode(json.dumps([self.kind, self.path, self.detail]).encode()).decode()
+        return f"{self.MARK}{encoded}{self.MARK}"
 
     @classmethod
     def in_text(cls, text: str) -> Abort | None:
