@@ -259,18 +259,21 @@ def _equal(value: object, stored: object) -> bool:
         case bool():
             return value is stored
         case int():
-            return value == stored
+            return stored == (Decimal(value.strip()) if isinstance(value, str) else value)
         case float():
-            # The nearest that a column of 32 bits holds, too.
-            return isinstance(value, int | float) and stored in (value, c_float(value).value)
+            # The nearest that a column of 32 bits holds, too. Numbers in texts are read as numbers.
+            number = float(value) if isinstance(value, str) else value
+            return isinstance(number, int | float) and stored in (number, c_float(number).value)
         case Decimal():
             return Decimal(value.text if isinstance(value, Number) else str(value).strip()) == stored
         case datetime():
             assert isinstance(value, str)
-            told = datetime.fromisoformat(value)
-            return stored == (
-                told if told.tzinfo or not stored.tzinfo else told.replace(tzinfo=ZoneInfo("Europe/Berlin"))
-            )
+            moment = datetime.fromisoformat(value)
+            if not stored.tzinfo:
+                return stored == moment
+            # In UTC: Python calls an hour that a clock shows twice unequal to any time of another zone.
+            local = moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo("Europe/Berlin"))
+            return stored == local.astimezone(UTC)
         case date():
             return value == stored.isoformat()
         case _:
