@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE =
 .PHONY: setup servers demo test test-pure test-spark verify lint format bench chaos fuzz wheel log-store jars-lock relock clean
 
 setup: $(VENV)/.installed
-	@$(BIN)/python -m lakesmith.spark.setup
+	@$(BIN)/python -m lakesmith.jvm.setup
 
 $(UV): requirements-uv.lock
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or call make PYTHON=/path/to/python"; exit 4; }

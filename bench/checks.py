@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from bench import other_checks
 from bench.measure import busy, show, spread
 from bench.processes import cpu_below
+from lakesmith.jvm.session import open_session
 from lakesmith.lake import Lake
-from lakesmith.spark.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -55,7 +55,7 @@ def main(words: list[str] | None = None) -> None:
 
 
 def _rounds(broker: Broker, folder: Path, records: int, times: int) -> dict[str, list[float]]:
-    from lakesmith.spark.session import close_session, open_session
+    from lakesmith.jvm.session import close_session, open_session
 
     topic = broker.topic("orders", partitions=PARTITIONS)
     spark = open_session("bench", {}, ("delta", "kafka"))

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, TypeVar
 from bench.histories import Clone
 from bench.measure import busy, show, spread
 from bench.processes import compiling_below, cpu_below
+from lakesmith.jvm.session import open_session
 from lakesmith.lake import Lake
 from lakesmith.reports import RunReport
-from lakesmith.spark.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,10 +18,10 @@ from unittest import mock
 from bench.measure import busy, show
 from bench.processes import cpu_below
 from lakesmith.declare import TableName
+from lakesmith.jvm.session import open_session
 from lakesmith.lake import Lake
 from lakesmith.ledger.batches import Batches
 from lakesmith.ports import FileFact
-from lakesmith.spark.session import open_session
 from lakesmith.storage import LocalStorage
 from lakesmith.storage.globs import Glob
 

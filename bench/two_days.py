@@ -58,7 +58,7 @@ def _cpu() -> float:
 
 
 def same_session(settings: dict[str, str]) -> SparkSession:
-    from lakesmith.spark.session import open_session
+    from lakesmith.jvm.session import open_session
 
     # What Lakesmith chooses for so little data.
     return open_session("by-hand", settings, brief=True)
@@ -68,8 +68,8 @@ def stock_session(settings: dict[str, str]) -> SparkSession:
     """Spark and Delta as they come: what Delta's own quick start sets, and nothing else."""
     from pyspark.sql import SparkSession
 
-    from lakesmith.spark.jars import locked
-    from lakesmith.spark.java import find_java, launch_home
+    from lakesmith.jvm.jars import locked
+    from lakesmith.jvm.java import find_java, launch_home
 
     os.environ["JAVA_HOME"] = str(launch_home(find_java()))
     return (

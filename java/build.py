@@ -9,8 +9,8 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lakesmith.spark.jars import LOG_STORE, digest, resolve_jars, spark_jars
-from lakesmith.spark.java import JavaHome, find_java
+from lakesmith.jvm.jars import LOG_STORE, digest, resolve_jars, spark_jars
+from lakesmith.jvm.java import JavaHome, find_java
 
 SOURCE = Path(__file__).parent / "src"
 EPOCH = (1980, 1, 1, 0, 0, 0)

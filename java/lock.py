@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from lakesmith.spark.jars import LOCK, digest, download
+from lakesmith.jvm.jars import LOCK, digest, download
 
 
 def main() -> None:

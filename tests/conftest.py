@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakesmith.spark.session import close_session, isolated, open_session
+from lakesmith.jvm.session import close_session, isolated, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

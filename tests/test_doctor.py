@@ -10,9 +10,9 @@ import pytest
 from lakesmith import doctor
 from lakesmith.doctor import diagnose
 from lakesmith.errors import InfrastructureError
+from lakesmith.jvm.java import JavaHome
 from lakesmith.ports import Storage
 from lakesmith.reports import Finding
-from lakesmith.spark.java import JavaHome
 
 
 class Probed:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from lakesmith.errors import InfrastructureError, LakesmithError
+from lakesmith.jvm.archive import usable_archive
+from lakesmith.jvm.drivers import driver_jars, fetch_driver
+from lakesmith.jvm.jars import DEFAULT_SETS, damaged, jar_paths, locked, log_store, resolve_jars
+from lakesmith.jvm.java import find_java
+from lakesmith.jvm.setup import build_archive
 from lakesmith.ports import Storage
 from lakesmith.reports import Finding
-from lakesmith.spark.archive import usable_archive
-from lakesmith.spark.drivers import driver_jars, fetch_driver
-from lakesmith.spark.jars import DEFAULT_SETS, damaged, jar_paths, locked, log_store, resolve_jars
-from lakesmith.spark.java import find_java
-from lakesmith.spark.setup import build_archive
 
 PYTHON = (3, 11)
 SPARK = "4.1.3"
@@ -135,8 +135,8 @@ def _spark() -> Iterator[Finding]:
     # Imported here: PySpark costs half a second, and only a deep look needs it.
     from pyspark.sql import SparkSession
 
-    from lakesmith.spark.jvm import death
-    from lakesmith.spark.session import close_session, open_session
+    from lakesmith.jvm.process import death
+    from lakesmith.jvm.session import close_session, open_session
 
     running = SparkSession.getActiveSession()
     try:

@@ -157,7 +157,7 @@ def _cells(row: dict[str, str]) -> dict[str, str | None]:
 
 def refuse_unreadable_sql(set: Mapping[str, str]) -> None:
     """An error where SQL that is to mend a column is none."""
-    from lakesmith.plan.conditions import ConditionFault, columns_of
+    from lakesmith.sqlproof.conditions import ConditionFault, columns_of
 
     for column, sql in set.items():
         try:

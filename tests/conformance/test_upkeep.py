@@ -16,9 +16,9 @@ import pytest
 from lakesmith import failpoints
 from lakesmith.errors import DataError, LakesmithError
 from lakesmith.formats import Delta
+from lakesmith.jvm.session import isolated
 from lakesmith.ports import QUIET, DataFile, Part, TableFormat, Upsert, Write
 from lakesmith.run.failures import is_foreign
-from lakesmith.spark.session import isolated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -83,7 +83,7 @@ def main() -> None:
     """Start Spark, say where it is, and wait until nobody is interested any more."""
     from dataclasses import asdict
 
-    from lakesmith.spark.session import BRIEF, open_session
+    from lakesmith.jvm.session import BRIEF, open_session
 
     session = open_session("siege", {**BRIEF, "spark.driver.memory": "2g"}, ("delta",), brief=True)
     sys.stdout.write(json.dumps(asdict(Jvm.of(session))) + "\n")

@@ -19,7 +19,7 @@ FORKS.set_forkserver_preload(
         "pyspark.sql.classic.dataframe",
         "sqlglot.dialects.spark",
         "lakesmith.intake",
-        "lakesmith.plan.statement",
+        "lakesmith.sqlproof.statement",
         "lakesmith.run",
     ]
 )

@@ -215,7 +215,7 @@ class _Spark:
 
 def main() -> None:
     """Start Spark, and commit what is asked for."""
-    from lakesmith.spark import session
+    from lakesmith.jvm import session
 
     for key in [key for key in session.DELTA if "logStore" in key]:
         del session.DELTA[key]

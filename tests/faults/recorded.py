@@ -20,13 +20,13 @@ from tests.faults.victim import Deed, answer_to
 
 from lakesmith import disk
 from lakesmith.formats.delta import commit
+from lakesmith.jvm.session import close_session, open_session
 from lakesmith.lake import Lake
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.steps import Chosen
 from lakesmith.records import RunRecord
 from lakesmith.reports import RunReport
 from lakesmith.spark import write
-from lakesmith.spark.session import close_session, open_session
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from tests.faults.foreign import cleaned_by_others, commits_by_others, compacted
 from tests.run.lakes import Cut, Written, cut_at, watched
 
 from lakesmith.formats.delta import log, seals
+from lakesmith.jvm.session import isolated
 from lakesmith.plan.steps import Chosen
 from lakesmith.reports import RunReport, Version
-from lakesmith.spark.session import isolated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from tests.faults.test_rivals import LAKE, land, row
 from tests.run.lakes import Cut, Written
 
 from lakesmith import failpoints
+from lakesmith.jvm.session import isolated
 from lakesmith.ports import Write
-from lakesmith.spark.session import isolated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from tests.faults.sleeper import Ended, Sleeper, Stop
 from tests.run.lakes import Written
 
 from lakesmith import failpoints
-from lakesmith.spark.session import isolated
+from lakesmith.jvm.session import isolated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

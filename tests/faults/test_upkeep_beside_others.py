@@ -19,9 +19,9 @@ from tests.run.lakes import ORDERS, Written
 
 from lakesmith import failpoints
 from lakesmith.errors import LakesmithError
+from lakesmith.jvm.session import isolated
 from lakesmith.lake.upkeep import WEEK
 from lakesmith.spark import write
-from lakesmith.spark.session import isolated
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -8,8 +8,8 @@ from tests.plan.lakes import bronze, by_name, columns, made, named, python, sql
 from lakesmith.declare import Scd2
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.lineage import lineage
-from lakesmith.plan.query import column_origins
 from lakesmith.reports import ColumnEdge, Edge
+from lakesmith.sqlproof.query import column_origins
 
 TABLES = by_name(
     bronze("orders"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.quality.test_expectations import CONVERTED
+from tests.exchange.test_great_expectations import CONVERTED
 
 from lakesmith.declare.checks import BatchSql, RowSql
 from lakesmith.quality.forms import FORMS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.run.lakes import ORDERS, Written
 
-from lakesmith.spark.session import isolated
+from lakesmith.jvm.session import isolated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

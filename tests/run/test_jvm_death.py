@@ -192,7 +192,7 @@ GIVEN = """
 import json, sys
 from tests.run.jvm_victim import kill_at
 from lakesmith.lake import Lake
-from lakesmith.spark.session import open_session
+from lakesmith.jvm.session import open_session
 
 session = open_session("given", {})
 kill_at("batch.pinned", "silver.orders", 0)

@@ -14,11 +14,11 @@ from tests.run.lakes import ORDERS, Cut, Written, cut_at, watched
 
 from lakesmith import failpoints
 from lakesmith.errors import LakesmithError, UsageError
+from lakesmith.jvm.session import isolated
 from lakesmith.ledger import lease
 from lakesmith.plan.steps import Chosen
 from lakesmith.records import StepRecord
 from lakesmith.reports import RunReport
-from lakesmith.spark.session import isolated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

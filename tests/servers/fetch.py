@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.servers.maven import archive, fetched, jars
 
-from lakesmith.spark.jars import resolve_jars
+from lakesmith.jvm.jars import resolve_jars
 
 _PACKAGES = ("openssh-server", "libwrap0", "libnsl2", "libtirpc3")
 """Debian's server, and the libraries of it that a small system lacks."""

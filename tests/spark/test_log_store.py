@@ -18,9 +18,9 @@ from tests.servers.fetch import strace
 from tests.spark import rival
 
 from lakesmith.formats.delta.seals import seal_for, seal_of
-from lakesmith.spark.jars import LOG_STORE, digest, spark_jars
-from lakesmith.spark.java import find_java
-from lakesmith.spark.session import LOG_STORE_CLASS
+from lakesmith.jvm.jars import LOG_STORE, digest, spark_jars
+from lakesmith.jvm.java import find_java
+from lakesmith.jvm.session import LOG_STORE_CLASS
 
 pytestmark = pytest.mark.spark
 

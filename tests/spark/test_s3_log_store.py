@@ -11,8 +11,8 @@ from tests.servers.http_proxy import HttpProxy
 from tests.servers.s3 import S3Server
 from tests.spark.test_log_store import Race, build, command
 
-from lakesmith.spark.jars import locked
-from lakesmith.spark.session import S3_LOG_STORE_CLASS
+from lakesmith.jvm.jars import locked
+from lakesmith.jvm.session import S3_LOG_STORE_CLASS
 
 __all__ = ["build", "command"]
 

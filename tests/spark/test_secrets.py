@@ -19,9 +19,9 @@ import pytest
 from tests.servers.postgresql import Database
 from tests.servers.s3 import S3Server
 
+from lakesmith.jvm.java import cache_folder
 from lakesmith.lake import Lake
 from lakesmith.sources.kafka import spark_settings
-from lakesmith.spark.java import cache_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

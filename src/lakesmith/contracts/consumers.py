@@ -8,7 +8,7 @@ from lakesmith.declare import SqlQuery, Table, TableName
 from lakesmith.declare.checks import References
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.lineage import lineage
-from lakesmith.plan.query import read_query
+from lakesmith.sqlproof.query import read_query
 
 
 class Readers:

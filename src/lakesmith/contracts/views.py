@@ -74,7 +74,7 @@ def _problems(table: Table, kept: Previous, old: Definition, known: Sequence[str
 def _sql_problems(
     table: Table, kept: Previous, name: str, sql: str, known: Sequence[str]
 ) -> Iterator[DeclarationError]:
-    from lakesmith.plan.conditions import ConditionFault, columns_of
+    from lakesmith.sqlproof.conditions import ConditionFault, columns_of
 
     try:
         used = columns_of(sql)

@@ -84,7 +84,7 @@ def _is_plain(query: str) -> bool:
     import sqlglot
     from sqlglot import exp
 
-    from lakesmith.plan.nesting import TooDeep, check_text
+    from lakesmith.sqlproof.nesting import TooDeep, check_text
 
     try:
         check_text(query)

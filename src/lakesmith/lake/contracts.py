@@ -90,7 +90,7 @@ class Contracted(Known):
         """The declaration that a contract of others stands for, or a suite of Great Expectations. Writes nothing, and
         needs no lake."""
         from lakesmith.exchange import Wanted, import_contract, import_suite, read_document
-        from lakesmith.quality.expectations import is_suite, read_suite
+        from lakesmith.exchange.great_expectations.suites import is_suite, read_suite
 
         text, wanted = read_document(file), Wanted(file=str(file), layer=layer, name=name, part=part)
         return import_suite(text, wanted, is_suite, read_suite) or import_contract(text, wanted)

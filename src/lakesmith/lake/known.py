@@ -118,7 +118,7 @@ class Known(Asked):
         self._check_against(facts, self._published())
 
     def _check_against(self, facts: LakeFacts, published: Mapping[str, Sequence[Published]]) -> None:
-        from lakesmith.plan.query import check_columns, check_conditions, given_columns
+        from lakesmith.sqlproof.query import check_columns, check_conditions, given_columns
 
         schemas = self._schemas(facts)
         errors: list[LakesmithError] = []
@@ -135,7 +135,7 @@ class Known(Asked):
 
     def _schemas(self, facts: LakeFacts) -> dict[TableName, tuple[str, ...]]:
         """The columns of each table, where they are known: from its query, else from its log."""
-        from lakesmith.plan.query import table_columns
+        from lakesmith.sqlproof.query import table_columns
 
         schemas: dict[TableName, tuple[str, ...]] = {}
         for name in self.graph.order:

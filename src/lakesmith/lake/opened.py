@@ -20,6 +20,8 @@ from lakesmith.errors import (
     did_you_mean,
 )
 from lakesmith.formats import Delta, FactsMemory
+from lakesmith.jvm.java import cache_folder
+from lakesmith.jvm.needed import drivers_of, jars_of
 from lakesmith.kept import keep, read_kept
 from lakesmith.ledger.batches import flow
 from lakesmith.ledger.contracts import RecordedContracts
@@ -27,10 +29,8 @@ from lakesmith.ledger.skipped import ReportedEntries
 from lakesmith.ledger.tables import Ledger
 from lakesmith.load import load_lake
 from lakesmith.plan.graph import Graph
-from lakesmith.plan.readings import readings
 from lakesmith.ports import Storage, TableFacts
-from lakesmith.spark.java import cache_folder
-from lakesmith.spark.needed import drivers_of, jars_of
+from lakesmith.sqlproof.readings import readings
 from lakesmith.storage import Warehouse, landing_of
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Opened:
         return self._recorded.read(facts)
 
     def _start_session(self) -> SparkSession:
-        from lakesmith.spark.session import open_session
+        from lakesmith.jvm.session import open_session
 
         here = self.declaration.environment
         return open_session(

@@ -359,7 +359,7 @@ class Running(Contracted):
         Each round is a run like any other, with the same guarantees; only the session is kept between them. Databases
         are left out: they cannot tell that nothing is new. Rounds end too when Spark's JVM does.
         """
-        from lakesmith.spark.jvm import JvmDied
+        from lakesmith.jvm.process import JvmDied
 
         owned = session is None
         asked = [str(name) for name, table in self.tables.items() if isinstance(table.origin, Jdbc)]
@@ -377,7 +377,7 @@ class Running(Contracted):
                 stop.wait(max(0.0, every - (monotonic() - began)))
         finally:
             if owned and session is not None:
-                from lakesmith.spark.session import close_session
+                from lakesmith.jvm.session import close_session
 
                 close_session(session)
 

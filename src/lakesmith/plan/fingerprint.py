@@ -32,7 +32,7 @@ from lakesmith.declare import (
     Table,
 )
 from lakesmith.declare.checks import CheckRule
-from lakesmith.plan.readings import readings
+from lakesmith.sqlproof.readings import readings
 
 
 def definition(table: Table) -> str:
@@ -73,7 +73,7 @@ def _query(table: Table) -> object:
     match table.origin:
         case SqlQuery(text=text):
             # sqlglot is slow to import and needed only where there is SQL.
-            from lakesmith.plan.statement import words
+            from lakesmith.sqlproof.statement import words
 
             return ["sql", *words(text)]
         case PythonQuery(source=source, function=function, refs=refs):

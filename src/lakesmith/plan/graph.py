@@ -9,7 +9,7 @@ from lakesmith.declare import Append, ReplacePartitions, Source, Table, TableNam
 from lakesmith.errors import DeclarationError, LakesmithError, Problems, did_you_mean, raise_all
 from lakesmith.plan.checks import check_errors, looked_up
 from lakesmith.plan.order import check_cycles, input_cycles, inverted, place_of_input, run_order
-from lakesmith.plan.query import inputs
+from lakesmith.sqlproof.query import inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from lakesmith.declare import Source, SqlQuery, Table, TableName, source_told
 from lakesmith.plan.graph import Graph
-from lakesmith.plan.query import column_origins, table_columns
 from lakesmith.reports import ColumnEdge, Edge, Lineage
+from lakesmith.sqlproof.query import column_origins, table_columns
 
 
 def lineage(

@@ -23,9 +23,9 @@ from lakesmith.declare import (
     TableName,
 )
 from lakesmith.plan.graph import Graph, is_append_only
-from lakesmith.plan.query import by_finder, key_finder, partition_source, rowwise, sums
 from lakesmith.plan.steps import Build, LakeFacts, Mode, Progress, TablePlan, Widen
 from lakesmith.plan.widening import retyped_told
+from lakesmith.sqlproof.query import by_finder, key_finder, partition_source, rowwise, sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

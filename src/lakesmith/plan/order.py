@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lakesmith.declare import LAYERS, PythonQuery, SqlQuery, Table, TableName
 from lakesmith.declare.checks import Check, References
 from lakesmith.errors import DeclarationError, LakesmithError, Place
-from lakesmith.plan.query import read_query
+from lakesmith.sqlproof.query import read_query
 
 Edges = Mapping[TableName, tuple[TableName, ...]]
 """By table, the tables that have to be built before it."""

@@ -24,8 +24,8 @@ from lakesmith.declare.checks import (
     columns_named,
 )
 from lakesmith.declare.loads import key_columns
+from lakesmith.load.yaml_writer import flow, remark, word
 from lakesmith.quality.forms import FORMS
-from lakesmith.quality.written import flow, remark, word
 from lakesmith.reports import ColumnProfile, Proposal
 
 FEW_VALUES = 20

@@ -12,7 +12,7 @@ def select_of(view: View, source: str) -> str:
     from sqlglot import parse_one
     from sqlglot.errors import SqlglotError
 
-    from lakesmith.plan.nesting import TooDeep, check_text
+    from lakesmith.sqlproof.nesting import TooDeep, check_text
 
     try:
         written = "SELECT " + ", ".join(_column(column) for column in view.columns)

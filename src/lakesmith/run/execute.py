@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from lakesmith.declare import LakeDeclaration, TableName
 from lakesmith.errors import InfrastructureError, LakesmithError
+from lakesmith.jvm.needed import drivers_of, jars_of
+from lakesmith.jvm.process import JvmDied
+from lakesmith.jvm.session import close_session, isolated, open_session, refuse_foreign
 from lakesmith.ledger.lease import BACKFILL, TURN, Leases
 from lakesmith.plan.steps import Compact, Plan, Refill, Restore, Step, TablePlan, Vacuum
 from lakesmith.ports import Storage, TableFormat
@@ -20,9 +23,6 @@ from lakesmith.reports import Event, SparkStarting, StepStarted
 from lakesmith.run.failures import translate
 from lakesmith.run.step import Moved, Workplace
 from lakesmith.spark.gate import GateFailed
-from lakesmith.spark.jvm import JvmDied
-from lakesmith.spark.needed import drivers_of, jars_of
-from lakesmith.spark.session import close_session, isolated, open_session, refuse_foreign
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:

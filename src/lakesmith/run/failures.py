@@ -9,7 +9,7 @@ from lakesmith.columns import KEY_TWICE, OVERLAP
 from lakesmith.declare import Source, Table
 from lakesmith.disk import disk_failure
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError, uncoloured
-from lakesmith.spark.jvm import death, out_of_memory, stopped
+from lakesmith.jvm.process import death, out_of_memory, stopped
 
 _DELTA = ("deltalake.exceptions", "DeltaError")
 _SPARK = ("pyspark.errors", "PySparkException")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from lakesmith.declare import Table
 from lakesmith.errors import DataError
-from lakesmith.plan.query import partition_source
 from lakesmith.plan.steps import Build, Mode, Position, Progress
 from lakesmith.plan.widening import retyped_told
 from lakesmith.ports import TableFacts, TableFormat
+from lakesmith.sqlproof.query import partition_source
 
 
 def inputs_ahead(inputs: Mapping[str, TableFacts], progress: Progress) -> set[str]:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from lakesmith.declare import SqlQuery, Table
 from lakesmith.errors import DataError, InfrastructureError, LakesmithError, Place
 from lakesmith.intake.rows import Abort
+from lakesmith.jvm.process import death
 from lakesmith.ledger.batch import Batch
-from lakesmith.plan.query import random_call
 from lakesmith.quality import rules_of
 from lakesmith.records import CheckRecord
 from lakesmith.run.failures import failed_disk, first_lines
-from lakesmith.spark.jvm import death
+from lakesmith.sqlproof.query import random_call
 
 SCHEMA_CHECK = "schema"
 """The name under which a schema that does not fit the table is told of."""

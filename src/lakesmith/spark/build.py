@@ -17,7 +17,6 @@ from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import flow
 from lakesmith.load import call_function
 from lakesmith.plan.backfill import day_column
-from lakesmith.plan.query import KeyFinder, PartitionTrace, bind, by_finder, key_finder, partition_source
 from lakesmith.ports import Part, TableFormat
 from lakesmith.spark.days import refused_within, within
 from lakesmith.spark.loads import is_shaped, shaped
@@ -25,6 +24,7 @@ from lakesmith.spark.loads.keys import touched_keys
 from lakesmith.spark.loads.order import have_values
 from lakesmith.spark.types import parse_columns, spelt
 from lakesmith.sql import literal, quoted
+from lakesmith.sqlproof.query import KeyFinder, PartitionTrace, bind, by_finder, key_finder, partition_source
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:

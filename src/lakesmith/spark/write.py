@@ -13,7 +13,6 @@ from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.failpoints import reach
 from lakesmith.ledger.batch import Done
 from lakesmith.ledger.batches import flow, version_of
-from lakesmith.plan.query import Sums, sums
 from lakesmith.ports import DataFile, Part, TableFacts, TableFormat, Upsert, Write, Written, find_commit
 from lakesmith.records import CheckRecord
 from lakesmith.spark.arrival import ARRIVING, Arrival, Settled
@@ -29,6 +28,7 @@ from lakesmith.spark.loads.extracts import newest_extract, refuse_shrunk, sizes
 from lakesmith.spark.recall import recalled
 from lakesmith.spark.stage import Stage
 from lakesmith.sql import quoted
+from lakesmith.sqlproof.query import Sums, sums
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:

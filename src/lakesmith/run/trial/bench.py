@@ -13,7 +13,6 @@ from lakesmith.formats import Delta
 from lakesmith.ledger.batches import Batches, flow
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.planner import make_plan
-from lakesmith.plan.query import read_query
 from lakesmith.plan.steps import LakeFacts
 from lakesmith.plan.tests import read_by
 from lakesmith.ports import TableFacts, Upsert, Write
@@ -22,6 +21,7 @@ from lakesmith.run.execute import Executor
 from lakesmith.run.trial.frames import frame
 from lakesmith.run.trial.looks import looks_like
 from lakesmith.spark.types import parse_columns
+from lakesmith.sqlproof.query import read_query
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from lakesmith.declare import LakeDeclaration, Merge, Scd2, Source, SqlQuery, Table, TableName
 from lakesmith.declare.checks import BatchSql, RowSql, sql_named
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems
+from lakesmith.jvm.session import isolated
 from lakesmith.plan.graph import Graph
-from lakesmith.plan.query import read_query
 from lakesmith.ports import TableFacts
 from lakesmith.reports import EmptyReport, Event
 from lakesmith.run.failures import translate
 from lakesmith.run.trial.session import local_session
 from lakesmith.spark.build import analysed
-from lakesmith.spark.session import isolated
 from lakesmith.spark.types import parse_columns, spelt
+from lakesmith.sqlproof.query import read_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import LakeDeclaration
+from lakesmith.jvm.session import close_session, open_session
 from lakesmith.reports import Event, SparkStarting
-from lakesmith.spark.session import close_session, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,6 +15,7 @@ from lakesmith.declare import LakeDeclaration, Settings, TableName
 from lakesmith.declare.loads import key_columns
 from lakesmith.declare.tests import Row, Rows, TableTest, Value, Word
 from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, did_you_mean
+from lakesmith.jvm.session import isolated
 from lakesmith.plan.graph import Graph
 from lakesmith.ports import TableFacts
 from lakesmith.reports import Event, RowDifference, TrialResult
@@ -23,7 +24,6 @@ from lakesmith.run.trial.bench import Bench
 from lakesmith.run.trial.differences import differences
 from lakesmith.run.trial.frames import Cells, frame, texts
 from lakesmith.run.trial.session import local_session
-from lakesmith.spark.session import isolated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

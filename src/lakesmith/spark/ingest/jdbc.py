@@ -13,17 +13,17 @@ from lakesmith.declare import Jdbc, Settings, Table
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError, did_you_mean
 from lakesmith.formats import Delta
 from lakesmith.intake.shapes import spark_type
+from lakesmith.jvm.drivers import driver_class
+from lakesmith.jvm.process import death
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import Slice, TableFacts
 from lakesmith.sources import connection
 from lakesmith.sources.jdbc import EXTRACTED, OVERLAPPING, WATERMARK, Watermark, instant, parts
-from lakesmith.spark.drivers import driver_class
 from lakesmith.spark.ingest import Inlet
 from lakesmith.spark.ingest.audit import Extract, audited, check_columns, row_hash
 from lakesmith.spark.ingest.jdbc_columns import DatabaseColumn, comparable, database_column, database_name
 from lakesmith.spark.ingest.known import known_columns
 from lakesmith.spark.ingest.staged import is_staged, staged_folder
-from lakesmith.spark.jvm import death
 from lakesmith.spark.types import spelt
 from lakesmith.sql import quoted
 

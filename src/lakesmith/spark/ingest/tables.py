@@ -12,13 +12,13 @@ from uuid import uuid4
 from lakesmith.columns import CHANGE_AUDIT
 from lakesmith.declare import OtherTable, Table
 from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.jvm.jars import HINT
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFacts
 from lakesmith.sources.tables import VERSION, newest_metadata, open_iceberg
 from lakesmith.spark.ingest import Inlet
 from lakesmith.spark.ingest.audit import Extract, audited, check_columns
 from lakesmith.spark.ingest.staged import staged_folder, staged_key
-from lakesmith.spark.jars import HINT
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:

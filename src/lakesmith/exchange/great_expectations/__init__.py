@@ -1,0 +1,1 @@
+"""Imports suites of Great Expectations as columns and checks."""

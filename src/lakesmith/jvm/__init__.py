@@ -1,0 +1,1 @@
+"""Finds Java and jars, and starts and stops the JVM behind a Spark session."""

@@ -1,0 +1,98 @@
+"""JDBC drivers by their Maven coordinate: fetched when a machine is prepared, never at first use."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from lakesmith.errors import DeclarationError, InfrastructureError
+from lakesmith.jvm.jars import HINT, LOCK, Jar, damaged, download, locked, read_lock, resolve_jars
+from lakesmith.jvm.java import cache_folder
+
+_KNOWN = {"postgresql": "postgresql"}
+"""By the word after `jdbc:`, the locked jar set that is taken when no driver is named."""
+_SERVICE = "META-INF/services/java.sql.Driver"
+
+
+def driver_jars(settings: Mapping[str, str]) -> tuple[Path, ...]:
+    """The jars of a connection's driver, for the class path of the session."""
+    paths = _paths(settings)
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        what = f"the JDBC driver {', '.join(missing)} is not on this machine"
+        raise InfrastructureError("driver-missing", what, hint=f"fetch it: {HINT}")
+    return paths
+
+
+def fetch_driver(settings: Mapping[str, str]) -> tuple[Path, ...]:
+    """Bring a connection's driver onto this machine, if it is not there yet."""
+    known = _locked(settings)
+    if known and damaged(known):
+        resolve_jars([name for name, jars in read_lock(LOCK.read_text()).items() if set(known) <= set(jars)][:1])
+    for coordinate, path in zip(_coordinates(settings), _paths(settings), strict=True):
+        if path.is_file():
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Beside its destination: a rename is atomic only within one file system.
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            (fetched,) = download([coordinate], Path(folder))
+            os.replace(fetched, path)
+    return _paths(settings)
+
+
+def driver_class(settings: Mapping[str, str]) -> str:
+    """The class that Spark loads: as it is set, else as the driver's own jar tells."""
+    if "driver.class" in settings:
+        return settings["driver.class"]
+    for path in driver_jars(settings):
+        with zipfile.ZipFile(path) as jar:
+            if _SERVICE in jar.namelist():
+                return jar.read(_SERVICE).decode().split("#")[0].split()[0]
+    raise DeclarationError(
+        "driver-unclear",
+        "the driver's jar does not tell the name of its class",
+        hint="add driver.class: the.name.of.its.Driver to the connection",
+    )
+
+
+def _coordinates(settings: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
+    if "driver" not in settings:
+        kind = settings.get("url", "").removeprefix("jdbc:").partition(":")[0]
+        if kind not in _KNOWN:
+            raise DeclarationError(
+                "driver-unclear",
+                f"the connection does not say which driver reads 'jdbc:{kind}:'",
+                hint="add driver: group:artifact:version, a Maven coordinate such as org.postgresql:postgresql:42.7.14",
+            )
+        return tuple((jar.group, jar.artifact, jar.version) for jar in locked([_KNOWN[kind]]))
+    found = []
+    for coordinate in settings["driver"].replace(",", " ").split():
+        words = coordinate.split(":")
+        if len(words) != 3 or not all(words):
+            raise DeclarationError(
+                "driver-unclear",
+                f"'{coordinate}' is not a Maven coordinate",
+                hint="write driver: group:artifact:version, such as org.postgresql:postgresql:42.7.14",
+            )
+        found.append((words[0], words[1], words[2]))
+    return tuple(found)
+
+
+def _locked(settings: Mapping[str, str]) -> tuple[Jar, ...]:
+    """Those of the driver's jars whose bytes Lakesmith knows."""
+    known = {
+        (jar.group, jar.artifact, jar.version): jar for jars in read_lock(LOCK.read_text()).values() for jar in jars
+    }
+    return tuple(known[coordinate] for coordinate in _coordinates(settings) if coordinate in known)
+
+
+def _paths(settings: Mapping[str, str]) -> tuple[Path, ...]:
+    known = {(jar.group, jar.artifact, jar.version): jar.path for jar in _locked(settings)}
+    folder = cache_folder() / "drivers"
+    return tuple(
+        known.get((group, artifact, version), folder / group / f"{artifact}-{version}.jar")
+        for group, artifact, version in _coordinates(settings)
+    )

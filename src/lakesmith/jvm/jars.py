@@ -1,0 +1,180 @@
+"""The jars that Spark needs besides its own: a committed list with hashes, fetched once into a cache."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from lakesmith.errors import InfrastructureError, did_you_mean
+from lakesmith.jvm.java import JavaHome, cache_folder, find_java, trust_options
+
+LOCK = Path(__file__).parent / "jars.lock"
+LOG_STORE = Path(__file__).parent.parent / "jars" / "lakesmith-log-store.jar"
+DEFAULT_SETS = ("delta",)
+HINT = "lakesmith doctor --fix"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Jar:
+    """One jar of the list, exactly as it was when it was locked."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def path(self) -> Path:
+        return cache_folder() / "jars" / self.name
+
+
+def locked(sets: Iterable[str] = DEFAULT_SETS) -> tuple[Jar, ...]:
+    """The jars of the named sets, in the order of the list."""
+    known = read_lock(LOCK.read_text())
+    jars: dict[Jar, None] = {}
+    for name in sets:
+        if name not in known:
+            hint = did_you_mean(name, known, label="jar sets")
+            raise InfrastructureError("unknown-jars", f"there is no jar set '{name}'", hint=hint)
+        jars.update(dict.fromkeys(known[name]))
+    return tuple(jars)
+
+
+def jar_paths(sets: Iterable[str] = DEFAULT_SETS) -> tuple[Path, ...]:
+    """The log store and the named sets, for the class path. Compares sizes; `damaged` compares bytes."""
+    jars = locked(sets)
+    missing = [jar.name for jar in jars if not _has_size(jar)]
+    if missing:
+        what = f"jars are missing or incomplete in {cache_folder() / 'jars'}: {', '.join(missing)}"
+        raise InfrastructureError("jars-missing", what, hint=HINT)
+    return (log_store(), *(jar.path for jar in jars))
+
+
+def resolve_jars(sets: Iterable[str] = DEFAULT_SETS, java: JavaHome | None = None) -> tuple[Path, ...]:
+    """Fetch what is missing or damaged of the named sets, verify it, and put it in the cache."""
+    jars = locked(sets)
+    wanted = damaged(jars)
+    if wanted:
+        folder = cache_folder() / "jars"
+        folder.mkdir(parents=True, exist_ok=True)
+        # Beside its destination: a rename is atomic only within one file system.
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            fetched = download([(j.group, j.artifact, j.version) for j in wanted], Path(temporary), java)
+            for jar, file in zip(wanted, fetched, strict=True):
+                if (found := digest(file)) != jar.sha256:
+                    what = f"{jar.name} is not the jar that was locked: SHA-256 {found}, expected {jar.sha256}"
+                    hint = "check the repository that Ivy uses; nothing was installed from it"
+                    raise InfrastructureError("jar-differs", what, hint=hint)
+            for jar, file in zip(wanted, fetched, strict=True):
+                os.replace(file, jar.path)
+    return tuple(jar.path for jar in jars)
+
+
+def damaged(jars: Sequence[Jar]) -> list[Jar]:
+    """Those that are missing or differ from the list, byte for byte."""
+    return [jar for jar in jars if not _has_size(jar) or digest(jar.path) != jar.sha256]
+
+
+def log_store() -> Path:
+    """Lakesmith's own jar, after a look at its hash."""
+    expected = LOG_STORE.with_suffix(".jar.sha256").read_text().split()[0]
+    if not LOG_STORE.is_file() or digest(LOG_STORE) != expected:
+        what = "the log store's jar is missing or was changed after Lakesmith was packaged"
+        raise InfrastructureError("log-store-differs", what, hint="install Lakesmith again")
+    return LOG_STORE
+
+
+def download(
+    coordinates: Sequence[tuple[str, str, str]], folder: Path, java: JavaHome | None = None
+) -> tuple[Path, ...]:
+    """Fetch (group, artifact, version) with the Ivy that comes with Spark; its settings decide from where.
+
+    $LAKESMITH_IVY_SETTINGS names a settings file for machines that may only reach a mirror.
+    """
+    java = java or find_java()
+    dependencies = "".join(
+        f'<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)} transitive="false"/>'
+        for group, artifact, version in coordinates
+    )
+    module = folder / "ivy.xml"
+    module.write_text(
+        '<ivy-module version="2.0"><info organisation="lakesmith" module="jars"/>'
+        '<configurations defaultconfmapping="default->master"><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+    settings = os.environ.get("LAKESMITH_IVY_SETTINGS")
+    command = [
+        str(java.java),
+        *trust_options(java, folder),
+        *("-jar", str(spark_jars("ivy-*.jar")[0])),
+        *(("-settings", settings) if settings else ()),
+        *("-ivy", str(module), "-cache", str(folder / "ivy"), "-confs", "default"),
+        *("-retrieve", str(folder / "[artifact]-[revision].[ext]")),
+    ]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    files = tuple(folder / f"{artifact}-{version}.jar" for _, artifact, version in coordinates)
+    if answer.returncode != 0 or not all(file.is_file() for file in files):
+        said = [line.strip() for line in (answer.stdout + answer.stderr).splitlines() if line.strip()]
+        complaints = [line for line in said if "not found" in line or "rror" in line or "xception" in line]
+        what = f"jars could not be fetched: {'; '.join((complaints or said[-3:])[:4])}"
+        hint = "check the network, or name an Ivy settings file in LAKESMITH_IVY_SETTINGS"
+        raise InfrastructureError("jars-unreachable", what, hint=hint)
+    shutil.rmtree(folder / "ivy", ignore_errors=True)
+    return files
+
+
+def read_lock(text: str) -> dict[str, tuple[Jar, ...]]:
+    """Sets of jars by name: `[set]` opens one, `group:artifact:version sha256 size` is a jar in it."""
+    sets: dict[str, tuple[Jar, ...]] = {}
+    name = ""
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if words and words[0].startswith("["):
+            name = words[0].strip("[]")
+            sets[name] = ()
+        elif words:
+            group, artifact, version = words[0].split(":")
+            jar = Jar(group=group, artifact=artifact, version=version, sha256=words[1], size=int(words[2]))
+            sets[name] = (*sets[name], jar)
+    return sets
+
+
+@cache
+def spark_home() -> Path:
+    """The folder of the installed PySpark, found without importing it."""
+    package = importlib.util.find_spec("pyspark")
+    if package is None or package.origin is None:
+        hint = "pip install 'lakesmith[spark]'"
+        raise InfrastructureError("no-spark", "PySpark is not installed", hint=hint)
+    return Path(package.origin).parent
+
+
+def spark_jars(pattern: str = "*.jar") -> list[Path]:
+    """Jars that come with PySpark."""
+    return sorted((spark_home() / "jars").glob(pattern))
+
+
+def digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        state = sha256()
+        while block := stream.read(1 << 20):
+            state.update(block)
+    return state.hexdigest()
+
+
+def _has_size(jar: Jar) -> bool:
+    return jar.path.is_file() and jar.path.stat().st_size == jar.size

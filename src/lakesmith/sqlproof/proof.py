@@ -1,0 +1,69 @@
+"""What those ask of a query who follow its columns: how often a table is read, and whether two expressions are one."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from lakesmith.declare import TableName
+from lakesmith.sqlproof.rowwise import changing
+from lakesmith.sqlproof.statement import SPARK, Reason, Scope, Statement, bare, is_star, owner, parts
+
+
+class Refused(Exception):
+    """Why something cannot be proved."""
+
+    def __init__(self, words: str, *, line: int | None = None, clause: str | None = None) -> None:
+        super().__init__(words)
+        self.reason = Reason(words=words, line=line, clause=clause)
+
+
+def unfollowed(statement: Statement) -> Reason | None:
+    """Why nothing can be proved of the statement at all, or None."""
+    if statement.pipes:
+        return Reason(words="it is written in pipe syntax, which is not followed", clause="|>")
+    return changing(statement)
+
+
+def row_by_row(scope: Scope) -> bool:
+    """Whether each row of the scope is made from one row of one table."""
+    clauses = scope.node.args
+    tables = [source for source in scope.sources if source.generator is None]
+    return (
+        isinstance(scope.node, exp.Select)
+        and not (scope.recursive or scope.cut or scope.windows or scope.nested or scope.aggregates)
+        and not any(clauses.get(clause) for clause in ("group", "having", "distinct", "qualify"))
+        and len(tables) == 1
+        and not tables[0].pivoted
+        and (tables[0].table is not None or (tables[0].scope is not None and row_by_row(tables[0].scope)))
+    )
+
+
+def times_read(scope: Scope, table: TableName) -> int:
+    inner = [source.scope for source in scope.sources if source.scope is not None]
+    here = sum(source.table == table for source in scope.sources)
+    return here + sum(times_read(each, table) for each in (*inner, *scope.branches, *scope.nested))
+
+
+def unwrapped(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Alias | exp.Paren):
+        node = node.this
+    return node
+
+
+def spelled(scope: Scope, node: exp.Expr, *, qualified: bool = True) -> str:
+    """The expression so that two of one meaning, written in two ways, are mostly equal."""
+
+    def named(inner: exp.Expr) -> exp.Expr:
+        if not isinstance(inner, exp.Column) or is_star(inner):
+            return inner
+        source = owner(scope, inner) or (scope.sources[0] if len(scope.sources) == 1 else None)
+        prefix = (source.alias,) if qualified and source is not None else ()
+        return exp.to_identifier(".".join((*prefix, *fields(scope, inner))), quoted=True)
+
+    return unwrapped(node).copy().transform(named).sql(dialect=SPARK).lower()
+
+
+def fields(scope: Scope, column: exp.Column) -> list[str]:
+    """Of a column's parts, its name and the fields below it."""
+    written = parts(column)
+    return written if owner(scope, column) is None else written[written.index(bare(scope, column), 1) :]

@@ -1,0 +1,143 @@
+"""Decides whether the groups of a query can be kept by adding what new rows bring, without the rows of before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import TokenType, exp
+
+from lakesmith.sqlproof.keyed import refuse_what_needs_all_rows
+from lakesmith.sqlproof.proof import Refused, row_by_row, spelled, unfollowed, unwrapped
+from lakesmith.sqlproof.rowwise import set_operation
+from lakesmith.sqlproof.statement import Reason, Scope, Statement, is_aggregate, is_star, line_in, output_names, parts
+
+Combination = Literal["add", "least", "greatest"]
+
+_KEPT: dict[type[exp.Expr], Combination] = {
+    exp.Count: "add",
+    exp.CountIf: "add",
+    exp.Sum: "add",
+    exp.Min: "least",
+    exp.Max: "greatest",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Combinations:
+    by_column: dict[str, Combination]
+    """How two values make one; a null gives way to the other."""
+    sums: list[str]
+    """The columns whose values are exact only when their type is."""
+
+
+def combinations(statement: Statement, key: Sequence[str]) -> Combinations | Reason:
+    """How the columns besides the key are combined, or why new rows alone do not suffice."""
+    refused = unfollowed(statement) or set_operation(statement.root, statement)
+    if refused is not None:
+        return refused
+    try:
+        refuse_what_needs_all_rows(statement, statement.root)
+        _check_sources(statement.root)
+        _check_clauses(statement, statement.root)
+        _check_groups(statement, statement.root, key)
+        return _combined(statement.root, {name.lower() for name in key})
+    except Refused as error:
+        return error.reason
+
+
+def _check_sources(scope: Scope) -> None:
+    tables = [source for at, source in enumerate(scope.sources) if source.generator is None or at == 0]
+    if not tables:
+        raise Refused("it reads no table")
+    if len(tables) > 1:
+        raise Refused(f"it joins {tables[1].shown}", line=tables[1].line)
+    if tables[0].generator is not None or (tables[0].scope is not None and not row_by_row(tables[0].scope)):
+        raise Refused(f"it reads {tables[0].shown}, which is not made row by row", line=tables[0].line)
+
+
+def _check_clauses(statement: Statement, scope: Scope) -> None:
+    clauses = scope.node.args
+    if clauses.get("group") is None:
+        raise Refused("it does not group by its key")
+    if clauses.get("having") is not None:
+        raise Refused(
+            "new rows may bring a group back that it left out",
+            clause="HAVING",
+            line=statement.line_of(TokenType.HAVING),
+        )
+    if scope.windows or clauses.get("qualify") is not None:
+        raise Refused("it uses a window function", line=statement.line_of(TokenType.OVER))
+    if clauses.get("distinct") is not None:
+        raise Refused("it drops repeated rows", clause="DISTINCT", line=statement.line_of(TokenType.DISTINCT))
+
+
+def _check_groups(statement: Statement, scope: Scope, key: Sequence[str]) -> None:
+    """Whether the groups are the keys: with more groups a key would have two rows, and nobody would notice."""
+    wanted = {name.lower() for name in key}
+    named = {name.lower(): node for node in scope.projections for name in output_names(node)}
+    missing = [name for name in key if name.lower() not in named]
+    if missing or any(is_star(node) for node in scope.projections):
+        raise Refused(f"it has no column '{missing[0]}'" if missing else "a * hides its columns")
+    for name in key:
+        if any(is_aggregate(inner) for inner in named[name.lower()].walk()):
+            raise Refused(f"'{name}' is an aggregate", line=line_in(named[name.lower()]))
+    group = scope.node.args["group"]
+    if group.args.get("all"):
+        return
+    line = statement.line_of(TokenType.GROUP_BY)
+    grouped: set[str] = set()
+    for node in group.expressions:
+        column = _column_of(scope, node)
+        if column is None or column not in wanted:
+            raise Refused(f"it groups by more than the key: {node.sql(dialect='spark')}", clause="GROUP BY", line=line)
+        grouped.add(column)
+    for name in key:
+        constant = next(named[name.lower()].find_all(exp.Column), None) is None
+        if name.lower() not in grouped and not constant:
+            raise Refused(f"it groups by something else than '{name}'", clause="GROUP BY", line=line)
+
+
+def _column_of(scope: Scope, node: exp.Expr) -> str | None:
+    """The result column that is exactly what GROUP BY names."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = int(node.this) - 1
+        names = output_names(scope.projections[place]) if 0 <= place < len(scope.projections) else ()
+        return names[0].lower() if names else None
+    for projection in scope.projections:
+        names = output_names(projection)
+        if names and spelled(scope, projection) == spelled(scope, node):
+            return names[0].lower()
+    if not isinstance(node, exp.Column) or len(node.parts) > 1:
+        return None
+    name = node.name.lower()
+    for projection in scope.projections:
+        # A name may also be a column of the table, which then wins in Spark: `upper(k) AS k … GROUP BY k`.
+        reads = (parts(column)[-1] for column in projection.find_all(exp.Column))
+        if name in (each.lower() for each in output_names(projection)) and name not in reads:
+            return name
+    return None
+
+
+def _combined(scope: Scope, key: set[str]) -> Combinations:
+    found = Combinations({}, [])
+    for projection in scope.projections:
+        names = output_names(projection)
+        if len(names) != 1:
+            raise Refused("it makes several columns at once", line=line_in(projection))
+        if names[0].lower() in key:
+            continue
+        call = unwrapped(projection)
+        if isinstance(call, exp.Filter):
+            call = call.this
+        combination = _KEPT.get(type(call))
+        if combination is None or call.find(exp.Distinct) is not None:
+            raise Refused(
+                f"'{names[0]}' cannot be kept by adding new rows: that works for count, sum, min and max",
+                line=line_in(projection),
+            )
+        found.by_column[names[0]] = combination
+        if isinstance(call, exp.Sum):
+            found.sums.append(names[0])
+    return found
