@@ -33,7 +33,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Moved:
+class StepResult:
     """A row of the table of steps."""
 
     run_id: str
@@ -59,7 +59,7 @@ class Shop:
         self.run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
         self.bookmark_file = warehouse / "bookmarks.json"
         self.bookmarks = json.loads(self.bookmark_file.read_text()) if self.bookmark_file.exists() else {}
-        self.moved: list[Moved] = []
+        self.moved: list[StepResult] = []
 
     def run(self) -> None:
         self.step("bronze.orders", self.bronze_orders)
@@ -75,7 +75,7 @@ class Shop:
         started, clock = datetime.now(UTC), time.monotonic()
         came, written, refused = move(table)
         self.moved.append(
-            Moved(
+            StepResult(
                 run_id=self.run_id,
                 table=table,
                 rows_in=came,

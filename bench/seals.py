@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 from bench.measure import busy, show, spread
 from lakesmith.disk import sync, write_synced
 from lakesmith.formats.delta.actions import commit_actions
+from lakesmith.formats.delta.checksums import seal_for, seal_log, seal_of
 from lakesmith.formats.delta.files import add_files
-from lakesmith.formats.delta.opened import opened
-from lakesmith.formats.delta.seals import seal_for, seal_log, seal_of
+from lakesmith.formats.delta.snapshot import opened
 from lakesmith.ports import Write
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'

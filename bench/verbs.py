@@ -14,7 +14,7 @@ from statistics import median
 from bench.large_lake import COMMITS, build
 from bench.measure import Cost, busy, call, lakesmith, show, spread, verdict
 
-VERBS = ("--help", "validate", "plan", "status", "history")
+COMMANDS = ("--help", "validate", "plan", "status", "history")
 LIMIT = 0.6
 TRAP = """#!/bin/sh
 echo java >> "$LAKESMITH_BENCH_CAUGHT"
@@ -39,7 +39,7 @@ def main(words: list[str] | None = None) -> None:
         shutil.rmtree(lake, ignore_errors=True)
         build(lake, options.batches)
         with _trapped(Path(temporary)) as environment:
-            rows = [_measured(verb, lake, environment, options.times) for verb in VERBS]
+            rows = [_measured(verb, lake, environment, options.times) for verb in COMMANDS]
     header = ("verb", "CPU s", f"< {LIMIT:g}", "cold CPU s", "wall s")
     lake_told = f"200 tables, {options.batches} batches in each bronze table, 50 runs"
     show(f"{lake_told}: CPU time of a call, median of {options.times} ({load})", header, rows)

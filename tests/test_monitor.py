@@ -8,7 +8,7 @@ from typing import get_args
 from tests.plan.lakes import bronze
 
 from lakesmith.declare import Load, Table
-from lakesmith.load.kinds import keys_of
+from lakesmith.load.field_types import keys_of
 from lakesmith.load.models import LoadBlock
 from lakesmith.monitor import load_name
 

@@ -144,7 +144,7 @@ class Write:
 
 QUIET = "lakesmith upkeep "
 """With this begins the note of a commit that moves no row and that no reader has to follow."""
-MOST_HELD = 4_000_000
+BROADCAST_ROWS = 4_000_000
 """Of a frame that has no more rows, every task of a join holds all."""
 
 

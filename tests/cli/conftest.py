@@ -77,7 +77,7 @@ class FakeLake:
 
     def plan_compact(self, tables: Sequence[str] = ()) -> Plan:
         self._ask("plan_compact", tables=tables)
-        return _upkeep(Compact(table=SILVER, files=3, bytes=2048, reason="3 files"))
+        return _maintenance(Compact(table=SILVER, files=3, bytes=2048, reason="3 files"))
 
     def compact(self, tables: Sequence[str] = (), *, on_event: Callable[[Event], None]) -> RunReport:
         self._ask("compact", tables=tables)
@@ -85,7 +85,7 @@ class FakeLake:
 
     def plan_vacuum(self, tables: Sequence[str] = (), *, older_than: float, force: bool) -> Plan:
         self._ask("plan_vacuum", tables=tables, older_than=older_than, force=force)
-        return _upkeep(Vacuum(table=SILVER, older_than=older_than, reason="asked for"))
+        return _maintenance(Vacuum(table=SILVER, older_than=older_than, reason="asked for"))
 
     def vacuum(
         self, tables: Sequence[str] = (), *, older_than: float, force: bool, on_event: Callable[[Event], None]
@@ -95,7 +95,7 @@ class FakeLake:
 
     def plan_restore(self, table: str, version: int) -> Plan:
         self._ask("plan_restore", table=table, version=version)
-        return _upkeep(Restore(table=SILVER, version=version, reason="from version 7"))
+        return _maintenance(Restore(table=SILVER, version=version, reason="from version 7"))
 
     def restore(self, table: str, version: int, *, on_event: Callable[[Event], None]) -> RunReport:
         self._ask("restore", table=table, version=version)
@@ -103,7 +103,7 @@ class FakeLake:
 
     def plan_rollback(self, release: str) -> Plan:
         self._ask("plan_rollback", release=release)
-        return _upkeep(Restore(table=SILVER, version=3, reason="from version 7"))
+        return _maintenance(Restore(table=SILVER, version=3, reason="from version 7"))
 
     def rollback(self, release: str, *, on_event: Callable[[Event], None]) -> RunReport:
         self._ask("rollback", release=release)
@@ -472,6 +472,6 @@ def parsed() -> Parsed:
     return load
 
 
-def _upkeep(step: Step) -> Plan:
+def _maintenance(step: Step) -> Plan:
     table = TablePlan(table=SILVER, status="changed", reason=step.reason, steps=(step,))
     return Plan(lake="shop", environment="dev", tables=(table,))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakesmith
-from lakesmith.cli import VERBS, app
+from lakesmith.cli import COMMANDS, app
 from lakesmith.cli.call import Call
 from lakesmith.errors import (
     DeclarationError,
@@ -34,24 +34,24 @@ ARGUMENTS = {
 def test_help_lists_every_verb_and_the_exit_codes(invoke: Invoke) -> None:
     result = invoke("--help")
     assert result.exit_code == 0
-    for verb, text in VERBS.items():
+    for verb, text in COMMANDS.items():
         assert f"{verb} " in result.stdout
         assert text in result.stdout
     for code in ("0", "1", "2", "4", "70", "130"):
         assert f"\n    {code:<3}  " in result.stdout.partition("Exit codes:")[2]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_a_verb_s_help_begins_with_its_line_in_the_list(verb: str, invoke: Invoke) -> None:
-    command = importlib.import_module(f"lakesmith.cli.verbs.{verb}").verb
+    command = importlib.import_module(f"lakesmith.cli.commands.{verb}").verb
     assert command.name == verb
-    assert inspect.cleandoc(command.help).partition("\n")[0] == VERBS[verb]
+    assert inspect.cleandoc(command.help).partition("\n")[0] == COMMANDS[verb]
     assert invoke(verb, "--help").exit_code == 0
 
 
 def test_each_module_of_verbs_is_a_verb() -> None:
-    folder = Path(inspect.getfile(importlib.import_module("lakesmith.cli.verbs"))).parent
-    assert {file.stem for file in folder.glob("*.py")} - {"__init__"} == set(VERBS)
+    folder = Path(inspect.getfile(importlib.import_module("lakesmith.cli.commands"))).parent
+    assert {file.stem for file in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
 
 
 def test_the_version_is_the_package_s(invoke: Invoke) -> None:
@@ -187,4 +187,4 @@ def test_an_interruption_says_that_nothing_is_lost(invoke: Invoke, lake: FakeLak
 
 
 def test_the_group_knows_no_verb_besides_the_listed(invoke: Invoke) -> None:
-    assert app.list_commands(app.make_context("lakesmith", ["status"], resilient_parsing=True)) == list(VERBS)
+    assert app.list_commands(app.make_context("lakesmith", ["status"], resilient_parsing=True)) == list(COMMANDS)

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakesmith.cli.call import Call
-from lakesmith.cli.verbs.land import verb
+from lakesmith.cli.commands.land import verb
 from lakesmith.errors import DataError
 from lakesmith.storage import Landed, Landing, Sending
 

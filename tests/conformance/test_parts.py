@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats import Delta
-from lakesmith.formats.delta import actions, parts
+from lakesmith.formats.delta import actions
+from lakesmith.formats.delta import partition_overwrite as parts
 from lakesmith.ports import Part, Write
 
 if TYPE_CHECKING:

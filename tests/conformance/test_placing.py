@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 from lakesmith.columns import GONE
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats import Delta
-from lakesmith.formats.delta import commit, placing, rows
+from lakesmith.formats.delta import commit, rows
+from lakesmith.formats.delta import dv_merge as placing
 from lakesmith.formats.delta.vectors import read_vector
 from lakesmith.ports import Upsert, Write
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.docs.markdown import ROOT, Block, blocks, missing_lines
 
-from lakesmith.cli import EXIT_CODES, VERBS
+from lakesmith.cli import COMMANDS, EXIT_CODES
 
 README = ROOT / "README.md"
 
@@ -111,4 +111,4 @@ def test_the_exit_codes_are_those_that_the_command_tells() -> None:
 def test_every_verb_that_is_named_is_one() -> None:
     named = set(re.findall(r"\blakesmith ([a-z]+)", "\n".join(re.findall(r"`[^`\n]+`", README.read_text()))))
     assert {"profile", "approve", "contract"} <= named
-    assert named - set(VERBS) == set()
+    assert named - set(COMMANDS) == set()

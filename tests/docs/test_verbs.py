@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.docs.markdown import DOCS, Block, blocks, missing_lines, name, prose
 
-from lakesmith.cli import VERBS, app
+from lakesmith.cli import COMMANDS, app
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ SHARED = {"--lake", "-C", "--env", "-e", "--var", "--help", "-h"}
 
 
 def page(verb: str) -> Path:
-    return DOCS / "verbs" / f"{verb}.md"
+    return DOCS / "commands" / f"{verb}.md"
 
 
 def commands(verb: str) -> list[click.Command]:
@@ -58,7 +58,7 @@ def examples(verb: str) -> Iterator[tuple[str, Block | None]]:
 
 
 def test_every_verb_has_a_page_and_every_page_a_verb() -> None:
-    assert {file.stem for file in (DOCS / "verbs").glob("*.md")} == set(VERBS)
+    assert {file.stem for file in (DOCS / "commands").glob("*.md")} == set(COMMANDS)
 
 
 def test_the_index_leads_to_every_page() -> None:
@@ -67,12 +67,12 @@ def test_the_index_leads_to_every_page() -> None:
     assert sorted(file for file in every if f"]({file})" not in index) == []
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_the_page_names_every_option_and_no_other(verb: str) -> None:
     assert told_options(prose(page(verb))) == options(verb)
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if len(commands(verb)) > 1])
+@pytest.mark.parametrize("verb", [verb for verb in COMMANDS if len(commands(verb)) > 1])
 def test_each_verb_of_a_verb_has_a_part_of_the_page_with_its_options_and_an_example(verb: str) -> None:
     own, *below = commands(verb)
     assert options_of(own) == set()
@@ -86,13 +86,13 @@ def test_each_verb_of_a_verb_has_a_part_of_the_page_with_its_options_and_an_exam
         assert any("--json" in each for each in typed) == ("--json" in options_of(command)), command.name
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_the_page_tells_exit_codes_and_shows_an_example(verb: str) -> None:
     assert "## Exit codes" in prose(page(verb))
     assert list(examples(verb))
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_the_page_shows_the_json_of_a_verb_that_has_it(verb: str) -> None:
     shown = [command for command, after in examples(verb) if after and after.language == "json"]
     assert bool(shown) == ("--json" in options(verb))
@@ -129,7 +129,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory, shared_spark: SparkSession) -
         patch.setattr("lakesmith.run.trial.session.close_session", lambda _: None)
         patch.chdir(folder)
         shown = []
-        for verb in VERBS:
+        for verb in COMMANDS:
             if verb == "adopt":
                 _put_old_orders(folder / "shop")
             for command, block in examples(verb):

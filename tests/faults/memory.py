@@ -58,14 +58,14 @@ class Refused(NamedTuple):
     batch: int
 
 
-class Settled(NamedTuple):
+class BatchResult(NamedTuple):
     """What became of a row that was in quarantine."""
 
     refused: Refused
     how: str
 
 
-AnyRow = Row | Day | Refused | Settled
+AnyRow = Row | Day | Refused | BatchResult
 Content = tuple[AnyRow, ...]
 
 
@@ -278,7 +278,7 @@ class Rows:
     def join(self, other: Rows, _: str) -> Rows:
         meant = {row.id for row in other.rows if isinstance(row, Refused)}
         found = (row for row in self.rows if isinstance(row, Refused) and row.id in meant)
-        return Rows(tuple(Settled(row, other.how) for row in found))
+        return Rows(tuple(BatchResult(row, other.how) for row in found))
 
     def where(self, condition: str) -> Rows:
         meant = condition.removeprefix("(NOT (").removesuffix("))")

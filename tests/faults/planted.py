@@ -93,15 +93,15 @@ def _cleanup() -> None:
 
 def _vacuum_unlocked() -> None:
     """A vacuum asks nobody, and keeps nobody out."""
-    from lakesmith.run.upkeep import Upkeep, no_rows
+    from lakesmith.run.maintenance import Maintenance, no_rows
 
-    def vacuum(self: Upkeep, *_: Any) -> Any:
+    def vacuum(self: Maintenance, *_: Any) -> Any:
         for location in self._places():
             self.format.vacuum(self.session(), location, 0.0)
         return no_rows(self.run_id, self.facts.version)
 
     _no_lock()
-    _put(Upkeep, "vacuum", vacuum)
+    _put(Maintenance, "vacuum", vacuum)
 
 
 def _few_commits() -> None:

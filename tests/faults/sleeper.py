@@ -103,7 +103,7 @@ def _sleep(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) 
     from lakesmith.cli import app
     from lakesmith.ledger import lease
     from lakesmith.run import execute
-    from lakesmith.run.step import Workplace
+    from lakesmith.run.step import StepRunner
 
     left = {(stop.place, stop.table) for stop in stops}
 
@@ -114,13 +114,13 @@ def _sleep(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) 
 
     lease.SECONDS = SHORT
     failpoints.watch(reached)
-    real = Workplace._batch
+    real = StepRunner._batch
 
-    def batch(self: Workplace, table: Any, *rest: Any, **named: Any) -> Any:
+    def batch(self: StepRunner, table: Any, *rest: Any, **named: Any) -> Any:
         reached("facts.read", str(table.name))
         return real(self, table, *rest, **named)
 
-    setattr(Workplace, "_batch", batch)  # noqa: B010 - mypy would not have it otherwise
+    setattr(StepRunner, "_batch", batch)  # noqa: B010 - mypy would not have it otherwise
     if jvm is not None:
         session = jvm.attach()
         vars(execute).update(open_session=lambda *_, **__: session, close_session=lambda _: None)

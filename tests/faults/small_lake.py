@@ -22,7 +22,7 @@ from tests.plan.lakes import bronze, lake, made
 
 import lakesmith.lake.running
 import lakesmith.ledger.lease
-import lakesmith.run.arrivals
+import lakesmith.run.batch_reader
 import lakesmith.run.execute
 import lakesmith.run.step
 import lakesmith.spark.replay
@@ -37,15 +37,15 @@ from lakesmith.ledger.held import HeldBatch, HeldBatches
 from lakesmith.ledger.lease import SECONDS, Lease, Leases
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.graph import Graph
-from lakesmith.plan.steps import Chosen, LakeFacts, Mend, Replay
+from lakesmith.plan.steps import Chosen, LakeFacts, Replay, ReplayQuarantine
 from lakesmith.ports import Part, TableFacts, TableFormat, Upsert
 from lakesmith.quality import Rules, rules_of
 from lakesmith.records import ReleaseRecord, RunRecord
 from lakesmith.reports import RunReport
-from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.build import Built
 from lakesmith.spark.count import Counts
 from lakesmith.spark.gate import GateFailed
+from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.spark.replay import Replaying
 from lakesmith.spark.write import Writer
 from lakesmith.storage import Warehouse
@@ -135,7 +135,7 @@ class SimulatedLake(LakeOfRefused):
     def _check(self, facts: LakeFacts) -> None:
         """The columns fit: that is not what is tried here."""
 
-    def _verdicts(self) -> dict[TableName, Any]:
+    def _compatibility_verdicts(self) -> dict[TableName, Any]:
         return {}
 
     def _new_contracts(self, *_: object) -> list[Any]:
@@ -147,7 +147,7 @@ class SimulatedLake(LakeOfRefused):
     def settle(self, *, discard: bool) -> RunReport:
         """Judge all rows of bronze's quarantine again, or give them all up."""
         replay = Replay(chosen=Chosen(), by="somebody", why="asked for", discard=discard)
-        step = Mend(table=ORDERS, replay=replay, reason="asked for")
+        step = ReplayQuarantine(table=ORDERS, replay=replay, reason="asked for")
         return self._execute(self._only({ORDERS: step}), LakeFacts())
 
 
@@ -212,7 +212,7 @@ def good_rows(rows: Rows, rules: Rules) -> Rows:
     return Rows(tuple(row for row in rows.rows if not isinstance(row, Row) or not is_refused(row, rules)))
 
 
-def refused_rows(rows: Rows, arrival: Arrival) -> Rows:
+def refused_rows(rows: Rows, arrival: IncomingBatch) -> Rows:
     batch = arrival.batch.sequence
     refused = [row for row in rows.rows if isinstance(row, Row) and is_refused(row, arrival.rules)]
     return Rows(tuple(Refused(f"{batch}.{row.uid}", row, batch) for row in refused))
@@ -232,7 +232,7 @@ class Watch:
         return count(self._rows, self._rules)
 
 
-def hold(warehouse: Warehouse, arrival: Arrival, _: Rows, failed: GateFailed) -> GateFailed:
+def hold(warehouse: Warehouse, arrival: IncomingBatch, _: Rows, failed: GateFailed) -> GateFailed:
     batch = arrival.batch
     HeldBatches(warehouse.storage).keep(
         HeldBatch(
@@ -259,13 +259,13 @@ def let_go(warehouse: Warehouse, table: Table) -> None:
 class MemoryWriter(Writer):
     """Rows are weighed against each other in memory."""
 
-    def _entering(self, arrival: Arrival, load: Any, good: Any, facts: TableFacts) -> Any:
+    def _entering(self, arrival: IncomingBatch, load: Any, good: Any, facts: TableFacts) -> Any:
         return SimpleNamespace(held=(), load=load, good=good)
 
-    def _upsert(self, arrival: Arrival, entering: Any) -> Upsert:
+    def _upsert(self, arrival: IncomingBatch, entering: Any) -> Upsert:
         return Upsert(rows=entering.good, key=("key",), newer="source.uid > target.uid")
 
-    def _ends(self, arrival: Arrival) -> Any:
+    def _ends(self, arrival: IncomingBatch) -> Any:
         return SimpleNamespace(keep=lambda *_, **__: None)
 
 
@@ -362,7 +362,7 @@ class Bridge:
 def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
     """Put what needs no Spark in the place of what does, and the virtual clock in the place of the real one."""
     with pytest.MonkeyPatch.context() as patch:
-        arrivals, step, write = lakesmith.run.arrivals, lakesmith.run.step, lakesmith.spark.write
+        arrivals, step, write = lakesmith.run.batch_reader, lakesmith.run.step, lakesmith.spark.write
         patch.setattr(arrivals, "read_batch", lambda *a, **k: read_batch(bridge.disk, *a, **k))
         patch.setattr(arrivals, "build_batch", build_batch)
         patch.setattr(arrivals, "field_paths", lambda _: ())

@@ -12,7 +12,8 @@ import pytest
 from tests.faults.foreign import cleaned_by_others, commits_by_others, compacted_by_others, says
 from tests.run.lakes import Cut, Written, cut_at, watched
 
-from lakesmith.formats.delta import log, seals
+from lakesmith.formats.delta import checksums as seals
+from lakesmith.formats.delta import log
 from lakesmith.jvm.session import isolated
 from lakesmith.plan.steps import Chosen
 from lakesmith.reports import RunReport, Version

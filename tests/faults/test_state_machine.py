@@ -23,8 +23,8 @@ from lakesmith.ledger.lease import SECONDS, Lease, Leases
 from lakesmith.plan.steps import Progress
 from lakesmith.ports import CommitFact, TableFacts, Write, Written
 from lakesmith.run.failures import is_foreign
-from lakesmith.run.step import Workplace
-from lakesmith.spark.arrival import Arrival
+from lakesmith.run.step import StepRunner
+from lakesmith.spark.incoming import IncomingBatch
 
 STEPS = 100_000
 SEED = 1
@@ -134,7 +134,7 @@ def _unfinished_batches_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 def _done_before_quarantine(patch: pytest.MonkeyPatch) -> None:
     quarantine = MemoryWriter._quarantine
 
-    def late(self: MemoryWriter, arrival: Arrival, rows: Any, refused: int) -> int:
+    def late(self: MemoryWriter, arrival: IncomingBatch, rows: Any, refused: int) -> int:
         batch, facts = arrival.batch, self._format.facts(self._location(arrival), f"lakesmith.{arrival.table.name}")
         assert facts is not None
         Batches(self._warehouse.storage, arrival.table.name).finish(done(batch, facts.version))
@@ -144,13 +144,13 @@ def _done_before_quarantine(patch: pytest.MonkeyPatch) -> None:
 
 
 def _cleanup_when_the_reply_is_lost(patch: pytest.MonkeyPatch) -> None:
-    def cleaned(self: Workplace, table: Any, batch: Batch, error: Exception) -> None:
+    def cleaned(self: StepRunner, table: Any, batch: Batch, error: Exception) -> None:
         if not is_foreign(error):
             return
         key = f"_lakesmith/batches/{table.name}/{batch.sequence:08}.{batch.attempt:02}.json"
         self.warehouse.storage.remove(key)
 
-    patch.setattr(Workplace, "_tell_outcome", cleaned)
+    patch.setattr(StepRunner, "_tell_outcome", cleaned)
 
 
 def _refused_rows_of_a_rollback_stay(patch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def _refused_rows_of_a_rollback_stay(patch: pytest.MonkeyPatch) -> None:
 
 def _rolled_back_beneath(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryFormat, "rolled_back", lambda *_: False)
-    patch.setattr(Workplace, "_refuse_gap", lambda *_: None)
+    patch.setattr(StepRunner, "_refuse_gap", lambda *_: None)
 
 
 def _whatever_there_is_is_released(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from tests.run.lakes import ORDERS, Written
 from lakesmith import failpoints
 from lakesmith.errors import LakesmithError
 from lakesmith.jvm.session import isolated
-from lakesmith.lake.upkeep import WEEK
+from lakesmith.lake.maintenance import WEEK
 from lakesmith.spark import write
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
 from tests.faults.memory import (
+    BatchResult,
     Content,
     Disk,
     Fault,
@@ -24,7 +25,6 @@ from tests.faults.memory import (
     MemoryStorage,
     Refused,
     Row,
-    Settled,
     Table,
     Version,
     latest,
@@ -530,7 +530,9 @@ class World:
         kept = self._live(self._rows(self.warehouse.quarantine(ORDERS)))
         settled = self._rows(self.warehouse.settled(ORDERS))
         refused = Counter(row.row.uid for row in kept)
-        given_up = {each.refused.row.uid for each in settled if isinstance(each, Settled) and each.how == "discarded"}
+        given_up = {
+            each.refused.row.uid for each in settled if isinstance(each, BatchResult) and each.how == "discarded"
+        }
         return there, refused, given_up
 
     def _live(self, refused: Sequence[object]) -> list[Refused]:

@@ -15,7 +15,7 @@ from tests.faults.foreign import ODD, cleaned_by_others, commits_by_others, comp
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats import Delta
-from lakesmith.formats.delta.seals import seal_log
+from lakesmith.formats.delta.checksums import seal_log
 from lakesmith.ports import CommitFact, DataFile, Write, find_commit
 
 FLOW = "lakesmith.bronze.orders"

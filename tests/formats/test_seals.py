@@ -19,9 +19,9 @@ from lakesmith.failpoints import watch
 from lakesmith.formats.delta import Delta
 from lakesmith.formats.delta.actions import commit_actions
 from lakesmith.formats.delta.adopt import adopt_files
-from lakesmith.formats.delta.ground import check_ground
-from lakesmith.formats.delta.opened import opened, opened_at
-from lakesmith.formats.delta.seals import breaks_seal, seal_for, seal_log, seal_of
+from lakesmith.formats.delta.checksums import breaks_seal, seal_for, seal_log, seal_of
+from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
+from lakesmith.formats.delta.snapshot import opened, opened_at
 from lakesmith.ports import DataFile, Write
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
@@ -156,7 +156,7 @@ def test_a_seal_that_is_damaged_itself_is_told_with_the_way_out(table: Path, pla
 def test_a_file_is_held_to_its_seal_whatever_its_size_and_that_of_the_pieces(
     tmp_path: Path, size: int, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakesmith.formats.delta.seals._PIECE", piece)
+    monkeypatch.setattr("lakesmith.formats.delta.checksums._PIECE", piece)
     file, content = tmp_path / "file", (b"content " * (size // 8 + 1))[:size]
     file.write_bytes(content)
     Path(seal_of(str(file))).write_bytes(seal_for(content))
@@ -245,7 +245,7 @@ def test_a_rollback_that_a_flipped_bit_hides_is_not_passed_over(table: Path) -> 
     DeltaTable(str(table)).create_checkpoint()
     flip(commit(table, 3), commit(table, 3).read_bytes().index(b"RESTORE"), 0)
     with pytest.raises(InfrastructureError, match=f"{3:020}.json is damaged"):
-        check_ground(DeltaTable(str(table)), str(table), replace(write(5), since=2))
+        refuse_if_rolled_back(DeltaTable(str(table)), str(table), replace(write(5), since=2))
 
 
 @pytest.mark.parametrize("kept", [0, 2])

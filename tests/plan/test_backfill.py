@@ -14,7 +14,7 @@ from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.planner import make_plan
 from lakesmith.plan.select import named as matched
-from lakesmith.plan.steps import Backfill, Build, LakeFacts, Plan, Position, Progress, Refill, Span
+from lakesmith.plan.steps import Backfill, BackfillChunk, Build, LakeFacts, Plan, Position, Progress, Span
 from lakesmith.ports import ColumnFact
 
 DAILY = made("gold.daily", "SELECT day, count(*) AS n FROM bronze.orders GROUP BY day", ReplacePartitions(by="day"))
@@ -57,7 +57,7 @@ def plan(
 
 
 def chunks(found: Plan) -> list[str]:
-    return [str(step.chunk) for step in found.steps if isinstance(step, Refill)]
+    return [str(step.chunk) for step in found.steps if isinstance(step, BackfillChunk)]
 
 
 def test_days_are_cut_into_chunks_of_which_each_is_a_commit() -> None:
@@ -76,7 +76,7 @@ def test_days_are_cut_into_chunks_of_which_each_is_a_commit() -> None:
 def test_a_table_is_brought_up_to_date_before_its_days_are_computed_again() -> None:
     first, *rest = plan(DAILY, seen=1).steps
     assert isinstance(first, Build)
-    assert all(isinstance(step, Refill) for step in rest)
+    assert all(isinstance(step, BackfillChunk) for step in rest)
 
 
 def test_what_is_made_from_the_table_follows_its_changes() -> None:
@@ -125,7 +125,7 @@ def test_checks_that_changed_are_what_a_backfill_is_for() -> None:
 )
 def test_each_load_knows_the_column_that_tells_a_rows_day(load: Load, column: str) -> None:
     table = made("silver.x", "SELECT id, ts, day, text FROM bronze.orders", load)
-    assert next(step.column for step in plan(table).steps if isinstance(step, Refill)) == column
+    assert next(step.column for step in plan(table).steps if isinstance(step, BackfillChunk)) == column
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ from lakesmith.plan.steps import (
     Ingest,
     Input,
     LakeFacts,
-    Mend,
     Plan,
     Position,
     Progress,
+    ReplayQuarantine,
     TablePlan,
 )
 from lakesmith.ports import FileFact, TableFacts
@@ -682,7 +682,7 @@ def test_rows_that_lie_in_quarantine_for_too_long_are_given_up_by_a_step_of_thei
         kept, there={"bronze.orders": facts()}, progress={"bronze.orders": Progress(head=1)}, aged={"bronze.orders": 4}
     )
     (step,) = of(found, "bronze.orders").steps
-    assert isinstance(step, Mend)
+    assert isinstance(step, ReplayQuarantine)
     assert (step.replay.discard, step.replay.by, step.replay.chosen.older_than) == (True, "policy", 86400.0 * 30)
     assert step.reason == "4 rows lie in quarantine for longer than 30 days"
     assert not of(plan(kept, there={"bronze.orders": facts()}, aged={"bronze.orders": 0}), "bronze.orders").steps

@@ -8,7 +8,7 @@ import pytest
 from tests.exchange.test_great_expectations import CONVERTED
 
 from lakesmith.declare.checks import BatchSql, RowSql
-from lakesmith.quality.forms import FORMS
+from lakesmith.quality.text_patterns import FORMS
 from lakesmith.sql import literal
 
 if TYPE_CHECKING:

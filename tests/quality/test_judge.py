@@ -28,8 +28,8 @@ from lakesmith.declare.checks import (
 from lakesmith.declare.names import TableName
 from lakesmith.errors import Place
 from lakesmith.quality import Found, Measure, Past, Verdict, judge
+from lakesmith.quality.drift import Spread, ks, psi
 from lakesmith.quality.measures import POINTS, can_be_narrowed, narrowed
-from lakesmith.quality.spread import Spread, ks, psi
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 """A Monday."""

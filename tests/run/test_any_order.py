@@ -19,7 +19,7 @@ from tests.models.rows import Row
 from tests.run.lakes import Written
 
 from lakesmith.spark import write
-from lakesmith.spark.loads.enter import Entering
+from lakesmith.spark.loads.merge_input import MergeInput
 
 pytestmark = pytest.mark.spark
 
@@ -65,7 +65,7 @@ def test_every_load_is_what_its_model_says_after_every_batch(written: Written, m
 
 
 def test_extracts_in_their_order_go_on_from_the_table(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Entering, "recomputed", None)
+    monkeypatch.setattr(MergeInput, "recomputed", None)
     loads = [LOADS["snapshot_merge"], LOADS["snapshot_scd2_track"]]
     drawn = [_by_time(history) for history in histories(loads[0], SEED, EACH)]
     _run_and_compare(written, {"rows": (loads, drawn)}, monkeypatch)

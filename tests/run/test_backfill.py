@@ -10,7 +10,7 @@ import pytest
 from tests.run.lakes import Cut, Written
 
 from lakesmith.lake import Lake
-from lakesmith.run.step import Workplace
+from lakesmith.run.step import StepRunner
 
 pytestmark = pytest.mark.spark
 
@@ -128,15 +128,15 @@ def test_a_backfill_that_was_cut_goes_on_where_it_stopped(events: Written, monke
     whole = held(events, "gold.traced")
     damage(events, "gold.traced")
     taken = []
-    take = Workplace.take
+    take = StepRunner.take
 
-    def cut(self: Workplace, table: object, step: object) -> object:
+    def cut(self: StepRunner, table: object, step: object) -> object:
         taken.append(step)
         if len(taken) == 3:
             raise Cut
         return take(self, table, step)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Workplace, "take", cut)
+    monkeypatch.setattr(StepRunner, "take", cut)
     with pytest.raises(Cut):
         events.run("gold.traced", days=MARCH, chunk=7)
     monkeypatch.undo()

@@ -21,7 +21,7 @@ from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import Lease
 from lakesmith.plan.steps import Chosen
-from lakesmith.spark.arrival import Arrival
+from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.spark.write import Writer
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def test_a_batch_cut_between_table_and_quarantine_is_cut_again_as_it_was(
     quarantine = Writer._quarantine
     for number, doomed in ((2, "bronze.orders"), (3, "silver.orders")):
 
-        def cut(writer: Writer, arrival: Arrival, checked: DataFrame, refused: int, doomed: str = doomed) -> int:
+        def cut(writer: Writer, arrival: IncomingBatch, checked: DataFrame, refused: int, doomed: str = doomed) -> int:
             if str(arrival.table.name) == doomed:
                 raise Cut
             return quarantine(writer, arrival, checked, refused)

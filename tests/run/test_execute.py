@@ -12,7 +12,7 @@ from lakesmith.formats import Delta
 from lakesmith.lake import Lake
 from lakesmith.plan.steps import Step
 from lakesmith.run.execute import Executor
-from lakesmith.run.step import Moved, Workplace
+from lakesmith.run.step import StepResult, StepRunner
 from lakesmith.storage import LocalStorage, Warehouse
 
 
@@ -53,15 +53,15 @@ def test_tables_that_do_not_depend_on_each_other_run_at_the_same_time_and_others
     together = threading.Barrier(2, timeout=20)
     ended: list[str] = []
 
-    def take(workplace: Workplace, table: Table, step: Step) -> Moved:
+    def take(workplace: StepRunner, table: Table, step: Step) -> StepResult:
         if table.name.layer == "bronze":
             together.wait()
         else:
             assert sorted(ended) == ["bronze.a", "bronze.b"]
         ended.append(str(table.name))
-        return Moved(mode="files", reason="", before=None)
+        return StepResult(mode="files", reason="", before=None)
 
-    monkeypatch.setattr(Workplace, "take", take)
+    monkeypatch.setattr(StepRunner, "take", take)
     assert executed(lake, tmp_path, jobs=2).errors == []
     assert ended[-1] == "silver.c"
 
@@ -71,11 +71,11 @@ def test_an_interruption_stops_the_run_and_tables_that_wait_never_begin(
 ) -> None:
     begun: list[str] = []
 
-    def take(workplace: Workplace, table: Table, step: Step) -> Moved:
+    def take(workplace: StepRunner, table: Table, step: Step) -> StepResult:
         begun.append(str(table.name))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Workplace, "take", take)
+    monkeypatch.setattr(StepRunner, "take", take)
     with pytest.raises(KeyboardInterrupt):
         executed(lake, tmp_path, jobs=1)
     assert "silver.c" not in begun

@@ -13,7 +13,7 @@ from tests.run.lakes import Cut, Written, cut_at
 
 from lakesmith.ledger.batch import sealed
 from lakesmith.spark import write
-from lakesmith.spark.loads.enter import Entering
+from lakesmith.spark.loads.merge_input import MergeInput
 
 pytestmark = pytest.mark.spark
 
@@ -114,7 +114,7 @@ def test_the_newest_extract_survives_rollbacks_kills_and_a_cleaned_log(
     stock.run()
     with monkeypatch.context() as patch:
         # Extracts that come in order never need all rows.
-        patch.setattr(Entering, "recomputed", None)
+        patch.setattr(MergeInput, "recomputed", None)
         extract(stock, 2, few)
         stock.run()
         stock.spark.sql(f"RESTORE delta.`{table}` TO VERSION AS OF 0").collect()

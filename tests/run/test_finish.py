@@ -15,8 +15,8 @@ from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.steps import Chosen, Finish, Replay
-from lakesmith.run.step import Workplace
-from lakesmith.run.upkeep import no_rows
+from lakesmith.run.maintenance import no_rows
+from lakesmith.run.step import StepRunner
 from lakesmith.storage import LocalStorage, Warehouse
 
 RANDOM = made(
@@ -27,10 +27,10 @@ RANDOM = made(
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StepRunner:
     replaying = SimpleNamespace(finish=lambda: no_rows("run", 1, sequence=1, attempt=1))
-    monkeypatch.setattr(Workplace, "_replaying", lambda *_: replaying)
-    return Workplace(
+    monkeypatch.setattr(StepRunner, "_replaying", lambda *_: replaying)
+    return StepRunner(
         run_id="run",
         warehouse=Warehouse(str(tmp_path)),
         environment=Environment(name="dev", warehouse=str(tmp_path), landing=str(tmp_path)),
@@ -59,7 +59,7 @@ def cut_short(batches: Batches, replay: Replay | None) -> Finish:
 
 @pytest.mark.parametrize("discard", [True, False])
 def test_rows_out_of_the_quarantine_are_settled_though_the_query_gives_others_each_time(
-    tmp_path: Path, workplace: Workplace, discard: bool
+    tmp_path: Path, workplace: StepRunner, discard: bool
 ) -> None:
     batches = Batches(LocalStorage(tmp_path), RANDOM.name)
     step = cut_short(batches, Replay(chosen=Chosen(), by="me", discard=discard))
@@ -68,7 +68,7 @@ def test_rows_out_of_the_quarantine_are_settled_though_the_query_gives_others_ea
 
 
 def test_a_batch_of_a_query_that_gives_others_each_time_cannot_be_finished(
-    tmp_path: Path, workplace: Workplace
+    tmp_path: Path, workplace: StepRunner
 ) -> None:
     batches = Batches(LocalStorage(tmp_path), RANDOM.name)
     step = cut_short(batches, None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from tests.run.lakes import ORDERS, Written
 
-from lakesmith.kept import keep
+from lakesmith.cache import keep
 from lakesmith.spark import write
 
 if TYPE_CHECKING:

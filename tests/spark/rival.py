@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta import files
 from lakesmith.formats.delta.actions import commit_actions
+from lakesmith.formats.delta.checksums import seal_log
 from lakesmith.formats.delta.commit import VersionTaken
 from lakesmith.formats.delta.files import add_files
-from lakesmith.formats.delta.seals import seal_log
 from lakesmith.ports import DataFile, Write
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'

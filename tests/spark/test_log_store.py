@@ -17,7 +17,7 @@ import pytest
 from tests.servers.fetch import strace
 from tests.spark import rival
 
-from lakesmith.formats.delta.seals import seal_for, seal_of
+from lakesmith.formats.delta.checksums import seal_for, seal_of
 from lakesmith.jvm.jars import LOG_STORE, digest, spark_jars
 from lakesmith.jvm.java import find_java
 from lakesmith.jvm.session import LOG_STORE_CLASS

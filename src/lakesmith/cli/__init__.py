@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from lakesmith.cli.call import Call, lake_options
+from lakesmith.cli.command_groups import Commands
 from lakesmith.cli.failures import exit_code_of, tolerate_narrow_encodings
-from lakesmith.cli.verb_groups import Verbs
 
-VERBS = {
+COMMANDS = {
     "init": "Make a small working lake to start from.",
     "validate": "Read all declarations and say what is wrong with them.",
     "plan": "Show what a run would do, and why. Needs no Java.",
@@ -47,22 +47,22 @@ Exit codes:
   130  interrupted (141: the reader of a pipe went away; 143: terminated)"""
 
 
-class VerbGroup(Verbs):
+class CommandGroup(Commands):
     """Knows the verbs by name and imports the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        if cmd_name not in COMMANDS:
             return None
-        verb = importlib.import_module(f"lakesmith.cli.verbs.{cmd_name}").verb
+        verb = importlib.import_module(f"lakesmith.cli.commands.{cmd_name}").verb
         assert isinstance(verb, click.Command)
         return verb
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl(list(COMMANDS.items()))
 
     def main(self, *args: Any, **extra: Any) -> Any:
         tolerate_narrow_encodings()
@@ -80,7 +80,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
 
 
 @click.command(
-    cls=VerbGroup,
+    cls=CommandGroup,
     epilog=EXIT_CODES,
     subcommand_metavar="VERB [ARGS]...",
     context_settings={"obj": Call(), "help_option_names": ["-h", "--help"]},

@@ -78,7 +78,7 @@ class Call:
         )
 
 
-class Verb(click.Command):
+class Command(click.Command):
     """A verb: takes the lake's options, returns its exit code, shows errors in the form asked for."""
 
     def __init__(self, *args: Any, needs_lake: bool = True, **extra: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakesmith.cli.call import Call, Verb, complete_tables, json_option
+from lakesmith.cli.call import Call, Command, complete_tables, json_option
 from lakesmith.cli.failures import show_errors
 from lakesmith.cli.output import Style, Styled, page, print_json
 from lakesmith.declare.names import LAYERS
@@ -21,7 +21,7 @@ _STYLES: dict[str, Style] = {"registered": "good", "unchanged": "quiet", "agrees
 _force_option = click.option("--force", is_flag=True, help="Write over a file that is there.")
 
 
-@click.command("export", cls=Verb)
+@click.command("export", cls=Command)
 @click.argument("table", shell_complete=complete_tables)
 @click.option(
     "--format",
@@ -34,7 +34,7 @@ _force_option = click.option("--force", is_flag=True, help="Write over a file th
 @click.option("--output", "-o", type=click.Path(dir_okay=False), metavar="FILE", help="Write it to a file.")
 @_force_option
 @click.pass_obj
-def export_verb(call: Call, table: str, form: Format, output: str | None, force: bool) -> None:
+def export_command(call: Call, table: str, form: Format, output: str | None, force: bool) -> None:
     """Print a table's contract as a document for others.
 
     As an Open Data Contract (YAML), as the Avro schema of a row, or as a JSON Schema of it.
@@ -42,7 +42,7 @@ def export_verb(call: Call, table: str, form: Format, output: str | None, force:
     _put(call.open().export_contract(table, form), output, force=force)
 
 
-@click.command("import", cls=Verb)
+@click.command("import", cls=Command)
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--layer", type=click.Choice(LAYERS), help="The table's layer [default: what the document says, bronze].")
 @click.option("--name", metavar="NAME", help="The table's name [default: what the document says].")
@@ -52,7 +52,7 @@ def export_verb(call: Call, table: str, form: Format, output: str | None, force:
 @_force_option
 @json_option
 @click.pass_obj
-def import_verb(
+def import_command(
     call: Call,
     file: str,
     layer: str | None,
@@ -88,11 +88,11 @@ def import_verb(
         click.echo(f"warning: {warning}", err=True)
 
 
-@click.command("publish", cls=Verb)
+@click.command("publish", cls=Command)
 @click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=complete_tables)
 @json_option
 @click.pass_obj
-def publish_verb(call: Call, tables: tuple[str, ...], as_json: bool) -> int:
+def publish_command(call: Call, tables: tuple[str, ...], as_json: bool) -> int:
     """Put contracts into their schema registries.
 
     Those of all tables that name a registry, unless some are named. Where the registry is the source

@@ -6,7 +6,7 @@ from lakesmith.declare.lake import PRIVATE, Defaults, Environment, LakeDeclarati
 from lakesmith.declare.loads import Append, Changes, Load, Merge, Replace, ReplacePartitions, Scd2, Snapshot
 from lakesmith.declare.names import LAYERS, Layer, TableName, is_identifier
 from lakesmith.declare.secrets import Secret, Settings
-from lakesmith.declare.sources import Files, Jdbc, Kafka, OtherTable, Source, source_told
+from lakesmith.declare.sources import Files, Jdbc, Kafka, OtherTable, Source, source_text
 from lakesmith.declare.table import (
     Column,
     PythonQuery,
@@ -49,5 +49,5 @@ __all__ = [
     "TableName",
     "UnrunPython",
     "is_identifier",
-    "source_told",
+    "source_text",
 ]

@@ -98,7 +98,7 @@ class OtherTable:
 Source = Files | Kafka | Jdbc | OtherTable
 
 
-def source_told(source: Source) -> str:
+def source_text(source: Source) -> str:
     """Where the rows come from, in a few words."""
     match source:
         case Files(files=files):

@@ -11,7 +11,7 @@ from lakesmith.exchange.imports import import_contract, import_suite, read_docum
 from lakesmith.exchange.json_schema import json_schema_text
 from lakesmith.exchange.odcs import odcs_text
 from lakesmith.exchange.publish import publish_all, registry_problems
-from lakesmith.exchange.wanted import Imported, Wanted
+from lakesmith.exchange.request import Imported, Wanted
 
 __all__ = [
     "FORMATS",

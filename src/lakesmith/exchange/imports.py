@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from lakesmith.declare import TableName
 from lakesmith.errors import DeclarationError, Place, UsageError
 from lakesmith.exchange.odcs_in import read_odcs
-from lakesmith.exchange.wanted import Imported, Wanted, table_name
+from lakesmith.exchange.request import Imported, Wanted, table_name
 
 _MAX_BYTES = 4 << 20
 _MAX_VALUES = 200_000

@@ -14,8 +14,8 @@ from lakesmith.exchange.odcs_rules import Rules
 from lakesmith.exchange.odcs_sql import value_text
 from lakesmith.exchange.odcs_types import column_type
 from lakesmith.exchange.parts import Part
+from lakesmith.exchange.request import Imported, Wanted, declared, problems_of, table_name
 from lakesmith.exchange.spelling import Keys, duration_text
-from lakesmith.exchange.wanted import Imported, Wanted, declared, problems_of, table_name
 from lakesmith.sql import quoted
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}

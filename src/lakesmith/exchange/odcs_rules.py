@@ -9,8 +9,8 @@ from typing import Any
 
 from lakesmith.exchange.odcs_sql import PROPERTY, VENDOR, batch_condition, row_condition, value_text
 from lakesmith.exchange.parts import Part
+from lakesmith.exchange.request import problems_of
 from lakesmith.exchange.spelling import Keys, share_text
-from lakesmith.exchange.wanted import problems_of
 from lakesmith.sql import quoted
 
 _OPERATORS = {

@@ -116,7 +116,7 @@ def open_session(
     if remote := settings.get("spark.remote"):
         others = {key: value for key, value in settings.items() if key != "spark.remote"}
         address = remote.partition("/;")[0]  # a token may follow
-        with _told_as("spark-start", f"Spark Connect at {address} did not answer", "check spark.remote", settings):
+        with _described_as("spark-start", f"Spark Connect at {address} did not answer", "check spark.remote", settings):
             _knock(remote)
             return SparkSession.builder.remote(remote).appName(name).config(map={**others}).getOrCreate()
 
@@ -125,7 +125,7 @@ def open_session(
     merged = session_settings(settings, java=java, jars=jar_paths(jar_sets), drivers=drivers, brief=brief)
     merged = with_privacy(merged, scratch.folder, umask)
     hint = "lakesmith doctor --deep"
-    with _told_as("spark-start", "Spark did not start", hint, settings), _environment(java, private):
+    with _described_as("spark-start", "Spark did not start", hint, settings), _environment(java, private):
         forget_dead()
         launch({**merged, "spark.app.name": name}, umask=umask, keep_open=scratch.lock)
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
@@ -137,7 +137,7 @@ def open_session(
 def refuse_foreign(session: SparkSession) -> None:
     """An error when a session in this process would not commit through Lakesmith's log store."""
     hint = "nothing is lost: start another session and run again"
-    with _told_as("spark-failed", "the Spark session does not answer", hint):
+    with _described_as("spark-failed", "the Spark session does not answer", hint):
         found = {key: session.conf.get(key, None) or "" for key in DELTA}
     for key, value in DELTA.items():
         # What the user adds to a list comes after ours.
@@ -318,7 +318,7 @@ def _environment(java: JavaHome, private: Collection[str] = ()) -> Iterator[None
 
 
 @contextmanager
-def _told_as(code: str, what: str, hint: str, settings: Settings | None = None) -> Iterator[None]:
+def _described_as(code: str, what: str, hint: str, settings: Settings | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:

@@ -38,7 +38,7 @@ class Contracted(Known):
 
     def contract_diff(self, tables: Sequence[str] = ()) -> tuple[ContractDiff, ...]:
         """What has changed in contracts since they were recorded, and whom it hits."""
-        verdicts = self._verdicts()
+        verdicts = self._compatibility_verdicts()
         chosen = with_contract(self.tables, verdicts, [self._name(name) for name in tables])
         readers = Readers(self.graph, self.tables, self._schemas(self._facts(afar=False)))
         gone = () if tables else gone_contracts(self.tables, self._published()).values()
@@ -75,7 +75,7 @@ class Contracted(Known):
     def _new_contracts(self, run_id: str, steps: Sequence[StepRecord]) -> list[ContractRecord]:
         bad = {step.table for step in steps if step.outcome != "ok"}
         well = [step.table for step in steps if step.table not in bad]
-        return new_records(self._verdicts().values(), well, run_id, datetime.now(UTC))
+        return new_records(self._compatibility_verdicts().values(), well, run_id, datetime.now(UTC))
 
     def export_contract(self, table: str, format: Format = "odcs") -> str:
         """The table's contract as a document: `odcs`, `avro` or `json-schema`."""

@@ -18,7 +18,7 @@ from lakesmith.errors import (
     LakesmithError,
     raise_all,
 )
-from lakesmith.lake.asked import Asked
+from lakesmith.lake.reads import Asked
 from lakesmith.lake.words import today
 from lakesmith.ledger.batches import Batches
 from lakesmith.plan.fingerprint import rebuild_because

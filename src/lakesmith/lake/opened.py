@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from lakesmith import plan as plan_room
+from lakesmith.cache import keep, read_kept
 from lakesmith.contracts import (
     Published,
     Verdict,
@@ -22,7 +23,6 @@ from lakesmith.errors import (
 from lakesmith.formats import Delta, FactsMemory
 from lakesmith.jvm.java import cache_folder
 from lakesmith.jvm.needed import drivers_of, jars_of
-from lakesmith.kept import keep, read_kept
 from lakesmith.ledger.batches import flow
 from lakesmith.ledger.contracts import RecordedContracts
 from lakesmith.ledger.skipped import ReportedEntries
@@ -108,7 +108,7 @@ class Opened:
         facts = self._format.facts(self._warehouse.quarantine(name), flow(name))
         return facts.rows if facts else 0
 
-    def _verdicts(self) -> dict[TableName, Verdict]:
+    def _compatibility_verdicts(self) -> dict[TableName, Verdict]:
         return judge_all(self.tables, self._published())
 
     def _published(self) -> Mapping[str, Sequence[Published]]:

@@ -19,11 +19,11 @@ from lakesmith.ledger.held import HeldBatch, HeldBatches
 from lakesmith.plan.steps import (
     Approval,
     Chosen,
+    CommitHeldBatch,
     LakeFacts,
-    Mend,
     Plan,
-    Publish,
     Replay,
+    ReplayQuarantine,
     Step,
     TablePlan,
 )
@@ -69,7 +69,7 @@ class Refused(Running):
             )
         who = by or user()
         steps: dict[TableName, Step] = {
-            self._name(batch.table): Publish(
+            self._name(batch.table): CommitHeldBatch(
                 table=self._name(batch.table),
                 sequence=batch.sequence,
                 attempt=batch.attempt,
@@ -147,7 +147,7 @@ class Refused(Running):
                 hint=did_you_mean(unknown[0], known, label="columns"),
             )
         action = "discard" if replay.discard else "replay"
-        step = Mend(table=name, replay=replay, reason=f"{action} asked for by {replay.by}")
+        step = ReplayQuarantine(table=name, replay=replay, reason=f"{action} asked for by {replay.by}")
         decision = partial(audited, action, replay.by, replay.why, {table: str(replay.chosen)})
         return self._execute(
             self._only({name: step}), LakeFacts(), on_event=on_event, session=session, decision=decision

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError, InfrastructureError, LakesmithError, raise_all
-from lakesmith.lake.upkeep import Kept
+from lakesmith.lake.maintenance import Kept
 from lakesmith.ledger.batches import Batches
 from lakesmith.plan.steps import Plan, Restore, Step
 from lakesmith.records import ReleaseRecord
@@ -60,7 +60,7 @@ class Released(Kept):
         return replace(plan, tables=tuple(replace(table, after=before[table.table]) for table in plan.tables))
 
     def _way_back(self, name: TableName, released: Mapping[str, ReleaseRecord], moving: set[str]) -> Step | str:
-        from lakesmith.run.upkeep import Upkeep
+        from lakesmith.run.maintenance import Maintenance
 
         if self.tables[name].adopted is not None:
             return "it is adopted: the lake that writes it takes it back"
@@ -75,7 +75,7 @@ class Released(Kept):
                 hint="nothing was changed; take the other tables back with `lakesmith restore TABLE --to VERSION`",
             )
         progress = self._progress(name, facts)
-        upkeep = Upkeep(
+        upkeep = Maintenance(
             table=self.tables[name],
             facts=facts,
             progress=progress,

@@ -68,7 +68,8 @@ class Running(Contracted):
         self._check_tests(facts)
         self._keep_readings()
         return replace(
-            self._validation(), warnings=(*given_up(self._verdicts().values(), today()), *self._left_behind())
+            self._validation(),
+            warnings=(*given_up(self._compatibility_verdicts().values(), today()), *self._left_behind()),
         )
 
     @classmethod
@@ -221,7 +222,7 @@ class Running(Contracted):
             run_id=_new_run_id(started),
             on_event=on_event or silent,
             past=self._past,
-            contracts={name: str(verdict.version) for name, verdict in self._verdicts().items()},
+            contracts={name: str(verdict.version) for name, verdict in self._compatibility_verdicts().items()},
             session=session,
             brief=plan.bytes(facts) < _BRIEF,
         )

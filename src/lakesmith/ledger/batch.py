@@ -73,7 +73,7 @@ class Batch:
         return self.mode in ("vacuum", "follow")
 
     @property
-    def is_upkeep(self) -> bool:
+    def is_maintenance(self) -> bool:
         """Whether it computes no row, so that its end is the same whatever the declaration says by then."""
         return self.is_quiet or self.restore is not None
 

@@ -172,12 +172,12 @@ class Batches:
             head = self._sequence_at(facts.version, facts.sequence, made, tuple(commits()))
         if head == 0:
             return Progress()
-        told = self._told_by(head, commits)
+        told = self._described_by(head, commits)
         rewritten = self.done(told.rewrote) if told.rewrote and head == facts.sequence else None
         return replace(
             told.progress,
             unfinished=unfinished.sequence if unfinished else None,
-            unfinished_as=unfinished.definition if unfinished and not unfinished.is_upkeep else None,
+            unfinished_as=unfinished.definition if unfinished and not unfinished.is_maintenance else None,
             rewritten=rewritten.version if rewritten else None,
         )
 
@@ -196,9 +196,9 @@ class Batches:
         done = self.done(newest)
         made = done.version if done else version_of(self.committed(newest, lambda: commits), commits)
         head = self._sequence_at(version, newest, made, commits, rebuilt=True)
-        return self._told_by(head, lambda: commits).progress if head else Progress()
+        return self._described_by(head, lambda: commits).progress if head else Progress()
 
-    def _told_by(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> _Told:
+    def _described_by(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> _Told:
         newest = batch = self.committed(head, commits)
         rewrote = 0
         while batch.mode in _BESIDE and batch.parent:
@@ -220,7 +220,7 @@ class Batches:
 
     def _newest_extract(self, batch: Batch, commits: Callable[[], Iterable[CommitFact]]) -> str | None:
         """The newest extract that the rows of a batch were made from; upkeep passes on what was before it."""
-        while batch.is_upkeep and batch.parent:
+        while batch.is_maintenance and batch.parent:
             batch = self.committed(batch.parent, commits)
         done = self.done(batch.sequence)
         return done.newest_extract if done else None

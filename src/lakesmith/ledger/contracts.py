@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from lakesmith.cache import keep, read_kept
 from lakesmith.contracts import Published, published_from
-from lakesmith.kept import keep, read_kept
 from lakesmith.ledger.tables import Ledger
 from lakesmith.ports import TableFacts
 from lakesmith.records import ContractRecord

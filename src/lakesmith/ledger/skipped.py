@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from lakesmith.cache import keep, read_kept
 from lakesmith.declare import TableName
-from lakesmith.kept import keep, read_kept
 from lakesmith.ledger.tables import Ledger
 from lakesmith.ports import SkippedEntry, TableFacts
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar, get_type_hints
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
-from lakesmith.formats.delta.opened import opened_if_any
+from lakesmith.formats.delta.checksums import seal_log
 from lakesmith.formats.delta.rows_in_memory import append_rows
-from lakesmith.formats.delta.seals import seal_log
+from lakesmith.formats.delta.snapshot import opened_if_any
 from lakesmith.records import (
     AuditRecord,
     CheckRecord,

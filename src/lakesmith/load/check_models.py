@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from lakesmith.declare.checks import Limit, Season, Severity, Value
 from lakesmith.declare.contract import Compatibility, Contract, Reaction
-from lakesmith.load.kinds import Block
+from lakesmith.load.field_types import Block
 from lakesmith.load.rules import (
     AMOUNT,
     LIMIT,

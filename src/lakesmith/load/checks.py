@@ -57,7 +57,7 @@ from lakesmith.load.check_models import (
     RowCountBlock,
     SumBlock,
 )
-from lakesmith.load.kinds import Block
+from lakesmith.load.field_types import Block
 from lakesmith.load.python import find_predicate
 
 

@@ -10,8 +10,8 @@ from typing import Final, assert_never, cast
 
 from lakesmith.declare.checks import Limit
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean
-from lakesmith.load import kinds
-from lakesmith.load.kinds import B, Kind, keys_of, kind_of
+from lakesmith.load import field_types as kinds
+from lakesmith.load.field_types import B, Kind, keys_of, kind_of
 from lakesmith.load.nodes import BOOLEANS, Entries, Items, Node, Scalar
 from lakesmith.load.rules import ColumnName
 from lakesmith.load.unfit import Unfit

@@ -12,8 +12,8 @@ from lakesmith.declare.secrets import missing_secret
 from lakesmith.errors import DeclarationError, LakesmithError, Place, UsageError, did_you_mean, raise_all
 from lakesmith.load.checks import read_policy
 from lakesmith.load.decode import Decoder
+from lakesmith.load.field_types import Block
 from lakesmith.load.files import empty_file, read_text
-from lakesmith.load.kinds import Block
 from lakesmith.load.models import DefaultsBlock, EnvironmentBlock, LakeBlock, QueryBlock
 from lakesmith.load.nodes import Entries, Node
 from lakesmith.load.paths import is_url, path_problem

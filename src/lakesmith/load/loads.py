@@ -17,7 +17,7 @@ from lakesmith.declare import (
     TableName,
 )
 from lakesmith.errors import DeclarationError, did_you_mean
-from lakesmith.load.kinds import Block
+from lakesmith.load.field_types import Block
 from lakesmith.load.models import (
     AppendBlock,
     ChangesBlock,

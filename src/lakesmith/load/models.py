@@ -13,7 +13,7 @@ from lakesmith.declare.contract import Contract
 from lakesmith.declare.lake import PRIVATE
 from lakesmith.declare.sources import Envelope, Incompatible, Listing, Starting, Symlinks, Values
 from lakesmith.load.check_models import CheckBlock, ContractBlock, QuarantineBlock
-from lakesmith.load.kinds import Block
+from lakesmith.load.field_types import Block
 from lakesmith.load.rules import (
     LATER,
     ColumnName,

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any, Literal, assert_never
 
-from lakesmith.load import kinds
-from lakesmith.load.kinds import Block, Kind, keys_of
+from lakesmith.load import field_types as kinds
+from lakesmith.load.field_types import Block, Kind, keys_of
 from lakesmith.load.models import LakeBlock, TableBlock
 
 SchemaKind = Literal["lake", "table"]

@@ -13,10 +13,10 @@ from lakesmith.declare import LAYERS, Source, Table, TableName, UnrunPython
 from lakesmith.declare.names import is_identifier
 from lakesmith.declare.tests import Batch, Refused, Row, Rows, TableTest, Value, Word
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, did_you_mean, raise_all
-from lakesmith.load import kinds
+from lakesmith.load import field_types as kinds
 from lakesmith.load.decode import Decoder
+from lakesmith.load.field_types import Block
 from lakesmith.load.files import empty_file, read_text
-from lakesmith.load.kinds import Block
 from lakesmith.load.nodes import Entries, Items, Node, Scalar
 from lakesmith.load.rules import LATER, TableReference, Text
 from lakesmith.load.variables import Variables

@@ -19,7 +19,7 @@ from lakesmith.declare import (
 )
 from lakesmith.errors import UsageError
 from lakesmith.plan.fingerprint import rebuild_because
-from lakesmith.plan.steps import Backfill, Progress, Refill
+from lakesmith.plan.steps import Backfill, BackfillChunk, Progress
 from lakesmith.ports import TableFacts
 
 _DAYS = ("date", "timestamp", "timestamp_ntz", "string")
@@ -28,7 +28,7 @@ _DAYS = ("date", "timestamp", "timestamp_ntz", "string")
 
 def refills(
     table: Table, facts: TableFacts | None, progress: Progress, upstream: Sequence[TableName], asked: Backfill
-) -> tuple[Refill, ...]:
+) -> tuple[BackfillChunk, ...]:
     """The commits that are left of a backfill: one that was begun before goes on where it stopped."""
     column = day_column(table, facts)
     changed = None if progress.definition is None else rebuild_because(progress.definition, table)
@@ -46,7 +46,7 @@ def refills(
         given_up = f"; that of {open_one.span}, done up to {open_one.done}, is given up"
     chunks = list(asked.chunks())
     return tuple(
-        Refill(
+        BackfillChunk(
             table=table.name,
             chunk=chunk,
             column=column,
@@ -58,7 +58,7 @@ def refills(
     )
 
 
-def open_told(table: TableName, backfill: Backfill) -> str:
+def open_text(table: TableName, backfill: Backfill) -> str:
     """That a backfill has not come to its end, and how to go on."""
     span = backfill.span
     return (

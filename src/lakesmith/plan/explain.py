@@ -9,14 +9,14 @@ from lakesmith.declare import LAYERS
 from lakesmith.errors import LakesmithError
 from lakesmith.plan.planner import size
 from lakesmith.plan.steps import (
+    BackfillChunk,
     Build,
+    CommitHeldBatch,
     Compact,
     Finish,
     Ingest,
-    Mend,
     Plan,
-    Publish,
-    Refill,
+    ReplayQuarantine,
     Restore,
     Status,
     Step,
@@ -80,11 +80,11 @@ def in_words(step: Step) -> ExplainedStep:
             return ExplainedStep(step="widen", what=f"widen {wider}")
         case Build(cost_reason=cost_reason):
             return ExplainedStep(step="build", what=_build_in_words(step), cost_reason=cost_reason)
-        case Refill(chunk=chunk, column=column):
+        case BackfillChunk(chunk=chunk, column=column):
             return ExplainedStep(step="refill", what=f"compute again the rows with {column} from {chunk}")
-        case Publish(sequence=sequence, approval=approval):
+        case CommitHeldBatch(sequence=sequence, approval=approval):
             return ExplainedStep(step="publish", what=f"commit batch {sequence} at the word of {approval.by}")
-        case Mend(replay=replay):
+        case ReplayQuarantine(replay=replay):
             what = "discard rows of the quarantine" if replay.discard else "judge rows of the quarantine again"
             return ExplainedStep(step="mend", what=what)
         case Finish(sequence=sequence):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lakesmith.declare import Source, SqlQuery, Table, TableName, source_told
+from lakesmith.declare import Source, SqlQuery, Table, TableName, source_text
 from lakesmith.plan.graph import Graph
 from lakesmith.reports import ColumnEdge, Edge, Lineage
 from lakesmith.sqlproof.query import column_origins, table_columns
@@ -35,7 +35,7 @@ def lineage(
             if source in around
         ),
         columns=_column_edges(graph, tables, nodes, schemas),
-        sources={str(node): source_told(origin) for node in nodes if isinstance(origin := tables[node].origin, Source)},
+        sources={str(node): source_text(origin) for node in nodes if isinstance(origin := tables[node].origin, Source)},
     )
 
 

@@ -24,7 +24,7 @@ from lakesmith.declare import (
 )
 from lakesmith.plan.graph import Graph, is_append_only
 from lakesmith.plan.steps import Build, LakeFacts, Mode, Progress, TablePlan, Widen
-from lakesmith.plan.widening import retyped_told
+from lakesmith.plan.widening import retyped_text
 from lakesmith.sqlproof.query import by_finder, key_finder, partition_source, rowwise, sums
 
 
@@ -146,7 +146,7 @@ class Modes:
             coming = [column.name for step in steps if isinstance(step, Widen) for column in step.columns]
             names = [*self.facts.retyped.get((source, progress.positions[str(source)].version), ()), *coming]
             if names:
-                return retyped_told(source, names)
+                return retyped_text(source, names)
         return None
 
     def _is_rewritten(self, source: TableName, seen: int) -> bool:

@@ -7,13 +7,13 @@ from typing import assert_never
 from lakesmith.declare import Append, Changes, Merge, Replace, ReplacePartitions, Scd2, Snapshot, Table
 from lakesmith.errors import DeclarationError, LakesmithError
 from lakesmith.plan.steps import (
+    BackfillChunk,
     Build,
+    CommitHeldBatch,
     Compact,
     Finish,
     Ingest,
-    Mend,
-    Publish,
-    Refill,
+    ReplayQuarantine,
     Restore,
     Step,
     Vacuum,
@@ -28,9 +28,9 @@ def needs(table: Table, step: Step) -> frozenset[Capability]:
     if table.contract != "strict":
         always.add(Capability.SCHEMA_EVOLUTION)
     match step:
-        case Ingest() | Finish() | Publish():
+        case Ingest() | Finish() | CommitHeldBatch():
             return frozenset(always)
-        case Mend():
+        case ReplayQuarantine():
             return frozenset({*always, Capability.MERGE, Capability.TIME_TRAVEL})
         case Compact():
             return frozenset({Capability.COMPACT})
@@ -42,7 +42,7 @@ def needs(table: Table, step: Step) -> frozenset[Capability]:
             return frozenset({*always, Capability.TYPE_WIDENING})
         case Build(mode="whole"):
             return frozenset({*always, Capability.OVERWRITE, Capability.TIME_TRAVEL})
-        case Refill():
+        case BackfillChunk():
             place = {Capability.OVERWRITE_WHERE, Capability.TIME_TRAVEL}
             weighed = isinstance(table.load, Merge | Scd2 | Changes | Snapshot)
             return frozenset({*always, *place, *([Capability.MERGE] if weighed else [])})

@@ -19,10 +19,10 @@ from lakesmith.declare import (
     Source,
     Table,
     TableName,
-    source_told,
+    source_text,
 )
 from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, UsageError
-from lakesmith.plan.backfill import day_column, open_told, refills
+from lakesmith.plan.backfill import day_column, open_text, refills
 from lakesmith.plan.checks import looked_up, shuffling
 from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because
 from lakesmith.plan.graph import Graph
@@ -36,10 +36,10 @@ from lakesmith.plan.steps import (
     Ingest,
     Input,
     LakeFacts,
-    Mend,
     Plan,
     Progress,
     Replay,
+    ReplayQuarantine,
     Status,
     Step,
     TablePlan,
@@ -135,7 +135,7 @@ class _Planning:
             return planned
         told = f"{rows} rows lie in quarantine for longer than {limit / 86400:g} days"
         replay = Replay(chosen=Chosen(older_than=limit), by="policy", why=told, discard=True)
-        step = Mend(table=table.name, replay=replay, reason=told)
+        step = ReplayQuarantine(table=table.name, replay=replay, reason=told)
         reason = f"{planned.reason}; {told}" if planned.steps else told
         return replace(planned, status="changed", reason=reason, steps=(*planned.steps, step))
 
@@ -158,13 +158,13 @@ class _Planning:
         arrived = self._arrived(table, source, progress)
         steps.extend([*wider, *arrived])
         if arrived:
-            reason = _files_told([file for step in arrived for file in step.files]) or arrived[0].reason
+            reason = _files_text([file for step in arrived for file in step.files]) or arrived[0].reason
             reason = "; ".join([*(step.reason for step in wider), reason])
         elif steps:
             reason = steps[-1].reason
         elif table.name not in self.facts.tables:
             self.empty.add(table.name)
-            reason = f"nothing has arrived yet ({source_told(source)})"
+            reason = f"nothing has arrived yet ({source_text(source)})"
         elif self.full_refresh:
             reason = "nothing new; a full refresh leaves bronze as it arrived"
         else:
@@ -194,13 +194,13 @@ class _Planning:
             look = self.facts.looks.get(table.name)
             steps = []
             for files in _cut(new, source.max_files, source.max_bytes):
-                steps.append(Ingest(table=table.name, files=files, look=look, reason=_files_told(files)))
+                steps.append(Ingest(table=table.name, files=files, look=look, reason=_files_text(files)))
                 look = look and replace(look, after=files[-1].path)
             return steps
         found = self.facts.slices.get(table.name)
         if found is None:
             return []
-        return [Ingest(table=table.name, slice=found, reason=slice_told(source, found))]
+        return [Ingest(table=table.name, slice=found, reason=slice_text(source, found))]
 
     def _finish(self, table: Table, progress: Progress) -> list[Step]:
         # What a full refresh computes anew, quarantine and all, needs no end; and its inputs may be gone.
@@ -255,7 +255,7 @@ class _Planning:
             steps.extend(days)
             reason = "; ".join([*([reason] if build else []), f"backfill of {self.backfill.span} was asked for"])
         elif progress.backfill is not None:
-            reason = f"{reason}; {open_told(name, progress.backfill)}"
+            reason = f"{reason}; {open_text(name, progress.backfill)}"
         status = self._status(table) if steps else "unchanged"
         return TablePlan(table=name, status=status, reason=reason, steps=tuple(steps), after=after if steps else ())
 
@@ -375,7 +375,7 @@ def _refuse_other_source(table: Table, source: Source, progress: Progress) -> No
     if other:
         raise DeclarationError(
             "source-changed",
-            f"{table.name} was read from another source than {source_told(source)}",
+            f"{table.name} was read from another source than {source_text(source)}",
             at=table.declared_at,
             table=str(table.name),
             hint="put the source back, and give the new one a bronze table of its own",
@@ -428,7 +428,7 @@ def _when(file: FileFact) -> str:
     return datetime.fromtimestamp(file.modified / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def slice_told(source: Source, found: Slice) -> str:
+def slice_text(source: Source, found: Slice) -> str:
     """What is new in a source that is not files."""
     match source:
         case Kafka(topic=topic, starting=starting):
@@ -442,7 +442,7 @@ def slice_told(source: Source, found: Slice) -> str:
             return f"all rows of {read}"
         case _:
             since = f"{found.since['version']} → " if found.since else ""
-            return f"version {since}{found.until['version']} of {source_told(source)}"
+            return f"version {since}{found.until['version']} of {source_text(source)}"
 
 
 def _cut(files: Sequence[FileFact], most: int | None, size: int | None) -> Iterator[tuple[FileFact, ...]]:
@@ -459,7 +459,7 @@ def _cut(files: Sequence[FileFact], most: int | None, size: int | None) -> Itera
         yield tuple(lot)
 
 
-def _files_told(files: Sequence[FileFact]) -> str:
+def _files_text(files: Sequence[FileFact]) -> str:
     if not files:
         return ""
     count = "1 new file" if len(files) == 1 else f"{len(files)} new files"

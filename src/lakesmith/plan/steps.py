@@ -124,7 +124,7 @@ class Backfill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refill:
+class BackfillChunk:
     """Computes some days of a table again, in one commit, from what it has read of its inputs already."""
 
     table: TableName
@@ -161,7 +161,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publish:
+class CommitHeldBatch:
     """Commits a batch that a gate has refused, from the very inputs that were pinned for it. Never another one."""
 
     table: TableName
@@ -211,7 +211,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mend:
+class ReplayQuarantine:
     """Judges rows of a quarantine by today's rules; those that pass enter the table, through its own load, once."""
 
     table: TableName
@@ -270,7 +270,7 @@ class Restore:
     mode: Literal["restore"] = "restore"
 
 
-Step = Ingest | Widen | Build | Refill | Finish | Publish | Mend | Compact | Vacuum | Restore
+Step = Ingest | Widen | Build | BackfillChunk | Finish | CommitHeldBatch | ReplayQuarantine | Compact | Vacuum | Restore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +313,7 @@ class Plan:
         sizes = {name: table.bytes for name, table in facts.tables.items()}
         new = sum(file.size for step in self.steps if isinstance(step, Ingest) for file in step.files)
         inputs = [each.table for step in self.steps if isinstance(step, Build) for each in step.inputs]
-        inputs += [each for step in self.steps if isinstance(step, Refill) for each in step.inputs]
+        inputs += [each for step in self.steps if isinstance(step, BackfillChunk) for each in step.inputs]
         new += sum(step.bytes for step in self.steps if isinstance(step, Compact))
         return new + sum(sizes.get(name, new) for name in inputs)
 

@@ -46,6 +46,6 @@ def whole_digits(type: str) -> int | None:
     return None if type not in _WHOLE else 20 if type == "bigint" else 10
 
 
-def retyped_told(source: object, columns: Sequence[str]) -> str:
+def retyped_text(source: object, columns: Sequence[str]) -> str:
     """Why changes of a table cannot be followed once columns of it have other types."""
     return f"types in {source} changed ({', '.join(columns)}), and those of this table follow"

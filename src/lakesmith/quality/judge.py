@@ -23,8 +23,8 @@ from lakesmith.declare.checks import (
     SchemaIs,
     Season,
 )
+from lakesmith.quality.drift import Spread, ks, psi
 from lakesmith.quality.measures import Measure
-from lakesmith.quality.spread import Spread, ks, psi
 
 _ENOUGH_BATCHES = 5
 """Fewer batches before do not tell what is usual."""

@@ -25,7 +25,7 @@ from lakesmith.declare.checks import (
 )
 from lakesmith.declare.loads import key_columns
 from lakesmith.load.yaml_writer import flow, remark, word
-from lakesmith.quality.forms import FORMS
+from lakesmith.quality.text_patterns import FORMS
 from lakesmith.reports import ColumnProfile, Proposal
 
 FEW_VALUES = 20

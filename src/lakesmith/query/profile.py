@@ -11,8 +11,8 @@ from lakesmith.columns import AUDIT
 from lakesmith.declare import Table, TableName
 from lakesmith.declare.loads import added_columns, key_columns
 from lakesmith.errors import InfrastructureError
-from lakesmith.quality.forms import FORMS, Form
 from lakesmith.quality.profile import FEW_VALUES, Reference, Seen, propose, yaml_block
+from lakesmith.quality.text_patterns import FORMS, Form
 from lakesmith.query.duckdb import DuckDB
 from lakesmith.reports import ColumnProfile, Frequent, TableProfile
 

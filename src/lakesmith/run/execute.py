@@ -15,13 +15,13 @@ from lakesmith.jvm.needed import drivers_of, jars_of
 from lakesmith.jvm.process import JvmDied
 from lakesmith.jvm.session import close_session, isolated, open_session, refuse_foreign
 from lakesmith.ledger.lease import BACKFILL, TURN, Leases
-from lakesmith.plan.steps import Compact, Plan, Refill, Restore, Step, TablePlan, Vacuum
+from lakesmith.plan.steps import BackfillChunk, Compact, Plan, Restore, Step, TablePlan, Vacuum
 from lakesmith.ports import Storage, TableFormat
 from lakesmith.quality import Past
 from lakesmith.records import CheckRecord, FileRecord, StepRecord
 from lakesmith.reports import Event, SparkStarting, StepStarted
 from lakesmith.run.failures import translate
-from lakesmith.run.step import Moved, Workplace
+from lakesmith.run.step import StepResult, StepRunner
 from lakesmith.spark.gate import GateFailed
 from lakesmith.storage import Warehouse
 
@@ -59,7 +59,7 @@ class Executor:
         self._jvm_died = False
         self._starting = threading.Lock()
         self._threads = threading.local()
-        self._workplace = Workplace(
+        self._workplace = StepRunner(
             run_id=run_id,
             environment=lake.environment,
             warehouse=warehouse,
@@ -126,7 +126,7 @@ class Executor:
             return False
         purpose = "run"
         for step in plan.steps:
-            if isinstance(step, Refill):
+            if isinstance(step, BackfillChunk):
                 if purpose == BACKFILL:
                     time.sleep(TURN)
                 purpose = BACKFILL
@@ -206,7 +206,7 @@ class Executor:
             error=error,
         )
 
-    def _done(self, table: TableName, step: Step, moved: Moved, started: datetime, seconds: float) -> StepRecord:
+    def _done(self, table: TableName, step: Step, moved: StepResult, started: datetime, seconds: float) -> StepRecord:
         if moved.settled is None:
             return self._ended(table, step, started, seconds, "skipped", moved.reason)
         done = moved.settled.done

@@ -13,7 +13,7 @@ from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import flow
 from lakesmith.ports import FileFact, Storage, TableFormat, find_commit
 from lakesmith.records import FileRecord
-from lakesmith.spark.arrival import Settled
+from lakesmith.spark.incoming import BatchResult
 from lakesmith.storage import Warehouse, archived
 
 _CHUNK = 1 << 20
@@ -23,7 +23,7 @@ def file_records(
     run_id: str,
     table: Table,
     batch: Batch,
-    settled: Settled,
+    settled: BatchResult,
     format: TableFormat,
     warehouse: Warehouse,
     landing: Storage,

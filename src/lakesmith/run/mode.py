@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lakesmith.declare import Table
 from lakesmith.errors import DataError
 from lakesmith.plan.steps import Build, Mode, Position, Progress
-from lakesmith.plan.widening import retyped_told
+from lakesmith.plan.widening import retyped_text
 from lakesmith.ports import TableFacts, TableFormat
 from lakesmith.sqlproof.query import partition_source
 
@@ -49,7 +49,7 @@ def mode_now(
                 hint=f"its log was cleaned up; `lakesmith run {step.table} --full-refresh` reads it as a whole",
             )
         if found.version > position.version and (retyped := format.retyped(found.location, position.version)):
-            return "whole", retyped_told(name, retyped)
+            return "whole", retyped_text(name, retyped)
         if step.mode in ("changes", "sums") and (operation := _rewrite(format, found, position.version)):
             return "whole", f"rows of {name} changed ({operation})"
     return step.mode, step.reason

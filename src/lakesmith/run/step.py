@@ -24,15 +24,15 @@ from lakesmith.ledger.batches import Batches, flow, version_of
 from lakesmith.plan.fingerprint import definition, rebuild_because
 from lakesmith.plan.listing import seen_with
 from lakesmith.plan.steps import (
+    BackfillChunk,
     Build,
+    CommitHeldBatch,
     Compact,
     Finish,
     Ingest,
-    Mend,
     Position,
     Progress,
-    Publish,
-    Refill,
+    ReplayQuarantine,
     Restore,
     Step,
     Vacuum,
@@ -41,15 +41,15 @@ from lakesmith.plan.steps import (
 from lakesmith.ports import CommitFact, FileFact, Slice, TableFacts, Write, find_commit
 from lakesmith.quality import looked_up, rules_of
 from lakesmith.records import CheckRecord, FileRecord
-from lakesmith.run.arrivals import Arrivals
+from lakesmith.run.batch_reader import BatchReader
+from lakesmith.run.errors import on_rollback, overtaken, refuse_random, schema_check, tried_later, unfinished, unheard
 from lakesmith.run.failures import is_foreign
 from lakesmith.run.files import archive_taken, file_records
+from lakesmith.run.maintenance import Maintenance, no_rows
 from lakesmith.run.mode import inputs_ahead, mode_now, read_upto
-from lakesmith.run.told import on_rollback, overtaken, refuse_random, schema_check, tried_later, unfinished, unheard
-from lakesmith.run.upkeep import Upkeep, no_rows
 from lakesmith.sources import look_again
-from lakesmith.spark.arrival import Settled
 from lakesmith.spark.gate import GateFailed
+from lakesmith.spark.incoming import BatchResult
 from lakesmith.spark.ingest import check_source, pin_slice
 from lakesmith.spark.replay import Replaying
 from lakesmith.spark.write import Writer
@@ -61,13 +61,13 @@ _CUTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class StepResult:
     """What a step did."""
 
     mode: str
     reason: str
     before: TableFacts | None
-    settled: Settled | None = None
+    settled: BatchResult | None = None
     """None when there turned out to be nothing to do."""
     file_records: tuple[FileRecord, ...] = ()
     """The files that were read, with what became of their rows."""
@@ -85,14 +85,14 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workplace(Arrivals):
+class StepRunner(BatchReader):
     """What a step works with."""
 
     run_id: str
     contracts: Mapping[TableName, str] = field(default_factory=dict)
     """The versions of the tables' contracts, where they have one."""
 
-    def take(self, table: Table, step: Step) -> Moved:
+    def take(self, table: Table, step: Step) -> StepResult:
         """Carry the step out."""
         batches = Batches(self.warehouse.storage, table.name)
         spent = self._spent(table, batches)
@@ -111,15 +111,15 @@ class Workplace(Arrivals):
                 return self._ingest(table, step, facts, batches, progress)
             case Build():
                 return self._build(table, step, facts, batches, progress)
-            case Refill():
+            case BackfillChunk():
                 return self._refill(table, step, facts, batches, progress)
             case Widen():
                 return self._widen(table, step, facts)
             case Finish():
                 return self._finish(table, step, facts, batches)
-            case Publish():
+            case CommitHeldBatch():
                 return self._publish(table, step, facts, batches, progress)
-            case Mend():
+            case ReplayQuarantine():
                 return self._mend(table, step, facts, batches, progress)
             case Compact() | Vacuum() | Restore():
                 return self._keep_up(table, step, facts, batches, progress)
@@ -128,20 +128,20 @@ class Workplace(Arrivals):
 
     def _ingest(
         self, table: Table, step: Ingest, facts: TableFacts | None, batches: Batches, progress: Progress
-    ) -> Moved:
+    ) -> StepResult:
         files = tuple(file for file in step.files if file.path not in progress.taken)
         source_slice = step.slice
         if source_slice is None and not files:
-            return Moved(mode="files", reason="another run has taken the files in", before=facts)
+            return StepResult(mode="files", reason="another run has taken the files in", before=facts)
         if source_slice is not None and source_slice.since != progress.reached and progress.reached:
-            return Moved(mode="slice", reason="another run has read on since", before=facts)
+            return StepResult(mode="slice", reason="another run has read on since", before=facts)
         mode = "files" if source_slice is None else "slice"
         batch = self._batch(table, facts, progress, mode=mode, files=files, slice=source_slice)
         if step.look is not None:
             batch = replace(batch, seen=seen_with(step.look, step.files, progress))
         batch = pin_slice(self.inlet(), table, batch) if source_slice is not None else batch
         if batch.slice is not None and batch.slice.since and batch.slice.since == batch.slice.until:
-            return Moved(mode=mode, reason="nothing new", before=facts)
+            return StepResult(mode=mode, reason="nothing new", before=facts)
         unfit = check_source(self.environment, table, batch, facts)
         batch = batches.pin(batch)
         warnings = (schema_check(table, batch, unfit),) if unfit else ()
@@ -152,29 +152,29 @@ class Workplace(Arrivals):
         errors = self._archive(table, {file.path: file for file in moved.taken}, progress.taken)
         return replace(moved, left_out=(*moved.left_out, *errors))
 
-    def _widen(self, table: Table, step: Widen, facts: TableFacts | None) -> Moved:
+    def _widen(self, table: Table, step: Widen, facts: TableFacts | None) -> StepResult:
         types = {column.name.lower(): column.type for column in facts.columns} if facts else {}
         wider = [column for column in step.columns if types.get(column.name.lower(), column.type) != column.type]
         if facts is None or not wider:
-            return Moved(mode=step.mode, reason="another run has widened them", before=facts)
+            return StepResult(mode=step.mode, reason="another run has widened them", before=facts)
         self.format.widen(self.session(), facts.location, {column.name: column.type for column in wider})
         now = self.format.facts(facts.location, flow(table.name))
         assert now is not None
         told = tuple(f"{column.name}: {types[column.name.lower()]} → {column.type}" for column in wider)
         settled = replace(no_rows(self.run_id, now.version), columns_widened=told)
-        return Moved(mode=step.mode, reason=step.reason, before=facts, settled=settled)
+        return StepResult(mode=step.mode, reason=step.reason, before=facts, settled=settled)
 
     def _build(
         self, table: Table, step: Build, facts: TableFacts | None, batches: Batches, progress: Progress
-    ) -> Moved:
+    ) -> StepResult:
         inputs: dict[str, TableFacts] = {}
         for needed in step.inputs:
             found = self.format.facts(self.warehouse.table(needed.table), flow(needed.table))
             if found is None:
-                return Moved(mode=step.mode, reason=f"{needed.table} has no rows yet", before=facts)
+                return StepResult(mode=step.mode, reason=f"{needed.table} has no rows yet", before=facts)
             inputs[str(needed.table)] = found
         if facts is not None and not step.rebuild and not inputs_ahead(inputs, progress):
-            return Moved(mode=step.mode, reason="nothing new", before=facts)
+            return StepResult(mode=step.mode, reason="nothing new", before=facts)
         mode, reason = mode_now(self.format, table, step, progress, inputs) if facts else ("whole", step.reason)
         batch = self._batch(
             table,
@@ -187,14 +187,14 @@ class Workplace(Arrivals):
         return self._settle(table, batches.pin(batch), reason, facts, batches)
 
     def _refill(
-        self, table: Table, step: Refill, facts: TableFacts | None, batches: Batches, progress: Progress
-    ) -> Moved:
+        self, table: Table, step: BackfillChunk, facts: TableFacts | None, batches: Batches, progress: Progress
+    ) -> StepResult:
         """From what the table has read already and nothing newer: what comes next finds it where it was."""
         if progress.definition is None or rebuild_because(progress.definition, table):
-            return Moved(mode=step.mode, reason="another run has made it of another definition", before=facts)
+            return StepResult(mode=step.mode, reason="another run has made it of another definition", before=facts)
         begun = progress.backfill
         if begun is not None and begun.span == step.backfill.span and begun.done and begun.done >= step.chunk.end:
-            return Moved(mode=step.mode, reason="another run has computed these days", before=facts)
+            return StepResult(mode=step.mode, reason="another run has computed these days", before=facts)
         batch = replace(
             self._batch(table, facts, progress, mode=step.mode, inputs=progress.positions),
             days=step.chunk,
@@ -204,16 +204,16 @@ class Workplace(Arrivals):
 
     def _finish(
         self, table: Table, step: Finish, facts: TableFacts | None, batches: Batches, *, taken_back: bool = False
-    ) -> Moved:
+    ) -> StepResult:
         """See a batch through to its end. Where it is about to be taken back, that rows below it are gone is known."""
         reach("finish.begun", table.name)
         for beside in self.warehouse.tables_of(table.name):
             self.format.sync_log(beside)
         location = self.warehouse.table(table.name)
         batch = batches.committed(step.sequence, lambda: self.format.commits(location))
-        if batch.is_upkeep and facts is not None:
-            settled = self._upkeep(table, facts, batches, Progress()).finish(batch)
-            return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
+        if batch.is_maintenance and facts is not None:
+            settled = self._maintenance(table, facts, batches, Progress()).finish(batch)
+            return StepResult(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
         if facts is not None and not taken_back:
             self._refuse_gap(table, batch, facts.version)
         given_up = batch.replay is not None and batch.replay.discard
@@ -228,7 +228,7 @@ class Workplace(Arrivals):
         if batch.replay is not None:
             settled = self._replaying(table, batch, facts).finish()
             batches.finish(settled.done)
-            return Moved(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
+            return StepResult(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
         refuse_random(table, batch)
         try:
             arrival = self.arrival(table, batch, facts, survey=bool(batch.files))
@@ -245,7 +245,7 @@ class Workplace(Arrivals):
         batches.finish(settled.done)
         self._forget(table, batch)
         errors = self._archive(table, {file.path: file for file in batch.files})
-        return Moved(
+        return StepResult(
             mode=batch.mode,
             reason=step.reason,
             before=facts,
@@ -255,8 +255,8 @@ class Workplace(Arrivals):
         )
 
     def _publish(
-        self, table: Table, step: Publish, facts: TableFacts | None, batches: Batches, progress: Progress
-    ) -> Moved:
+        self, table: Table, step: CommitHeldBatch, facts: TableFacts | None, batches: Batches, progress: Progress
+    ) -> StepResult:
         """The same inputs again, and the gate's word does not count; that as many rows come of them is made sure of."""
         held = batches.pinned(step.sequence, step.attempt)
         commits = partial(self.format.commits, self.warehouse.table(table.name))
@@ -292,10 +292,12 @@ class Workplace(Arrivals):
             return replace(moved, left_out=(*moved.left_out, *errors))
         return moved
 
-    def _mend(self, table: Table, step: Mend, facts: TableFacts | None, batches: Batches, progress: Progress) -> Moved:
+    def _mend(
+        self, table: Table, step: ReplayQuarantine, facts: TableFacts | None, batches: Batches, progress: Progress
+    ) -> StepResult:
         kept = self.format.facts(self.warehouse.quarantine(table.name), flow(table.name))
         if kept is None or kept.rows == 0:
-            return Moved(mode=step.mode, reason="nothing is in quarantine", before=facts)
+            return StepResult(mode=step.mode, reason="nothing is in quarantine", before=facts)
         other = progress.definition is not None and rebuild_because(progress.definition, table)
         # A bronze table is never rebuilt, and what is given up enters none.
         if other and not isinstance(table.origin, Source) and not step.replay.discard:
@@ -314,10 +316,10 @@ class Workplace(Arrivals):
         batch = batches.pin(replace(made, replay=replay, backfill=None))
         settled = self._replaying(table, batch, facts).settle()
         if settled is None:
-            return Moved(mode=step.mode, reason="no row of the quarantine is meant", before=facts)
+            return StepResult(mode=step.mode, reason="no row of the quarantine is meant", before=facts)
         self._refuse_gap(table, batch, settled.done.version)
         batches.finish(settled.done)
-        return Moved(mode=step.mode, reason=step.reason, before=facts, settled=settled)
+        return StepResult(mode=step.mode, reason=step.reason, before=facts, settled=settled)
 
     def _replaying(self, table: Table, batch: Batch, facts: TableFacts | None) -> Replaying:
         return Replaying(
@@ -336,10 +338,10 @@ class Workplace(Arrivals):
         facts: TableFacts | None,
         batches: Batches,
         progress: Progress,
-    ) -> Moved:
+    ) -> StepResult:
         if facts is None:
-            return Moved(mode=step.mode, reason="it was never built", before=None)
-        upkeep = self._upkeep(table, facts, batches, progress)
+            return StepResult(mode=step.mode, reason="it was never built", before=None)
+        upkeep = self._maintenance(table, facts, batches, progress)
         match step:
             case Compact():
                 settled, otherwise = upkeep.compact(), "no files are to be put together"
@@ -352,13 +354,13 @@ class Workplace(Arrivals):
             case _:
                 assert_never(step)
         if settled is None:
-            return Moved(mode=step.mode, reason=otherwise, before=facts)
+            return StepResult(mode=step.mode, reason=otherwise, before=facts)
         # A table that was to go back may only have followed its inputs.
         own = batches.pinned(settled.done.sequence, settled.done.attempt) if settled.done.sequence else None
-        return Moved(mode=own.mode if own else step.mode, reason=step.reason, before=facts, settled=settled)
+        return StepResult(mode=own.mode if own else step.mode, reason=step.reason, before=facts, settled=settled)
 
-    def _upkeep(self, table: Table, facts: TableFacts, batches: Batches, progress: Progress) -> Upkeep:
-        return Upkeep(
+    def _maintenance(self, table: Table, facts: TableFacts, batches: Batches, progress: Progress) -> Maintenance:
+        return Maintenance(
             table=table,
             facts=facts,
             progress=progress,
@@ -370,17 +372,19 @@ class Workplace(Arrivals):
             landing=self.landings.get(table.name),
         )
 
-    def _settle(self, table: Table, batch: Batch, reason: str, facts: TableFacts | None, batches: Batches) -> Moved:
+    def _settle(
+        self, table: Table, batch: Batch, reason: str, facts: TableFacts | None, batches: Batches
+    ) -> StepResult:
         left_out: list[LakesmithError] = []
         cut = self._through(table, batch, facts, batches, left_out)
         if cut is None:
-            return Moved(mode=batch.mode, reason="no file can be read now", before=facts, left_out=tuple(left_out))
+            return StepResult(mode=batch.mode, reason="no file can be read now", before=facts, left_out=tuple(left_out))
         settled, batch = cut
         self._refuse_gap(table, batch, settled.done.version)
         records = self._books(table, batch, settled)
         batches.finish(settled.done)
         self._forget(table, batch)
-        return Moved(
+        return StepResult(
             mode=batch.mode,
             reason=reason,
             before=facts,
@@ -397,7 +401,7 @@ class Workplace(Arrivals):
         facts: TableFacts | None,
         batches: Batches,
         left_out: list[LakesmithError],
-    ) -> tuple[Settled, Batch] | None:
+    ) -> tuple[BatchResult, Batch] | None:
         """Commit the batch. Where its files bring new columns or are broken it is cut anew, before anything is
         committed: a broken file is refused as a whole, one that cannot be read now is left for the next run."""
         survey = False
@@ -465,7 +469,7 @@ class Workplace(Arrivals):
     def _commits(self, table: Table) -> Iterable[CommitFact]:
         return self.format.commits(self.warehouse.table(table.name))
 
-    def _books(self, table: Table, batch: Batch, settled: Settled) -> tuple[FileRecord, ...]:
+    def _books(self, table: Table, batch: Batch, settled: BatchResult) -> tuple[FileRecord, ...]:
         if not settled.ends:
             return ()
         landing, _ = self.landings[table.name]
@@ -539,5 +543,5 @@ class Workplace(Arrivals):
         }
 
 
-def _nothing(batch: Batch, version: int) -> Settled:
+def _nothing(batch: Batch, version: int) -> BatchResult:
     return no_rows(batch.run_id, version, sequence=batch.sequence, attempt=batch.attempt)

@@ -19,7 +19,7 @@ from lakesmith.load import call_function
 from lakesmith.plan.backfill import day_column
 from lakesmith.ports import Part, TableFormat
 from lakesmith.spark.days import refused_within, within
-from lakesmith.spark.loads import is_shaped, shaped
+from lakesmith.spark.loads import is_keyed, shaped
 from lakesmith.spark.loads.keys import touched_keys
 from lakesmith.spark.loads.order import have_values
 from lakesmith.spark.types import parse_columns, spelt
@@ -71,7 +71,7 @@ def build_batch(
     }
     if batch.mode == "sums" or (batch.mode == "keys" and by_finder(table)):
         return _grouped(spark, table, batch, format, warehouse)
-    if batch.mode in ("changes", "keys") and is_shaped(table.load):
+    if batch.mode in ("changes", "keys") and is_keyed(table.load):
         return _weighed(spark, table, batch, frames, format, warehouse)
     if batch.mode == "days":
         return _refilled(spark, table, batch, frames, format, warehouse)
@@ -116,7 +116,7 @@ def analysed(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame])
     built = typed(spark, table, _run_query(spark, table, frames))
     rows = built.rows.drop(*built.casts.values())
     load = respelt(table.load, rows.columns)
-    return rows, shaped(load, rows) if is_shaped(load) else rows
+    return rows, shaped(load, rows) if is_keyed(load) else rows
 
 
 def _decides(table: Table, trace: PartitionTrace) -> str:
@@ -155,7 +155,7 @@ def _refilled(
         part=Part(inside),
         refused_part=Part(refused_within(column, kind, days, batch.sequence)),
     )
-    if not is_shaped(load) or isinstance(load, Append):
+    if not is_keyed(load) or isinstance(load, Append):
         return built
     keys = touched_keys(load, built.rows)
     if keys is not None:
@@ -186,7 +186,7 @@ def _weighed(
         return replace(built, whole=whole, load=load, inputs={name: arriving})
     # A row that changed or went away leaves its mark on the key that it had.
     before_and_after = typed(spark, table, _run_query(spark, table, {name: feed.drop(*_FEED_COLUMNS)}))
-    assert is_shaped(load)
+    assert is_keyed(load)
     return replace(built, whole=whole, load=load, keys=touched_keys(load, before_and_after.rows))
 
 

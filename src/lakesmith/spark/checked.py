@@ -11,8 +11,8 @@ from lakesmith.declare import ReplacePartitions
 from lakesmith.ledger.batch import Batch
 from lakesmith.quality import Rules, only_readability
 from lakesmith.quality.rules import LIST_PLACE, NEW_COLUMN
-from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.build import BEFORE
+from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.spark.types import EXACT_JSON
 from lakesmith.sql import literal, quoted
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def checked(arrival: Arrival) -> DataFrame:
+def checked(arrival: IncomingBatch) -> DataFrame:
     """The rows with the rules that each has broken. Flags of rules that ask other rows have to be there already."""
     passed_over = _passed_over(arrival.rows.columns)
     failed = [
@@ -76,12 +76,12 @@ def good_rows(rows: DataFrame, rules: Rules) -> DataFrame:
     return rows.where(is_good(rules, rows.columns))
 
 
-def refused_rows(rows: DataFrame, arrival: Arrival) -> DataFrame:
+def refused_rows(rows: DataFrame, arrival: IncomingBatch) -> DataFrame:
     """The rows of the quarantine: what came, what was wrong with it, and where it was found."""
     return rows.where(arrival.rules.refused()).selectExpr(*refused_columns(rows.columns, arrival))
 
 
-def refused_columns(columns: Sequence[str], arrival: Arrival) -> list[str]:
+def refused_columns(columns: Sequence[str], arrival: IncomingBatch) -> list[str]:
     """SQL over a checked row: the columns of the quarantine."""
     batch, rules = arrival.batch, arrival.rules
     load = arrival.table.load
@@ -110,7 +110,7 @@ def rolled_back(batch: Batch) -> str:
     return f"batch > {batch.parent}"
 
 
-def raw_text(columns: Sequence[str], arrival: Arrival) -> str:
+def raw_text(columns: Sequence[str], arrival: IncomingBatch) -> str:
     """SQL: the row as it came, before values were cast."""
     names = [name for name in arrival.payload if name not in AUDIT]
     before = {name: BEFORE + name if BEFORE + name in columns else name for name in names}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import AGAIN, END, FILE, GIVEN_UP, HIDDEN, RESCUED, WRITTEN
 from lakesmith.quality import UNREADABLE, Measure, Rules
-from lakesmith.spark.arrival import FileEnd
 from lakesmith.spark.checked import closes_file, counted_by_readers, good_rows
+from lakesmith.spark.incoming import FileEnd
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from lakesmith.errors import DataError
 from lakesmith.load import call_predicate
 from lakesmith.ports import TableFormat
 from lakesmith.quality import RowRule, Rules
-from lakesmith.spark.arrival import Arrival
-from lakesmith.spark.loads import is_shaped
+from lakesmith.spark.incoming import IncomingBatch
+from lakesmith.spark.loads import is_keyed
 from lakesmith.sql import literal, quoted
 from lakesmith.storage import Warehouse
 
@@ -26,7 +26,7 @@ _FOUND = f"{HIDDEN}found"
 _LEAST, _MOST = f"{HIDDEN}least", f"{HIDDEN}most"
 
 
-def flagged(arrival: Arrival, format: TableFormat, warehouse: Warehouse, *, alone: bool = False) -> Arrival:
+def flagged(arrival: IncomingBatch, format: TableFormat, warehouse: Warehouse, *, alone: bool = False) -> IncomingBatch:
     """The arrival, its rows with a flag for each rule that needs one: true, false, or NULL where it is not asked.
 
     With `alone`, the rows are those of many batches, and are not asked whether one batch had another like them.
@@ -52,7 +52,7 @@ def is_comparable(rules: Rules, format: TableFormat, location: str, version: int
     return version < 0 or not _across_table(rules) or format.is_readable(location, version)
 
 
-def without_own_rows(arrival: Arrival) -> Arrival:
+def without_own_rows(arrival: IncomingBatch) -> IncomingBatch:
     """The arrival of a batch that is in the table already, where another writer has cleaned up or vacuumed the version
     before it: `unique` compares with the rows that the table has from others."""
     rules = _across_table(arrival.rules)
@@ -77,7 +77,7 @@ def _across_table(rules: Rules) -> list[RowRule]:
 
 
 def _unique(
-    rows: DataFrame, rule: RowRule, asks: Unique, arrival: Arrival, format: TableFormat, warehouse: Warehouse
+    rows: DataFrame, rule: RowRule, asks: Unique, arrival: IncomingBatch, format: TableFormat, warehouse: Warehouse
 ) -> DataFrame:
     columns = _spelt(asks.columns, rows)
     asked = _have_values(columns)
@@ -105,7 +105,9 @@ def _unique(
     return _unlike_table(rows, rule.flag, columns, table, arrival)
 
 
-def _unlike_table(rows: DataFrame, flag: str, columns: Sequence[str], table: DataFrame, arrival: Arrival) -> DataFrame:
+def _unlike_table(
+    rows: DataFrame, flag: str, columns: Sequence[str], table: DataFrame, arrival: IncomingBatch
+) -> DataFrame:
     """False also where the table has the values, in a row of another key where the load has keys."""
     keys = _keys(arrival, table.columns)
     if sorted(keys) == sorted(columns):
@@ -123,7 +125,7 @@ def _unlike_table(rows: DataFrame, flag: str, columns: Sequence[str], table: Dat
 
 
 def _references(
-    rows: DataFrame, rule: RowRule, asks: References, arrival: Arrival, format: TableFormat, warehouse: Warehouse
+    rows: DataFrame, rule: RowRule, asks: References, arrival: IncomingBatch, format: TableFormat, warehouse: Warehouse
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
@@ -148,10 +150,10 @@ def _references(
     return joined.selectExpr(*map(quoted, rows.columns), flag)
 
 
-def _keys(arrival: Arrival, columns: Sequence[str]) -> list[str]:
+def _keys(arrival: IncomingBatch, columns: Sequence[str]) -> list[str]:
     """The columns by which the table knows a thing again, where it does."""
     load = arrival.table.load
-    return [key for key in key_columns(load) if key in columns] if is_shaped(load) else []
+    return [key for key in key_columns(load) if key in columns] if is_keyed(load) else []
 
 
 def _spelt(columns: Sequence[str], rows: DataFrame) -> list[str]:

@@ -13,8 +13,8 @@ from lakesmith.declare.checks import Limit, Reconcile
 from lakesmith.errors import DataError, Place
 from lakesmith.quality import Found, Measure, Past, RowRule, Verdict, alike, judge
 from lakesmith.records import CheckRecord
-from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.count import Counts
+from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class GateFailed(DataError):
     """A batch that was refused before its commit, with what its checks found."""
 
     def __init__(
-        self, arrival: Arrival, failures: Sequence[Failure], checks: tuple[CheckRecord, ...], counts: Counts
+        self, arrival: IncomingBatch, failures: Sequence[Failure], checks: tuple[CheckRecord, ...], counts: Counts
     ) -> None:
         version = "not been made" if arrival.facts is None else f"stayed at version {arrival.facts.version}"
         run = arrival.batch.run_id
@@ -58,9 +58,9 @@ class GateFailed(DataError):
         self.samples: tuple[str, ...] = ()
 
 
-def judged(arrival: Arrival, counts: Counts) -> tuple[tuple[CheckRecord, ...], tuple[Failure, ...]]:
+def judged(arrival: IncomingBatch, counts: Counts) -> tuple[tuple[CheckRecord, ...], tuple[Failure, ...]]:
     """What every check found, and what keeps the batch from passing."""
-    verdicts = _verdicts(arrival, counts)
+    verdicts = _compatibility_verdicts(arrival, counts)
     failures = [failure for rule in arrival.rules.rows if (failure := _row_failure(rule, counts))]
     for measure in arrival.rules.batch:
         verdict = verdicts[measure.name]
@@ -71,7 +71,7 @@ def judged(arrival: Arrival, counts: Counts) -> tuple[tuple[CheckRecord, ...], t
     return records, tuple(failures)
 
 
-def _verdicts(arrival: Arrival, counts: Counts) -> dict[str, Verdict]:
+def _compatibility_verdicts(arrival: IncomingBatch, counts: Counts) -> dict[str, Verdict]:
     remembering = [measure.name for measure in arrival.rules.batch if measure.remembers]
     past: Mapping[str, Sequence[Past]] = arrival.past(remembering) if remembering else {}
     fields = [field for field in arrival.rows.schema.fields if not field.name.startswith(HIDDEN)]
@@ -91,7 +91,7 @@ def _verdicts(arrival: Arrival, counts: Counts) -> dict[str, Verdict]:
     }
 
 
-def _theirs(arrival: Arrival, measure: Measure) -> str | None:
+def _theirs(arrival: IncomingBatch, measure: Measure) -> str | None:
     """The total of the input rows that the batch was made from."""
     if not isinstance(measure.rule, Reconcile):
         return None
@@ -130,7 +130,7 @@ def _told(what: str, measure: Measure) -> str:
 
 
 def _records(
-    arrival: Arrival, counts: Counts, verdicts: Mapping[str, Verdict], *, committed: bool
+    arrival: IncomingBatch, counts: Counts, verdicts: Mapping[str, Verdict], *, committed: bool
 ) -> tuple[CheckRecord, ...]:
     now = datetime.now(UTC)
     batch = arrival.batch
@@ -172,7 +172,7 @@ def _records(
     return tuple(rows + whole)
 
 
-def samples(rows: DataFrame, arrival: Arrival, failures: Sequence[Failure]) -> tuple[str, ...]:
+def samples(rows: DataFrame, arrival: IncomingBatch, failures: Sequence[Failure]) -> tuple[str, ...]:
     """Some of the rows that broke a rule, as text; what is tagged as personal is not shown."""
     broken = [rule for rule in arrival.rules.rows if any(f.check == rule.name and f.rows for f in failures)]
     if not broken:

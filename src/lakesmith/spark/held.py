@@ -10,9 +10,9 @@ from lakesmith.declare import Table
 from lakesmith.disk import make_folders, sync_tree
 from lakesmith.failpoints import reach
 from lakesmith.ledger.held import HeldBatch, HeldBatches
-from lakesmith.spark.arrival import Arrival
 from lakesmith.spark.checked import closes_file
 from lakesmith.spark.gate import GateFailed, samples
+from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.sql import quoted
 from lakesmith.storage import Warehouse
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def hold(warehouse: Warehouse, arrival: Arrival, rows: DataFrame, failed: GateFailed) -> GateFailed:
+def hold(warehouse: Warehouse, arrival: IncomingBatch, rows: DataFrame, failed: GateFailed) -> GateFailed:
     """Keep the rows, which are checked, and what is known of them; returns the error to raise, with some of them."""
     folder = warehouse.held(arrival.table.name)
     shutil.rmtree(folder, ignore_errors=True)

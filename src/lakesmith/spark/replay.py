@@ -22,11 +22,11 @@ from lakesmith.plan.steps import Replay
 from lakesmith.ports import TableFacts, TableFormat, Upsert, Write, Written, find_commit
 from lakesmith.quality import RowRule, Rules, rules_of
 from lakesmith.quality.rules import unreadable_version
-from lakesmith.spark.arrival import Arrival, Settled
 from lakesmith.spark.build import Built, typed, whole_query
 from lakesmith.spark.checked import checked, field_paths, good_rows, rolled_back
 from lakesmith.spark.flags import flagged, is_comparable, without_own_rows
-from lakesmith.spark.loads import is_shaped
+from lakesmith.spark.incoming import BatchResult, IncomingBatch
+from lakesmith.spark.loads import is_keyed
 from lakesmith.spark.loads.keys import touched_keys
 from lakesmith.spark.types import EXACT_JSON, parse_columns, spelt
 from lakesmith.spark.write import Writer
@@ -62,7 +62,7 @@ class Replaying:
         assert self.batch.replay is not None
         return self.batch.replay
 
-    def settle(self) -> Settled | None:
+    def settle(self) -> BatchResult | None:
         """Commit what passes, and take it out of the quarantine; None where no row is meant."""
         came = self._chosen().count()
         if not came:
@@ -74,7 +74,7 @@ class Replaying:
             self._put_aside(good)
         return self._settled(came, passed, written)
 
-    def finish(self) -> Settled:
+    def finish(self) -> BatchResult:
         """See a batch through whose rows are in the table already."""
         came = self._chosen().count()
         batch = self.batch
@@ -106,7 +106,7 @@ class Replaying:
         finally:
             judged.unpersist()
 
-    def _discard(self, came: int, *, committed: Written | None) -> Settled:
+    def _discard(self, came: int, *, committed: Written | None) -> BatchResult:
         if committed is None and self.facts is not None:
             committed = self._advanced()
         rows = self._chosen().selectExpr(f"id AS {_ID}", "CAST(NULL AS string) AS mended")
@@ -114,8 +114,8 @@ class Replaying:
         version = committed.version if committed else 0
         return self._closed(version, 0, came=came, written=0, refused=0, deduplicated=0, discarded=came)
 
-    def _settled(self, came: int, passed: int, written: Written) -> Settled:
-        kept = written.inserted + written.updated + (written.deleted if is_shaped(self.table.load) else 0)
+    def _settled(self, came: int, passed: int, written: Written) -> BatchResult:
+        kept = written.inserted + written.updated + (written.deleted if is_keyed(self.table.load) else 0)
         kept = min(passed, kept)
         return self._closed(
             written.version,
@@ -129,7 +129,7 @@ class Replaying:
 
     def _closed(
         self, version: int, bytes: int, *, came: int, written: int, refused: int, deduplicated: int, discarded: int
-    ) -> Settled:
+    ) -> BatchResult:
         done = Done(
             sequence=self.batch.sequence,
             attempt=self.batch.attempt,
@@ -143,7 +143,7 @@ class Replaying:
             # Which extracts the rows belong to is left to the next batch to find out.
             newest_extract=None if written or deduplicated else self.batch.newest_extract,
         )
-        return Settled(done=done, bytes=bytes, checks=())
+        return BatchResult(done=done, bytes=bytes, checks=())
 
     @property
     def _location(self) -> str:
@@ -214,8 +214,8 @@ class Replaying:
     def _checked(self, rows: DataFrame) -> DataFrame:
         return checked(flagged(self._arrival(rows), self.format, self.warehouse))
 
-    def _arrival(self, rows: DataFrame, rules: Rules | None = None) -> Arrival:
-        arrival = Arrival(
+    def _arrival(self, rows: DataFrame, rules: Rules | None = None) -> IncomingBatch:
+        arrival = IncomingBatch(
             table=self.table,
             batch=self.batch,
             rows=rows,
@@ -340,7 +340,7 @@ class Replaying:
         if not passed:
             return self._nothing(arrival)
         load = self.table.load
-        if is_shaped(load) and not isinstance(load, Append) and self.facts is not None:
+        if is_keyed(load) and not isinstance(load, Append) and self.facts is not None:
             raw = whole_query(self.spark, self.table, self.batch, self.format, self.warehouse)
             arrival = replace(
                 arrival,
@@ -352,7 +352,7 @@ class Replaying:
             )
         return Writer(self.format, self.warehouse).commit(arrival, good)
 
-    def _nothing(self, arrival: Arrival) -> Written:
+    def _nothing(self, arrival: IncomingBatch) -> Written:
         if arrival.facts is None:
             return Written(version=0)
         return self._advanced()

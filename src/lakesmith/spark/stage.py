@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.columns import AGAIN, CODE, CORRUPT, END, FAILED, FILE, GIVEN_UP, HIDDEN, RESCUED
 from lakesmith.ledger.staged import MARK, remove_staged, staged_folders, staged_name
-from lakesmith.spark.arrival import Arrival, FileEnd
 from lakesmith.spark.build import BEFORE
 from lakesmith.spark.checked import closes_file, is_good, refused_rows
 from lakesmith.spark.count import Counts, by_rule, measured
+from lakesmith.spark.incoming import FileEnd, IncomingBatch
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Stage:
 
     beside: str
     """The folder of all attempts."""
-    arrival: Arrival
+    arrival: IncomingBatch
 
     @property
     def folder(self) -> str:

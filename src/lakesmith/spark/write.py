@@ -15,17 +15,17 @@ from lakesmith.ledger.batch import Done
 from lakesmith.ledger.batches import flow, version_of
 from lakesmith.ports import DataFile, Part, TableFacts, TableFormat, Upsert, Write, Written, find_commit
 from lakesmith.records import CheckRecord
-from lakesmith.spark.arrival import ARRIVING, Arrival, Settled
 from lakesmith.spark.checked import checked, counted_by_readers, good_rows, refused_rows, rolled_back
 from lakesmith.spark.count import Counts, Watch, count, count_written
+from lakesmith.spark.decisions import recalled
 from lakesmith.spark.flags import flagged, is_comparable, without_own_rows
 from lakesmith.spark.gate import GateFailed, judged
 from lakesmith.spark.held import hold, let_go
-from lakesmith.spark.loads import Shaped, is_shaped, shaped
-from lakesmith.spark.loads.ends import Ends
-from lakesmith.spark.loads.enter import Entering
+from lakesmith.spark.incoming import ARRIVING, BatchResult, IncomingBatch
+from lakesmith.spark.loads import Shaped, is_keyed, shaped
+from lakesmith.spark.loads.deleted_keys import DeletedKeys
 from lakesmith.spark.loads.extracts import newest_extract, refuse_shrunk, sizes
-from lakesmith.spark.recall import recalled
+from lakesmith.spark.loads.merge_input import MergeInput
 from lakesmith.spark.stage import Stage
 from lakesmith.sql import quoted
 from lakesmith.sqlproof.query import Sums, sums
@@ -52,7 +52,7 @@ class Writer:
         self._format = format
         self._warehouse = warehouse
 
-    def settle(self, arrival: Arrival) -> Settled:
+    def settle(self, arrival: IncomingBatch) -> BatchResult:
         """Commit the good rows to the table, then the refused ones to its quarantine."""
         if WRITTEN in arrival.rows.columns:
             settled = self._settle_written(arrival, checked(arrival))
@@ -65,7 +65,7 @@ class Writer:
         let_go(self._warehouse, arrival.table)
         return settled
 
-    def _judgeable(self, arrival: Arrival) -> tuple[Arrival, DataFrame]:
+    def _judgeable(self, arrival: IncomingBatch) -> tuple[IncomingBatch, DataFrame]:
         """The arrival with flags, and its rows with what the rules think of them."""
         arrival = flagged(arrival, self._format, self._warehouse)
         rows = checked(arrival)
@@ -73,9 +73,9 @@ class Writer:
             return arrival, rows  # nothing was decided of rows that nobody has seen yet
         return arrival, recalled(rows, arrival, self._format, self._warehouse)
 
-    def _through_gate(self, arrival: Arrival, rows: DataFrame) -> Settled:
+    def _through_gate(self, arrival: IncomingBatch, rows: DataFrame) -> BatchResult:
         # A merge reads its rows more than once.
-        if is_shaped(arrival.table.load) and arrival.batch.mode != "whole":
+        if is_keyed(arrival.table.load) and arrival.batch.mode != "whole":
             return self._settle_held(arrival, rows)
         if self._is_staged(arrival):
             return self._settle_staged(arrival, rows)
@@ -88,7 +88,7 @@ class Writer:
         newest = self._newest_extract(arrival, rows)
         return self._close(arrival, counts, written, refused, self._judged(arrival, counts, rows), newest)
 
-    def _settle_held(self, arrival: Arrival, rows: DataFrame) -> Settled:
+    def _settle_held(self, arrival: IncomingBatch, rows: DataFrame) -> BatchResult:
         """Keep the rows until they are judged, and read them again to commit them."""
         rows = rows.persist()
         try:
@@ -104,12 +104,12 @@ class Writer:
             rows.unpersist()
         return self._close(arrival, counts, written, refused, checks, newest)
 
-    def _is_staged(self, arrival: Arrival) -> bool:
+    def _is_staged(self, arrival: IncomingBatch) -> bool:
         """Whether the batch is worth being written before it is judged: then the files that hold it are committed."""
         rules = arrival.rules
         if not (rules.gate or rules.batch or rules.sets_aside) or counted_by_readers(rules, arrival.rows.columns):
             return False
-        plain = arrival.part is None and not is_shaped(arrival.table.load)
+        plain = arrival.part is None and not is_keyed(arrival.table.load)
         if not plain or _write(arrival).partition_by or arrival.columns_widened:
             return False
         stored = arrival.rows.select(*map(quoted, arrival.payload))
@@ -117,7 +117,7 @@ class Writer:
             return False  # a column of which nobody has seen a value yet has no place in a file
         return self._format.takes_rows(stored, self._location(arrival))
 
-    def _settle_staged(self, arrival: Arrival, rows: DataFrame) -> Settled:
+    def _settle_staged(self, arrival: IncomingBatch, rows: DataFrame) -> BatchResult:
         """Write good rows and refused ones in one pass that counts them; what passes the gate is only committed."""
         stage = Stage(beside=self._warehouse.staged(arrival.table.name), arrival=arrival)
         try:
@@ -133,7 +133,7 @@ class Writer:
             stage.remove()
         return self._close(arrival, counts, written, refused, checks)
 
-    def _judged(self, arrival: Arrival, counts: Counts, rows: DataFrame) -> tuple[CheckRecord, ...]:
+    def _judged(self, arrival: IncomingBatch, counts: Counts, rows: DataFrame) -> tuple[CheckRecord, ...]:
         """What the checks found; a batch that may not pass is kept to be looked at, and nothing is committed."""
         checks, failures = judged(arrival, counts)
         approval = arrival.batch.approval
@@ -150,7 +150,7 @@ class Writer:
             raise hold(self._warehouse, arrival, rows, GateFailed(arrival, failures, checks, counts))
         return tuple(replace(check, committed=True) for check in checks)
 
-    def _settle_written(self, arrival: Arrival, rows: DataFrame) -> Settled:
+    def _settle_written(self, arrival: IncomingBatch, rows: DataFrame) -> BatchResult:
         """Commit the files that the readers of a batch have filled with its good rows."""
         # Held, because to evaluate it again would be to write the rows again.
         rows = rows.persist()
@@ -164,10 +164,10 @@ class Writer:
             rows.unpersist()
         return self._close(arrival, counts, written, refused, judged(arrival, counts)[0])
 
-    def _location(self, arrival: Arrival) -> str:
+    def _location(self, arrival: IncomingBatch) -> str:
         return self._warehouse.table(arrival.table.name)
 
-    def finish(self, arrival: Arrival) -> Settled:
+    def finish(self, arrival: IncomingBatch) -> BatchResult:
         """Complete a batch whose good rows are in the table already: only the refused rows may be missing."""
         location, batch = self._location(arrival), arrival.batch
         made = find_commit(self._format.commits(location), flow(arrival.table.name), batch.sequence, batch.note)
@@ -196,12 +196,12 @@ class Writer:
             written = self._format.written(made)
         return self._close(judgeable, counts, written, refused, judged(judgeable, counts)[0], newest)
 
-    def commit(self, arrival: Arrival, good: DataFrame) -> Written:
+    def commit(self, arrival: IncomingBatch, good: DataFrame) -> Written:
         """Commit rows that are known to be good."""
         return self._commit(arrival, good, None)
 
     def _commit(
-        self, arrival: Arrival, good: DataFrame | Stage | tuple[DataFile, ...], counts: Counts | None
+        self, arrival: IncomingBatch, good: DataFrame | Stage | tuple[DataFile, ...], counts: Counts | None
     ) -> Written:
         """The one place where rows of a batch, or files that hold them, become part of the table."""
         reach("table.committing", arrival.table.name)
@@ -210,7 +210,7 @@ class Writer:
         return written
 
     def _committed(
-        self, arrival: Arrival, good: DataFrame | Stage | tuple[DataFile, ...], counts: Counts | None
+        self, arrival: IncomingBatch, good: DataFrame | Stage | tuple[DataFile, ...], counts: Counts | None
     ) -> Written:
         location, write, load = self._location(arrival), _write(arrival), arrival.table.load
         stored = list(map(quoted, arrival.payload))
@@ -222,12 +222,12 @@ class Writer:
             return self._format.take_folder(good.good_folder, like, location, write, whole=whole)
         good = good.select(*stored)
         if arrival.facts is None or arrival.replaces:
-            if is_shaped(load) and arrival.part is not None:
+            if is_keyed(load) and arrival.part is not None:
                 assert arrival.facts is not None
                 good = shaped(load, self._entering(arrival, load, good, arrival.facts).whole()).where(
                     arrival.part.where
                 )
-            elif is_shaped(load):
+            elif is_keyed(load):
                 good = good.select(*map(quoted, _column_order(arrival)))
                 if isinstance(load, Snapshot) and load.max_shrink is not None:
                     extracts = sizes(load, good)
@@ -240,7 +240,7 @@ class Writer:
         nothing_came = counts is not None and counts.came == 0
         if nothing_came and not arrival.recomputes:
             return self._format.advance(location, write, arrival.rows.sparkSession)
-        if not is_shaped(load):
+        if not is_keyed(load):
             return self._format.append(good, location, write)
         entering = self._entering(arrival, load, good, arrival.facts)
         try:
@@ -249,7 +249,7 @@ class Writer:
             for frame in entering.held:
                 frame.unpersist()
 
-    def _upsert(self, arrival: Arrival, entering: Entering) -> Upsert:
+    def _upsert(self, arrival: IncomingBatch, entering: MergeInput) -> Upsert:
         if arrival.recomputes and not isinstance(entering.load, Append):
             compute = entering.recomputed if arrival.batch.replay is None else entering.replayed
             return compute(arrival.keys)
@@ -261,7 +261,7 @@ class Writer:
             return entering.added_up(combined.combine)
         return entering.followed()
 
-    def _entering(self, arrival: Arrival, load: Shaped, good: DataFrame, facts: TableFacts) -> Entering:
+    def _entering(self, arrival: IncomingBatch, load: Shaped, good: DataFrame, facts: TableFacts) -> MergeInput:
         order = list(map(quoted, _column_order(arrival)))
 
         def whole() -> DataFrame:
@@ -272,7 +272,7 @@ class Writer:
             every_good = good_rows(rows, every.rules).select(*order)
             return every_good if arrival.beside is None else every_good.unionByName(arrival.beside.select(*order))
 
-        return Entering(
+        return MergeInput(
             load=load,
             batch=arrival.batch,
             facts=facts,
@@ -283,11 +283,11 @@ class Writer:
             large=facts.bytes > _VECTORS,
         )
 
-    def _ends(self, arrival: Arrival) -> Ends:
+    def _ends(self, arrival: IncomingBatch) -> DeletedKeys:
         location = self._warehouse.ends(arrival.table.name)
-        return Ends(format=self._format, location=location, flow=flow(arrival.table.name))
+        return DeletedKeys(format=self._format, location=location, flow=flow(arrival.table.name))
 
-    def _newest_extract(self, arrival: Arrival, rows: DataFrame) -> str | None:
+    def _newest_extract(self, arrival: IncomingBatch, rows: DataFrame) -> str | None:
         """For the load `snapshot`, the newest extract in the table with this batch; None where the batch may have taken
         extracts away, so that the next one compares them all."""
         load, batch = arrival.table.load, arrival.batch
@@ -299,7 +299,7 @@ class Writer:
             good = self._entering(arrival, load, good, arrival.facts).whole()
         return newest_extract(load, good, batch.newest_extract)
 
-    def _quarantine(self, arrival: Arrival, rows: DataFrame, refused: int) -> int:
+    def _quarantine(self, arrival: IncomingBatch, rows: DataFrame, refused: int) -> int:
         """Keep the refused rows; what a recomputed part of the table had refused before is replaced, and so is what
         batches had refused that were rolled back: their rows come again."""
         location = self._warehouse.quarantine(arrival.table.name)
@@ -332,16 +332,16 @@ class Writer:
 
     def _close(
         self,
-        arrival: Arrival,
+        arrival: IncomingBatch,
         counts: Counts,
         written: Written,
         refused: int,
         checks: tuple[CheckRecord, ...],
         newest: str | None = None,
-    ) -> Settled:
+    ) -> BatchResult:
         kept = written.inserted + written.updated
         deduplicated = counts.again
-        if is_shaped(arrival.table.load):
+        if is_keyed(arrival.table.load):
             # Rows of a key are weighed against each other: those that change nothing in the table are duplicates.
             good = counts.came - counts.refused - counts.discarded
             kept = min(good, kept if arrival.replaces else kept + written.deleted)
@@ -370,7 +370,7 @@ class Writer:
             rows_discarded=counts.discarded,
             newest_extract=newest,
         )
-        return Settled(
+        return BatchResult(
             done=done,
             bytes=written.bytes,
             checks=checks,
@@ -381,7 +381,7 @@ class Writer:
         )
 
 
-def _write(arrival: Arrival) -> Write:
+def _write(arrival: IncomingBatch) -> Write:
     load = arrival.table.load
     return Write(
         flow=flow(arrival.table.name),
@@ -396,7 +396,7 @@ def _write(arrival: Arrival) -> Write:
     )
 
 
-def _check_files(arrival: Arrival, counts: Counts) -> None:
+def _check_files(arrival: IncomingBatch, counts: Counts) -> None:
     """Every file was read to its end, and its reader counted the rows that came out of it."""
     files = arrival.batch.files
     if not files or END not in arrival.rows.columns:
@@ -413,14 +413,14 @@ def _check_files(arrival: Arrival, counts: Counts) -> None:
         )
 
 
-def _columns_added(arrival: Arrival) -> tuple[str, ...]:
+def _columns_added(arrival: IncomingBatch) -> tuple[str, ...]:
     if arrival.facts is None:
         return ()
     stored = {column.name for column in arrival.facts.columns}
     return tuple(name for name in arrival.payload if name not in stored)
 
 
-def _column_order(arrival: Arrival) -> list[str]:
+def _column_order(arrival: IncomingBatch) -> list[str]:
     """The stored columns in the order that the table gained them: the tie-break must not depend on today's query."""
     stored = [column.name for column in arrival.facts.columns] if arrival.facts else []
     return [
@@ -429,7 +429,7 @@ def _column_order(arrival: Arrival) -> list[str]:
     ]
 
 
-def _filled(arrival: Arrival) -> tuple[str, ...]:
+def _filled(arrival: IncomingBatch) -> tuple[str, ...]:
     """The declared columns of which a batch has to bring at least one value."""
     if arrival.again is None:
         return ()
@@ -445,12 +445,12 @@ class _Missing(Exception):
         self.columns = columns
 
 
-def _refuse_missing(arrival: Arrival, counts: Counts) -> None:
+def _refuse_missing(arrival: IncomingBatch, counts: Counts) -> None:
     if missing := _missing(arrival, counts):
         raise _Missing(missing)
 
 
-def _missing(arrival: Arrival, counts: Counts) -> list[str]:
+def _missing(arrival: IncomingBatch, counts: Counts) -> list[str]:
     """The declared columns that the batch does not bring."""
     if not counts.came or arrival.again is None:
         return []

@@ -93,7 +93,7 @@ def read_query(query: SqlQuery, declared: Iterable[TableName] = ()) -> QueryFact
         raise_all([_error(query, fault, declared) for fault in statement.faults])
         return _told(_facts(query))
 
-    return _from_told(readings.answer("facts", [query.text, query.declared_at.line], read))
+    return _from_text(readings.answer("facts", [query.text, query.declared_at.line], read))
 
 
 def bind(query: SqlQuery, names: Mapping[TableName, str]) -> str:
@@ -438,7 +438,7 @@ def _told(facts: QueryFacts) -> dict[str, object]:
     }
 
 
-def _from_told(told: Mapping[str, Any]) -> QueryFacts:
+def _from_text(told: Mapping[str, Any]) -> QueryFacts:
     return QueryFacts(
         refs=tuple(map(_name, told["refs"])),
         columns=None if told["columns"] is None else tuple(told["columns"]),

@@ -72,7 +72,7 @@ def kind_of(error: BaseException) -> Kind:
     return "passing"
 
 
-def patiently(act: Callable[[], Result]) -> Result:
+def retrying(act: Callable[[], Result]) -> Result:
     """Do it, and again after a while when the store is busy or the line was cut."""
     for wait in WAITS:
         try:

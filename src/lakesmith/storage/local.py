@@ -17,10 +17,10 @@ from lakesmith.disk import create, disk_failure, make_folders, sync
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact
 from lakesmith.storage.confined import open_file, resolve
+from lakesmith.storage.errors import archive_taken, file_gone, file_rewritten, probe_put_if_absent
 from lakesmith.storage.globs import Glob
 from lakesmith.storage.local_listing import LocalListing, denied, unread
 from lakesmith.storage.skipped import Skip, ignore, temporary_name
-from lakesmith.storage.wrong import archive_taken, file_gone, file_rewritten, probe_put_if_absent
 
 _CHUNK = 1024 * 1024
 

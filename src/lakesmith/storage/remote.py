@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact, SkippedEntry
 from lakesmith.storage.access import Access
-from lakesmith.storage.failures import kind_of, patiently, told
+from lakesmith.storage.errors import archive_taken, file_gone, file_rewritten, probe_put_if_absent
+from lakesmith.storage.failures import kind_of, retrying, told
 from lakesmith.storage.globs import Glob
 from lakesmith.storage.skipped import Skip
 from lakesmith.storage.stores import Reached, reach
-from lakesmith.storage.wrong import archive_taken, file_gone, file_rewritten, probe_put_if_absent
 
 if TYPE_CHECKING:
     from remote_store import FileInfo
@@ -110,7 +110,7 @@ class RemoteStorage:
 
     def replace(self, key: str, data: bytes) -> None:
         with told(self._access, self.location(key)):
-            patiently(lambda: self._store.store.write_atomic(self._key(key), data, overwrite=True))
+            retrying(lambda: self._store.store.write_atomic(self._key(key), data, overwrite=True))
 
     def move(self, path: str, to: str) -> None:
         source, target = self._info(path), self._info(to)
@@ -121,8 +121,8 @@ class RemoteStorage:
         if target is None:
             # Copied first and removed then: whatever cuts in between, the file is there.
             with told(self._access, self.location(path)):
-                patiently(lambda: self._store.store.copy(self._key(path), self._key(to), overwrite=True))
-                patiently(lambda: self._store.store.delete(self._key(path), missing_ok=True))
+                retrying(lambda: self._store.store.copy(self._key(path), self._key(to), overwrite=True))
+                retrying(lambda: self._store.store.delete(self._key(path), missing_ok=True))
         elif self._are_alike(path, to, source, target):
             self.remove(path)
         else:
@@ -148,7 +148,7 @@ class RemoteStorage:
 
     def keys(self, folder: str) -> Sequence[str]:
         with told(self._access, self.location(folder)):
-            listed = patiently(lambda: tuple(self._store.store.list_files(self._key(folder))))
+            listed = retrying(lambda: tuple(self._store.store.list_files(self._key(folder))))
         return sorted(file.name for file in listed if not file.name.startswith("."))
 
     def probe(self) -> str | None:
@@ -167,7 +167,7 @@ class RemoteStorage:
     def _unless_missing(self, path: str, act: Callable[[], Result]) -> Result | None:
         with told(self._access, self.location(path)):
             try:
-                return patiently(act)
+                return retrying(act)
             except Exception as error:
                 if kind_of(error) != "missing":
                     raise
@@ -199,7 +199,7 @@ class _Resuming(io.RawIOBase):
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         with told(self._access, self._location):
-            chunk = patiently(lambda: self._next(len(buffer)))
+            chunk = retrying(lambda: self._next(len(buffer)))
         buffer[: len(chunk)] = chunk
         self._position += len(chunk)
         return len(chunk)

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.commit import commit
-from lakesmith.formats.delta.damage import content_of, refuse_damaged_checkpoint
+from lakesmith.formats.delta.integrity import content_of, refuse_damaged_checkpoint
 from lakesmith.formats.delta.names import absolute, checkpoint_name, commit_path, log_names, log_of
 from lakesmith.formats.delta.vectors import read_vector, write_vectors
 from lakesmith.ports import Write

@@ -17,9 +17,9 @@ from typing import Any
 from lakesmith.disk import create, make_folders, sync, sync_all, write_new
 from lakesmith.errors import InfrastructureError
 from lakesmith.failpoints import reach
-from lakesmith.formats.delta.damage import refuse_damage
+from lakesmith.formats.delta.checksums import drop_stale_seals, seal_for, seal_log, seal_of
+from lakesmith.formats.delta.integrity import refuse_damage
 from lakesmith.formats.delta.names import absolute, checkpoint_name, commit_path, log_names, log_of
-from lakesmith.formats.delta.seals import drop_stale_seals, seal_for, seal_log, seal_of
 from lakesmith.formats.delta.vectors import vector_file
 
 _INTERVAL = 10

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
-from lakesmith.formats.delta.damage import action_of, broken_line, commit_lines, listed
+from lakesmith.formats.delta.integrity import action_of, broken_line, commit_lines, listed
 from lakesmith.formats.delta.names import commit_path
 from lakesmith.ports import QUIET, CommitFact
 

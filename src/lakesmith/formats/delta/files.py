@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats.delta.actions import addition, commit_actions, moment
 from lakesmith.formats.delta.commit import VersionTaken
-from lakesmith.formats.delta.ground import check_ground
-from lakesmith.formats.delta.opened import opened_if_any
+from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
+from lakesmith.formats.delta.snapshot import opened_if_any
 from lakesmith.ports import DataFile, Write
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def add_files(location: str, files: Sequence[DataFile], columns: str, write: Wri
         if table is not None and (table.transaction_version(write.flow) or 0) >= write.sequence:
             return None
         _refuse_other_table(table, schema, table_id)
-        check_ground(table, location, write)
+        refuse_if_rolled_back(table, location, write)
         return added if table is not None else [*new_table(schema, write.properties), *added]
 
     return append_actions(location, write, counts, actions)

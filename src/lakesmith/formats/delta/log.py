@@ -16,16 +16,16 @@ from urllib.parse import unquote
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats.delta.actions import actions_in, added_files, log_files
 from lakesmith.formats.delta.adopt import adopt_files
+from lakesmith.formats.delta.checksums import seal_log
 from lakesmith.formats.delta.commit import sync_log
 from lakesmith.formats.delta.commits import commits_back, is_quiet
-from lakesmith.formats.delta.damage import log_failure
 from lakesmith.formats.delta.files import add_files, append_actions, takes_files
-from lakesmith.formats.delta.ground import check_ground
+from lakesmith.formats.delta.integrity import log_failure
 from lakesmith.formats.delta.memory import FactsMemory
 from lakesmith.formats.delta.names import commit_path, log_names, log_of
-from lakesmith.formats.delta.opened import opened, opened_at, opened_if_any
 from lakesmith.formats.delta.restore import restore, way_back
-from lakesmith.formats.delta.seals import seal_log
+from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
+from lakesmith.formats.delta.snapshot import opened, opened_at, opened_if_any
 from lakesmith.ports import ColumnFact, CommitFact, DataFile, TableFacts, Write, Written, find_commit, in_order
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class DeltaLog:
         def nothing(table: DeltaTable | None) -> Sequence[dict[str, Any]]:
             if table is None or (table.transaction_version(write.flow) or 0) >= write.sequence:
                 raise commit_lost(write)
-            check_ground(table, location, write)
+            refuse_if_rolled_back(table, location, write)
             return ()
 
         append_actions(location, write, {}, nothing)

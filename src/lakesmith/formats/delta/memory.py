@@ -13,8 +13,8 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from lakesmith.cache import keep, read_kept
 from lakesmith.formats.delta.names import commit_path, log_of
-from lakesmith.kept import keep, read_kept
 from lakesmith.ports import ColumnFact, TableFacts
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import GONE, HIDDEN
 from lakesmith.disk import make_folders
 from lakesmith.failpoints import reach
-from lakesmith.formats.delta.ground import check_ground
+from lakesmith.formats.delta.dv_merge import pinned, place, placeable, with_places
 from lakesmith.formats.delta.log import DeltaLog, is_widened, whole_hours
-from lakesmith.formats.delta.opened import opened, opened_if_any
-from lakesmith.formats.delta.parts import partition_escaped, replace_part, replaceable
-from lakesmith.formats.delta.placing import pinned, place, placeable, with_places
+from lakesmith.formats.delta.partition_overwrite import partition_escaped, replace_part, replaceable
+from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
+from lakesmith.formats.delta.snapshot import opened, opened_if_any
 from lakesmith.formats.delta.staged import take_folder, takes_rows
-from lakesmith.ports import MOST_HELD, Part, Upsert, Write, Written
+from lakesmith.ports import BROADCAST_ROWS, Part, Upsert, Write, Written
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class DeltaRows(DeltaLog):
             return self._commit(writer, location, write)
         table = opened(location)
         if _is_next(table, write) and replaceable(part, frame, table, location, write):
-            check_ground(table, location, write)
+            refuse_if_rolled_back(table, location, write)
             replace_part(part, frame, table, location, write)
             return self.committed(location, write)
         try:
@@ -100,8 +100,8 @@ class DeltaRows(DeltaLog):
             _let(spark, location, _VECTORS)
             table = opened(location)
             upsert, count = pinned(upsert, table)
-            if _is_next(table, write) and count <= MOST_HELD and placeable(table, upsert.rows, location):
-                check_ground(table, location, write)
+            if _is_next(table, write) and count <= BROADCAST_ROWS and placeable(table, upsert.rows, location):
+                refuse_if_rolled_back(table, location, write)
                 place(upsert, count, table, location, write)
                 return self.committed(location, write)
         same = [f"target.{quoted(column)} = source.{quoted(column)}" for column in upsert.key]
@@ -118,7 +118,7 @@ class DeltaRows(DeltaLog):
         condition = " AND ".join([*same, *([f"({upsert.also})"] if upsert.also else [])])
         evolution = "WITH SCHEMA EVOLUTION " if write.evolve else ""
         upsert.rows.createOrReplaceTempView(_SOURCE_VIEW)
-        _check_ground(location, write)
+        _refuse_if_rolled_back(location, write)
         with _fenced(spark, write):
             spark.sql(
                 f"MERGE {evolution}INTO delta.`{location}` AS target USING {_SOURCE_VIEW} AS source "
@@ -166,16 +166,16 @@ class DeltaRows(DeltaLog):
             spark.sql(f"VACUUM delta.`{location}` USING INVENTORY (SELECT * FROM {_LISTED_VIEW}) {kept}").collect()
 
     def _commit(self, writer: DataFrameWriter, location: str, write: Write) -> Written:
-        _check_ground(location, write)
+        _refuse_if_rolled_back(location, write)
         make_folders(location)
         writer.options(txnAppId=write.flow, txnVersion=write.sequence, userMetadata=write.note).save(location)
         return self.committed(location, write)
 
 
-def _check_ground(location: str, write: Write) -> None:
+def _refuse_if_rolled_back(location: str, write: Write) -> None:
     """Before a commit of Spark's, which looks at the table a moment later: what happens in it is found afterwards."""
     if write.since is not None:
-        check_ground(opened(location), location, write)
+        refuse_if_rolled_back(opened(location), location, write)
 
 
 def _writer(frame: DataFrame, write: Write) -> DataFrameWriter:

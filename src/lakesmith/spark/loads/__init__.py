@@ -18,7 +18,7 @@ Shaped = Merge | Scd2 | Changes | Snapshot | Append
 """Loads that look at several rows of a key to tell what the table holds."""
 
 
-def is_shaped(load: Load) -> TypeGuard[Shaped]:
+def is_keyed(load: Load) -> TypeGuard[Shaped]:
     """Whether rows of one key are weighed against each other."""
     return isinstance(load, Merge | Scd2 | Changes | Snapshot) or (isinstance(load, Append) and bool(load.dedup))
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from lakesmith.errors import DeclarationError
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
-from lakesmith.storage.failures import WRITE, kind_of, patiently
+from lakesmith.storage.failures import WRITE, kind_of, retrying
 from lakesmith.storage.globs import Glob, walk
 from lakesmith.storage.skipped import Skip, hidden
 
@@ -89,7 +89,7 @@ class Azure:
 
     def _blobs(self, listed: Any) -> Iterator[Any]:
         pages = listed.by_page()
-        while (page := patiently(lambda: next(pages, None))) is not None:
+        while (page := retrying(lambda: next(pages, None))) is not None:
             yield from page
 
     def fetch(self, key: str) -> bytes:
@@ -108,14 +108,14 @@ class Azure:
         sent = 0
         while chunk := file.read(block):
             blocks.append(BlobBlock(f"{len(blocks):08d}"))
-            patiently(partial(target.stage_block, blocks[-1].id, chunk))
+            retrying(partial(target.stage_block, blocks[-1].id, chunk))
             sent += len(chunk)
             tell(sent)
         # Only now it can be seen, and only if nothing has that name.
         told, missing = {WRITE: uuid.uuid4().hex}, MatchConditions.IfMissing
         try:
-            patiently(lambda: target.commit_block_list(blocks, metadata=told, match_condition=missing))
+            retrying(lambda: target.commit_block_list(blocks, metadata=told, match_condition=missing))
         except Exception as error:
             # Where the answer to the first try was lost, the second one finds that the name is taken: by the first.
-            if kind_of(error) != "taken" or patiently(target.get_blob_properties).metadata != told:
+            if kind_of(error) != "taken" or retrying(target.get_blob_properties).metadata != told:
                 raise

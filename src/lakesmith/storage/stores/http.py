@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from lakesmith.errors import DeclarationError, InfrastructureError
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
-from lakesmith.storage.failures import kind_of, patiently
+from lakesmith.storage.failures import kind_of, retrying
 from lakesmith.storage.globs import Glob, walk
 from lakesmith.storage.skipped import Skip, not_a_file
 
@@ -51,7 +51,7 @@ class Http:
                     paths.append(path)
         for path in paths:
             try:
-                info = patiently(partial(self.store.get_file_info, base + path))
+                info = retrying(partial(self.store.get_file_info, base + path))
             except Exception as error:
                 if kind_of(error) != "missing":
                     raise
@@ -62,7 +62,7 @@ class Http:
         """The links of an index page, as Apache, nginx and others write it, that lead to names directly below."""
         here = self._url + quote(base + folder)
         try:
-            page = patiently(lambda: self._page(here))
+            page = retrying(lambda: self._page(here))
         except Exception as error:
             if kind_of(error) != "missing":
                 raise

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
-from lakesmith.storage.failures import WRITE, kind_of, patiently
+from lakesmith.storage.failures import WRITE, kind_of, retrying
 from lakesmith.storage.globs import Glob
 from lakesmith.storage.skipped import Skip, hidden
 
@@ -59,7 +59,7 @@ class S3:
         while page["IsTruncated"]:
             if "NextContinuationToken" in page:
                 wanted["ContinuationToken"] = page["NextContinuationToken"]
-            page = patiently(lambda: self._s3.call_s3("list_objects_v2", **wanted))
+            page = retrying(lambda: self._s3.call_s3("list_objects_v2", **wanted))
             for found in page.get("Contents", ()):
                 path = found["Key"][len(base) :]
                 if glob.matches(path):
@@ -86,7 +86,7 @@ class S3:
     def _write_of(self, key: str) -> str | None:
         """Which write has made a file."""
         try:
-            found = patiently(lambda: self._s3.call_s3("head_object", Bucket=self._bucket, Key=key))
+            found = retrying(lambda: self._s3.call_s3("head_object", Bucket=self._bucket, Key=key))
         except Exception as error:
             if kind_of(error) != "missing":
                 raise
@@ -100,14 +100,14 @@ class S3:
         target = {"Bucket": self._bucket, "Key": key}
         if len(first) < part:
             put = {"Body": first, "Metadata": metadata, "IfNoneMatch": "*", **target}
-            patiently(lambda: self._s3.call_s3("put_object", **put))
+            retrying(lambda: self._s3.call_s3("put_object", **put))
             tell(len(first))
             return
-        upload = patiently(lambda: self._s3.call_s3("create_multipart_upload", Metadata=metadata, **target))
+        upload = retrying(lambda: self._s3.call_s3("create_multipart_upload", Metadata=metadata, **target))
         target["UploadId"] = upload["UploadId"]
         try:
             parts = list(self._parts(target, first, file, part, tell))
-            patiently(
+            retrying(
                 lambda: self._s3.call_s3(
                     "complete_multipart_upload", MultipartUpload={"Parts": parts}, IfNoneMatch="*", **target
                 )
@@ -126,7 +126,7 @@ class S3:
         sent, number, chunk = 0, 0, first
         while chunk:
             number += 1
-            answer = patiently(partial(self._s3.call_s3, "upload_part", Body=chunk, PartNumber=number, **target))
+            answer = retrying(partial(self._s3.call_s3, "upload_part", Body=chunk, PartNumber=number, **target))
             yield {"PartNumber": number, "ETag": answer["ETag"]}
             sent += len(chunk)
             tell(sent)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from lakesmith.errors import DeclarationError
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
-from lakesmith.storage.failures import kind_of, patiently
+from lakesmith.storage.failures import kind_of, retrying
 from lakesmith.storage.globs import Glob, walk
 from lakesmith.storage.skipped import Skip, link_not_followed, not_a_file, temporary_name
 
@@ -75,7 +75,7 @@ class Sftp:
                 skip(link_not_followed(path, why) if stat.S_ISLNK(mode) else not_a_file(path, mode))
 
     def _children(self, folder: str) -> Iterator[tuple[str, bool | None, Any]]:
-        for entry in patiently(lambda: self._entries(f"/{folder}")):
+        for entry in retrying(lambda: self._entries(f"/{folder}")):
             mode = entry.st_mode or 0
             yield entry.filename, None if stat.S_ISLNK(mode) else stat.S_ISDIR(mode), entry
 
@@ -106,8 +106,8 @@ class Sftp:
         folder, _, name = key.rpartition("/")
         temporary = f"{folder}/{temporary_name(name)}"
         try:
-            patiently(lambda: self._upload(temporary, file, tell))
-            patiently(lambda: self._promote(temporary, key))
+            retrying(lambda: self._upload(temporary, file, tell))
+            retrying(lambda: self._promote(temporary, key))
         finally:
             with suppress(Exception):
                 self.store.delete(temporary, missing_ok=True)

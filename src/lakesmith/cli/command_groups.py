@@ -1,0 +1,21 @@
+"""Verbs that have verbs of their own: all of them say in the same words what there is."""
+
+from __future__ import annotations
+
+import click
+
+from lakesmith.errors import did_you_mean
+
+
+class Commands(click.Group):
+    """A group of verbs."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not ctx.resilient_parsing:
+            hint = did_you_mean(args[0], known, label="verbs")
+            typed = f"{ctx.info_name} {args[0]}" if ctx.parent else args[0]
+            raise click.UsageError(f"there is no verb '{typed}'\n  hint: {hint}", ctx)
+        return super().resolve_command(ctx, args)

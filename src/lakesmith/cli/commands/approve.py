@@ -1,0 +1,57 @@
+"""`lakesmith approve`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from lakesmith.cli.call import Call, Command, json_option
+from lakesmith.cli.commands.run import show_report
+from lakesmith.cli.output import Styled, page, print_json
+from lakesmith.cli.progress import progress
+from lakesmith.cli.words import count
+from lakesmith.errors import UsageError
+from lakesmith.ledger.held import HeldBatch
+
+
+@click.command("approve", cls=Command)
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option("--reason", help="Why the batch may pass; it is kept in the ledger.")
+@click.option("--by", help="Who says so; the user of this machine by default.")
+@json_option
+@click.pass_obj
+def verb(call: Call, run_id: str | None, reason: str | None, by: str | None, as_json: bool) -> int:
+    """List batches that gates hold back, or publish one.
+
+    The very inputs of the held batch are committed, and nothing else. Who approved it and why is kept with the batch
+    and in system.audit.
+    """
+    lake = call.open()
+    if run_id is None:
+        return _list(lake.held(), as_json=as_json)
+    if not (reason or "").strip():
+        raise UsageError(
+            "missing-reason", "an approval needs a reason", hint=f'lakesmith approve {run_id} --reason "…"'
+        )
+    with progress(quiet_stdout=as_json) as told:
+        report = lake.approve(run_id, reason=reason or "", by=by, on_event=told)
+    return show_report(report, as_json=as_json)
+
+
+def _list(held: tuple[HeldBatch, ...], *, as_json: bool) -> int:
+    if as_json:
+        print_json({"held": held})
+        return 0
+    out = page()
+    if not held:
+        out.line("no batch is held back")
+    for batch in held:
+        at = datetime.fromtimestamp(batch.held_at / 1000, UTC)
+        out.line(
+            Styled(batch.table, "strong"), f": {count(batch.rows)} rows of run {batch.run_id}, {at:%Y-%m-%d %H:%M} UTC"
+        )
+        for failure in batch.failures:
+            out.line("  ", Styled(failure, "bad"))
+        out.line("  ", Styled(f'lakesmith query "FROM held.{batch.table.replace(".", "_")}"', "quiet"))
+    return 0

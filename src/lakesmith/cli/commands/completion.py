@@ -1,0 +1,24 @@
+"""`lakesmith completion`."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from lakesmith.cli.call import Command
+
+
+@click.command("completion", cls=Command, needs_lake=False)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def verb(ctx: click.Context, shell: str) -> None:
+    """Print the completion script for a shell.
+
+    \b
+    bash:  eval "$(lakesmith completion bash)"     in ~/.bashrc
+    zsh:   eval "$(lakesmith completion zsh)"      in ~/.zshrc
+    fish:  lakesmith completion fish > ~/.config/fish/completions/lakesmith.fish
+    """
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(ctx.find_root().command, {}, "lakesmith", "_LAKESMITH_COMPLETE").source())

@@ -1,0 +1,72 @@
+"""`lakesmith land`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from lakesmith.cli.call import Call, Command, complete_tables, json_option
+from lakesmith.cli.failures import Termination, show_errors
+from lakesmith.cli.output import Style, Styled, is_terminal, page, print_json, terminal_console
+from lakesmith.cli.words import size
+
+if TYPE_CHECKING:
+    from lakesmith.storage import Sending
+
+_STYLES: dict[str, Style] = {"landed": "good", "already landed": "quiet", "refused": "bad"}
+
+
+@click.command("land", cls=Command)
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@click.option("--to", required=True, metavar="TABLE", shell_complete=complete_tables, help="The bronze table.")
+@click.option("--as", "name", metavar="NAME", help="Land one file under another name.")
+@json_option
+@click.pass_obj
+def verb(call: Call, files: tuple[str, ...], to: str, name: str | None, as_json: bool) -> int:
+    """Put files where a bronze table takes them in.
+
+    A file lands whole or not at all, with a note of its SHA-256. The same bytes again are no second
+    landing; other bytes under the same name are refused.
+    """
+    lake = call.open()
+    with Termination(), ExitStack() as shown:
+        landing = lake.land(files, to=to, name=name, on_progress=_progress(shown))
+    if as_json:
+        print_json({"table": landing.table, "files": landing.files, "errors": landing.errors})
+    else:
+        out = page()
+        for file in landing.files:
+            told = f"  {file.location}  {size(file.bytes)}  sha256 {file.sha256[:12]}…"
+            out.line(Styled(file.state, _STYLES[file.state]), told)
+        show_errors(landing.errors, as_json=False)
+    return max((error.exit_code for error in landing.errors), default=0)
+
+
+def _progress(shown: ExitStack) -> Callable[[Sending], None] | None:
+    """A bar for each file on a terminal; on stderr, so that stdout holds the answer alone."""
+    if not is_terminal(sys.stderr):
+        return None
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+    bars = shown.enter_context(
+        Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            console=terminal_console(sys.stderr),
+            transient=True,
+        )
+    )
+    tasks: dict[str, TaskID] = {}
+
+    def tell(sending: Sending) -> None:
+        if sending.file not in tasks:
+            tasks[sending.file] = bars.add_task(sending.file, total=sending.bytes)
+        bars.update(tasks[sending.file], completed=sending.sent)
+
+    return tell

@@ -1,0 +1,116 @@
+"""`lakesmith plan`."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import datetime
+from itertools import groupby
+
+import click
+
+from lakesmith.cli.call import Call, Command, asked_days, backfill_options, json_option, selection
+from lakesmith.cli.failures import show_errors
+from lakesmith.cli.output import Cell, Style, Styled, Tree, page, print_json
+from lakesmith.cli.words import plural
+from lakesmith.plan.explain import ExplainedTable, Symbol, explain, in_words
+from lakesmith.plan.steps import Plan, Step, TablePlan
+
+_SHOWN = 10
+"""Skipped entries of a table that are shown."""
+_STYLES: dict[Symbol, Style] = {"+": "good", "~": "warn", "=": "quiet", "!": "bad"}
+
+
+@click.command("plan", cls=Command)
+@selection
+@click.option("--full-refresh", is_flag=True, help="Build the tables anew from all their rows.")
+@backfill_options
+@json_option
+@click.pass_obj
+def verb(
+    call: Call,
+    selectors: tuple[str, ...],
+    selected: tuple[str, ...],
+    exclude: tuple[str, ...],
+    full_refresh: bool,
+    start: datetime | None,
+    end: datetime | None,
+    chunk: int,
+    as_json: bool,
+) -> int:
+    """Show what a run would do, and why. Needs no Java.
+
+    A tree of the tables that are added (+), changed (~), unchanged (=) or in trouble (!), with each step and
+    its reason. Nothing is written.
+    """
+    days = asked_days(start, end)
+    plan = call.open().plan((*selectors, *selected), exclude, full_refresh=full_refresh, days=days, chunk=chunk)
+    return show_plan(plan, as_json=as_json)
+
+
+def show_plan(plan: Plan, *, as_json: bool) -> int:
+    """Show the plan; the exit code is that of the gravest problem in it."""
+    if as_json:
+        print_json(
+            {
+                "lake": plan.lake,
+                "environment": plan.environment,
+                "hash": plan.hash,
+                "tables": [_table_values(table) for table in plan.tables],
+                "problems": plan.problems,
+            }
+        )
+    else:
+        page().tree(_tree(plan))
+        show_errors(plan.problems, as_json=False)
+    return max((problem.exit_code for problem in plan.problems), default=0)
+
+
+def _table_values(table: TablePlan) -> dict[str, object]:
+    return {
+        "table": table.table,
+        "status": table.status,
+        "reason": table.reason,
+        "after": table.after,
+        "shuffles": table.shuffles,
+        "skipped": table.skipped,
+        "steps": [_step_values(step) for step in table.steps],
+    }
+
+
+def _step_values(step: Step) -> dict[str, object]:
+    told = in_words(step)
+    values = {field.name: getattr(step, field.name) for field in fields(step)}
+    return {"step": told.step, "what": told.what, **values}
+
+
+def _tree(plan: Plan) -> Tree:
+    busy = sum(1 for table in plan.tables if table.steps)
+    todo = f"{plural(busy, 'table')} to bring up to date" if busy else "nothing to do"
+    layers = groupby(explain(plan), key=lambda table: table.layer)
+    return Tree(
+        label=(
+            Styled(plan.lake, "strong"),
+            f" ({plan.environment}): {todo}, {len(plan.tables) - busy:,} unchanged",
+        ),
+        branches=tuple(
+            Tree(label=(Styled(layer, "strong"),), branches=tuple(_table(table) for table in tables))
+            for layer, tables in layers
+        ),
+    )
+
+
+def _table(table: ExplainedTable) -> Tree:
+    named: Cell = Styled(f"{table.symbol} {table.table}", _STYLES[table.symbol])
+    steps: list[Tree] = []
+    for step in table.steps:
+        why = (Tree(label=(Styled(f"because {step.cost_reason}", "quiet"),)),) if step.cost_reason else ()
+        steps.append(Tree(label=(step.what,), branches=why))
+    if table.shuffles:
+        noun = "the check" if len(table.shuffles) == 1 else "the checks"
+        told = f"{noun} {', '.join(table.shuffles)} need rows to be brought together (a shuffle)"
+        steps.append(Tree(label=(Styled(told, "quiet"),)))
+    for entry in table.skipped[:_SHOWN]:
+        steps.append(Tree(label=(Styled("skips ", "warn"), f"{entry.path}: {entry.why}")))
+    if len(table.skipped) > _SHOWN:
+        steps.append(Tree(label=(Styled(f"skips {len(table.skipped) - _SHOWN:,} more; --json lists them", "warn"),)))
+    return Tree(label=(named, Styled(f"  {table.reason}", "quiet")), branches=tuple(steps))

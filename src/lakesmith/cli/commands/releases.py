@@ -1,0 +1,39 @@
+"""`lakesmith releases`."""
+
+from __future__ import annotations
+
+import click
+
+from lakesmith.cli.call import Call, Command, json_option
+from lakesmith.cli.output import Grid, page, print_json
+from lakesmith.cli.words import moment
+
+
+@click.command("releases", cls=Command)
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first.")
+@json_option
+@click.pass_obj
+def verb(call: Call, limit: int, as_json: bool) -> None:
+    """List versions of all tables that fit together. Needs no Java.
+
+    A release is recorded by a run that ended well, when every table is made from the others as they are.
+    """
+    found = call.open().releases(limit=limit)
+    if as_json:
+        print_json({"releases": found})
+    elif not found:
+        page().line("there is no release yet; a run that ends well makes one")
+    else:
+        page().grid(
+            Grid(
+                titles=("release", "released", "tables"),
+                rows=tuple(
+                    (
+                        each.release,
+                        moment(each.released_at),
+                        " ".join(f"{table}={version}" for table, version in each.tables.items()),
+                    )
+                    for each in found
+                ),
+            )
+        )

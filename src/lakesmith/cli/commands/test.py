@@ -1,0 +1,157 @@
+"""`lakesmith test`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from lakesmith.cli.call import Call, Command, json_option, selection
+from lakesmith.cli.failures import Termination, show_errors
+from lakesmith.cli.junit import write_junit
+from lakesmith.cli.output import Cell, Page, Style, Styled, page, print_json
+from lakesmith.cli.words import duration, plural
+from lakesmith.errors import DataError, DeclarationError, InfrastructureError, UsageError
+from lakesmith.reports import EmptyReport, Event, RowDifference, SparkStarting, TrialReport, TrialResult
+
+_OUTCOMES: dict[str, Style] = {"passed": "good", "failed": "bad", "error": "bad"}
+
+
+@click.command("test", cls=Command)
+@selection
+@click.option("-k", "name", metavar="NAME", help="Only tests with this in their name.")
+@click.option("--empty", is_flag=True, help="Build everything on zero rows: do types and columns fit?")
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML.")
+@json_option
+@click.pass_obj
+def verb(
+    call: Call,
+    selectors: tuple[str, ...],
+    selected: tuple[str, ...],
+    exclude: tuple[str, ...],
+    name: str | None,
+    empty: bool,
+    junit: Path | None,
+    as_json: bool,
+) -> int:
+    """Try the tables out on rows that are given, or on none.
+
+    Tests are in `<table>.test.yml` beside a declaration, or anywhere below `tests/`. They run on a local
+    Spark, in temporary warehouses: the lake's own tables are neither read nor written.
+    """
+    lake, select = call.open(), (*selectors, *selected)
+    if empty and (name or junit):
+        raise UsageError("one-of", "--empty does not go with -k or --junit", hint="it is about tables, not about tests")
+    if empty:
+        with Termination():
+            found = lake.test_empty(select, exclude, on_event=_progress)
+        return _show_empty(found, as_json=as_json)
+    out = page()
+
+    def told(result: TrialResult) -> None:
+        if not as_json:
+            _show_result(out, result)
+
+    with Termination():
+        report = lake.test(select, exclude, name=name, on_event=_progress, on_result=told)
+    if junit is not None:
+        write_junit(report, junit)
+    if as_json:
+        print_json({"seconds": report.seconds, "tests": report.results, "untested": report.untested})
+    else:
+        _show_summary(out, report)
+    return _exit_code(report)
+
+
+def _progress(event: Event) -> None:
+    if isinstance(event, SparkStarting):
+        click.echo("starting Spark…", err=True)
+
+
+def _exit_code(report: TrialReport) -> int:
+    codes = [_code(result) for result in report.results if result.outcome != "passed"]
+    return max(codes, default=0)
+
+
+def _code(result: TrialResult) -> int:
+    if result.outcome == "failed":
+        return DataError.exit_code
+    return result.error.exit_code if result.error else InfrastructureError.exit_code
+
+
+def _show_result(out: Page, result: TrialResult) -> None:
+    sign = Styled(f"{result.outcome:<6}", _OUTCOMES[result.outcome])
+    out.line(
+        sign, f"  {result.table}  ", Styled(result.name, "strong"), Styled(f"  {duration(result.seconds)}", "quiet")
+    )
+    if result.outcome != "passed":
+        out.line("        ", Styled(f"{result.file}:{result.line}", "quiet"), f"  {result.description or ''}".rstrip())
+    if result.error is not None:
+        for line in str(result.error).split("\n"):
+            out.line("        ", line)
+    for of, title in (("table", "rows"), ("quarantine", "quarantine")):
+        found = [each for each in result.differences if each.of == of]
+        if found:
+            out.line(f"        {title}: ", Styled("- expected", "bad"), "  ", Styled("+ found", "good"))
+        for each in found:
+            _show_difference(out, each)
+    sys.stdout.flush()
+
+
+def _show_difference(out: Page, difference: RowDifference) -> None:
+    """A row in its colour; of two that are the same row, only the cells that differ stand out."""
+    both = difference.expected is not None and difference.found is not None
+    missing: Style = "bad"
+    there: Style = "good"
+    for sign, row, other, style in (
+        ("-", difference.expected, difference.found, missing),
+        ("+", difference.found, difference.expected, there),
+    ):
+        if row is None:
+            continue
+        cells: list[Cell] = [Styled(f"        {sign} ", style)]
+        for number, (column, value) in enumerate(row.items()):
+            differs = not both or (other is not None and other.get(column) != value)
+            text = f"{column}: {'NULL' if value is None else value}"
+            marked = f"[{text}]" if both and differs else text
+            cells.append("  " if number else "")
+            cells.append(Styled(marked, style if differs else "quiet"))
+        out.line(*cells)
+
+
+def _show_summary(out: Page, report: TrialReport) -> None:
+    parts = [plural(len(report.results), "test")]
+    for outcome in ("passed", "failed"):
+        if report.count(outcome) or outcome == "passed":
+            parts.append(f"{report.count(outcome)} {outcome}")
+    if wrong := report.count("error"):
+        parts.append(f"{wrong} with an error")
+    summary = f"in {duration(report.seconds)}: {', '.join(parts)}"
+    without = len(report.untested)
+    if without:
+        summary += (
+            f"; {plural(without, 'table')} {'has' if without == 1 else 'have'} none: {', '.join(report.untested)}"
+        )
+    out.line(Styled(summary, "bad" if _exit_code(report) else "good" if report.results else "warn"))
+
+
+def _show_empty(report: EmptyReport, *, as_json: bool) -> int:
+    if as_json:
+        print_json(report)
+    else:
+        out = page()
+        for table in report.checked:
+            out.line(Styled("ok     ", "good"), f"  {table}")
+        for table, why in report.skipped.items():
+            out.line(Styled("skipped", "warn"), f"  {table}: {why}")
+        for table, columns in report.assumed.items():
+            out.line(
+                Styled("assumed", "quiet"), f"  {table}: {', '.join(columns)}, of any type: neither declared nor stored"
+            )
+        told = f"{plural(len(report.checked), 'table')} on zero rows, {plural(len(report.errors), 'error')}, "
+        out.line(Styled(f"{told}{len(report.skipped)} skipped", "bad" if report.errors else "good"))
+        show_errors(report.errors, as_json=False)
+    if any(error.exit_code == InfrastructureError.exit_code for error in report.errors):
+        return InfrastructureError.exit_code
+    return DeclarationError.exit_code if report.errors else 0

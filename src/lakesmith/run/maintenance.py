@@ -1,0 +1,341 @@
+"""What is done to a table as a whole: its files put together or deleted, its rows taken back to an earlier version.
+
+Nothing of it reads on in a source. A vacuum, a restore and a table that follows its inputs back take a number as every
+batch does: a run that was suspended while it wrote the batch of this number, and whose files are deleted or whose
+ground is gone, can no longer commit.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakesmith.declare import Files, Table, TableName
+from lakesmith.errors import DataError, InfrastructureError, UsageError
+from lakesmith.failpoints import reach
+from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batches import EMPTY, Batches, flow, kept_with, version_of
+from lakesmith.ledger.held import HeldBatches
+from lakesmith.ledger.readers import unread
+from lakesmith.ledger.staged import last_changed, remove_staged, staged_folders
+from lakesmith.plan.steps import Position, Progress, Restore, Rollback, Vacuum
+from lakesmith.ports import CommitFact, Storage, TableFacts, TableFormat, Write
+from lakesmith.run.files import bring_back, gone_for_good, in_the_way
+from lakesmith.spark.held import let_go
+from lakesmith.spark.incoming import BatchResult
+from lakesmith.spark.loads.deleted_keys import DeletedKeys
+from lakesmith.storage import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """One table that is kept in order, under its lease."""
+
+    table: Table
+    facts: TableFacts
+    progress: Progress
+    run_id: str
+    batches: Batches
+    warehouse: Warehouse
+    format: TableFormat
+    session: Callable[[], SparkSession] = field(repr=False)
+    landing: tuple[Storage, str] | None = None
+
+    def compact(self) -> BatchResult | None:
+        """Put small files together; None when there are none. To be killed in between does no harm: no row changes."""
+        note = f"lakesmith compact run {self.run_id}"
+        bytes, made = 0, False
+        for location in self._places():
+            facts = self.format.facts(location, self._flow)
+            if facts is not None and facts.files > 1:
+                written = self.format.compact(self.session(), location, note)
+                made = made or written is not None
+                bytes += written.bytes if written else 0
+                reach("files.compacted", location)
+        if not made:
+            return None
+        now = self.format.facts(self.facts.location, self._flow)
+        assert now is not None
+        return replace(no_rows(self.run_id, now.version), bytes=bytes)
+
+    def vacuum(self, step: Vacuum, made: Batch) -> BatchResult | None:
+        """Fence the table and what is kept beside it, then delete what is old and not needed; None when nothing is."""
+        age = self._age(step)
+        left = self._left_behind(age)
+        if not left and not any(self.format.stale(location, age) for location in self._places()):
+            return None
+        made = replace(made, inputs=self._carried_on(), definition=self._definition(self.progress))
+        batch = self.batches.pin(made)
+        fence = replace(self._write(batch), since=batch.continues)
+        version = self.format.advance(self.facts.location, fence, self.session()).version
+        reach("table.committed", self.table.name)
+        for location in (self._quarantine, self._settled):
+            facts = self.format.facts(location, self._flow)
+            if facts is not None and facts.sequence < batch.sequence:
+                self.format.advance(location, self._write(batch), self.session())
+                reach("table.fenced", location)
+        self._ends.fence(batch)
+        reach("table.fenced", self.table.name)
+        for location in self._places():
+            # From the moment at which the number was taken: this process may have been suspended since.
+            kept = age + max(0.0, time.time() - batch.pinned_at / 1000)
+            if not self.format.stale(location, kept):
+                continue
+            self.format.vacuum(self.session(), location, kept, partial(self._refuse_overtaken, batch))
+            reach("files.vacuumed", location)
+        if left:
+            self._refuse_overtaken(batch)
+            remove_staged(left, batch.sequence)
+            if (held := self.warehouse.held(self.table.name)) in left:
+                shutil.rmtree(held, ignore_errors=True)
+        return self._finished(batch, version)
+
+    def _refuse_overtaken(self, batch: Batch) -> None:
+        """Raise, before files are deleted, where they may be those of somebody who began later."""
+        if self.batches.is_overtaken(batch.sequence):
+            raise InfrastructureError(
+                "vacuum-overtaken",
+                "another run has begun to write while this one was suspended; nothing more was deleted",
+                table=str(self.table.name),
+                hint="nothing is lost: vacuum again when the other run has ended",
+            )
+
+    def restore(self, step: Restore, made: Batch) -> BatchResult | None:
+        """Take the table back in one commit, then what is kept beside it; None when it is at that version already, and
+        its inputs are known to be at theirs."""
+        found = self.way_back(step.version)
+        if found is None:
+            return self._follow(step.together, made)
+        before, rollback = found
+        batch = self.batches.pin(
+            replace(
+                made,
+                parent=before.head,
+                definition=self._definition(before),
+                inputs=self.beside(before.positions, step.together),
+                backfill=before.backfill,
+                restore=rollback,
+            )
+        )
+        reach("table.committing", self.table.name)
+        self.format.restore(self.facts.location, step.version, self._write(batch))
+        reach("table.committed", self.table.name)
+        return self.finish(batch)
+
+    def way_back(self, version: int) -> tuple[Progress, Rollback] | None:
+        """How far the table had come at a version, and where what is kept beside it goes; None when it is there.
+
+        Raises where not all could be taken back, or not all come in again. Nothing is changed.
+        """
+        if self.batches.is_at(self.facts, version, self._commits):
+            return None
+        commits = tuple(self._commits())
+        before = self.batches.at(version, self.facts.sequence, commits)
+        if version > self.facts.version or before.head == 0:
+            raise no_version(self.table.name, version)
+        own = self.batches.chain(before.head, lambda: commits)
+        rollback = Rollback(
+            version=version,
+            head=self.progress.head,
+            quarantine=kept_with(own, tuple(self.format.commits(self._quarantine))),
+            settled=kept_with(own, tuple(self.format.commits(self._settled))),
+        )
+        self._refuse_loss(rollback, before.head)
+        return before, rollback
+
+    def _follow(self, together: Mapping[str, int], made: Batch) -> BatchResult | None:
+        """Carry the bookmark on to inputs that went back, in a commit that moves no row; None when it is there."""
+        inputs = self.beside(self.progress.positions, together)
+        if inputs == self.progress.positions:
+            return None
+        batch = self.batches.pin(
+            replace(
+                made,
+                mode="follow",
+                definition=self._definition(self.progress),
+                inputs=inputs,
+                continues=self.facts.version,
+            )
+        )
+        reach("table.committing", self.table.name)
+        fence = replace(self._write(batch), since=batch.continues)
+        self.format.advance(self.facts.location, fence, self.session() if self.facts.widened else None)
+        reach("table.committed", self.table.name)
+        return self.finish(batch)
+
+    def beside(self, positions: Mapping[str, Position], together: Mapping[str, int]) -> dict[str, Position]:
+        """How far the inputs are read: all of an input that has the rows again which this table was made from."""
+        moved = dict(positions)
+        for text, version in together.items():
+            name = TableName.parse(text)
+            if name is None or text not in moved:
+                continue
+            location = self.warehouse.table(name)
+            found = self.format.facts(location, flow(name))
+            if found is None or found.table_id != moved[text].table_id or found.changed <= moved[text].version:
+                continue
+            if Batches(self.warehouse.storage, name).is_at(found, version, partial(self.format.commits, location)):
+                moved[text] = replace(moved[text], version=found.version)
+        return moved
+
+    def finish(self, batch: Batch) -> BatchResult:
+        """See a batch of upkeep through whose number is in the table. What a vacuum left is left to the next."""
+        version = version_of(batch, self._commits())
+        self._ends.fence(batch, believed=batch.restore is None)
+        reach("table.fenced", self.table.name)
+        if batch.restore is not None:
+            self._take_back_beside(batch, batch.restore)
+        if batch.mode != "vacuum":
+            # What a gate holds back was made from versions that the inputs have left.
+            let_go(self.warehouse, self.table)
+        return self._finished(batch, version)
+
+    def _take_back_beside(self, batch: Batch, rollback: Rollback) -> None:
+        self._roll_back(self._settled, batch, rollback.settled)
+        reach("settled.committed", self.table.name)
+        self._roll_back(self._quarantine, batch, rollback.quarantine)
+        reach("quarantine.committed", self.table.name)
+        if self.landing is not None and isinstance(self.table.origin, Files):
+            reach("files.returning", self.table.name)
+            bring_back(self.table.origin, *self.landing, self._rolled_back(rollback, batch.parent))
+
+    def _roll_back(self, location: str, batch: Batch, version: int | None) -> None:
+        facts = self.format.facts(location, self._flow)
+        if version is not None and facts is not None and facts.sequence < batch.sequence:
+            self.format.restore(location, None if version == EMPTY else version, self._write(batch))
+
+    def _finished(self, batch: Batch, version: int) -> BatchResult:
+        settled = no_rows(self.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
+        self.batches.finish(settled.done)
+        return settled
+
+    def _definition(self, progress: Progress) -> str:
+        """What the table's rows are made by."""
+        if progress.definition is None:
+            raise DataError(
+                "unknown-progress",
+                f"{self.table.name} exists, but no batch of this lake is recorded in it",
+                at=self.table.declared_at,
+                table=str(self.table.name),
+                hint=f"to replace it by what the declaration says: lakesmith run {self.table.name} --full-refresh",
+            )
+        return progress.definition
+
+    def _refuse_loss(self, rollback: Rollback, parent: int) -> None:
+        """Raise, before anything is changed, where not all could be taken back, or not all come in again."""
+        for location, version in (
+            (self.facts.location, rollback.version),
+            (self._settled, rollback.settled),
+            (self._quarantine, rollback.quarantine),
+        ):
+            if version is not None:
+                self.format.refuse_restore(location, None if version == EMPTY else version)
+        if self.landing is None or not isinstance(self.table.origin, Files):
+            return
+        files = self._rolled_back(rollback, parent)
+        if gone := gone_for_good(self.table.origin, *self.landing, files):
+            raise DataError(
+                "restore-loses-files",
+                f"{len(gone)} files that came after version {rollback.version} could not be taken in again: "
+                f"{gone[0]} is not in the landing zone any more",
+                table=str(self.table.name),
+                hint="nothing was changed; put the files back where they were, or restore a later version",
+            )
+        if others := in_the_way(self.table.origin, *self.landing, files):
+            raise DataError(
+                "restore-blocked",
+                f"{len(others)} files that came after version {rollback.version} could not come back from the archive: "
+                f"the landing zone has another {others[0]} by now",
+                table=str(self.table.name),
+                hint="nothing was changed; give the file in the landing zone another name, then restore again",
+            )
+
+    def _rolled_back(self, rollback: Rollback, parent: int) -> list[str]:
+        """The files that were in the table and are not any more."""
+        own = self.batches.chain(parent, self._commits)
+        kept = {file.path for batch in own.values() for file in batch.files}
+        before = self.batches.chain(rollback.head, self._commits)
+        came = (file.path for number, batch in before.items() if number not in own for file in batch.files)
+        return [path for path in dict.fromkeys(came) if path not in kept]
+
+    def _carried_on(self) -> dict[str, Position]:
+        """How far the inputs are read, with the versions that moved no row: their log may be cleaned up any time."""
+        carried = dict(self.progress.positions)
+        for text, position in carried.items():
+            name = TableName.parse(text)
+            found = self.format.facts(self.warehouse.table(name), flow(name)) if name else None
+            if found and found.table_id == position.table_id and found.changed <= position.version < found.version:
+                carried[text] = replace(position, version=found.version)
+        return carried
+
+    def _age(self, step: Vacuum) -> float:
+        """How old files have to be: what others have not read yet is not old."""
+        readers = [(reader, self.warehouse.table(reader)) for reader in step.readers]
+        found = unread(self.format, self.warehouse.storage, self.facts, self.table.name, readers)
+        return step.older_than if found is None else max(step.older_than, found.age(time.time()))
+
+    def _left_behind(self, age: float) -> list[str]:
+        """What runs that were killed have staged. What a gate holds back stays until the table goes on."""
+        name = self.table.name
+        folders = staged_folders(self.warehouse.staged(name))
+        if HeldBatches(self.warehouse.storage).of(str(name)) is None:
+            folders.append(self.warehouse.held(name))
+        return [folder for folder in folders if last_changed(folder) < time.time() - age]
+
+    def _places(self) -> tuple[str, ...]:
+        """The table, and what is kept beside it."""
+        return (self.facts.location, self._quarantine, self._settled, self.warehouse.ends(self.table.name))
+
+    @property
+    def _quarantine(self) -> str:
+        return self.warehouse.quarantine(self.table.name)
+
+    @property
+    def _settled(self) -> str:
+        return self.warehouse.settled(self.table.name)
+
+    @property
+    def _ends(self) -> DeletedKeys:
+        return DeletedKeys(format=self.format, location=self.warehouse.ends(self.table.name), flow=self._flow)
+
+    @property
+    def _flow(self) -> str:
+        return flow(self.table.name)
+
+    def _write(self, batch: Batch) -> Write:
+        return Write(flow=self._flow, sequence=batch.sequence, note=batch.note)
+
+    def _commits(self) -> Iterable[CommitFact]:
+        return self.format.commits(self.facts.location)
+
+
+def no_version(table: TableName, version: int) -> UsageError:
+    """The error for a version that a table cannot go back to."""
+    return UsageError(
+        "unknown-version",
+        f"{table} has no version {version} that a batch of this lake made",
+        table=str(table),
+        hint=f"`lakesmith history {table}` lists the versions",
+    )
+
+
+def no_rows(run_id: str, version: int, *, sequence: int = 0, attempt: int = 0) -> BatchResult:
+    """A commit that moved no row."""
+    done = Done(
+        sequence=sequence,
+        attempt=attempt,
+        version=version,
+        run_id=run_id,
+        rows_in=0,
+        rows_written=0,
+        rows_quarantined=0,
+        rows_deduplicated=0,
+    )
+    return BatchResult(done=done, bytes=0, checks=())
