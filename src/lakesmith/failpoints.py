@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-PLACES: Mapping[str, str] = MappingProxyType(
+FAILPOINTS: Mapping[str, str] = MappingProxyType(
     {
         "lease.taken": "the table's lease is taken, and nothing was looked at yet",
-        "finish.begun": "a batch that was cut short is about to be seen through to its end",
+        "finish.started": "a batch that was cut short is about to be seen through to its end",
         "batch.pinned": "what the batch is made from is written down",
         "batch.staged": "its rows are written to files, and not judged yet",
         "batch.held": "a gate has refused it, and its rows are kept to be looked at",
         "table.committing": "it may pass, and nothing of it is in the table",
-        "ends.kept": "the keys that end with it are kept, and its rows are not",
+        "deleted_keys.stored": "the keys that end with it are kept, and its rows are not",
         "files.moved": "its files are in the table's folder, and not in the table's log",
-        "feature.let": "the table may use a feature that the commit needs",
+        "feature.enabled": "the table may use a feature that the commit needs",
         "log.linked": "the commit is in the log, and its name may not survive a power cut yet",
-        "log.summing": "the log is about to be summed up",
+        "log.checkpointing": "the log is about to be summed up",
         "table.committed": "its rows are in the table, and its refused rows nowhere",
         "quarantine.committed": "its refused rows are in the quarantine",
-        "settled.committed": "what became of replayed rows is kept, and they are still in the quarantine",
+        "decisions.committed": "what became of replayed rows is kept, and they are still in the quarantine",
         "files.compacted": "files are put together, in the table or beside it, and others are not yet",
         "table.fenced": "no run that was suspended can add to what is kept beside the table any more",
         "files.vacuumed": "files are deleted, in the table or beside it, and others are not yet",
@@ -47,7 +47,7 @@ Watch = Callable[[str, str], None]
 _watch: Watch | None = None
 
 
-def reach(place: str, about: object = "") -> None:
+def failpoint(place: str, about: object = "") -> None:
     """A run has come to a place."""
     if _watch is not None:
         _watch(place, str(about))

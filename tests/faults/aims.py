@@ -26,19 +26,27 @@ _LAYERS = {"bronze": 20, "silver": 40, "gold": 44}
 _STEP = ("lease.taken", "batch.pinned", "table.committing", "table.committed", "batch.finishing", "batch.done")
 _IN_LAYER = {
     "bronze": (*_STEP, "quarantine.committed", "lease.released"),
-    "silver": (*_STEP, "quarantine.committed", "batch.staged", "files.moved", "ends.kept", "lease.released"),
+    "silver": (*_STEP, "quarantine.committed", "batch.staged", "files.moved", "deleted_keys.stored", "lease.released"),
     "gold": (*_STEP, "table.committed", "log.linked"),
 }
 _OF_DEED: dict[Deed, tuple[str, ...]] = {
-    "replay": ("batch.pinned", "table.committing", "table.committed", "settled.committed", "quarantine.committed"),
-    "discard": ("batch.pinned", "table.committed", "settled.committed", "quarantine.committed", "batch.done"),
+    "replay": ("batch.pinned", "table.committing", "table.committed", "decisions.committed", "quarantine.committed"),
+    "discard": ("batch.pinned", "table.committed", "decisions.committed", "quarantine.committed", "batch.done"),
     "compact": ("lease.taken", "files.compacted", "table.committed"),
     "vacuum": ("lease.taken", "batch.pinned", "table.fenced", "files.vacuumed", "batch.done"),
     "restore": ("batch.pinned", "table.committing", "table.committed", "table.fenced", "batch.finishing"),
     "rollback": ("lease.taken", "batch.pinned", "table.committing", "table.committed", "batch.done", "lease.released"),
 }
 _LEDGER = ("ledger.recording", "ledger.appended", "ledger.recorded")
-_RARE = ("finish.begun", "batch.staged", "files.moved", "ends.kept", "feature.let", "log.linked", "log.summing")
+_RARE = (
+    "finish.started",
+    "batch.staged",
+    "files.moved",
+    "deleted_keys.stored",
+    "feature.enabled",
+    "log.linked",
+    "log.checkpointing",
+)
 """Places that a run comes to in some tables, or when it recovers."""
 
 

@@ -51,11 +51,11 @@ def miscounted(stream: Stream, warehouse: Path, tables: dict[str, Files]) -> Ite
             what = "discard" if batch["replay"]["discard"] else "replay"
             now = replace(now, decided=before.decided.and_then(what, before.files))
             want = flow.replayed(events, now.files, now.decided)
-        elif batch["mode"] in ("whole", "changes", "partitions"):
+        elif batch["mode"] in ("full", "changes", "partitions"):
             now = replace(now, files=landed[now.version])
             # Where bronze went back and came again, more is touched than what is new.
             went_back = any(landed[each] < before.files for each in range(before.version + 1, now.version))
-            if batch["mode"] == "whole" or not (went_back or _is_disturbed(bronze, before.version, now.version)):
+            if batch["mode"] == "full" or not (went_back or _is_disturbed(bronze, before.version, now.version)):
                 want = flow.counted(events, batch["mode"], before.files, now.files, now.decided)
         reached[done["sequence"]] = now
         have = {what: done[f"rows_{what}"] for what in want}

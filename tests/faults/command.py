@@ -85,13 +85,13 @@ def main() -> None:
 
 
 def _watch_the_end() -> None:
-    from lakesmith.failpoints import reach
+    from lakesmith.failpoints import failpoint
     from lakesmith.run.execute import Executor
 
     close: Callable[[Executor], None] = Executor.close
 
     def closing(executor: Executor) -> None:
-        reach(CLOSING)
+        failpoint(CLOSING)
         close(executor)
 
     setattr(Executor, "close", closing)  # noqa: B010 - mypy refuses to assign to a method

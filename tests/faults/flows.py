@@ -109,13 +109,13 @@ class Flow:
 
     def counted(self, events: Events, mode: str, before: int, files: int, decided: Decided) -> dict[str, int]:
         """What the books have to tell of a batch that came from some files to more; nothing of what no model knows."""
-        new = [row for row in self._decided(events, files, decided) if mode == "whole" or row["came"] > before]
+        new = [row for row in self._decided(events, files, decided) if mode == "full" or row["came"] > before]
         if self.grouped:
             days = {row["day"] for row in new}
             new = [{**row, "given_up": False} for row in self.model(self._events(events, files)) if row["day"] in days]
         discarded = sum(row["given_up"] for row in new)
         refused = sum(not row["given_up"] and self._is_refused(row) for row in new)
-        held = [] if mode == "whole" else self.table(events, before, decided)
+        held = [] if mode == "full" else self.table(events, before, decided)
         written = len(new) if self.grouped else self._written(held, self.table(events, files, decided))
         return _books(len(new), refused, discarded, written)
 

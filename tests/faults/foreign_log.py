@@ -19,7 +19,7 @@ class Foreign:
     """Whether the table may hold rows of another writer at this version, which the next versions delete."""
 
 
-def log_of(warehouse: Path, table: str) -> Path:
+def log_folder(warehouse: Path, table: str) -> Path:
     return warehouse / table.replace(".", "/") / "_delta_log"
 
 
@@ -30,7 +30,7 @@ def digest(file: Path) -> str:
 def lost(warehouse: Path, commits: Iterable[Foreign]) -> Iterator[str]:
     """Commits of others that are not in the log any more: Lakesmith has overwritten or deleted them."""
     for commit in commits:
-        file = log_of(warehouse, commit.table) / f"{commit.version:020}.json"
+        file = log_folder(warehouse, commit.table) / f"{commit.version:020}.json"
         if not file.is_file():
             yield f"A version {commit.version} of {commit.table} is another writer's, and is gone"
         elif digest(file) != commit.digest:

@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from lakesmith.formats.delta.log import commit_lost
 from tests.faults.processes import Clock, Process
 
-from lakesmith.columns import GONE
+from lakesmith.columns import DELETE_ROW
 from lakesmith.errors import InfrastructureError
-from lakesmith.formats.delta.log import commit_lost
 from lakesmith.ports import (
     Capability,
     CommitFact,
+    CommitResult,
     DataFile,
     FileFact,
-    Part,
+    ReplaceWhere,
     SkippedEntry,
     TableFacts,
     Upsert,
     Write,
-    Written,
     find_commit,
 )
 
@@ -257,7 +257,7 @@ class Rows:
         self.rows = rows
         self.how = how
         if gone:
-            self.columns = ("id", GONE)
+            self.columns = ("id", DELETE_ROW)
 
     def persist(self) -> Rows:
         return self
@@ -270,7 +270,7 @@ class Rows:
 
     def selectExpr(self, *columns: str) -> Rows:
         """What else is told beside the rows is of no interest here."""
-        return Rows(self.rows, gone=any(GONE in column for column in columns), how=self.how)
+        return Rows(self.rows, gone=any(DELETE_ROW in column for column in columns), how=self.how)
 
     def withColumnRenamed(self, _: str, __: str) -> Rows:
         return self
@@ -282,11 +282,11 @@ class Rows:
 
     def where(self, condition: str) -> Rows:
         meant = condition.removeprefix("(NOT (").removesuffix("))")
-        rows = [row for row in self.rows if is_in(row, Part(meant)) == (meant == condition)]
+        rows = [row for row in self.rows if is_in(row, ReplaceWhere(meant)) == (meant == condition)]
         return Rows(tuple(rows))
 
     def unionByName(self, other: Rows) -> Rows:
-        return Rows(self.rows + other.rows, gone=GONE in self.columns)
+        return Rows(self.rows + other.rows, gone=DELETE_ROW in self.columns)
 
     def count(self) -> int:
         return len(self.rows)
@@ -341,36 +341,36 @@ class MemoryFormat:
             for version in reversed(known)
         ]
 
-    def written(self, commit: CommitFact) -> Written:
-        return Written(version=commit.version, **{name: int(count) for name, count in commit.metrics.items()})
+    def commit_result(self, commit: CommitFact) -> CommitResult:
+        return CommitResult(version=commit.version, **{name: int(count) for name, count in commit.metrics.items()})
 
-    def has_changes(self, location: str, after: int) -> bool:
+    def has_change_feed(self, location: str, after: int) -> bool:
         table = self._found(location)
         return table is not None and table.oldest <= after + 1
 
-    def retyped(self, location: str, after: int) -> Sequence[str]:
+    def changed_types(self, location: str, after: int) -> Sequence[str]:
         return ()
 
-    def read(self, _: object, location: str, version: int, *, places: bool = False) -> Rows:
+    def read(self, _: object, location: str, version: int, *, positions: bool = False) -> Rows:
         table = self._found(location)
         assert table is not None
         return Rows(table.versions[version].rows)
 
-    def append(self, frame: Rows, location: str, write: Write) -> Written:
+    def append(self, frame: Rows, location: str, write: Write) -> CommitResult:
         return self._commit(location, write, lambda rows: (rows + frame.rows, len(frame.rows), 0, 0), blind=True)
 
-    def overwrite(self, frame: Rows, location: str, write: Write, part: Part | None = None) -> Written:
+    def overwrite(self, frame: Rows, location: str, write: Write, part: ReplaceWhere | None = None) -> CommitResult:
         def change(rows: Content) -> tuple[Content, int, int, int]:
             kept = () if part is None else tuple(row for row in rows if not is_in(row, part))
             return kept + frame.rows, len(frame.rows), 0, 0
 
         return self._commit(location, write, change, parameters={"mode": "Overwrite"})
 
-    def merge(self, upsert: Upsert, location: str, write: Write) -> Written:
+    def merge(self, upsert: Upsert, location: str, write: Write) -> CommitResult:
         frame = cast("Rows", upsert.rows)
 
         def change(rows: Content) -> tuple[Content, int, int, int]:
-            if GONE in frame.columns:
+            if DELETE_ROW in frame.columns:
                 gone = {row.id for row in frame.rows if isinstance(row, Refused)}
                 kept = tuple(row for row in rows if not (isinstance(row, Refused) and row.id in gone))
                 return kept, 0, 0, len(rows) - len(kept)
@@ -383,7 +383,7 @@ class MemoryFormat:
 
         return self._commit(location, write, change, operation="MERGE")
 
-    def advance(self, location: str, write: Write, spark: object = None) -> Written:
+    def advance(self, location: str, write: Write, spark: object = None) -> CommitResult:
         table = self._found(location)
         assert table is not None
         if table.sequences.get(write.flow, 0) >= write.sequence:
@@ -393,13 +393,13 @@ class MemoryFormat:
     def sync_log(self, location: str) -> None:
         """Nothing is lost here."""
 
-    def takes_files(self, location: str) -> bool:
+    def accepts_files(self, location: str) -> bool:
         return False
 
-    def takes_rows(self, rows: object, location: str) -> bool:
+    def accepts_rows(self, rows: object, location: str) -> bool:
         return False
 
-    def added_by(self, location: str, version: int, column: str) -> Mapping[str, int] | None:
+    def rows_added_by(self, location: str, version: int, column: str) -> Mapping[str, int] | None:
         return {}
 
     def adopt(self, location: str) -> None:
@@ -423,7 +423,7 @@ class MemoryFormat:
     def add(self, files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None) -> Any:
         raise NotImplementedError
 
-    def take_folder(self, folder: str, rows: object, location: str, write: Write, *, whole: bool) -> Any:
+    def commit_folder(self, folder: str, rows: object, location: str, write: Write, *, overwrite: bool) -> Any:
         raise NotImplementedError
 
     def fenced(self, table: Table, write: Write) -> bool:
@@ -443,7 +443,7 @@ class MemoryFormat:
         blind: bool = False,
         operation: str = "WRITE",
         parameters: Mapping[str, str] | None = None,
-    ) -> Written:
+    ) -> CommitResult:
         table = self._found(location)
         if table is None or not self.fenced(table, write):
             self._write(location, table, write, change, blind, operation, parameters or {})
@@ -502,7 +502,7 @@ class MemoryFormat:
 
     def rolled_back(self, table: Table, write: Write) -> bool:
         """Whether the table is not what the rows continue any more."""
-        since = table.versions[write.since + 1 :] if write.since is not None else []
+        since = table.versions[write.based_on + 1 :] if write.based_on is not None else []
         return any(version.operation == "RESTORE" for version in since)
 
     def unfenced(self, version: Version) -> bool:
@@ -519,7 +519,7 @@ def latest(rows: Content) -> list[Row]:
     return sorted(found.values())
 
 
-def is_in(row: AnyRow, part: Part) -> bool:
+def is_in(row: AnyRow, part: ReplaceWhere) -> bool:
     """Whether a row is in one of some partitions; one of a quarantine, whether a later batch refused it."""
     match row:
         case Day(day=day):

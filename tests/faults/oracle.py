@@ -222,8 +222,8 @@ def _stream(stream: Stream, tables: dict[str, Files]) -> Iterator[Compared]:
         return Counter((line,) for file in range(1, files + 1) for line in events.unreadable(file))
 
     def discarded() -> Bag:
-        rows = tables[settled].rows() if (settled := f"settled.{stream.silver}") in tables else []
-        return _bag((json.loads(row["raw"]) for row in rows if row["how"] == "discarded"), shown)
+        rows = tables[settled].rows() if (settled := f"quarantine_decisions.{stream.silver}") in tables else []
+        return _bag((json.loads(row["raw"]) for row in rows if row["decision"] == "discarded"), shown)
 
     def refused() -> Bag:
         rows = tables[quarantine].rows() if (quarantine := f"quarantine.{stream.silver}") in tables else []
@@ -244,7 +244,7 @@ def _stream(stream: Stream, tables: dict[str, Files]) -> Iterator[Compared]:
         of(lambda files, decided: bag(flow.quarantine(events, files, decided), shown)),
     )
     yield Compared(
-        f"settled.{stream.silver}",
+        f"quarantine_decisions.{stream.silver}",
         discarded,
         of(lambda files, decided: bag(() if flow.grouped else flow.given_up(events, files, decided), shown)),
     )

@@ -24,18 +24,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tests.faults.foreign_log import Foreign, digest, log_of
+from tests.faults.foreign_log import Foreign, digest, log_folder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-Writer = Literal["hand", "delta-rs", "spark"]
-KINDS: dict[Writer, tuple[str, ...]] = {
+BatchWriter = Literal["hand", "delta-rs", "spark"]
+KINDS: dict[BatchWriter, tuple[str, ...]] = {
     "hand": ("bare", "info", "mixed"),
     "delta-rs": ("properties", "optimize", "pair", "empty"),
     "spark": ("properties", "optimize", "pair", "empty"),
 }
-RACED: dict[Writer, tuple[str, ...]] = {"hand": KINDS["hand"], "delta-rs": ("properties", "empty")}
+RACED: dict[BatchWriter, tuple[str, ...]] = {"hand": KINDS["hand"], "delta-rs": ("properties", "empty")}
 """What may be committed while Lakesmith's processes run. A pair of an append and a delete may not: in between, a run
 would see rows that the oracle does not know."""
 _MARK = -1000
@@ -48,7 +48,7 @@ _TRIES = 50
 class Burst:
     """Commits of one writer to one table, one after the other."""
 
-    writer: Writer
+    writer: BatchWriter
     kind: str
     count: int
     table: str
@@ -63,7 +63,7 @@ def drawn(choose: random.Random, table: str, when: str, *, spark: bool) -> Burst
     if table.startswith("quarantine."):
         return Burst("hand", choose.choice(KINDS["hand"]), choose.choice((1, 5, 21, 40)), table, when)
     raced = when == "beside"
-    writers: dict[Writer, tuple[str, ...]] = RACED if raced else KINDS
+    writers: dict[BatchWriter, tuple[str, ...]] = RACED if raced else KINDS
     writer = choose.choice([each for each in writers if spark or each != "spark"])
     kind = choose.choice(writers[writer])
     most = {"hand": (1, 5, 21, 25, 40), "delta-rs": (1, 2, 5, 22), "spark": (1, 2, 3)}[writer]
@@ -79,7 +79,7 @@ class Writers:
 
     def commit(self, warehouse: Path, burst: Burst) -> list[Foreign]:
         """Make the commits of a burst; nothing where there is no such table yet."""
-        log = log_of(warehouse, burst.table)
+        log = log_folder(warehouse, burst.table)
         if not (log / f"{0:020}.json").is_file():
             return []
         match burst.writer:

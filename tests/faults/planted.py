@@ -10,12 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakesmith.failpoints import reach
+from lakesmith.failpoints import failpoint
 from lakesmith.ledger.batches import flow
 from lakesmith.ledger.lease import Leases
 
 if TYPE_CHECKING:
-    from lakesmith.spark.write import Writer
+    from lakesmith.spark.write import BatchWriter
 
 
 def plant(name: str) -> None:
@@ -27,7 +27,7 @@ def _no_fence() -> None:
     """Files are committed under a number that is free, and not under the one that was pinned for them."""
     from deltalake import DeltaTable
 
-    from lakesmith.formats.delta import staged
+    from lakesmith.formats.delta import staged_folder as staged
 
     original: Any = vars(staged)["add_files"]
 
@@ -53,24 +53,24 @@ def _no_lock() -> None:
 
 def _bookmark_first() -> None:
     """The table knows that it has the batch, and then gets its rows."""
-    from lakesmith.spark.stage import Stage
+    from lakesmith.spark.staged_files import StagedFiles
 
     writer = _writer()
-    original = writer._committed
+    original = writer._commit_to_table
 
-    def committed(self: Writer, arrival: Any, good: Any, counts: Any) -> Any:
-        if arrival.facts is None or isinstance(good, tuple):
-            return original(self, arrival, good, counts)
+    def committed(self: BatchWriter, incoming: Any, good: Any, counts: Any) -> Any:
+        if incoming.facts is None or isinstance(good, tuple):
+            return original(self, incoming, good, counts)
         from lakesmith.ports import Write
 
-        location, batch = self._location(arrival), arrival.batch
-        self._format.advance(location, Write(flow=flow(arrival.table.name), sequence=batch.sequence, note=batch.note))
-        reach("files.moved", arrival.table.name)
-        rows = good.good() if isinstance(good, Stage) else good.select(*arrival.payload)
+        location, batch = self._location(incoming), incoming.batch
+        self._format.advance(location, Write(flow=flow(incoming.table.name), sequence=batch.sequence, note=batch.note))
+        failpoint("files.moved", incoming.table.name)
+        rows = good.good() if isinstance(good, StagedFiles) else good.select(*incoming.payload)
         rows.write.format("delta").mode("append").option("userMetadata", batch.note).save(location)
-        return self._format.written(next(iter(self._format.commits(location))))
+        return self._format.commit_result(next(iter(self._format.commits(location))))
 
-    _put(writer, "_committed", committed)
+    _put(writer, "_commit_to_table", committed)
 
 
 def _cleanup() -> None:
@@ -78,11 +78,11 @@ def _cleanup() -> None:
     writer = _writer()
     original = writer._commit
 
-    def commit(self: Writer, arrival: Any, *rest: Any) -> Any:
-        folder = Path(self._location(arrival))
+    def commit(self: BatchWriter, incoming: Any, *rest: Any) -> Any:
+        folder = Path(self._location(incoming))
         before = set(folder.rglob("*.parquet"))
         try:
-            return original(self, arrival, *rest)
+            return original(self, incoming, *rest)
         except Exception:
             for file in set(folder.rglob("*.parquet")) - before:
                 file.unlink()
@@ -93,12 +93,12 @@ def _cleanup() -> None:
 
 def _vacuum_unlocked() -> None:
     """A vacuum asks nobody, and keeps nobody out."""
-    from lakesmith.run.maintenance import Maintenance, no_rows
+    from lakesmith.run.maintenance import Maintenance, result_without_rows
 
     def vacuum(self: Maintenance, *_: Any) -> Any:
         for location in self._places():
             self.format.vacuum(self.session(), location, 0.0)
-        return no_rows(self.run_id, self.facts.version)
+        return result_without_rows(self.run_id, self.facts.version)
 
     _no_lock()
     _put(Maintenance, "vacuum", vacuum)
@@ -154,10 +154,10 @@ def _one_input() -> None:
     _put(step, "inputs_ahead", ahead)
 
 
-def _writer() -> type[Writer]:
-    from lakesmith.spark.write import Writer
+def _writer() -> type[BatchWriter]:
+    from lakesmith.spark.write import BatchWriter
 
-    return Writer
+    return BatchWriter
 
 
 def _put(owner: object, name: str, value: object) -> None:

@@ -23,7 +23,7 @@ from lakesmith.formats.delta import commit
 from lakesmith.jvm.session import close_session, open_session
 from lakesmith.lake import Lake
 from lakesmith.ledger.tables import Ledger
-from lakesmith.plan.steps import Chosen
+from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.records import RunRecord
 from lakesmith.reports import RunReport
 from lakesmith.spark import write
@@ -90,7 +90,7 @@ class Recorded:
         self._do("compact", lambda: self._lake.compact((table,), session=self._spark))
 
     def replay(self, table: str) -> None:
-        chosen, amount = Chosen(rule="positive"), {"amount": "abs(amount)"}
+        chosen, amount = QuarantineFilter(rule="positive"), {"amount": "abs(amount)"}
         self._do(
             "replay",
             lambda: self._lake.replay(table, chosen, set=amount, why="test", by="test", session=self._spark),

@@ -112,7 +112,7 @@ def _sleep(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) 
             left.discard((place, about))
             os.killpg(0, signal.SIGSTOP)
 
-    lease.SECONDS = SHORT
+    lease.LEASE_SECONDS = SHORT
     failpoints.watch(reached)
     real = StepRunner._batch
 

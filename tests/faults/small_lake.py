@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from tests.faults.memory import Content, Day, Disk, MemoryFormat, MemoryStorage,
 from tests.faults.processes import Clock, Hold, Process
 from tests.plan.lakes import bronze, lake, made
 
+import lakesmith.lake.planning
 import lakesmith.lake.running
 import lakesmith.ledger.lease
 import lakesmith.run.batch_reader
@@ -31,23 +33,25 @@ from lakesmith import failpoints
 from lakesmith.declare import Check, LakeDeclaration, Merge, ReplacePartitions, Table, TableName
 from lakesmith.declare.checks import RowSql
 from lakesmith.errors import Place
-from lakesmith.lake.refused import Refused as LakeOfRefused
+from lakesmith.lake import Lake
+from lakesmith.lake.open_lake import OpenLake
+from lakesmith.lake.running import execute, plan_of_steps
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.held import HeldBatch, HeldBatches
-from lakesmith.ledger.lease import SECONDS, Lease, Leases
+from lakesmith.ledger.lease import LEASE_SECONDS, Lease, Leases
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.graph import Graph
-from lakesmith.plan.steps import Chosen, LakeFacts, Replay, ReplayQuarantine
-from lakesmith.ports import Part, TableFacts, TableFormat, Upsert
+from lakesmith.plan.steps import LakeFacts, QuarantineFilter, Replay, ReplayQuarantine
+from lakesmith.ports import ReplaceWhere, TableFacts, TableFormat, Upsert
 from lakesmith.quality import Rules, rules_of
 from lakesmith.records import ReleaseRecord, RunRecord
 from lakesmith.reports import RunReport
+from lakesmith.spark.batch_counts import Counts
 from lakesmith.spark.build import Built
-from lakesmith.spark.count import Counts
 from lakesmith.spark.gate import GateFailed
 from lakesmith.spark.incoming import IncomingBatch
-from lakesmith.spark.replay import Replaying
-from lakesmith.spark.write import Writer
+from lakesmith.spark.replay import QuarantineReplay
+from lakesmith.spark.write import BatchWriter
 from lakesmith.storage import Warehouse
 
 DAYS = 3
@@ -118,37 +122,42 @@ class MemoryLedger(Ledger):
             disk.changes += 1
 
 
-class SimulatedLake(LakeOfRefused):
+class SimulatedLake(Lake):
     """The lake as one process opens it."""
 
     def __init__(self, definition: Definition, disk: Disk, process: Process) -> None:
-        self.declaration, graph = declared(definition)
-        self.name, self.environment = self.declaration.name, "dev"
+        declaration, graph = declared(definition)
         storage = MemoryStorage(disk, process)
-        self._warehouse = MemoryWarehouse(storage)
-        self._format = cast("Any", MemoryFormat(disk, process))
-        self._ledger = MemoryLedger(self._warehouse)
-        self._memory = cast("Any", SimpleNamespace(save=lambda: None))
-        self.__dict__["graph"] = graph
-        self.__dict__["_landings"] = {ORDERS: (storage, "landing/*")}
+        warehouse = MemoryWarehouse(storage)
+        ledger = MemoryLedger(warehouse)
+        self._lake = MemoryLake(
+            declaration=declaration,
+            warehouse=warehouse,
+            format=cast("Any", MemoryFormat(disk, process)),
+            facts_cache=cast("Any", SimpleNamespace(save=lambda: None)),
+            ledger=ledger,
+            reported_entries=cast("Any", None),
+            contract_versions=cast("Any", None),
+            queries_file=Path("/nowhere"),
+        )
+        self._lake.__dict__["graph"] = graph
+        self._lake.__dict__["landings"] = {ORDERS: (storage, "landing/*")}
 
-    def _check(self, facts: LakeFacts) -> None:
-        """The columns fit: that is not what is tried here."""
+    def decide(self, *, discard: bool) -> RunReport:
+        """Replay or discard all quarantined rows of bronze."""
+        replay = Replay(chosen=QuarantineFilter(), by="somebody", why="requested", discard=discard)
+        step = ReplayQuarantine(table=ORDERS, replay=replay, reason="requested")
+        return execute(self._lake, plan_of_steps(self._lake, {ORDERS: step}), LakeFacts())
 
-    def _compatibility_verdicts(self) -> dict[TableName, Any]:
+
+class MemoryLake(OpenLake):
+    """Neither contracts nor caches are under test here."""
+
+    def compatibility_verdicts(self) -> dict[TableName, Any]:
         return {}
 
-    def _new_contracts(self, *_: object) -> list[Any]:
-        return []
-
-    def _keep_readings(self) -> None:
-        """Nothing is kept on a real disk."""
-
-    def settle(self, *, discard: bool) -> RunReport:
-        """Judge all rows of bronze's quarantine again, or give them all up."""
-        replay = Replay(chosen=Chosen(), by="somebody", why="asked for", discard=discard)
-        step = ReplayQuarantine(table=ORDERS, replay=replay, reason="asked for")
-        return self._execute(self._only({ORDERS: step}), LakeFacts())
+    def save_queries(self) -> None:
+        """Write no file to a real disk."""
 
 
 class VirtualLeases(Leases):
@@ -160,7 +169,7 @@ class VirtualLeases(Leases):
 
     @contextmanager
     def _kept_alive(self, key: str, lease: Lease) -> Iterator[None]:
-        hold = Hold(key.split("/")[-2], lambda: self._renew(key, lease), lease.expires_at - SECONDS)
+        hold = Hold(key.split("/")[-2], lambda: self._renew(key, lease), lease.expires_at - LEASE_SECONDS)
         hold.sound = self._clock() < lease.expires_at
         self._process.holds.append(hold)
         try:
@@ -205,20 +214,20 @@ def count(rows: Rows, rules: Rules, _: object = ()) -> Counts:
     own = [row for row in rows.rows if isinstance(row, Row)]
     names = Counter(name for row in own for name in broken(row, rules))
     refused = sum(is_refused(row, rules) for row in own)
-    return Counts(came=len(rows.rows), refused=refused, broken=names)
+    return Counts(rows_in=len(rows.rows), rejected=refused, broken=names)
 
 
 def good_rows(rows: Rows, rules: Rules) -> Rows:
     return Rows(tuple(row for row in rows.rows if not isinstance(row, Row) or not is_refused(row, rules)))
 
 
-def refused_rows(rows: Rows, arrival: IncomingBatch) -> Rows:
-    batch = arrival.batch.sequence
-    refused = [row for row in rows.rows if isinstance(row, Row) and is_refused(row, arrival.rules)]
+def rejected_rows(rows: Rows, incoming: IncomingBatch) -> Rows:
+    batch = incoming.batch.sequence
+    refused = [row for row in rows.rows if isinstance(row, Row) and is_refused(row, incoming.rules)]
     return Rows(tuple(Refused(f"{batch}.{row.uid}", row, batch) for row in refused))
 
 
-class Watch:
+class RowCounter:
     """Counts rows while they are written."""
 
     def __init__(self, rules: Rules) -> None:
@@ -232,44 +241,44 @@ class Watch:
         return count(self._rows, self._rules)
 
 
-def hold(warehouse: Warehouse, arrival: IncomingBatch, _: Rows, failed: GateFailed) -> GateFailed:
-    batch = arrival.batch
+def hold(warehouse: Warehouse, incoming: IncomingBatch, _: Rows, failed: GateFailed) -> GateFailed:
+    batch = incoming.batch
     HeldBatches(warehouse.storage).keep(
         HeldBatch(
-            table=str(arrival.table.name),
+            table=str(incoming.table.name),
             run_id=batch.run_id,
             sequence=batch.sequence,
             attempt=batch.attempt,
             held_at=batch.pinned_at,
-            rows=failed.counts.came,
-            refused=failed.counts.refused,
+            rows=failed.counts.rows_in,
+            refused=failed.counts.rejected,
             broken=dict(failed.counts.broken),
             failures=tuple(failure.what for failure in failed.failures),
         )
     )
-    failpoints.reach("batch.held", arrival.table.name)
+    failpoints.failpoint("batch.held", incoming.table.name)
     return failed
 
 
-def let_go(warehouse: Warehouse, table: Table) -> None:
+def discard_held_batch(warehouse: Warehouse, table: Table) -> None:
     if warehouse.storage.keys(f"_lakesmith/held/{table.name}"):
         HeldBatches(warehouse.storage).forget(str(table.name))
 
 
-class MemoryWriter(Writer):
+class MemoryWriter(BatchWriter):
     """Rows are weighed against each other in memory."""
 
-    def _entering(self, arrival: IncomingBatch, load: Any, good: Any, facts: TableFacts) -> Any:
+    def _merge_input(self, incoming: IncomingBatch, load: Any, good: Any, facts: TableFacts) -> Any:
         return SimpleNamespace(held=(), load=load, good=good)
 
-    def _upsert(self, arrival: IncomingBatch, entering: Any) -> Upsert:
+    def _upsert(self, incoming: IncomingBatch, entering: Any) -> Upsert:
         return Upsert(rows=entering.good, key=("key",), newer="source.uid > target.uid")
 
-    def _ends(self, arrival: IncomingBatch) -> Any:
+    def _deleted_keys(self, incoming: IncomingBatch) -> Any:
         return SimpleNamespace(keep=lambda *_, **__: None)
 
 
-class MemoryReplaying(Replaying):
+class MemoryReplay(QuarantineReplay):
     """Rows of a quarantine are judged in memory."""
 
     def _judged(self) -> Any:
@@ -281,13 +290,13 @@ class MemoryReplaying(Replaying):
         asked = rules_of(self.table)
         return replace(asked, rows=tuple(replace(rule, severity="quarantine") for rule in asked.rows))
 
-    def _put_aside(self, good: Any) -> None:
+    def _take_out(self, good: Any) -> None:
         passed, chosen = {row.uid for row in good.rows}, cast("Rows", self._chosen())
         rows = (row for row in chosen.rows if isinstance(row, Refused) and row.row.uid in passed)
-        self._keep(Rows(tuple(rows)), "replayed")
+        self._store_decisions(Rows(tuple(rows)), "replayed")
 
-    def _keep(self, settled: Any, how: str) -> None:
-        super()._keep(cast("Any", Rows(settled.rows, how=how)), how)
+    def _store_decisions(self, settled: Any, how: str) -> None:
+        super()._store_decisions(cast("Any", Rows(settled.rows, how=how)), how)
 
 
 def read_batch(disk: Disk, _: object, table: Table, batch: Batch, *__: object, **___: object) -> Rows:
@@ -303,20 +312,20 @@ def build_batch(_: object, table: Table, batch: Batch, format: TableFormat, ware
     location = warehouse.table(name)
     now: Content = cast("Rows", format.read(cast("Any", None), location, position.version)).rows
     before: Content = ()
-    if batch.mode != "whole":
+    if batch.mode != "full":
         before = cast("Rows", format.read(cast("Any", None), location, batch.since[source])).rows
     if table.name == LATEST:
         factor = QUERIES.index(cast("Any", table.origin).text) + 1
         come = Counter(now) - Counter(before)
         return Built(rows=cast("Any", Rows(scaled(tuple(come.elements()), factor))), casts={})
-    if batch.mode == "whole":
+    if batch.mode == "full":
         return Built(rows=cast("Any", Rows(by_day(now))), casts={})
     touched = {row.key % DAYS for row in set(now) ^ set(before) if isinstance(row, Row)}
     if not touched:
         return None
-    part = Part("day", tuple(str(day) for day in sorted(touched)))
+    part = ReplaceWhere("day", tuple(str(day) for day in sorted(touched)))
     rows = tuple(day for day in by_day(now) if day.day in touched)
-    return Built(rows=cast("Any", Rows(rows)), casts={}, part=part, refused_part=part)
+    return Built(rows=cast("Any", Rows(rows)), casts={}, replace_where=part, replace_quarantine=part)
 
 
 def scaled(rows: Content, factor: int) -> tuple[Row, ...]:
@@ -368,23 +377,23 @@ def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(arrivals, "field_paths", lambda _: ())
         patch.setattr(arrivals, "new_fields", lambda *_: ())
         patch.setattr(arrivals, "wider_fields", lambda *_: ())
-        patch.setattr(step, "Writer", MemoryWriter)
-        patch.setattr(step, "Replaying", MemoryReplaying)
+        patch.setattr(step, "BatchWriter", MemoryWriter)
+        patch.setattr(step, "QuarantineReplay", MemoryReplay)
         patch.setattr(step, "time", SimpleNamespace(time_ns=lambda: bridge.clock.time_ns()))
-        patch.setattr(write, "flagged", lambda arrival, *_: arrival)
-        patch.setattr(write, "checked", lambda arrival: arrival.rows)
-        patch.setattr(write, "recalled", lambda rows, *_: rows)
-        patch.setattr(write, "count", count)
+        patch.setattr(write, "add_rule_flags", lambda incoming, *_: incoming)
+        patch.setattr(write, "check_rows", lambda incoming: incoming.rows)
+        patch.setattr(write, "apply_decisions", lambda rows, *_: rows)
+        patch.setattr(write, "count_rows", count)
         patch.setattr(write, "good_rows", good_rows)
-        patch.setattr(write, "refused_rows", refused_rows)
-        patch.setattr(write, "Watch", Watch)
+        patch.setattr(write, "rejected_rows", rejected_rows)
+        patch.setattr(write, "RowCounter", RowCounter)
         patch.setattr(write, "hold", hold)
-        patch.setattr(write, "let_go", let_go)
-        patch.setattr(write, "shaped", lambda _, rows: Rows(tuple(latest(rows.rows))))
+        patch.setattr(write, "discard_held_batch", discard_held_batch)
+        patch.setattr(write, "apply_load", lambda _, rows: Rows(tuple(latest(rows.rows))))
         replay = lakesmith.spark.replay
-        patch.setattr(replay, "Writer", MemoryWriter)
+        patch.setattr(replay, "BatchWriter", MemoryWriter)
         patch.setattr(replay, "good_rows", good_rows)
-        patch.setattr(replay, "_shaped_like", lambda _, gone: gone)
+        patch.setattr(replay, "_delete_rows", lambda _, gone: gone)
         execute = lakesmith.run.execute
         patch.setattr(execute, "ThreadPoolExecutor", Inline)
         patch.setattr(execute, "Leases", lambda *a: VirtualLeases(*a, clock=lambda: bridge.clock.now))
@@ -393,6 +402,9 @@ def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(lakesmith.ledger.lease, "_process", bridge.process)
         patch.setattr(lakesmith.ledger.lease, "_is_alive", lambda number: bridge.alive(number))
         patch.setattr(lakesmith.lake.running, "_new_run_id", bridge.run_id)
+        patch.setattr(lakesmith.lake.running, "new_contract_records", lambda *_: [])
+        # The columns fit: that is not under test here.
+        patch.setattr(lakesmith.lake.planning, "check_declarations", lambda *_: None)
         failpoints.watch(bridge.reach)
         try:
             yield patch

@@ -64,5 +64,5 @@ def test_every_load_is_drawn_with_every_shape_of_nulls_and_with_odd_names() -> N
 
 def test_a_process_is_where_it_came_to_last() -> None:
     assert layer_of([]) == "start"
-    assert layer_of([("lease.taken", "bronze.events"), ("feature.let", "/lake/silver/events")]) == "silver"
+    assert layer_of([("lease.taken", "bronze.events"), ("feature.enabled", "/lake/silver/events")]) == "silver"
     assert layer_of([("batch.done", "gold.days"), ("ledger.appended", "system.runs")]) == "ledger"

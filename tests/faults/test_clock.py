@@ -20,7 +20,7 @@ from tests.run.lakes import Written
 from lakesmith import failpoints
 from lakesmith.errors import InfrastructureError
 from lakesmith.ledger.batches import Batches
-from lakesmith.ledger.lease import SECONDS, Leases
+from lakesmith.ledger.lease import LEASE_SECONDS, Leases
 from lakesmith.monitor import table_status
 from lakesmith.ports import CommitFact
 from lakesmith.storage import LocalStorage
@@ -98,7 +98,7 @@ def _lease(storage: LocalStorage, expires_at: float) -> None:
 
 def test_a_holder_that_died_before_the_clock_was_set_back_does_not_hold_its_table_for_a_day(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
-    _lease(storage, 1_000_000.0 + SECONDS)
+    _lease(storage, 1_000_000.0 + LEASE_SECONDS)
     with (
         pytest.raises(InfrastructureError) as caught,
         Leases(storage, "b", clock=lambda: 1_000_000.0).held(BRONZE, "run"),
@@ -154,7 +154,7 @@ def test_time_travel_counts_a_version_as_later_than_those_before_it(made: Made, 
 
 
 def test_a_rollback_to_a_time_is_followed_as_delta_counts_the_versions(made: Made) -> None:
-    commits = list(made.lake()._format.commits(str(made.table)))
+    commits = list(made.lake()._lake.format.commits(str(made.table)))
     restore = CommitFact(
         version=4,
         committed_at=datetime(2026, 1, 2, tzinfo=UTC),
@@ -162,18 +162,18 @@ def test_a_rollback_to_a_time_is_followed_as_delta_counts_the_versions(made: Mad
         parameters={"version": "null", "timestamp": "2026-01-01 12:15:00"},
         metrics={},
     )
-    facts = made.lake()._table_facts(BRONZE)
+    facts = made.lake()._lake.table_facts(BRONZE)
     assert facts is not None
     progress = Batches(LocalStorage(made.warehouse), BRONZE).progress(
         replace(facts, version=4), lambda: [restore, *commits]
     )
     assert progress.head == 1
-    assert list(progress.taken) == ["landing/1.json"]
+    assert list(progress.ingested) == ["landing/1.json"]
 
 
 def test_a_table_from_the_future_is_new_and_not_younger(made: Made) -> None:
     lake = made.lake()
-    facts = lake._table_facts(BRONZE)
+    facts = lake._lake.table_facts(BRONZE)
     assert facts is not None
     before = facts.committed_at - timedelta(days=1)
     assert table_status(lake.tables[BRONZE], facts, None, now=before).age_seconds == 0

@@ -26,7 +26,7 @@ from tests.faults.made import BRONZE, Made, made_lake
 from tests.run.lakes import Written
 
 from lakesmith.errors import LakesmithError, Problems
-from lakesmith.formats.delta.actions import log_files
+from lakesmith.formats.delta.actions import log_segment
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.ledger.lease import Leases
@@ -81,7 +81,7 @@ def test_a_log_without_one_of_its_middle_files_is_never_served_as_a_shorter_tabl
     file.unlink()
     assert_stops(made, file, "table-unreadable")
     assert str(file) in stopped(made.lake().status).what
-    assert log_files(str(made.table), 3) is None
+    assert log_segment(str(made.table), 3) is None
 
 
 @pytest.mark.parametrize("remembered", [True, False])
@@ -243,7 +243,7 @@ BATCH_DAMAGES: dict[str, Callable[[Path], object]] = {
     "zeros": lambda file: file.write_bytes(b"\0" * 40),
     "cut off": lambda file: file.write_bytes(file.read_bytes()[:-5]),
     "a bit of a path": lambda file: flip(file, file.read_bytes().index(b"landing/") + 8, 0),
-    "a bit of the seal": lambda file: flip(file, 12, 0),
+    "a bit of the checksum": lambda file: flip(file, 15, 0),
 }
 
 
@@ -257,7 +257,7 @@ def test_what_a_batch_was_made_from_is_never_guessed(made: Made, batch: str, dam
     assert made.ids() == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("damage", ["empty", "garbage", "cut off", "a bit of the seal"])
+@pytest.mark.parametrize("damage", ["empty", "garbage", "cut off", "a bit of the checksum"])
 def test_a_note_that_a_batch_is_done_is_as_it_was_written_or_named(made: Made, damage: str) -> None:
     file = made.batch("00000004.done")
     BATCH_DAMAGES[damage](file)
@@ -274,7 +274,7 @@ def test_a_batch_of_which_nobody_knows_that_it_is_done_is_seen_through_again(mad
 def test_a_sum_of_files_taken_in_is_read_whole_or_not_at_all(made: Made) -> None:
     batches = made.batches
     taken = {file.path: file for number in range(1, 5) for file in batches.pinned(number, 1).files}
-    batches.sum_up(4, 1, taken)
+    batches.write_summary(4, 1, taken)
     summed = made.warehouse / "_lakesmith/taken/bronze.orders/00000004.01.json"
     whole = summed.read_bytes()
     for damage in ("empty", "garbage", "cut off", "a bit of a path"):
@@ -286,10 +286,10 @@ def test_a_sum_of_files_taken_in_is_read_whole_or_not_at_all(made: Made) -> None
     assert not any(step.table == BRONZE for step in made.lake().plan().steps)
 
 
-def test_what_was_written_without_a_seal_is_read_as_before(made: Made) -> None:
+def test_a_batch_without_a_checksum_is_read(made: Made) -> None:
     for file in (made.warehouse / "_lakesmith/batches/bronze.orders").iterdir():
         told = json.loads(file.read_bytes())
-        del told["seal"]
+        del told["checksum"]
         file.write_text(json.dumps(told))
     assert not made.lake().plan().problems
     assert made.batches.pinned(4, 1).files[0].path == "landing/4.json"

@@ -15,7 +15,7 @@ from tests.run.lakes import Cut, Written, cut_at, watched
 from lakesmith.formats.delta import checksums as seals
 from lakesmith.formats.delta import log
 from lakesmith.jvm.session import isolated
-from lakesmith.plan.steps import Chosen
+from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.reports import RunReport, Version
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Shop(Written):
 
     def places(self) -> Iterator[Path]:
         for table in TABLES:
-            found = (self.place(table), self.place(table, "quarantine"), self.place(table, "settled"))
+            found = (self.place(table), self.place(table, "quarantine"), self.place(table, "quarantine_decisions"))
             yield from (place for place in found if (place / "_delta_log").is_dir())
 
     def content(self) -> dict[str, list[str]]:
@@ -96,10 +96,10 @@ def others_between_commit_and_look(count: int) -> Iterator[list[str]]:
     def beside(location: str) -> None:
         seen.append(location)
         commits_by_others(Path(location), count)
-        seals.seal_log(location)
+        seals.write_checksums(location)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "seal_log", beside)
+        patch.setattr(log, "write_checksums", beside)
         yield seen
 
 
@@ -179,12 +179,12 @@ def test_every_verb_works_beside_commits_of_others(shop: Shop, expected: dict[st
         assert shop.content() == after
         rules = [str(rule) for (rule,) in shop.rows("SELECT DISTINCT unnest(rules) FROM quarantine.bronze_paid")]
         rule = next(rule for rule in rules if "amount" in rule)
-        assert_done(lake.replay("bronze.paid", Chosen(rule=rule), set={"amount": "1"}, session=spark))
-        assert_done(lake.discard("silver.copy", Chosen(), why="not needed", session=spark))
+        assert_done(lake.replay("bronze.paid", QuarantineFilter(rule=rule), set={"amount": "1"}, session=spark))
+        assert_done(lake.discard("silver.copy", QuarantineFilter(), why="not needed", session=spark))
         shop.until_quiet()
-    assert shop.rows("SELECT count(*) FROM settled.bronze_paid") == [(3,)]
+    assert shop.rows("SELECT count(*) FROM quarantine_decisions.bronze_paid") == [(3,)]
     assert shop.rows("SELECT count(*) FROM bronze.paid") == [(6,)]
-    assert shop.rows("SELECT count(*) FROM settled.silver_copy") == [(3,)]
+    assert shop.rows("SELECT count(*) FROM quarantine_decisions.silver_copy") == [(3,)]
 
 
 @pytest.mark.verify

@@ -81,17 +81,17 @@ def test_of_two_attempts_of_one_run_the_last_was_committed_though_the_log_is_cle
     last = made.batches.pin(first)
     made.batch("00000004.done").unlink()
     cleaned_by_others(made.table)
-    facts = made.lake()._format.facts(str(made.table), "lakesmith.bronze.orders")
-    progress = made.batches.progress(facts, lambda: made.lake()._format.commits(str(made.table)))
+    facts = made.lake()._lake.format.facts(str(made.table), "lakesmith.bronze.orders")
+    progress = made.batches.progress(facts, lambda: made.lake()._lake.format.commits(str(made.table)))
     assert progress.unfinished == 4
-    assert made.batches.committed(4, lambda: made.lake()._format.commits(str(made.table))).attempt == last.attempt
+    assert made.batches.committed(4, lambda: made.lake()._lake.format.commits(str(made.table))).attempt == last.attempt
 
 
 def test_attempts_of_several_runs_are_not_guessed_at_and_the_hint_names_the_way_out(made: Made) -> None:
     other = made.batch("00000004.02")
     other.write_text(json.dumps({**json.loads(made.batch("00000004.01").read_text()), "attempt": 2, "run_id": "b"}))
     told = json.loads(other.read_text())
-    told.pop("seal", None)
+    told.pop("checksum", None)
     other.write_text(json.dumps(told))
     made.batch("00000004.done").unlink()
     cleaned_by_others(made.table)
@@ -110,8 +110,8 @@ def test_a_rollback_by_delta_rs_to_a_time_finds_the_version_of_that_time(made: M
     opened = DeltaTable(str(made.table))
     opened.restore(datetime.fromtimestamp(made.commit(1).stat().st_mtime + 0.001, UTC))
     assert len(made.ids()) < 4
-    facts = made.lake()._format.facts(str(made.table), "lakesmith.bronze.orders")
-    commits = list(made.lake()._format.commits(str(made.table)))
+    facts = made.lake()._lake.format.facts(str(made.table), "lakesmith.bronze.orders")
+    commits = list(made.lake()._lake.format.commits(str(made.table)))
     assert made.batches.progress(facts, lambda: commits).head == len(made.ids())
 
 

@@ -24,7 +24,7 @@ from tests.faults.delta_files import read_table
 from tests.faults.oracle import Claims, verdict
 from tests.faults.siege import Oracle, Siege
 
-from lakesmith.formats.delta.vectors import read_vector
+from lakesmith.formats.delta.deletion_vectors import read_vector
 
 WAREHOUSE = Path(".lakesmith") / "warehouse"
 MAGIC = 1681511377

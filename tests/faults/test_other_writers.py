@@ -16,7 +16,7 @@ from tests.faults.delta_files import read_table
 from tests.faults.file_names import is_ingested, odd_name
 from tests.faults.foreign_log import lost
 from tests.faults.jvm_processes import jvms_of, kill_jvm
-from tests.faults.other_writers import KINDS, Burst, Writer, Writers
+from tests.faults.other_writers import KINDS, BatchWriter, Burst, Writers
 
 TABLE = "silver.events"
 
@@ -32,7 +32,7 @@ def warehouse(tmp_path: Path) -> Path:
     ("writer", "kind"),
     [(writer, kind) for writer, kinds in KINDS.items() for kind in kinds if writer != "spark"],
 )
-def test_a_burst_leaves_the_rows_and_no_gap(warehouse: Path, writer: Writer, kind: str) -> None:
+def test_a_burst_leaves_the_rows_and_no_gap(warehouse: Path, writer: BatchWriter, kind: str) -> None:
     made = Writers().commit(warehouse, Burst(writer, kind, 3, TABLE, "before"))
     table = read_table(warehouse / "silver/events")
     assert table is not None

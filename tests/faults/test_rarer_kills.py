@@ -118,7 +118,7 @@ def test_killed_between_a_feature_and_the_rows_that_need_it(lake: Lake) -> None:
         pq.write_table(pa.table({"id": pa.array([number], type)}), lake.folder / f"landing/{number}.parquet")
         if number == 1:
             lake.run()
-    lake.kill("feature.let", "bronze.notes")
+    lake.kill("feature.enabled", "bronze.notes")
     assert _ids(lake) == [1]
     lake.run()
     assert lake.run() == {}
@@ -138,7 +138,7 @@ def test_killed_before_the_log_is_summed_up(lake: Lake) -> None:
         lake.run()
     assert lake.version("silver.days") == 9
     lake.land("10.json", {"id": 10, "day": 0})
-    lake.kill("log.summing", "silver.days")
+    lake.kill("log.checkpointing", "silver.days")
     lake.run()
     assert lake.run() == {}
     assert lake.rows("SELECT day, n FROM silver.days ORDER BY day") == [(0, 6), (1, 5)]

@@ -19,10 +19,10 @@ from tests.ledger.made import done
 from lakesmith.declare import TableName
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
-from lakesmith.ledger.lease import SECONDS, Lease, Leases
+from lakesmith.ledger.lease import LEASE_SECONDS, Lease, Leases
 from lakesmith.plan.steps import Progress
 from lakesmith.ports import CommitFact, TableFacts, Write, Written
-from lakesmith.run.failures import is_foreign
+from lakesmith.run.failures import is_external
 from lakesmith.run.step import StepRunner
 from lakesmith.spark.incoming import IncomingBatch
 
@@ -101,7 +101,7 @@ def _no_fence(patch: pytest.MonkeyPatch) -> None:
 
 def _no_lease(patch: pytest.MonkeyPatch) -> None:
     def take(self: Leases, folder: str, table: TableName, purpose: str) -> tuple[str, Lease]:
-        expires = self._clock() + SECONDS
+        expires = self._clock() + LEASE_SECONDS
         return f"{folder}/00000001.json", Lease(holder=purpose, host="", process=0, expires_at=expires)
 
     patch.setattr(Leases, "_take", take)
@@ -126,7 +126,7 @@ def _unfinished_batches_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     progress = Batches.progress
 
     def forgetful(self: Batches, facts: TableFacts | None, commits: Callable[[], Sequence[CommitFact]]) -> Progress:
-        return replace(progress(self, facts, commits), unfinished=None, unfinished_as=None)
+        return replace(progress(self, facts, commits), unfinished=None, unfinished_definition=None)
 
     patch.setattr(Batches, "progress", forgetful)
 
@@ -134,18 +134,18 @@ def _unfinished_batches_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 def _done_before_quarantine(patch: pytest.MonkeyPatch) -> None:
     quarantine = MemoryWriter._quarantine
 
-    def late(self: MemoryWriter, arrival: IncomingBatch, rows: Any, refused: int) -> int:
-        batch, facts = arrival.batch, self._format.facts(self._location(arrival), f"lakesmith.{arrival.table.name}")
+    def late(self: MemoryWriter, incoming: IncomingBatch, rows: Any, refused: int) -> int:
+        batch, facts = incoming.batch, self._format.facts(self._location(incoming), f"lakesmith.{incoming.table.name}")
         assert facts is not None
-        Batches(self._warehouse.storage, arrival.table.name).finish(done(batch, facts.version))
-        return quarantine(self, arrival, rows, refused)
+        Batches(self._warehouse.storage, incoming.table.name).finish(done(batch, facts.version))
+        return quarantine(self, incoming, rows, refused)
 
     patch.setattr(MemoryWriter, "_quarantine", late)
 
 
 def _cleanup_when_the_reply_is_lost(patch: pytest.MonkeyPatch) -> None:
     def cleaned(self: StepRunner, table: Any, batch: Batch, error: Exception) -> None:
-        if not is_foreign(error):
+        if not is_external(error):
             return
         key = f"_lakesmith/batches/{table.name}/{batch.sequence:08}.{batch.attempt:02}.json"
         self.warehouse.storage.remove(key)
@@ -164,7 +164,8 @@ def _rolled_back_beneath(patch: pytest.MonkeyPatch) -> None:
 
 def _whatever_there_is_is_released(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        "lakesmith.lake.running.together", lambda facts, _: {name: each.version for name, each in facts.items()}
+        "lakesmith.lake.running.consistent_versions",
+        lambda facts, _: {name: each.version for name, each in facts.items()},
     )
 
 

@@ -131,7 +131,7 @@ class Machine(RuleBasedStateMachine):
             case "optimize":
                 world.optimize(table)
             case "foreign":
-                beside = (world.warehouse.table, world.warehouse.quarantine, world.warehouse.settled)
+                beside = (world.warehouse.table, world.warehouse.quarantine, world.warehouse.quarantine_decisions)
                 world.foreign(beside[b % 3](table), _FOREIGN[c % len(_FOREIGN)], more[0])
             case "clean_log":
                 world.clean_log(table)

@@ -20,7 +20,7 @@ from tests.faults.planted import plant
 from lakesmith import failpoints
 from lakesmith.errors import LakesmithError
 from lakesmith.lake import Lake
-from lakesmith.plan.steps import Chosen
+from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.reports import RunReport
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def prepare(order: Order) -> None:
     if order.lease_seconds is not None:
         from lakesmith.ledger import lease
 
-        lease.SECONDS = order.lease_seconds
+        lease.LEASE_SECONDS = order.lease_seconds
     if order.large:
         from lakesmith.spark import write
 
@@ -186,10 +186,10 @@ def _report(lake: Lake, order: Order, release: str | None, spark: SparkSession |
         case "run":
             return lake.run(jobs=1, session=spark)
         case "replay":
-            chosen = Chosen(rule="positive")
+            chosen = QuarantineFilter(rule="positive")
             return lake.replay(order.table, chosen, set={"amount": "abs(amount)"}, why="test", by="test", session=spark)
         case "discard":
-            return lake.discard(order.table, Chosen(), why="test", by="test", session=spark)
+            return lake.discard(order.table, QuarantineFilter(), why="test", by="test", session=spark)
         case "compact":
             return lake.compact((order.table,), session=spark)
         case "vacuum":

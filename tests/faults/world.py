@@ -49,9 +49,9 @@ from tests.faults.small_lake import (
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError, Problems
-from lakesmith.ledger.batch import NOTE, Batch, Done, batch_of, done_of
+from lakesmith.ledger.batch import BATCH_NOTE, Batch, CompletedBatch, decode_batch, decode_completed
 from lakesmith.ledger.batches import Batches, flow
-from lakesmith.ledger.lease import SECONDS
+from lakesmith.ledger.lease import LEASE_SECONDS
 from lakesmith.plan.fingerprint import definition as fingerprint
 from lakesmith.plan.steps import Progress
 from lakesmith.ports import CommitFact, FileFact
@@ -100,7 +100,7 @@ class KnownBatches(Batches):
     committed = Batches.committed
     _sequence_at = Batches._sequence_at
 
-    def done(self, sequence: int) -> Done | None:
+    def done(self, sequence: int) -> CompletedBatch | None:
         data = self._storage.read(self._key(sequence, "done"))
         return None if data is None else _done_of(data, sequence)
 
@@ -111,7 +111,7 @@ class KnownBatches(Batches):
 
 
 # The onlooker reads the same files after every step.
-_done_of, _batch_of = lru_cache(10_000)(done_of), lru_cache(10_000)(batch_of)
+_done_of, _batch_of = lru_cache(10_000)(decode_completed), lru_cache(10_000)(decode_batch)
 
 
 @dataclass
@@ -179,7 +179,7 @@ class World:
                     held = lake.held()
                     return lake.approve(held[0].run_id, reason="looked at", by="somebody") if held else None
                 case "replay" | "discard":
-                    return lake.settle(discard=kind == "discard")
+                    return lake.decide(discard=kind == "discard")
                 case "refresh":
                     return lake.run(full_refresh=True)
                 case _:
@@ -228,7 +228,7 @@ class World:
                 break
             self.advance(process, 1)
         self.stop(process)
-        self.wait(SECONDS + 1)
+        self.wait(LEASE_SECONDS + 1)
         other = self.start("run", process.host)
         self.advance(other, steps)
         self.stop(process)
@@ -237,7 +237,7 @@ class World:
     def wait(self, seconds: float) -> None:
         """Time passes, and whoever works gives signs of life."""
         while seconds > 0:
-            tick = min(seconds, SECONDS / 4)
+            tick = min(seconds, LEASE_SECONDS / 4)
             seconds -= tick
             self.clock.now += tick
             for process in self.working:
@@ -246,7 +246,7 @@ class World:
                         hold.renew()
                         hold.seen = self.clock.now
             for hold in self._holds():
-                hold.sound = hold.sound and self.clock.now - hold.seen < SECONDS
+                hold.sound = hold.sound and self.clock.now - hold.seen < LEASE_SECONDS
         self._happened("wait")
 
     def jump(self, seconds: float) -> None:
@@ -304,7 +304,7 @@ class World:
     def _is_contested(self, name: TableName, progress: Progress) -> bool:
         """Whether only the log tells which of several runs has committed a batch."""
         start = f"{_BATCHES}{name}/{progress.unfinished or 0:08}."
-        pinned = (batch_of(data, progress.unfinished or 0) for key, data in self.disk.files.items() if start in key)
+        pinned = (decode_batch(data, progress.unfinished or 0) for key, data in self.disk.files.items() if start in key)
         return len({batch.run_id for batch in pinned}) > 1
 
     def define(self, definition: Definition) -> None:
@@ -363,9 +363,9 @@ class World:
             if key.endswith(".done.json") and key not in self._books and key not in self.spoilt:
                 self._books.add(key)
                 name, file = key.removeprefix(_BATCHES).split("/")
-                done = done_of(self.disk.files[key], int(file[:8]))
+                done = decode_completed(self.disk.files[key], int(file[:8]))
                 table = self.disk.tables[self.warehouse.table(_named(name))]
-                note = f"{NOTE}{done.sequence}.{done.attempt} run {done.run_id}"
+                note = f"{BATCH_NOTE}{done.sequence}.{done.attempt} run {done.run_id}"
                 made = next((version.number for version in table.versions if version.note == note), None)
                 # Of a commit that was cleaned up, the last version is known that it may be.
                 known = made is not None and (made == done.version or made < done.version == table.oldest - 1)
@@ -392,7 +392,7 @@ class World:
         if progress is None:
             return
         there, refused, given_up = self._orders()
-        taken = {row.uid for path in progress.taken for row in self.disk.landed[path][1]}
+        taken = {row.uid for path in progress.ingested for row in self.disk.landed[path][1]}
         assert there <= taken, f"R: rows are in the table whose files are not in its bookmark: {there - taken}"
         open_rows: set[int] = set()
         if progress.unfinished is not None:
@@ -443,7 +443,7 @@ class World:
             report = self._report(self.finish(self.start("replay", "home")))
             if not report.errors:
                 return
-            self.wait(SECONDS + 1)
+            self.wait(LEASE_SECONDS + 1)
         raise AssertionError(f"E: no replay comes to an end: {[str(error) for error in report.errors]}")
 
     def _until_quiet(self) -> None:
@@ -453,7 +453,7 @@ class World:
             report = self._report(process)
             if report.run is None and not report.errors:
                 return
-            self.wait(SECONDS + 1)
+            self.wait(LEASE_SECONDS + 1)
             # What was held back is approved as it was declared then.
             for error in sorted(report.errors, key=lambda error: error.code != "gate-failed"):
                 match error.code:
@@ -468,8 +468,8 @@ class World:
     def _finish_as_it_was(self, name: TableName) -> None:
         progress, now = self._progress(name), self.definition
         assert progress is not None
-        assert progress.unfinished_as is not None
-        self.define(self._defined(name, progress.unfinished_as))
+        assert progress.unfinished_definition is not None
+        self.define(self._defined(name, progress.unfinished_definition))
         self.finish(self.start("run", "home"))
         self.define(now)
 
@@ -528,7 +528,7 @@ class World:
         """The rows in the bronze table, those in its quarantine, and those that were given up."""
         there = {row.uid for row in self._rows(self.warehouse.table(ORDERS)) if isinstance(row, Row)}
         kept = self._live(self._rows(self.warehouse.quarantine(ORDERS)))
-        settled = self._rows(self.warehouse.settled(ORDERS))
+        settled = self._rows(self.warehouse.quarantine_decisions(ORDERS))
         refused = Counter(row.row.uid for row in kept)
         given_up = {
             each.refused.row.uid for each in settled if isinstance(each, BatchResult) and each.how == "discarded"

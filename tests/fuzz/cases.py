@@ -79,7 +79,7 @@ _BATCH = {
     "inputs": {"bronze.orders": {"table_id": "t", "version": 4}},
     "since": {"bronze.orders": 3},
     "files": [["orders/1.json", 10, 1_767_225_600_000]],
-    "refused": {"orders/1.json": "it is cut short"},
+    "rejected_files": {"orders/1.json": "it is cut short"},
     "slice": {"since": {"0": 1}, "until": {"0": 5}},
     "seen": {"pattern": "orders/*.json", "day": "2026-01-01", "upto": "orders/1.json", "greatest": "orders/1.json"},
     "days": {"start": "2026-01-01", "end": "2026-01-31"},
@@ -97,8 +97,8 @@ _BATCH = {
         "version": 2,
         "moment": 1_767_225_600_000,
     },
-    "restore": {"version": 1, "head": 2, "quarantine": 0, "settled": -1},
-    "continues": 1,
+    "restore": {"version": 1, "head": 2, "quarantine": 0, "decisions": -1},
+    "base_version": 1,
 }
 """All that a batch may have, at once."""
 _DONE = {
@@ -127,7 +127,7 @@ def batch_files(changes: Mapping[str, Mapping[str, object]]) -> Case:
 
 
 def _batch(rng: Random) -> Case:
-    newest = {"mode": rng.choice(("changes", "changes", "whole", "replay", "vacuum", "restore"))}
+    newest = {"mode": rng.choice(("changes", "changes", "full", "replay", "vacuum", "restore"))}
     files = dict(batch_files({"00000003.01.json": newest}).files)
     target = rng.choice(sorted(files))
     files[target] = _mutated(rng, files[target], _JSON)

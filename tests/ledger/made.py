@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from lakesmith.declare import TableName
-from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batch import Batch, CompletedBatch
 from lakesmith.ports import TableFacts
 
 NAME = TableName("silver", "orders")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def done(pinned: Batch, version: int) -> Done:
-    return Done(
+def done(pinned: Batch, version: int) -> CompletedBatch:
+    return CompletedBatch(
         sequence=pinned.sequence,
         attempt=pinned.attempt,
         version=version,
@@ -25,7 +25,7 @@ def done(pinned: Batch, version: int) -> Done:
     )
 
 
-def facts(version: int, sequence: int, quiet: int = 0) -> TableFacts:
+def facts(version: int, sequence: int, maintenance_commits: int = 0) -> TableFacts:
     return TableFacts(
         location="x",
         version=version,
@@ -38,5 +38,5 @@ def facts(version: int, sequence: int, quiet: int = 0) -> TableFacts:
         committed_at=START,
         oldest=0,
         sequence=sequence,
-        quiet=quiet,
+        maintenance_commits=maintenance_commits,
     )

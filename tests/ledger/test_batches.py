@@ -11,9 +11,9 @@ from tests.ledger.made import NAME, START, done, facts
 
 from lakesmith.errors import DataError
 from lakesmith.ledger.batch import Batch
-from lakesmith.ledger.batches import SUMMED_UP, Batches
+from lakesmith.ledger.batches import SUMMARY_INTERVAL, Batches
 from lakesmith.ledger.held import HeldBatches
-from lakesmith.plan.steps import Position, Progress, Seen
+from lakesmith.plan.steps import ListingBookmark, Position, Progress
 from lakesmith.ports import CommitFact, FileFact
 from lakesmith.storage import LocalStorage
 
@@ -87,7 +87,7 @@ def test_the_files_of_all_batches_up_to_the_head_are_taken(batches: Batches) -> 
     for number in (1, 2, 3):
         pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),)))
         batches.finish(done(pinned, number - 1))
-    assert set(batches.progress(facts(2, 3), lambda: ()).taken) == {"f1", "f2", "f3"}
+    assert set(batches.progress(facts(2, 3), lambda: ()).ingested) == {"f1", "f2", "f3"}
 
 
 def test_after_a_rollback_the_position_is_that_of_the_rows_and_not_of_the_transaction(
@@ -100,7 +100,7 @@ def test_after_a_rollback_the_position_is_that_of_the_rows_and_not_of_the_transa
     progress = batches.progress(facts(3, 3), lambda: commits)
     assert progress.head == 1
     assert progress.positions["bronze.orders"].version == 10
-    assert set(progress.taken) == {"f1"}
+    assert set(progress.ingested) == {"f1"}
 
 
 def test_a_rollback_past_a_batch_that_was_cut_short_is_followed_before_that_is_finished(batches: Batches) -> None:
@@ -115,7 +115,7 @@ def test_a_rollback_past_a_batch_that_was_cut_short_is_followed_before_that_is_f
         commit(0, "WRITE"),
     ]
     progress = batches.progress(facts(3, 3), lambda: log)
-    assert (progress.head, progress.unfinished, set(progress.taken)) == (1, 3, {"f1"})
+    assert (progress.head, progress.unfinished, set(progress.ingested)) == (1, 3, {"f1"})
 
 
 def test_under_which_definition_a_batch_was_cut_short_is_known_though_it_was_rolled_back(batches: Batches) -> None:
@@ -123,7 +123,7 @@ def test_under_which_definition_a_batch_was_cut_short_is_known_though_it_was_rol
     cut_short = batches.pin(replace(batch(2), definition="new"))
     log = [commit(2, "RESTORE", version="0"), commit(1, "WRITE", cut_short.note), commit(0, "WRITE")]
     progress = batches.progress(facts(2, 2), lambda: log)
-    assert (progress.definition, progress.unfinished_as) == ("old", "new")
+    assert (progress.definition, progress.unfinished_definition) == ("old", "new")
 
 
 def test_a_batch_follows_a_rollback_when_others_lie_between_it_and_what_it_builds_upon(batches: Batches) -> None:
@@ -149,7 +149,7 @@ def test_batches_after_a_rollback_build_upon_the_restored_one(batches: Batches) 
         batches.finish(done(pinned, number - 1))
     again = batches.pin(batch(3, parent=1, files=(FileFact("f2", 1, 2),)))
     batches.finish(done(again, 3))
-    taken = batches.progress(facts(3, 3), lambda: ()).taken
+    taken = batches.progress(facts(3, 3), lambda: ()).ingested
     assert {path: file.modified for path, file in taken.items()} == {"f1": 1, "f2": 2}
 
 
@@ -201,7 +201,7 @@ def test_numbers_go_on_after_those_of_a_table_that_was_dropped_and_pins_alone_do
     for number in (1, 2):
         batches.finish(done(batches.pin(batch(number)), number - 1))
     batches.pin(batch(3))
-    assert batches.spent() == 2
+    assert batches.highest_sequence() == 2
 
 
 def test_the_hundredth_attempt_is_found_again(batches: Batches) -> None:
@@ -224,24 +224,24 @@ def test_a_batch_that_somebody_overwrote_is_an_error_of_its_table(batches: Batch
 
 def test_which_files_were_taken_in_is_summed_up_now_and_then(batches: Batches, tmp_path: Path) -> None:
     progress = Progress()
-    for number in range(1, 2 * SUMMED_UP + 2):
+    for number in range(1, 2 * SUMMARY_INTERVAL + 2):
         pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", number, 1),)))
         batches.finish(done(pinned, number))
-        batches.keep_taken(pinned, progress)
+        batches.summarize_ingested(pinned, progress)
         progress = batches.progress(facts(number, number), tuple)
-    assert sorted(progress.taken) == sorted(f"f{number}" for number in range(1, 2 * SUMMED_UP + 2))
-    assert progress.taken["f3"] == FileFact("f3", 3, 1)
+    assert sorted(progress.ingested) == sorted(f"f{number}" for number in range(1, 2 * SUMMARY_INTERVAL + 2))
+    assert progress.ingested["f3"] == FileFact("f3", 3, 1)
     kept = sorted(path.name for path in (tmp_path / "_lakesmith/taken/silver.orders").iterdir())
-    assert kept == [f"{SUMMED_UP:08}.01.json", f"{2 * SUMMED_UP:08}.01.json"]
+    assert kept == [f"{SUMMARY_INTERVAL:08}.01.json", f"{2 * SUMMARY_INTERVAL:08}.01.json"]
     # What was summed up is not read batch by batch.
     (tmp_path / "_lakesmith/batches/silver.orders/00000003.01.json").unlink()
-    assert "f3" in batches.progress(facts(number, number), tuple).taken
+    assert "f3" in batches.progress(facts(number, number), tuple).ingested
 
 
 def test_which_files_come_in_order_is_read_only_when_one_is_asked_for_that_may_be_among_them(
     batches: Batches, tmp_path: Path
 ) -> None:
-    seen = Seen(pattern="/landing/*", day="2026-01-01", upto="b", greatest="b")
+    seen = ListingBookmark(pattern="/landing/*", day="2026-01-01", upto="b", greatest="b")
     for number, name in enumerate(("a", "b"), start=1):
         pinned = batches.pin(replace(batch(number, files=(FileFact(name, number, 1),)), seen=seen))
         batches.finish(done(pinned, number))
@@ -250,16 +250,16 @@ def test_which_files_come_in_order_is_read_only_when_one_is_asked_for_that_may_b
     first.write_text("{broken")
     progress = batches.progress(facts(2, 2), tuple)
     assert progress.seen == seen
-    assert "c" not in progress.taken
+    assert "c" not in progress.ingested
     with pytest.raises(DataError):
-        progress.taken.get("a")
+        progress.ingested.get("a")
     first.write_text(kept)
-    assert dict(progress.taken) == {"a": FileFact("a", 1, 1), "b": FileFact("b", 2, 1)}
+    assert dict(progress.ingested) == {"a": FileFact("a", 1, 1), "b": FileFact("b", 2, 1)}
 
 
 def test_a_table_that_was_rolled_back_is_looked_at_from_where_it_was_then(batches: Batches) -> None:
     for number, name in enumerate(("a", "b"), start=1):
-        seen = Seen(pattern="/landing/*", day="2026-01-01", upto=name, greatest=name)
+        seen = ListingBookmark(pattern="/landing/*", day="2026-01-01", upto=name, greatest=name)
         pinned = batches.pin(replace(batch(number, files=(FileFact(name, 1, 1),)), seen=seen))
         batches.finish(done(pinned, number))
     log = [
@@ -267,16 +267,16 @@ def test_a_table_that_was_rolled_back_is_looked_at_from_where_it_was_then(batche
         *(CommitFact(version=n, committed_at=START, operation="WRITE", parameters={}, metrics={}) for n in (2, 1)),
     ]
     progress = batches.progress(facts(3, 2), lambda: log)
-    assert (progress.seen and progress.seen.upto, sorted(progress.taken)) == ("a", ["a"])
+    assert (progress.seen and progress.seen.upto, sorted(progress.ingested)) == ("a", ["a"])
 
 
 def test_a_table_that_was_rolled_back_does_not_count_the_files_of_a_later_summary(batches: Batches) -> None:
     pins = [batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),))) for number in (1, 2, 3)]
     for number, pinned in enumerate(pins, start=1):
         batches.finish(done(pinned, number))
-    batches.sum_up(3, 1, {f"f{number}": FileFact(f"f{number}", 1, 1) for number in (1, 2, 3)})
+    batches.write_summary(3, 1, {f"f{number}": FileFact(f"f{number}", 1, 1) for number in (1, 2, 3)})
     log = [
         CommitFact(version=4, committed_at=START, operation="RESTORE", parameters={"version": "1"}, metrics={}),
         *(CommitFact(version=n, committed_at=START, operation="WRITE", parameters={}, metrics={}) for n in (3, 2, 1)),
     ]
-    assert sorted(batches.progress(facts(4, 3), lambda: log).taken) == ["f1"]
+    assert sorted(batches.progress(facts(4, 3), lambda: log).ingested) == ["f1"]

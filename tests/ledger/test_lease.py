@@ -15,7 +15,7 @@ import pytest
 from lakesmith.declare import TableName
 from lakesmith.errors import InfrastructureError
 from lakesmith.ledger import lease as lease_room
-from lakesmith.ledger.lease import SECONDS, Leases
+from lakesmith.ledger.lease import LEASE_SECONDS, Leases
 from lakesmith.storage import LocalStorage
 
 NAME = TableName("gold", "sales")
@@ -64,7 +64,7 @@ def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(tmp_path
     storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
     with pytest.raises(InfrastructureError), Leases(storage, "b", clock=lambda: 999.0).held(NAME, "run"):
         pass
-    with Leases(storage, "b", clock=lambda: 1000.0 + SECONDS).held(NAME, "run"):
+    with Leases(storage, "b", clock=lambda: 1000.0 + LEASE_SECONDS).held(NAME, "run"):
         pass
 
 
@@ -91,7 +91,7 @@ def test_a_sign_of_life_that_the_store_does_not_take_is_followed_by_others(
             super().replace(key, data)
             heard.set()
 
-    monkeypatch.setattr(lease_room, "SECONDS", 0.04)
+    monkeypatch.setattr(lease_room, "LEASE_SECONDS", 0.04)
     with Leases(Faulty(tmp_path), "run").held(NAME, "run"):
         assert heard.wait(60)
 
@@ -113,7 +113,7 @@ def test_a_holder_that_was_taken_over_while_it_gave_a_sign_of_life_leaves_nothin
         """Falls asleep for the length of a lease in the middle of a write."""
 
         def replace(self, key: str, data: bytes) -> None:
-            with Leases(LocalStorage(tmp_path), "run awake", clock=lambda: 2 * SECONDS).held(NAME, "run"):
+            with Leases(LocalStorage(tmp_path), "run awake", clock=lambda: 2 * LEASE_SECONDS).held(NAME, "run"):
                 pass
             super().replace(key, data)
 

@@ -10,9 +10,9 @@ import pytest
 from tests.ledger.made import NAME, START, done, facts
 
 from lakesmith.ledger.batch import Batch
-from lakesmith.ledger.batches import EMPTY, Batches, kept_with
+from lakesmith.ledger.batches import EMPTY, Batches, version_left_by
 from lakesmith.plan.steps import Position, Rollback
-from lakesmith.ports import QUIET, CommitFact, FileFact
+from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, FileFact
 from lakesmith.storage import LocalStorage
 
 
@@ -59,17 +59,17 @@ def not_asked() -> list[CommitFact]:
 def test_after_a_vacuum_the_table_stands_where_it_stood_and_its_note_is_a_quiet_one(batches: Batches) -> None:
     finish(batches, batch(1), 0)
     fence = replace(batch(2, mode="vacuum"), inputs={"bronze.orders": Position(table_id="t", version=9)})
-    assert finish(batches, fence, 1).note.startswith(QUIET)
-    progress = batches.progress(facts(1, 2, quiet=1), not_asked)
+    assert finish(batches, fence, 1).note.startswith(MAINTENANCE_NOTE)
+    progress = batches.progress(facts(1, 2, maintenance_commits=1), not_asked)
     assert (progress.head, progress.unfinished) == (2, None)
-    assert set(progress.taken) == {"f1"}
+    assert set(progress.ingested) == {"f1"}
     assert progress.positions["bronze.orders"].version == 9
-    assert batches.ground(2, not_asked) == 1
+    assert batches.base_batch(2, not_asked) == 1
 
 
 def test_versions_that_moved_no_row_are_not_looked_up_in_the_log(batches: Batches) -> None:
     finish(batches, batch(1), 0)
-    assert batches.progress(facts(3, 1, quiet=3), not_asked).head == 1
+    assert batches.progress(facts(3, 1, maintenance_commits=3), not_asked).head == 1
 
 
 def test_a_restored_table_stands_where_it_stood_then_and_says_that_rows_were_replaced(batches: Batches) -> None:
@@ -78,14 +78,14 @@ def test_a_restored_table_stands_where_it_stood_then_and_says_that_rows_were_rep
     back = replace(batch(4, mode="restore", parent=1), restore=Rollback(version=0, head=3))
     finish(batches, back, 3)
     progress = batches.progress(facts(3, 4), not_asked)
-    assert set(progress.taken) == {"f1"}
+    assert set(progress.ingested) == {"f1"}
     assert progress.rewritten == 3
     finish(batches, batch(5, mode="vacuum"), 4)
-    assert batches.progress(facts(4, 5, quiet=1), not_asked).rewritten == 3
-    assert set(batches.chain(5, not_asked)) == {5, 4, 1}
+    assert batches.progress(facts(4, 5, maintenance_commits=1), not_asked).rewritten == 3
+    assert set(batches.ancestors(5, not_asked)) == {5, 4, 1}
     finish(batches, batch(6), 5)
     after = batches.progress(facts(5, 6), not_asked)
-    assert (set(after.taken), after.rewritten) == ({"f1", "f6"}, None)
+    assert (set(after.ingested), after.rewritten) == ({"f1", "f6"}, None)
 
 
 def test_the_newest_extract_is_that_of_the_rows_also_after_upkeep_and_a_rollback(batches: Batches) -> None:
@@ -96,7 +96,7 @@ def test_the_newest_extract_is_that_of_the_rows_also_after_upkeep_and_a_rollback
     extract(1, "monday")
     extract(2, "tuesday")
     finish(batches, batch(3, mode="vacuum"), 2)
-    assert batches.progress(facts(2, 3, quiet=1), not_asked).newest_extract == "tuesday"
+    assert batches.progress(facts(2, 3, maintenance_commits=1), not_asked).newest_extract == "tuesday"
     finish(batches, replace(batch(4, mode="restore", parent=1), restore=Rollback(version=0, head=3)), 3)
     assert batches.progress(facts(3, 4), not_asked).newest_extract == "monday"
     cut_short = batches.pin(batch(5, mode="changes"))
@@ -111,10 +111,10 @@ def test_a_table_that_went_back_is_at_that_version_also_after_a_vacuum_and_until
     made += [finish(batches, batch(number, mode="vacuum"), number - 1) for number in (4, 5)]
     made.append(finish(batches, batch(6), 5))
     log = [commit(version, each.note) for version, each in enumerate(made)]
-    now = {2: facts(2, 3), 3: facts(3, 4, quiet=1), 4: facts(4, 5, quiet=2), 5: facts(5, 6)}
-    at = {newest: batches.is_at(found, 0, lambda: log[::-1]) for newest, found in now.items()}
+    now = {2: facts(2, 3), 3: facts(3, 4, maintenance_commits=1), 4: facts(4, 5, maintenance_commits=2), 5: facts(5, 6)}
+    at = {newest: batches.has_rows_of(found, 0, lambda: log[::-1]) for newest, found in now.items()}
     assert at == {2: True, 3: True, 4: True, 5: False}
-    assert not batches.is_at(now[4], 1, lambda: log[::-1])
+    assert not batches.has_rows_of(now[4], 1, lambda: log[::-1])
 
 
 def test_a_vacuum_does_not_hide_that_the_table_was_rolled_back(batches: Batches) -> None:
@@ -122,16 +122,16 @@ def test_a_vacuum_does_not_hide_that_the_table_was_rolled_back(batches: Batches)
         finish(batches, batch(number), number - 1)
     log = [commit(5, operation="RESTORE", version="2"), *(commit(version) for version in range(4, -1, -1))]
     rolled_back = batches.progress(facts(5, 5), lambda: log)
-    assert (rolled_back.head, rolled_back.ground) == (3, 3)
+    assert (rolled_back.head, rolled_back.base_batch) == (3, 3)
     for number in (6, 7):  # also when two come one after the other
-        fence = finish(batches, batch(number, mode="vacuum", parent=rolled_back.ground), number)
-        rolled_back = batches.progress(facts(number, number, quiet=number - 5), not_asked)
-        assert (rolled_back.head, rolled_back.ground, fence.follows_rollback) == (number, 3, True)
-        assert set(rolled_back.taken) == {"f1", "f2", "f3"}
-    after = finish(batches, batch(8, parent=rolled_back.ground), 8)
+        fence = finish(batches, batch(number, mode="vacuum", parent=rolled_back.base_batch), number)
+        rolled_back = batches.progress(facts(number, number, maintenance_commits=number - 5), not_asked)
+        assert (rolled_back.head, rolled_back.base_batch, fence.follows_rollback) == (number, 3, True)
+        assert set(rolled_back.ingested) == {"f1", "f2", "f3"}
+    after = finish(batches, batch(8, parent=rolled_back.base_batch), 8)
     assert after.follows_rollback
     progress = batches.progress(facts(8, 8), not_asked)
-    assert (progress.ground, set(progress.taken)) == (8, {"f1", "f2", "f3", "f8"})
+    assert (progress.base_batch, set(progress.ingested)) == (8, {"f1", "f2", "f3", "f8"})
 
 
 def test_how_far_the_rows_of_an_earlier_version_had_come_is_told(batches: Batches) -> None:
@@ -144,11 +144,11 @@ def test_how_far_the_rows_of_an_earlier_version_had_come_is_told(batches: Batche
 def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_computed_anew(batches: Batches) -> None:
     made = [finish(batches, batch(number), number - 1) for number in (1, 2)]
     made.append(finish(batches, batch(3, mode="vacuum"), 2))
-    made.append(finish(batches, batch(4, mode="whole", parent=0), 3))
+    made.append(finish(batches, batch(4, mode="full", parent=0), 3))
     made.append(finish(batches, batch(5), 4))
     log = [commit(version, each.note) for version, each in enumerate(made)][::-1]
     assert [batches.at(version, 5, log).head for version in (4, 3, 2, 1, 0)] == [5, 4, 3, 2, 1]
-    assert set(batches.at(1, 5, log).taken) == {"f1", "f2"}
+    assert set(batches.at(1, 5, log).ingested) == {"f1", "f2"}
     # What the first batches had refused was replaced with the rebuild, and a rollback by others does not bring it back.
     rolled_back = [commit(5, operation="RESTORE", version="1"), *log]
     assert batches.progress(facts(5, 5), lambda: rolled_back).head == 0
@@ -159,9 +159,9 @@ def test_a_later_batch_that_somebody_has_pinned_is_seen(batches: Batches) -> Non
     finish(batches, batch(1), 0)
     batches.pin(batch(2, mode="vacuum"))
     batches.pin(batch(2))
-    assert not batches.is_overtaken(2)
+    assert not batches.has_later_batch(2)
     batches.pin(batch(3))
-    assert batches.is_overtaken(2)
+    assert batches.has_later_batch(2)
 
 
 def note(number: int) -> str:
@@ -185,4 +185,4 @@ def test_the_version_of_a_quarantine_that_goes_with_batches_is_the_last_that_the
     own: set[int], numbers: list[int | None], version: int | None
 ) -> None:
     commits = [commit(at, note(number) if number else None) for at, number in enumerate(numbers)]
-    assert kept_with(own, commits[::-1]) == version
+    assert version_left_by(own, commits[::-1]) == version

@@ -66,7 +66,7 @@ def test_rows_that_another_writer_takes_away_go_from_what_is_made_of_them(writte
     written.run()
     DeltaTable(other).delete("id = 0")
     step = written.run()["silver.orders"]
-    assert step.mode == "whole"
+    assert step.mode == "full"
     assert written.rows("SELECT id FROM silver.orders") == [(1,)]
 
 
@@ -80,11 +80,11 @@ def test_partitions_are_recomputed_by_the_change_feed_and_all_of_them_without_on
     write_deltalake(other, rows("b"), mode="append")
     plan = written.lake().plan()
     assert any("has no change feed" in str(getattr(step, "cost_reason", "")) for step in plan.steps)
-    assert written.run()["gold.daily"].mode == "whole"
+    assert written.run()["gold.daily"].mode == "full"
     write_deltalake(other, rows("a"), mode="append")
     DeltaTable(other).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     # The feed was off for a part of what is new.
-    assert written.run()["gold.daily"].mode == "whole"
+    assert written.run()["gold.daily"].mode == "full"
     write_deltalake(other, rows("a"), mode="append")
     assert written.run()["gold.daily"].mode == "partitions"
     assert sorted(written.rows("SELECT day, orders FROM gold.daily")) == [("a", 3), ("b", 2)]

@@ -65,7 +65,7 @@ def test_every_load_is_what_its_model_says_after_every_batch(written: Written, m
 
 
 def test_extracts_in_their_order_go_on_from_the_table(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MergeInput, "recomputed", None)
+    monkeypatch.setattr(MergeInput, "recompute", None)
     loads = [LOADS["snapshot_merge"], LOADS["snapshot_scd2_track"]]
     drawn = [_by_time(history) for history in histories(loads[0], SEED, EACH)]
     _run_and_compare(written, {"rows": (loads, drawn)}, monkeypatch)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakesmith.declare import Files
-from lakesmith.run.files import bring_back, in_the_way
+from lakesmith.run.files import blocked_files, return_from_archive
 from lakesmith.storage import LocalStorage
 
 GLOB = "landing/*.json"
@@ -23,14 +23,14 @@ def test_a_file_of_the_same_name_is_in_the_way_unless_it_is_the_same(
     landing.put_if_absent("landing/../done/1.json", b"same")
     if now is not None:
         landing.put_if_absent("landing/1.json", now)
-    found = in_the_way(source, landing, GLOB, ["landing/1.json"])
+    found = blocked_files(source, landing, GLOB, ["landing/1.json"])
     assert found == (["landing/1.json"] if blocked else [])
     if not blocked:
-        bring_back(source, landing, GLOB, ["landing/1.json"])
+        return_from_archive(source, landing, GLOB, ["landing/1.json"])
         assert (tmp_path / "landing/1.json").read_bytes() == b"same"
 
 
 def test_without_an_archive_nothing_is_in_the_way(tmp_path: Path) -> None:
     landing = LocalStorage(tmp_path)
     landing.put_if_absent("landing/1.json", b"new")
-    assert in_the_way(Files(files=GLOB, format="json"), landing, GLOB, ["landing/1.json"]) == []
+    assert blocked_files(Files(files=GLOB, format="json"), landing, GLOB, ["landing/1.json"]) == []

@@ -243,6 +243,6 @@ def test_a_full_refresh_of_a_table_and_its_descendants_shows_no_empty_moment(ord
     ended.set()
     watching.join()
     assert set(steps) == {"silver.orders", "gold.sales"}
-    assert {step.mode for step in steps.values()} == {"whole"}
+    assert {step.mode for step in steps.values()} == {"full"}
     assert {table: orders.version(table) for table in seen} == {table: (v or 0) + 1 for table, v in before.items()}
     assert seen == {table: {sum(range(1000))} for table in seen}

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from lakesmith.formats.delta.spark import FENCE
 from tests.run.lakes import Cut, Written
 
 from lakesmith.errors import LakesmithError
 from lakesmith.formats import Delta
-from lakesmith.formats.delta.rows import FENCE
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import Lease
-from lakesmith.plan.steps import Chosen
+from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.spark.incoming import IncomingBatch
-from lakesmith.spark.write import Writer
+from lakesmith.spark.write import BatchWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,7 +112,7 @@ def test_rows_that_a_batch_refused_which_was_rolled_back_are_in_quarantine_once(
     assert orders.run()["silver.orders"].rows_quarantined == 2
     assert refused() == [("11",), ("12",), ("13",)]
     spark.sql(back).collect()
-    report = orders.lake().discard("silver.orders", Chosen(), why="wrong", session=orders.spark)
+    report = orders.lake().discard("silver.orders", QuarantineFilter(), why="wrong", session=orders.spark)
     assert [step.rows_discarded for step in report.steps] == [1]
     orders.run()
     assert refused() == [("12",), ("13",)]
@@ -258,15 +258,17 @@ def test_a_batch_cut_between_table_and_quarantine_is_cut_again_as_it_was(
 ) -> None:
     orders.land("orders/1.json", row(1), row(10, -1), '{"id": 4, "am')
     orders.run()
-    quarantine = Writer._quarantine
+    quarantine = BatchWriter._quarantine
     for number, doomed in ((2, "bronze.orders"), (3, "silver.orders")):
 
-        def cut(writer: Writer, arrival: IncomingBatch, checked: DataFrame, refused: int, doomed: str = doomed) -> int:
-            if str(arrival.table.name) == doomed:
+        def cut(
+            writer: BatchWriter, incoming: IncomingBatch, checked: DataFrame, refused: int, doomed: str = doomed
+        ) -> int:
+            if str(incoming.table.name) == doomed:
                 raise Cut
-            return quarantine(writer, arrival, checked, refused)
+            return quarantine(writer, incoming, checked, refused)
 
-        monkeypatch.setattr(Writer, "_quarantine", cut)
+        monkeypatch.setattr(BatchWriter, "_quarantine", cut)
         orders.land(f"orders/{number}.json", row(number), row(10 * number, -1), '{"id": 4, "am')
         with pytest.raises(Cut):
             orders.run()

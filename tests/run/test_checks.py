@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.run.lakes import Cut, Written
 
-from lakesmith.spark.write import Writer
+from lakesmith.spark.write import BatchWriter
 
 pytestmark = pytest.mark.spark
 
@@ -127,7 +127,7 @@ def test_a_batch_that_is_seen_through_is_judged_against_the_table_as_it_was_befo
         raise Cut
 
     with monkeypatch.context() as patch:
-        patch.setattr(Writer, "_quarantine", killed)
+        patch.setattr(BatchWriter, "_quarantine", killed)
         with pytest.raises(Cut):
             written.run("silver.orders")
     written.run()
@@ -158,7 +158,7 @@ BATCH_RULES = """\
 def test_batch_rules_are_judged_on_the_good_rows_and_tell_what_they_found(
     written: Written, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    monkeypatch.setattr("lakesmith.spark.count._MANY", many)
+    monkeypatch.setattr("lakesmith.spark.batch_counts._MANY", many)
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver(BATCH_RULES)})
     written.land("orders/1.json", *ROWS)
     written.run()

@@ -18,7 +18,7 @@ from tests.run.lakes import ORDERS, Cut, Written
 from lakesmith.declare import TableName
 from lakesmith.ledger.batches import Batches
 from lakesmith.reports import Version
-from lakesmith.spark.write import Writer
+from lakesmith.spark.write import BatchWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,8 +32,8 @@ def row(id: int, amount: object = 1, at: int = 1) -> dict[str, object]:
 
 CUTS = {
     "after the batch was pinned": (Batches, "pin", "after"),
-    "before the commit": (Writer, "_commit", "before"),
-    "after the quarantine": (Writer, "_close", "before"),
+    "before the commit": (BatchWriter, "_commit", "before"),
+    "after the quarantine": (BatchWriter, "_reconcile", "before"),
     "before the batch is noted as done": (Batches, "finish", "before"),
     "after the batch is noted as done": (Batches, "finish", "after"),
 }
@@ -152,7 +152,7 @@ def test_rows_changed_by_hand_in_an_append_only_input_are_not_doubled_downstream
     orders.land("orders/1.json", row(1, 1), row(2, 2))
     orders.run()
     spark.sql(f"UPDATE delta.`{orders.folder}/.lakesmith/warehouse/bronze/orders` SET amount = 7 WHERE id = 1")
-    assert orders.run()["silver.log"].mode == "whole"
+    assert orders.run()["silver.log"].mode == "full"
     assert orders.rows("SELECT id, amount FROM silver.log ORDER BY id") == [(1, 7), (2, 2)]
 
 
@@ -161,7 +161,7 @@ def test_rows_taken_away_from_an_input_by_hand_are_taken_away_downstream(orders:
     orders.run()
     spark.sql(f"DELETE FROM delta.`{orders.folder}/.lakesmith/warehouse/bronze/orders` WHERE id = 1")
     steps = orders.run()
-    assert steps["silver.orders"].mode == "whole"
+    assert steps["silver.orders"].mode == "full"
     assert "DELETE" in steps["silver.orders"].reason
     assert orders.rows("SELECT id FROM silver.orders") == [(2,)]
     assert orders.rows("SELECT orders FROM gold.sales") == [(1,)]

@@ -12,7 +12,7 @@ import pytest
 from tests.run.lakes import Cut, Written, cut_at
 
 from lakesmith.formats import Delta
-from lakesmith.plan.steps import Chosen
+from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.spark import write
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_ends_of_a_batch_that_never_came_to_be_do_not_count_when_its_input_went_
     events: Written, killed: bool
 ) -> None:
     wrong = events.land("events/3.json", event(2, 9, "D"))
-    with cut_at("ends.kept", "lakesmith.silver.latest"), pytest.raises(Cut):
+    with cut_at("deleted_keys.stored", "lakesmith.silver.latest"), pytest.raises(Cut):
         events.run("+silver.latest")
     if killed:
         with cut_at("table.committed", "silver.latest"), pytest.raises(Cut):
@@ -144,7 +144,7 @@ def test_a_key_that_a_replayed_row_has_ended_stays_gone(written: Written) -> Non
     written.land("events/2.json", event(1, 5, "D", "bad"))
     written.run()
     for name in loads:
-        chosen = Chosen(rule="good")
+        chosen = QuarantineFilter(rule="good")
         report = written.lake().replay(
             f"silver.{name}", chosen, set={"v": "'x'"}, why="test", by="test", session=written.spark
         )

@@ -11,7 +11,7 @@ import pytest
 from tests.docs.markdown import DOCS, blocks
 from tests.run.lakes import Cut, Written, cut_at
 
-from lakesmith.ledger.batch import sealed
+from lakesmith.ledger.batch import with_checksum
 from lakesmith.spark import write
 from lakesmith.spark.loads.merge_input import MergeInput
 
@@ -114,7 +114,7 @@ def test_the_newest_extract_survives_rollbacks_kills_and_a_cleaned_log(
     stock.run()
     with monkeypatch.context() as patch:
         # Extracts that come in order never need all rows.
-        patch.setattr(MergeInput, "recomputed", None)
+        patch.setattr(MergeInput, "recompute", None)
         extract(stock, 2, few)
         stock.run()
         stock.spark.sql(f"RESTORE delta.`{table}` TO VERSION AS OF 0").collect()
@@ -146,8 +146,8 @@ def test_the_newest_extract_survives_rollbacks_kills_and_a_cleaned_log(
     ]
 
     # Where no batch names it, all rows do.
-    del told["seal"], told["newest_extract"]
-    done.write_bytes(sealed(json.dumps(told)))
+    del told["checksum"], told["newest_extract"]
+    done.write_bytes(with_checksum(json.dumps(told)))
     extract(stock, 7, {4: 1})
     stock.run()
     assert json.loads(newest_done(stock).read_text())["newest_extract"] == '{"taken":"2026-01-07"}'

@@ -193,7 +193,7 @@ def test_a_strict_contract_refuses_a_batch_with_values_that_do_not_fit(written: 
 def test_nothing_is_lost_or_doubled_when_a_run_dies_between_table_and_quarantine(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakesmith.spark.write import Writer
+    from lakesmith.spark.write import BatchWriter
 
     written.declare(JSON)
     written.land("orders/a.json", {"id": 1}, "{broken", {"id": 2})
@@ -201,7 +201,7 @@ def test_nothing_is_lost_or_doubled_when_a_run_dies_between_table_and_quarantine
     def die(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Writer, "_quarantine", die)
+    monkeypatch.setattr(BatchWriter, "_quarantine", die)
     with pytest.raises(KeyboardInterrupt):
         written.run()
     monkeypatch.undo()
@@ -250,14 +250,14 @@ def test_a_run_that_died_before_the_archive_leaves_the_file_for_the_next_one(
 def test_a_batch_that_cannot_be_finished_because_its_file_changed_tells_so(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakesmith.spark.write import Writer
+    from lakesmith.spark.write import BatchWriter
 
     def die(*_: object) -> int:
         raise KeyboardInterrupt
 
     written.declare(JSON)
     path = written.land("orders/a.json", {"id": 1}, "{broken")
-    monkeypatch.setattr(Writer, "_quarantine", die)
+    monkeypatch.setattr(BatchWriter, "_quarantine", die)
     with pytest.raises(KeyboardInterrupt):
         written.run()
     monkeypatch.undo()

@@ -14,8 +14,8 @@ from lakesmith.errors import InfrastructureError, Place
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.plan.fingerprint import definition
-from lakesmith.plan.steps import Chosen, Finish, Replay
-from lakesmith.run.maintenance import no_rows
+from lakesmith.plan.steps import Finish, QuarantineFilter, Replay
+from lakesmith.run.maintenance import result_without_rows
 from lakesmith.run.step import StepRunner
 from lakesmith.storage import LocalStorage, Warehouse
 
@@ -28,7 +28,7 @@ RANDOM = made(
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StepRunner:
-    replaying = SimpleNamespace(finish=lambda: no_rows("run", 1, sequence=1, attempt=1))
+    replaying = SimpleNamespace(finish=lambda: result_without_rows("run", 1, sequence=1, attempt=1))
     monkeypatch.setattr(StepRunner, "_replaying", lambda *_: replaying)
     return StepRunner(
         run_id="run",
@@ -50,7 +50,7 @@ def cut_short(batches: Batches, replay: Replay | None) -> Finish:
             run_id="run",
             pinned_at=1,
             definition=definition(RANDOM),
-            mode="replay" if replay else "whole",
+            mode="replay" if replay else "full",
             replay=replay,
         )
     )
@@ -62,7 +62,7 @@ def test_rows_out_of_the_quarantine_are_settled_though_the_query_gives_others_ea
     tmp_path: Path, workplace: StepRunner, discard: bool
 ) -> None:
     batches = Batches(LocalStorage(tmp_path), RANDOM.name)
-    step = cut_short(batches, Replay(chosen=Chosen(), by="me", discard=discard))
+    step = cut_short(batches, Replay(chosen=QuarantineFilter(), by="me", discard=discard))
     assert workplace._finish(RANDOM, step, None, batches).settled
     assert batches.done(1)
 

@@ -18,7 +18,7 @@ def order(id: int | None, amount: object = 1, day: str | None = "2026-01-01", at
 def test_a_merge_keeps_the_latest_row_of_each_key_and_counts_the_rest(orders: Written) -> None:
     orders.land("orders/1.json", order(1, 10, at=5), order(1, 10, at=5), order(1, 9, at=4), order(2, 20, at=1))
     first = orders.run()["silver.orders"]
-    assert (first.mode, first.rows_in, first.rows_written, first.rows_deduplicated) == ("whole", 4, 2, 2)
+    assert (first.mode, first.rows_in, first.rows_written, first.rows_deduplicated) == ("full", 4, 2, 2)
     orders.land("orders/2.json", order(1, 7, at=3), order(2, 21, at=2), order(3, 30), order(None, 1), order(4, -1))
     second = orders.run()["silver.orders"]
     assert (second.mode, second.rows_in, second.rows_written) == ("changes", 5, 2)
@@ -113,7 +113,7 @@ def test_an_append_takes_each_new_row_once(written: Written) -> None:
     assert sorted(written.rows("SELECT id FROM silver.events")) == [(n,) for n in range(0, 12, 2)]
     assert sorted(written.rows("SELECT id FROM silver.more")) == [(n + 100,) for n in range(0, 12, 2)]
     step = written.run("silver.more", full_refresh=True)["silver.more"]
-    assert (step.mode, step.rows_written) == ("whole", 6)
+    assert (step.mode, step.rows_written) == ("full", 6)
 
 
 def test_a_batch_that_the_query_filters_away_moves_the_position_and_nothing_else(orders: Written) -> None:
@@ -157,7 +157,7 @@ def test_a_changed_query_rebuilds_the_table_and_what_is_made_from_it(orders: Wri
         }
     )
     steps = orders.run()
-    assert steps["silver.orders"].mode == "whole"
+    assert steps["silver.orders"].mode == "full"
     assert "query changed" in steps["silver.orders"].reason
     assert orders.rows("SELECT id, amount, extra FROM silver.orders ORDER BY id") == [
         (1, 10, "x"),
@@ -288,7 +288,7 @@ def test_a_python_table_reads_whole_tables_and_says_why_it_costs_that_much(order
     plan = {str(table.table): table for table in orders.lake().plan().tables}
     assert "same_as" in str(plan["gold.whole"].steps[0].cost_reason)  # type: ignore[union-attr]
     steps = orders.run()
-    assert (steps["gold.sums"].mode, steps["gold.whole"].mode) == ("partitions", "whole")
+    assert (steps["gold.sums"].mode, steps["gold.whole"].mode) == ("partitions", "full")
     expected = [("d1", 1), ("d2", 5)]
     assert orders.rows("SELECT day, amount FROM gold.sums ORDER BY day") == expected
     assert orders.rows("SELECT day, amount FROM gold.whole ORDER BY day") == expected

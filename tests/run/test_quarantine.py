@@ -7,10 +7,10 @@ import json
 import pytest
 from tests.run.lakes import Cut, Written
 
-from lakesmith.plan.steps import Chosen
+from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.records import StepRecord
 from lakesmith.reports import RunReport
-from lakesmith.spark.replay import Replaying
+from lakesmith.spark.replay import QuarantineReplay
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +24,7 @@ def silver(load: str, *, rule: str = "amount >= 0", columns: str = "") -> str:
     )
 
 
-EVERY = Chosen()
+EVERY = QuarantineFilter()
 LOADS = {
     "append": "append",
     "replace": "replace",
@@ -35,7 +35,7 @@ LOADS = {
 }
 
 
-def replay(lake: Written, table: str, chosen: Chosen = EVERY, **how: object) -> StepRecord:
+def replay(lake: Written, table: str, chosen: QuarantineFilter = EVERY, **how: object) -> StepRecord:
     report = lake.lake().replay(table, chosen, session=lake.spark, by="ann", **how)  # type: ignore[arg-type]
     return only_step(lake, report)
 
@@ -77,14 +77,16 @@ def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same
     now: dict[str, list[tuple[object, ...]]] = {}
     for load in LOADS:
         table = f"silver.{load}"
-        step = replay(written, table, Chosen(rule="sane"), set={"amount": "IF(id = 1, abs(amount), amount)"})
+        step = replay(written, table, QuarantineFilter(rule="sane"), set={"amount": "IF(id = 1, abs(amount), amount)"})
         assert (step.rows_in, step.rows_written + step.rows_deduplicated, step.rows_quarantined) == (3, 2, 1), load
         now[load] = written.rows(shown(load))
         assert (2, -2, 2) in [row[:3] for row in now[load]]
         assert (load == "merge") == ((1, 9, 0) not in [row[:3] for row in now[load]])
         kept = written.rows(f"SELECT raw FROM quarantine.silver_{load}")
         assert kept == [('{"id":3,"amount":-300,"at":2}',)]
-        (mended,) = written.rows(f"SELECT how, settled_by, mended FROM settled.silver_{load} WHERE mended IS NOT NULL")
+        (mended,) = written.rows(
+            f"SELECT decision, decided_by, fixed FROM quarantine_decisions.silver_{load} WHERE fixed IS NOT NULL"
+        )
         assert mended[:2] == ("replayed", "ann")
         assert json.loads(str(mended[2])) == {"id": 1, "amount": 9, "at": 0}
         books(written, table)
@@ -109,7 +111,9 @@ def test_what_was_discarded_stays_so_when_the_table_is_computed_anew_and_is_coun
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver("append")})
     written.land("orders/1.json", {"id": 1, "amount": 1, "at": 1}, {"id": 2, "amount": -2, "at": 2})
     written.run()
-    report = written.lake().discard("silver.orders", Chosen(), why="a test order", by="ann", session=written.spark)
+    report = written.lake().discard(
+        "silver.orders", QuarantineFilter(), why="a test order", by="ann", session=written.spark
+    )
     step = only_step(written, report)
     assert (step.rows_in, step.rows_discarded) == (1, 1)
     books(written, "silver.orders")
@@ -130,7 +134,7 @@ def test_a_bronze_record_that_could_not_be_read_enters_once_it_is_mended(written
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (4, 0, 4)
     found = written.rows(f"SELECT id FROM quarantine.bronze_orders WHERE raw IN ('{cut}', 'nonsense')")
     ids = tuple(str(row[0]) for row in found)
-    step = replay(written, "bronze.orders", Chosen(ids=ids), set={"raw": "concat(raw, '}')"})
+    step = replay(written, "bronze.orders", QuarantineFilter(ids=ids), set={"raw": "concat(raw, '}')"})
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (2, 1, 1)
     ((kept,),) = written.rows("SELECT id FROM quarantine.bronze_orders WHERE list_contains(rules, 'sane')")
     step = replay(written, "bronze.orders", EVERY, edits={str(kept): {"amount": "many"}})
@@ -152,8 +156,8 @@ def test_a_bronze_record_that_could_not_be_read_enters_once_it_is_mended(written
 CUTS = {
     "before the commit": ("_commit", "before"),
     "after the commit": ("_commit", "after"),
-    "before the rows are taken out": ("_keep", "before"),
-    "before the end": ("_settled", "before"),
+    "before the rows are taken out": ("_store_decisions", "before"),
+    "before the end": ("_replayed", "before"),
 }
 
 
@@ -165,7 +169,7 @@ def test_a_replay_that_is_cut_short_is_seen_through_and_no_row_enters_twice(
     written.land("orders/1.json", {"id": 1, "amount": 1, "at": 1}, {"id": 2, "amount": -2, "at": 2})
     written.run()
     name, when = CUTS[cut]
-    real = getattr(Replaying, name)
+    real = getattr(QuarantineReplay, name)
 
     def killed(*arguments: object, **named: object) -> object:
         if when == "after":
@@ -173,16 +177,18 @@ def test_a_replay_that_is_cut_short_is_seen_through_and_no_row_enters_twice(
         raise Cut
 
     with monkeypatch.context() as patch:
-        patch.setattr(Replaying, name, killed)
+        patch.setattr(QuarantineReplay, name, killed)
         with pytest.raises(Cut):
-            written.lake().replay("silver.orders", Chosen(), set={"amount": "2"}, by="ann", session=written.spark)
+            written.lake().replay(
+                "silver.orders", QuarantineFilter(), set={"amount": "2"}, by="ann", session=written.spark
+            )
     if cut == "before the commit":
-        replay(written, "silver.orders", Chosen(), set={"amount": "2"})
+        replay(written, "silver.orders", QuarantineFilter(), set={"amount": "2"})
     else:
         written.run()
     assert written.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 1), (2, 2)]
     assert written.rows("SELECT count(*) FROM quarantine.silver_orders") == [(0,)]
-    assert written.rows("SELECT how, settled_by FROM settled.silver_orders") == [("replayed", "ann")]
+    assert written.rows("SELECT decision, decided_by FROM quarantine_decisions.silver_orders") == [("replayed", "ann")]
 
 
 def test_rows_that_lie_there_for_too_long_are_told_of(written: Written) -> None:

@@ -11,7 +11,7 @@ from tests.run.lakes import ORDERS, Cut, Written, cut_at
 
 from lakesmith import failpoints
 from lakesmith.errors import LakesmithError, UsageError
-from lakesmith.plan.steps import Chosen, Restore
+from lakesmith.plan.steps import QuarantineFilter, Restore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,9 @@ def test_upkeep_of_a_lake_at_rest_is_a_release_and_rows_that_others_have_not_rea
     assert not lake.lake().compact(session=lake.spark).errors
     assert len(lake.lake().releases()) == 3
     set = {"amount": "abs(amount)"}
-    report = lake.lake().replay("silver.orders", Chosen(), set=set, why="a sign", by="test", session=lake.spark)
+    report = lake.lake().replay(
+        "silver.orders", QuarantineFilter(), set=set, why="a sign", by="test", session=lake.spark
+    )
     assert not report.errors
     assert len(lake.lake().releases()) == 3
     lake.run()
@@ -131,14 +133,14 @@ def test_what_was_refused_or_decided_since_goes_back_though_no_row_of_its_table_
     lake.land("orders/bad2.json", {"id": 92, "amount": -1, "day": "d9", "at": 2})
     lake.run()
     refused = ran(lake)
-    assert not lake.lake().discard("silver.orders", Chosen(), why="no", by="test", session=lake.spark).errors
+    assert not lake.lake().discard("silver.orders", QuarantineFilter(), why="no", by="test", session=lake.spark).errors
     lake.land("orders/bad3.json", {"id": 93, "amount": -1, "day": "d9", "at": 3})
     lake.run()
     kept = "SELECT CAST(json_extract(raw, '$.id') AS INT) FROM quarantine.silver_orders ORDER BY 1"
     assert lake.rows(kept) == [(93,)]
     assert not lake.lake().rollback(refused, session=lake.spark).errors
     assert lake.rows(kept) == [(92,)]
-    assert lake.rows("SELECT count(*) FROM settled.silver_orders") == [(0,)]
+    assert lake.rows("SELECT count(*) FROM quarantine_decisions.silver_orders") == [(0,)]
     assert lake.lake().rollback(refused, session=lake.spark).run is None
     lake.run()
     modes = {step.table: step.mode for step in lake.reports[-1].steps}
@@ -208,7 +210,7 @@ def test_a_table_that_did_not_move_follows_its_inputs_back_and_is_not_computed_a
     lake.run(f"+{behind}")
     lake.lake().compact((stays,), session=lake.spark)
     plan = lake.lake().plan_rollback(first)
-    assert [step.stays for step in plan.steps if isinstance(step, Restore) and str(step.table) == stays] == [True]
+    assert [step.keeps_rows for step in plan.steps if isinstance(step, Restore) and str(step.table) == stays] == [True]
     with cut_at("table.committed", stays), pytest.raises(Cut):
         lake.lake().rollback(first, session=lake.spark)
     report = lake.lake().rollback(first, session=lake.spark)

@@ -15,8 +15,9 @@ from tests.run.lakes import ORDERS, Cut, Written, cut_at, watched
 from lakesmith import failpoints
 from lakesmith.errors import LakesmithError, UsageError
 from lakesmith.jvm.session import isolated
+from lakesmith.lake.facts import read_facts
 from lakesmith.ledger import lease
-from lakesmith.plan.steps import Chosen
+from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.records import StepRecord
 from lakesmith.reports import RunReport
 
@@ -96,7 +97,7 @@ def test_compacted_tables_hold_the_same_rows_in_fewer_files_and_nothing_is_compu
     before = content(shop)
     assert not shop.lake().compact(session=shop.spark).errors
     assert content(shop) == before
-    facts = shop.lake()._facts(afar=False)
+    facts = read_facts(shop.lake()._lake, remote=False)
     assert {table.files for table in facts.tables.values()} == {1}
     assert shop.run() == {}
     assert shop.lake().compact(session=shop.spark).run is None
@@ -177,7 +178,14 @@ def test_a_vacuum_that_is_killed_leaves_every_row_where_it_was(shop: Written, pl
 
 @pytest.mark.parametrize(
     "place",
-    ["batch.pinned", "table.committing", "log.linked", "table.committed", "settled.committed", "quarantine.committed"],
+    [
+        "batch.pinned",
+        "table.committing",
+        "log.linked",
+        "table.committed",
+        "decisions.committed",
+        "quarantine.committed",
+    ],
 )
 def test_a_restore_that_is_killed_is_seen_through_and_what_was_rolled_back_comes_in_once(
     shop: Written, place: str
@@ -228,7 +236,7 @@ def test_a_run_that_was_suspended_through_a_vacuum_is_refused_and_the_next_one_i
     orders.run()
     orders.land("orders/2.json", row(3), row(4, -1))
     # A process that is suspended shows no sign of life.
-    monkeypatch.setattr(lease, "SECONDS", 0.0)
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.0)
     monkeypatch.setattr(lease.Leases, "_renew", lambda *_: False)
     asleep, awake, reports = threading.Event(), threading.Event(), []
 
@@ -260,7 +268,7 @@ def test_a_run_that_was_suspended_through_a_vacuum_is_refused_and_the_next_one_i
 def test_a_vacuum_that_was_suspended_deletes_nothing_of_a_run_that_began_since(
     shop: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "SECONDS", 0.0)
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.0)
     monkeypatch.setattr(lease.Leases, "_renew", lambda *_: False)
 
     def told(place: str, _about: str) -> None:
@@ -307,6 +315,6 @@ def test_what_is_given_up_does_not_hide_that_the_query_has_changed(orders: Writt
     orders.run()
     text = (orders.folder / "silver/orders.sql").read_text()
     orders.declare({"silver/orders.sql": text.replace("amount, day", "amount + 1 AS amount, day")})
-    assert not orders.lake().discard("silver.orders", Chosen(), why="wrong", session=orders.spark).errors
+    assert not orders.lake().discard("silver.orders", QuarantineFilter(), why="wrong", session=orders.spark).errors
     orders.run()
     assert orders.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 2), (2, 0)]

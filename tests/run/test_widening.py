@@ -79,9 +79,9 @@ def test_a_wider_type_widens_a_column_that_nobody_declared_and_everything_reads_
     _land(written, "p/b.parquet", WIDE, SECOND)
     steps = written.run()
     assert (steps["bronze.p"].columns_widened, steps["bronze.p"].rows_rescued) == (TOLD, 1)
-    assert (steps["silver.p"].mode, steps["silver.p"].rows_written) == ("whole", 2)
+    assert (steps["silver.p"].mode, steps["silver.p"].rows_written) == ("full", 2)
     assert "types in bronze.p changed (id, f, d, w, st.b" in steps["silver.p"].reason
-    assert (steps["gold.p"].mode, steps["gold.p"].rows_written) == ("whole", 2)
+    assert (steps["gold.p"].mode, steps["gold.p"].rows_written) == ("full", 2)
 
     columns = "id, f, d, w, st, m, fixed, _rescued"
     assert written.rows(f"SELECT {columns} FROM bronze.p ORDER BY id") == [
@@ -117,7 +117,7 @@ def test_a_wider_type_widens_a_column_that_nobody_declared_and_everything_reads_
     assert written.rows("SELECT id, w FROM bronze.p") == [(1, 3)]
     steps = written.run()
     assert steps["bronze.p"].columns_widened == TOLD
-    assert steps["silver.p"].mode == "whole"
+    assert steps["silver.p"].mode == "full"
     assert written.rows("SELECT id FROM silver.p ORDER BY id") == [(1,), (2,), (1 << 40,)]
 
 
@@ -178,7 +178,7 @@ def test_a_declaration_of_a_wider_type_is_followed_without_rows_and_any_other_is
     steps = written.run()
     assert (steps["bronze.o"].step, steps["bronze.o"].mode) == ("widen", "columns")
     assert steps["bronze.o"].columns_widened == "amount: decimal(6,2) → decimal(10,2)"
-    assert steps["silver.o"].mode == "whole"
+    assert steps["silver.o"].mode == "full"
     assert written.run() == {}
 
     written.land("o/b.json", {"id": 3, "amount": "123456.50"})

@@ -1,4 +1,4 @@
-"""What a batch is, and how it is written down: JSON under a sum of its bytes, held to what every batch is when read."""
+"""Pinned and completed batches, and their JSON: written with a checksum, verified and type-checked when read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from types import UnionType
-from typing import Any
+from typing import Any, assert_never, get_args
 
-from lakesmith.plan.steps import Approval, Backfill, Position, Replay, Rollback, Seen, Span
-from lakesmith.ports import QUIET, FileFact, Slice
+from lakesmith.plan.steps import Approval, Backfill, BatchMode, ListingBookmark, Position, Replay, Rollback, Span
+from lakesmith.ports import MAINTENANCE_NOTE, FileFact, Slice
 
-NOTE = "lakesmith batch "
-"""How the notes of commits begin."""
-_SEAL = b'{"seal": "'
+BATCH_NOTE = "lakesmith batch "
+"""Prefix of the commit notes of batches."""
+_CHECKSUM = b'{"checksum": "'
+_MODES = get_args(BatchMode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,62 +31,83 @@ class Batch:
     pinned_at: int
     """Milliseconds since 1970; also the rows' `_ingested_at`."""
     definition: str
-    mode: str
+    mode: BatchMode
     inputs: Mapping[str, Position] = field(default_factory=dict)
-    """Up to which version of each input table this batch reads."""
+    """By input table, the version that this batch reads up to."""
     since: Mapping[str, int] = field(default_factory=dict)
-    """For inputs that are read by their changes, the version after which."""
+    """By input table that is read by its changes, the version after which changes are read."""
     files: tuple[FileFact, ...] = ()
-    refused: Mapping[str, str] = field(default_factory=dict)
-    """By path, files of these that cannot be read as a whole, and why."""
+    rejected_files: Mapping[str, str] = field(default_factory=dict)
+    """By path, why a file cannot be read at all."""
     slice: Slice | None = None
-    """For a source that is not files, the stretch of it."""
-    seen: Seen | None = None
-    """For files that come in order, how far they are taken in with this batch."""
+    """For a source other than files, the slice of it that is read."""
+    seen: ListingBookmark | None = None
+    """For files that arrive in name order, how far they are ingested with this batch."""
     days: Span | None = None
-    """For a part of a backfill, the days that are computed again."""
+    """For a chunk of a backfill, the days that are recomputed."""
     backfill: Backfill | None = None
-    """A backfill that is still open with this batch."""
+    """A backfill that this batch does not complete yet."""
     lookups: Mapping[str, Position] = field(default_factory=dict)
-    """Tables that checks refer to, each at the version that is asked."""
+    """By table that checks look up, the version that they read."""
     contract: str | None = None
     """The version of the table's contract."""
     approval: Approval | None = None
-    """Who let it pass a gate that had refused it."""
+    """Who approved the batch after a gate held it."""
     replay: Replay | None = None
-    """For a batch of rows out of the quarantine, which they are."""
+    """For a replay, which quarantined rows it decides."""
     restore: Rollback | None = None
-    """For a batch that takes others back, to where."""
-    continues: int | None = None
-    """The version of the table that its rows are added to; None where they take the place of all."""
+    """For a restore, the version that the table goes back to."""
+    base_version: int | None = None
+    """The version of the table that the rows are added to; None when they replace all rows."""
     newest_extract: str | None = None
-    """For the load `snapshot`, the newest extract in the table before this batch; None where it is not known."""
+    """For the load `snapshot`, the newest extract in the table before this batch; None when unknown."""
 
     @property
     def note(self) -> str:
-        """What the commit carries, to tell this attempt from any other."""
-        begin = QUIET if self.is_quiet else NOTE
+        """The note of the commit, which identifies this attempt."""
+        begin = MAINTENANCE_NOTE if self.moves_no_rows else BATCH_NOTE
         return f"{begin}{self.sequence}.{self.attempt} run {self.run_id}"
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether it moves no row, so that no reader has to follow it: it fences a vacuum, or follows inputs back."""
+    def is_full(self) -> bool:
+        """Whether the batch holds all rows of the table."""
+        return self.mode == "full"
+
+    @property
+    def brings_new_rows(self) -> bool:
+        """Whether the rows are new to the lake; rows of other batches were computed before."""
+        match self.mode:
+            case "files" | "slice" | "changes" | "sums" | "replay":
+                return True
+            case "keys" | "partitions" | "days" | "full" | "vacuum" | "follow" | "restore":
+                return False
+            case _:
+                assert_never(self.mode)
+
+    @property
+    def reads_no_source(self) -> bool:
+        """Whether the batch leaves the bookmark of its sources where the batch before it left it."""
+        return self.mode == "replay" or self.is_maintenance
+
+    @property
+    def moves_no_rows(self) -> bool:
+        """Whether readers can ignore the batch: a vacuum fences the table, a follow moves bookmarks back."""
         return self.mode in ("vacuum", "follow")
 
     @property
     def is_maintenance(self) -> bool:
-        """Whether it computes no row, so that its end is the same whatever the declaration says by then."""
-        return self.is_quiet or self.restore is not None
+        """Whether the batch computes no rows, so that it completes whatever the declaration says."""
+        return self.moves_no_rows or self.mode == "restore"
 
     @property
     def follows_rollback(self) -> bool:
-        """Whether batches between this one and the one that it builds upon were rolled back."""
+        """Whether batches between this one and its parent were rolled back."""
         return 0 < self.parent < self.sequence - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A batch that was seen through to its end."""
+class CompletedBatch:
+    """A batch whose parts are all committed, with its row counts."""
 
     sequence: int
     attempt: int
@@ -97,40 +119,40 @@ class Done:
     rows_deduplicated: int
     rows_discarded: int = 0
     newest_extract: str | None = None
-    """For the load `snapshot`, the newest extract in the table with this batch; None where it is not known. An extract
-    that changes nothing leaves no trace in the rows."""
+    """For the load `snapshot`, the newest extract in the table with this batch; None when unknown. The rows alone do not
+    show it: an extract may change nothing."""
 
 
-def encoded(value: Batch | Done) -> bytes:
-    """A note as it is written."""
-    return sealed(json.dumps(asdict(value), sort_keys=True, default=date.isoformat))
+def encode(value: Batch | CompletedBatch) -> bytes:
+    """Return the file content of a batch."""
+    return with_checksum(json.dumps(asdict(value), sort_keys=True, default=date.isoformat))
 
 
-def sealed(text: str) -> bytes:
-    """JSON whose first key tells a sum of all that follows."""
+def with_checksum(text: str) -> bytes:
+    """Return the JSON with a checksum of its bytes as the first key."""
     rest = text[1:].encode()
-    return b'%s%08x", %s' % (_SEAL, zlib.crc32(rest), rest)
+    return b'%s%08x", %s' % (_CHECKSUM, zlib.crc32(rest), rest)
 
 
-def _unsealed(data: bytes) -> bytes:
-    """The JSON without its seal; raises where it does not fit. Older files have none."""
-    if not data.startswith(_SEAL):
+def _verified(data: bytes) -> bytes:
+    """Return the JSON without its checksum; raise ValueError on a mismatch. Files without a checksum are accepted."""
+    if not data.startswith(_CHECKSUM):
         return data
-    start = len(_SEAL) + 8 + len('", ')
+    start = len(_CHECKSUM) + 8 + len('", ')
     rest = data[start:]
-    if data[:start] != b'%s%08x", ' % (_SEAL, zlib.crc32(rest)):
-        raise ValueError("the file is not as it was written")
+    if data[:start] != b'%s%08x", ' % (_CHECKSUM, zlib.crc32(rest)):
+        raise ValueError("checksum mismatch")
     return b"{" + rest
 
 
-def files_of(data: bytes) -> dict[str, FileFact]:
-    """By path, the files of a summary."""
-    # None of what is made here is garbage, and the collector would look at all of it again and again.
+def decode_ingested_files(data: bytes) -> dict[str, FileFact]:
+    """Return the files of a summary by path."""
+    # No object made here is garbage: the collector would only scan them again and again.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        told = json.loads(_unsealed(data))
-        files = told if isinstance(told, list) else told["files"]
+        content = json.loads(_verified(data))
+        files = content if isinstance(content, list) else content["files"]
         return {file[0]: FileFact._make(file) for file in files if _is_file(file)}
     finally:
         if collecting:
@@ -138,47 +160,50 @@ def files_of(data: bytes) -> dict[str, FileFact]:
 
 
 def _is_file(written: Sequence[object]) -> bool:
-    """Raise ValueError for what is no file."""
+    """Return True, or raise ValueError when the entry is not a file."""
     path, size, modified = written
     if not (isinstance(path, str) and isinstance(size, int) and isinstance(modified, int)):
-        raise ValueError(f"{path!r} is no file")
+        raise ValueError(f"{path!r} is not a file entry")
     return True
 
 
-def done_of(data: bytes, sequence: int) -> Done:
-    """The end of a batch."""
-    told = json.loads(_unsealed(data))
-    done = Done(**told)
-    numbers = [value for name, value in told.items() if name not in ("run_id", "newest_extract")]
+def decode_completed(data: bytes, sequence: int) -> CompletedBatch:
+    """Return the completed batch; raise ValueError when the file is not valid."""
+    fields = json.loads(_verified(data))
+    done = CompletedBatch(**fields)
+    numbers = [value for name, value in fields.items() if name not in ("run_id", "newest_extract")]
     if done.sequence != sequence or not (_all(int, *numbers) and _all(str | None, done.newest_extract)):
         raise ValueError(f"this is not batch {sequence}")
     return done
 
 
-def batch_of(data: bytes, sequence: int) -> Batch:
-    """The batch, held to what every batch is: a parent that is not before it would never end."""
+def decode_batch(data: bytes, sequence: int) -> Batch:
+    """Return the pinned batch; raise ValueError when it is not valid. A parent must come before its batch: a cycle would
+    never end."""
     batch = _decode(data)
     numbers = (batch.sequence, batch.attempt, batch.parent, batch.pinned_at)
     texts = (batch.run_id, batch.definition, batch.mode)
     if not (all(isinstance(each, int) for each in numbers) and all(isinstance(each, str) for each in texts)):
-        raise ValueError("a number or a text is none")
+        raise ValueError("a field has the wrong type")
+    if batch.mode not in _MODES:
+        raise ValueError(f"unknown mode {batch.mode!r}")
     if not 0 <= batch.parent < batch.sequence == sequence:
         raise ValueError(f"this is not batch {sequence}, or its parent {batch.parent} does not come before it")
     positions = (*batch.inputs.values(), *batch.lookups.values())
     if not all(isinstance(position.version, int) and isinstance(position.table_id, str) for position in positions):
-        raise ValueError("a position is none")
-    if not (_all(int | None, batch.continues) and _all(int, *batch.since.values())):
-        raise ValueError("what it continues, or reads on from, is no version")
-    if not (_all(str | None, batch.contract, batch.newest_extract) and _all(str, *batch.refused.values())):
-        raise ValueError("a contract, an extract, or why a file is refused, is no text")
+        raise ValueError("a position has the wrong type")
+    if not (_all(int | None, batch.base_version) and _all(int, *batch.since.values())):
+        raise ValueError("a version has the wrong type")
+    if not (_all(str | None, batch.contract, batch.newest_extract) and _all(str, *batch.rejected_files.values())):
+        raise ValueError("the contract, the extract or the reason of a rejected file is not a text")
     if batch.seen is not None and not all(isinstance(value, str) for value in asdict(batch.seen).values()):
-        raise ValueError("what was seen is not told in texts")
+        raise ValueError("the listing bookmark has the wrong type")
     if batch.slice is not None and not _all(int | str, *batch.slice.since.values(), *batch.slice.until.values()):
-        raise ValueError("a stretch has no end")
+        raise ValueError("the slice has the wrong type")
     if batch.backfill is not None and not (isinstance(batch.backfill.days, int) and batch.backfill.days > 0):
-        raise ValueError("a backfill goes on by no days")
+        raise ValueError("the backfill has no positive number of days")
     if not (_is_approval(batch.approval) and _is_replay(batch.replay) and _is_rollback(batch.restore)):
-        raise ValueError("what somebody decided is not told as it is decided")
+        raise ValueError("the approval, replay or restore has the wrong type")
     for file in batch.files:
         _is_file(file)
     return batch
@@ -188,21 +213,23 @@ def _all(kind: UnionType | type, *values: object) -> bool:
     return all(isinstance(value, kind) for value in values)
 
 
-def _is_approval(given: Approval | None) -> bool:
-    return given is None or (_all(str, given.by, given.why, given.run_id) and _all(int, given.rows, given.refused))
+def _is_approval(approval: Approval | None) -> bool:
+    return approval is None or (
+        _all(str, approval.by, approval.why, approval.run_id) and _all(int, approval.rows, approval.refused)
+    )
 
 
-def _is_replay(asked: Replay | None) -> bool:
-    if asked is None:
+def _is_replay(replay: Replay | None) -> bool:
+    if replay is None:
         return True
-    chosen, edits = asked.chosen, asked.edits.values()
-    texts = (asked.by, asked.why, *chosen.ids, *asked.set.values())
-    numbers = (asked.version, asked.moment)
+    chosen, edits = replay.chosen, replay.edits.values()
+    texts = (replay.by, replay.why, *chosen.ids, *replay.set.values())
+    numbers = (replay.version, replay.moment)
     values = (value for edited in edits for value in edited.values())
     return (
         _all(str, *texts)
         and _all(int, *numbers)
-        and _all(bool, asked.discard)
+        and _all(bool, replay.discard)
         and _all(str | None, chosen.rule, chosen.reason, *values)
         and _all(int | None, chosen.batch)
         and _all(int | float | None, chosen.older_than)
@@ -210,48 +237,48 @@ def _is_replay(asked: Replay | None) -> bool:
 
 
 def _is_rollback(back: Rollback | None) -> bool:
-    return back is None or (_all(int, back.version, back.head) and _all(int | None, back.quarantine, back.settled))
+    return back is None or (_all(int, back.version, back.head) and _all(int | None, back.quarantine, back.decisions))
 
 
 def _decode(data: bytes) -> Batch:
-    values = json.loads(_unsealed(data))
+    values = json.loads(_verified(data))
     values["inputs"] = {table: Position(**position) for table, position in values["inputs"].items()}
-    values["files"] = tuple(FileFact(*file) for file in _listed(values["files"]))
+    values["files"] = tuple(FileFact(*file) for file in _as_list(values["files"]))
     values["lookups"] = {table: Position(**position) for table, position in values.get("lookups", {}).items()}
-    for name, read in _PARTS.items():
+    for name, read in _OPTIONAL_FIELDS.items():
         if values.get(name) is not None:
             values[name] = read(values[name])
     return Batch(**values)
 
 
-def _listed(values: object) -> list[Any]:
-    """Raise ValueError for what is no list: a text would be one of its characters, and a mapping one of its keys."""
+def _as_list(values: object) -> list[Any]:
+    """Return the list, or raise ValueError: a text would be read as its characters, a mapping as its keys."""
     if not isinstance(values, list):
-        raise ValueError("a list is none")
+        raise ValueError("not a list")
     return values
 
 
-def _replay(kept: Mapping[str, Any]) -> Replay:
-    _listed(kept["chosen"]["ids"])
-    return Replay.read(kept)
+def _replay(stored: Mapping[str, Any]) -> Replay:
+    _as_list(stored["chosen"]["ids"])
+    return Replay.read(stored)
 
 
-def _span(kept: Mapping[str, str]) -> Span:
-    return Span(**{name: date.fromisoformat(day) for name, day in kept.items()})
+def _span(stored: Mapping[str, str]) -> Span:
+    return Span(**{name: date.fromisoformat(day) for name, day in stored.items()})
 
 
-def _backfill(kept: Mapping[str, Any]) -> Backfill:
-    done = None if kept["done"] is None else date.fromisoformat(kept["done"])
-    return Backfill(span=_span(kept["span"]), days=kept["days"], done=done)
+def _backfill(stored: Mapping[str, Any]) -> Backfill:
+    done = None if stored["done"] is None else date.fromisoformat(stored["done"])
+    return Backfill(span=_span(stored["span"]), days=stored["days"], done=done)
 
 
-_PARTS: Mapping[str, Callable[[Any], object]] = {
-    "slice": lambda kept: Slice(**kept),
-    "seen": lambda kept: Seen(**kept),
-    "approval": lambda kept: Approval(**kept),
+_OPTIONAL_FIELDS: Mapping[str, Callable[[Any], object]] = {
+    "slice": lambda stored: Slice(**stored),
+    "seen": lambda stored: ListingBookmark(**stored),
+    "approval": lambda stored: Approval(**stored),
     "replay": _replay,
-    "restore": lambda kept: Rollback(**kept),
+    "restore": lambda stored: Rollback(**stored),
     "days": _span,
     "backfill": _backfill,
 }
-"""By its name, how a part of a batch is read that not every batch has."""
+"""By name of an optional field, the function that decodes it."""

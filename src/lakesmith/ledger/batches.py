@@ -24,23 +24,32 @@ from typing import TypeVar
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DataError
-from lakesmith.failpoints import reach
-from lakesmith.ledger.batch import NOTE, Batch, Done, batch_of, done_of, encoded, files_of, sealed
+from lakesmith.failpoints import failpoint
+from lakesmith.ledger.batch import (
+    BATCH_NOTE,
+    Batch,
+    CompletedBatch,
+    decode_batch,
+    decode_completed,
+    decode_ingested_files,
+    encode,
+    with_checksum,
+)
 from lakesmith.plan.steps import Progress
-from lakesmith.ports import QUIET, CommitFact, FileFact, Storage, TableFacts, in_order
+from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, FileFact, Storage, TableFacts, in_commit_order
 
-Kind = TypeVar("Kind", Batch, Done, dict[str, FileFact])
+Kind = TypeVar("Kind", Batch, CompletedBatch, dict[str, FileFact])
 EMPTY = -1
 """In the place of a version: there was nothing yet."""
-_NOTED = re.compile(rf"(?:{NOTE}|{QUIET})(\d+)\.")
+_NOTED = re.compile(rf"(?:{BATCH_NOTE}|{MAINTENANCE_NOTE})(\d+)\.")
 _NOTED_RUN = re.compile(r"lakesmith \w+ (?:\d+\.\d+ )?run (\S+)$")
 _BESIDE = ("replay", "vacuum", "follow", "restore")
 """Batches that read nothing on: where the table stands is told by the one before."""
-SUMMED_UP = 16
+SUMMARY_INTERVAL = 16
 """With each batch of such a number, the files that were taken in so far are written down together."""
 
 
-class TakenFiles(Mapping[str, FileFact]):
+class IngestedFiles(Mapping[str, FileFact]):
     """By path, the files in a table whose files come in order: read only when one is asked for that may be among them.
 
     So a look from the greatest name on costs the same however many files have come before.
@@ -84,37 +93,37 @@ class Batches:
         attempt = 1 + sum(name.startswith(f"{batch.sequence:08}.") for name in self._names())
         while True:
             pinned = replace(batch, attempt=attempt)
-            if self._storage.put_if_absent(self._key(batch.sequence, f"{attempt:02}"), encoded(pinned)):
-                reach("batch.pinned", self._table)
+            if self._storage.put_if_absent(self._key(batch.sequence, f"{attempt:02}"), encode(pinned)):
+                failpoint("batch.pinned", self._table)
                 return pinned
             attempt += 1
 
-    def spent(self) -> int:
+    def highest_sequence(self) -> int:
         """The greatest number of a batch that was seen through, also of a table of this name that was dropped.
 
         A batch that is only pinned does not count: a twin of this run has to end up with the same number.
         """
         return max((int(name[:8]) for name in self._names() if name.endswith(".done.json")), default=0)
 
-    def finish(self, done: Done) -> None:
+    def finish(self, done: CompletedBatch) -> None:
         """Note that every part of the batch is where it belongs."""
-        reach("batch.finishing", self._table)
+        failpoint("batch.finishing", self._table)
         key = self._key(done.sequence, "done")
-        if not self._storage.put_if_absent(key, encoded(done)):
+        if not self._storage.put_if_absent(key, encode(done)):
             known = self.done(done.sequence)
             # Another attempt's commit was lost with the end of a log: the table's log has this one.
             if known is None or known.attempt != done.attempt:
-                self._storage.replace(key, encoded(done))
-        reach("batch.done", self._table)
+                self._storage.replace(key, encode(done))
+        failpoint("batch.done", self._table)
 
     def pinned(self, sequence: int, attempt: int) -> Batch:
         """An attempt as it was written down."""
         return self._attempt(sequence, attempt)
 
-    def done(self, sequence: int) -> Done | None:
+    def done(self, sequence: int) -> CompletedBatch | None:
         key = self._key(sequence, "done")
         data = self._storage.read(key)
-        return None if data is None else self._understood(key, lambda: done_of(data, sequence))
+        return None if data is None else self._understood(key, lambda: decode_completed(data, sequence))
 
     def committed(self, sequence: int, commits: Callable[[], Iterable[CommitFact]]) -> Batch:
         """The attempt that the table's log holds under this number."""
@@ -163,11 +172,11 @@ class Batches:
         """How far the table's rows have come. `commits` is called only when the log has to be asked."""
         if facts is None or facts.sequence == 0:
             return Progress()
-        self.refuse_lost(facts, commits)
+        self.refuse_lost_commits(facts, commits)
         done = self.done(facts.sequence)
         head = facts.sequence
         unfinished = None if done else self.committed(facts.sequence, commits)
-        made = done.version if done else version_of(unfinished, commits()) if unfinished else 0
+        made = done.version if done else committed_version(unfinished, commits()) if unfinished else 0
         if facts.changed > made:
             head = self._sequence_at(facts.version, facts.sequence, made, tuple(commits()))
         if head == 0:
@@ -177,24 +186,24 @@ class Batches:
         return replace(
             told.progress,
             unfinished=unfinished.sequence if unfinished else None,
-            unfinished_as=unfinished.definition if unfinished and not unfinished.is_maintenance else None,
+            unfinished_definition=unfinished.definition if unfinished and not unfinished.is_maintenance else None,
             rewritten=rewritten.version if rewritten else None,
         )
 
-    def is_at(self, facts: TableFacts, version: int, commits: Callable[[], Iterable[CommitFact]]) -> bool:
+    def has_rows_of(self, facts: TableFacts, version: int, commits: Callable[[], Iterable[CommitFact]]) -> bool:
         """Whether the table has the rows of a version: none came since, or it went back to it and none came after."""
         if facts.changed <= version <= facts.version:
             return True
-        ground = self.ground(self.progress(facts, commits).head, commits)
-        batch = self.committed(ground, commits) if ground else None
+        base_batch = self.base_batch(self.progress(facts, commits).head, commits)
+        batch = self.committed(base_batch, commits) if base_batch else None
         if batch is None or batch.restore is None or batch.restore.version != version:
             return False
-        return version_of(batch, commits()) == facts.changed
+        return committed_version(batch, commits()) == facts.changed
 
     def at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> Progress:
         """How far the rows of an earlier version had come, also before a rebuild; `newest` is the newest batch."""
         done = self.done(newest)
-        made = done.version if done else version_of(self.committed(newest, lambda: commits), commits)
+        made = done.version if done else committed_version(self.committed(newest, lambda: commits), commits)
         head = self._sequence_at(version, newest, made, commits, rebuilt=True)
         return self._described_by(head, lambda: commits).progress if head else Progress()
 
@@ -204,15 +213,15 @@ class Batches:
         while batch.mode in _BESIDE and batch.parent:
             rewrote = rewrote or (batch.sequence if batch.mode == "restore" else 0)
             batch = self.committed(batch.parent, commits)
-        rewrote = rewrote or (batch.sequence if batch.mode == "whole" else 0)
+        rewrote = rewrote or (batch.sequence if batch.mode == "full" else 0)
         progress = Progress(
             head=head,
-            ground=newest.parent if newest.is_quiet and newest.follows_rollback else head,
+            base_batch=newest.parent if newest.moves_no_rows and newest.follows_rollback else head,
             definition=newest.definition,
             positions=newest.inputs,
-            taken=self._taken(batch, commits),
+            ingested=self._taken(batch, commits),
             seen=batch.seen,
-            reached=batch.slice.until if batch.slice else {},
+            source_position=batch.slice.until if batch.slice else {},
             backfill=batch.backfill,
             newest_extract=self._newest_extract(newest, commits),
         )
@@ -225,7 +234,7 @@ class Batches:
         done = self.done(batch.sequence)
         return done.newest_extract if done else None
 
-    def refuse_lost(self, facts: TableFacts, commits: Callable[[], Iterable[CommitFact]]) -> None:
+    def refuse_lost_commits(self, facts: TableFacts, commits: Callable[[], Iterable[CommitFact]]) -> None:
         """Raise where a batch is done that the table's log does not know: its newest commits are gone, and with them
         rows that other tables may have read."""
         done = self.done(facts.sequence + 1) if facts.sequence else None
@@ -243,7 +252,7 @@ class Batches:
             f"remove {facts.location} and run",
         )
 
-    def chain(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> dict[int, Batch]:
+    def ancestors(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> dict[int, Batch]:
         """By number, the batches that the rows of one are made of, the newest first."""
         found: dict[int, Batch] = {}
         while head:
@@ -251,13 +260,13 @@ class Batches:
             head = batch.parent
         return found
 
-    def ground(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> int:
+    def base_batch(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> int:
         """The newest batch up to this one that is not a quiet one."""
-        while head and (batch := self.committed(head, commits)).is_quiet:
+        while head and (batch := self.committed(head, commits)).moves_no_rows:
             head = batch.parent
         return head
 
-    def is_overtaken(self, sequence: int) -> bool:
+    def has_later_batch(self, sequence: int) -> bool:
         """Whether somebody has begun a later batch."""
         return any(int(name[:8]) > sequence for name in self._names() if not name.endswith(".done.json"))
 
@@ -287,16 +296,18 @@ class Batches:
                 return self._sequence_at(restored, newest, made, commits, rebuilt=rebuilt)
         return max((seq for made, seq in by_version.items() if made <= version), default=0)
 
-    def keep_taken(self, batch: Batch, progress: Progress) -> None:
+    def summarize_ingested(self, batch: Batch, progress: Progress) -> None:
         """Sum up, now and then, which files are in the table: a plan must not read every batch there ever was."""
-        if not batch.files or batch.sequence % SUMMED_UP:
+        if not batch.files or batch.sequence % SUMMARY_INTERVAL:
             return
-        self.sum_up(batch.sequence, batch.attempt, {**progress.taken, **{file.path: file for file in batch.files}})
+        self.write_summary(
+            batch.sequence, batch.attempt, {**progress.ingested, **{file.path: file for file in batch.files}}
+        )
 
-    def sum_up(self, sequence: int, attempt: int, taken: Mapping[str, FileFact]) -> None:
+    def write_summary(self, sequence: int, attempt: int, taken: Mapping[str, FileFact]) -> None:
         """Write down all files that are in the table with a batch."""
         rows = [[file.path, file.size, file.modified] for file in taken.values()]
-        self._storage.put_if_absent(self._taken_key(sequence, attempt), sealed(json.dumps({"files": rows})))
+        self._storage.put_if_absent(self._taken_key(sequence, attempt), with_checksum(json.dumps({"files": rows})))
 
     def _taken(self, head: Batch, commits: Callable[[], Iterable[CommitFact]]) -> Mapping[str, FileFact]:
         if head.seen is None:
@@ -309,11 +320,11 @@ class Batches:
                 raise self._unreadable(self._taken_key(head.sequence, head.attempt))
             return taken
 
-        return TakenFiles(read, greatest)
+        return IngestedFiles(read, greatest)
 
     def _read_taken(self, head: Batch, commits: Callable[[], Iterable[CommitFact]]) -> dict[str, FileFact]:
         """The files in the table, from its batches back to the last one with which they were summed up."""
-        taken: dict[str, FileFact] = {}
+        ingested: dict[str, FileFact] = {}
         batch = head
         while batch.files or batch.mode in _BESIDE:
             summary = self._summary(self._taken_key(batch.sequence, batch.attempt))
@@ -327,7 +338,7 @@ class Batches:
 
     def _summary(self, key: str) -> dict[str, FileFact] | None:
         data = self._storage.read(key)
-        return None if data is None else self._understood(key, partial(files_of, data))
+        return None if data is None else self._understood(key, partial(decode_ingested_files, data))
 
     def _taken_key(self, sequence: int, attempt: int) -> str:
         return f"_lakesmith/taken/{self._table}/{sequence:08}.{attempt:02}.json"
@@ -341,7 +352,7 @@ class Batches:
                 table=str(self._table),
                 hint=self._way_out(),
             )
-        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: batch_of(data, sequence))
+        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: decode_batch(data, sequence))
 
     def _understood(self, key: str, decode: Callable[[], Kind]) -> Kind:
         try:
@@ -376,7 +387,7 @@ class _Told:
     """The newest batch that replaced rows in place of adding to them, when none that only added came after it."""
 
 
-def kept_with(batches: Container[int], commits: Sequence[CommitFact]) -> int | None:
+def version_left_by(batches: Container[int], commits: Sequence[CommitFact]) -> int | None:
     """The version in which something kept beside a table was what these batches had left there; None when it is so
     now, EMPTY when there was nothing yet. `commits` are all that it has, the newest first."""
     others = [commit for commit in commits if (number := _noted(commit)) and number not in batches]
@@ -393,13 +404,13 @@ def _noted(commit: CommitFact) -> int | None:
     return int(found[1]) if found else None
 
 
-def noted_run(commit: CommitFact) -> str | None:
+def run_of_commit(commit: CommitFact) -> str | None:
     """The run that made a commit; None where another writer did."""
     found = _NOTED_RUN.match(commit.note or "")
     return found[1] if found else None
 
 
-def version_of(batch: Batch, commits: Iterable[CommitFact]) -> int:
+def committed_version(batch: Batch, commits: Iterable[CommitFact]) -> int:
     """The version that a committed batch was committed as. Where the log was cleaned up since, the last version before
     its oldest commit: every rollback that is still known came later."""
     oldest = 1
@@ -427,4 +438,4 @@ def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     before = [commit for commit in commits if commit.version < restore.version]
-    return max((commit.version for commit in in_order(before) if commit.committed_at <= moment), default=0)
+    return max((commit.version for commit in in_commit_order(before) if commit.committed_at <= moment), default=0)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from lakesmith.cache import keep, read_kept
-from lakesmith.contracts import Published, published_from
+from lakesmith.cache import read_cache, write_cache
+from lakesmith.contracts import PublishedContract, published_from
 from lakesmith.ledger.tables import Ledger
 from lakesmith.ports import TableFacts
 from lakesmith.records import ContractRecord
@@ -21,12 +21,12 @@ class RecordedContracts:
         self._ledger = ledger
         self._file = file
 
-    def read(self, facts: TableFacts | None) -> Mapping[str, Sequence[Published]]:
+    def read(self, facts: TableFacts | None) -> Mapping[str, Sequence[PublishedContract]]:
         """By table, the versions, the newest first; `facts` are those of the table that holds them."""
         if facts is None:
             return {}
         state = [facts.table_id, facts.version]
-        kept = read_kept(self._file)
+        kept = read_cache(self._file)
         try:
             if kept["state"] == state:
                 return published_from(_decoded(record) for record in kept["records"])
@@ -34,7 +34,7 @@ class RecordedContracts:
             pass
         records = self._ledger.contracts()
         told = [dataclasses.asdict(record) for record in records]
-        keep(self._file, {"state": state, "records": told}, default=datetime.isoformat)
+        write_cache(self._file, {"state": state, "records": told}, default=datetime.isoformat)
         return published_from(records)
 
 

@@ -19,19 +19,19 @@ from dataclasses import asdict, dataclass, replace
 
 from lakesmith.declare import TableName
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.failpoints import reach
+from lakesmith.failpoints import failpoint
 from lakesmith.ports import Storage
 
-SECONDS = 60.0
+LEASE_SECONDS = 60.0
 """How long a lease outlives its holder's last sign of life."""
-ASKEW = 600.0
+CLOCK_SKEW_SECONDS = 600.0
 """So many seconds clocks may be apart. A lease that would last longer was written by one that has been set since."""
-TURN = 1.0
+BACKFILL_PAUSE_SECONDS = 1.0
 """For how many seconds a backfill leaves a table to others between two of its commits."""
 BACKFILL = "backfill"
 """The purpose that takes turns with all others."""
 
-_unsaid: set[tuple[str, str]] = set()
+_unrecorded_releases: set[tuple[str, str]] = set()
 """Leases that this process gave back when it could not write that down: where they lie, and their holders."""
 
 
@@ -46,7 +46,7 @@ class Lease:
     released: bool = False
 
     def is_dead(self, now: float) -> bool:
-        if self.released or not now < self.expires_at <= now + SECONDS + ASKEW:
+        if self.released or not now < self.expires_at <= now + LEASE_SECONDS + CLOCK_SKEW_SECONDS:
             return True
         return self.host == _host() and not _is_alive(self.process)
 
@@ -70,41 +70,41 @@ class Leases:
             try:
                 key, lease = self._take(folder, table, purpose)
                 break
-            except Taken as error:
+            except LeaseTaken as error:
                 if BACKFILL not in (purpose, error.holder.partition(" ")[0]):
                     raise
-            time.sleep(TURN / 5)
+            time.sleep(BACKFILL_PAUSE_SECONDS / 5)
         try:
             with self._kept_alive(key, lease):
-                reach("lease.taken", table)
+                failpoint("lease.taken", table)
                 yield
         finally:
             self._give_back(key, lease)
-        reach("lease.released", table)
+        failpoint("lease.released", table)
 
     def _is_over(self, key: str, lease: Lease) -> bool:
-        return lease.is_dead(self._clock()) or (self._storage.location(key), lease.holder) in _unsaid
+        return lease.is_dead(self._clock()) or (self._storage.location(key), lease.holder) in _unrecorded_releases
 
     def _take(self, folder: str, table: TableName, purpose: str) -> tuple[str, Lease]:
         numbers = [int(name.removesuffix(".json")) for name in self._storage.keys(folder)]
         newest = max(numbers, default=0)
         held = self._read(f"{folder}/{newest:08}.json")
         if held and not self._is_over(f"{folder}/{newest:08}.json", held):
-            raise Taken(table, held)
+            raise LeaseTaken(table, held)
         lease = Lease(
             holder=f"{purpose} {self._holder}",
             host=_host(),
             process=_process(),
-            expires_at=self._clock() + SECONDS,
+            expires_at=self._clock() + LEASE_SECONDS,
         )
         key = f"{folder}/{newest + 1:08}.json"
         if not self._storage.put_if_absent(key, _encode(lease)):
             winner = self._read(key)
-            raise Taken(table, winner or lease)
+            raise LeaseTaken(table, winner or lease)
         later = [name for name in self._storage.keys(folder) if name > f"{newest + 1:08}.json"]
         if later:  # the number was free only because its holder had come and gone meanwhile
             self._storage.remove(key)
-            raise Taken(table, self._read(f"{folder}/{later[-1]}") or lease)
+            raise LeaseTaken(table, self._read(f"{folder}/{later[-1]}") or lease)
         for number in numbers:
             with suppress(LakesmithError, OSError):  # the lease is taken, and nobody goes by an older one
                 self._storage.remove(f"{folder}/{number:08}.json")
@@ -123,7 +123,7 @@ class Leases:
         ended = threading.Event()
 
         def keep() -> None:
-            while not ended.wait(SECONDS / 4):
+            while not ended.wait(LEASE_SECONDS / 4):
                 # The store may take the next sign of life: until the lease expires there are some left.
                 with suppress(LakesmithError, OSError):
                     if not self._renew(key, lease):
@@ -139,7 +139,7 @@ class Leases:
 
     def _renew(self, key: str, lease: Lease) -> bool:
         """Give a sign of life; False where somebody else has taken over since."""
-        return self._write(key, replace(lease, expires_at=self._clock() + SECONDS))
+        return self._write(key, replace(lease, expires_at=self._clock() + LEASE_SECONDS))
 
     def _give_back(self, key: str, lease: Lease) -> None:
         """What was done under the lease counts, whether or not it can be written down that it ended: nobody keeps it
@@ -147,7 +147,7 @@ class Leases:
         try:
             self._write(key, replace(lease, released=True))
         except (LakesmithError, OSError):
-            _unsaid.add((self._storage.location(key), lease.holder))
+            _unrecorded_releases.add((self._storage.location(key), lease.holder))
 
     def _write(self, key: str, lease: Lease) -> bool:
         if self._is_taken_over(key):
@@ -163,7 +163,7 @@ class Leases:
         return any(later > name for later in self._storage.keys(folder))
 
 
-class Taken(InfrastructureError):
+class LeaseTaken(InfrastructureError):
     """Somebody else is working on the table."""
 
     def __init__(self, table: TableName, lease: Lease) -> None:
@@ -171,7 +171,7 @@ class Taken(InfrastructureError):
             "table-leased",
             f"{lease.holder} (process {lease.process} on {lease.host}) is working on it",
             table=str(table),
-            hint=f"wait until it has ended; a holder that died gives the table back within {SECONDS:.0f} seconds",
+            hint=f"wait until it has ended; a holder that died gives the table back within {LEASE_SECONDS:.0f} seconds",
         )
         self.holder = lease.holder
 

@@ -16,7 +16,7 @@ _MARGIN = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unread:
+class SlowestReader:
     """The table that has read the least of another."""
 
     reader: TableName
@@ -30,9 +30,9 @@ class Unread:
         return now - self.since.timestamp() + _MARGIN
 
 
-def unread(
+def slowest_reader(
     format: TableFormat, storage: Storage, source: TableFacts, name: TableName, readers: Iterable[tuple[TableName, str]]
-) -> Unread | None:
+) -> SlowestReader | None:
     """What is the furthest behind of tables that read this one, which are given with where they lie; None when there
     is nothing that they still need and could read."""
     behind = {
@@ -47,7 +47,7 @@ def unread(
     if not known:
         return None
     least = min(known)
-    return Unread(reader=behind[least], version=least, since=moments[least])
+    return SlowestReader(reader=behind[least], version=least, since=moments[least])
 
 
 def _needed(

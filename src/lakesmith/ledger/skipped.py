@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from lakesmith.cache import keep, read_kept
+from lakesmith.cache import read_cache, write_cache
 from lakesmith.declare import TableName
 from lakesmith.ledger.tables import Ledger
 from lakesmith.ports import SkippedEntry, TableFacts
@@ -35,12 +35,12 @@ class ReportedEntries:
 
     def _read(self, facts: TableFacts) -> frozenset[_Key]:
         state = [facts.table_id, facts.version]
-        cached = read_kept(self._file)
+        cached = read_cache(self._file)
         try:
             if cached["state"] == state:
                 return frozenset((table, file, code) for table, file, code in cached["reported"])
         except (KeyError, TypeError, ValueError):  # written by another version of Lakesmith
             pass
         reported = [(record.table, record.file, record.code) for record in self._ledger.skipped()]
-        keep(self._file, {"state": state, "reported": reported})
+        write_cache(self._file, {"state": state, "reported": reported})
         return frozenset(reported)

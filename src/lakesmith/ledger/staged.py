@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 
-MARK = "_SUCCESS"
+SUCCESS_MARKER = "_SUCCESS"
 """Spark makes this file in a folder when the last of the others is in its place."""
 _ATTEMPT = re.compile(r"(\d{8,})\.\d{2,}")
 
@@ -32,7 +32,7 @@ def remove_staged(folders: Iterable[str], upto: int) -> None:
         if found and int(found[1]) <= upto:
             # Before any other file: whoever still reads them learns from the mark that they are not all there.
             with suppress(OSError):
-                os.unlink(os.path.join(folder, MARK))
+                os.unlink(os.path.join(folder, SUCCESS_MARKER))
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
-from lakesmith.failpoints import reach
-from lakesmith.formats.delta.checksums import seal_log
-from lakesmith.formats.delta.rows_in_memory import append_rows
-from lakesmith.formats.delta.snapshot import opened_if_any
+from lakesmith.failpoints import failpoint
+from lakesmith.formats.delta.append_arrow import append_arrow
+from lakesmith.formats.delta.checksums import write_checksums
+from lakesmith.formats.delta.snapshot import open_snapshot_if_any
 from lakesmith.records import (
     AuditRecord,
     CheckRecord,
@@ -63,7 +63,7 @@ class Ledger:
         skipped: Sequence[SkippedRecord] = (),
     ) -> None:
         """The parts first: a run that is in the ledger is there with all of them. Of a release all tables or none."""
-        reach("ledger.recording")
+        failpoint("ledger.recording")
         self._append("steps", steps)
         self._append("checks", checks)
         self._append("files", files)
@@ -72,7 +72,7 @@ class Ledger:
         self._append("audit", audit)
         self._append("releases", release)
         self._append("runs", [run])
-        reach("ledger.recorded")
+        failpoint("ledger.recorded")
 
     def runs(self, limit: int) -> tuple[RunRecord, ...]:
         return self._read("runs", RunRecord, "started_at DESC", limit=limit)
@@ -123,15 +123,15 @@ class Ledger:
         )
         location = self._warehouse.system(name)
         try:
-            append_rows(location, rows)
+            append_arrow(location, rows)
         except InfrastructureError as damage:
             raise _unwritten(damage.what, damage.hint) from damage
         except (exceptions.DeltaError, OSError) as error:
             failure = disk_failure(str(error), f"cannot write system.{name}")
             said = str(error).splitlines()[0]
             raise (_unwritten(failure.what, failure.hint) if failure else _unwritten(said)) from error
-        seal_log(location)
-        reach("ledger.appended", f"system.{name}")
+        write_checksums(location)
+        failpoint("ledger.appended", f"system.{name}")
 
     def _read(
         self,
@@ -144,7 +144,7 @@ class Ledger:
         limit: int | None = None,
     ) -> tuple[Record, ...]:
         try:
-            table = opened_if_any(self._warehouse.system(name))
+            table = open_snapshot_if_any(self._warehouse.system(name))
         except InfrastructureError as error:
             raise _unread(name, error) from error
         if table is None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from lakesmith.declare import Append, Environment, Files, Source, Table, TableName
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import Storage, TableFacts, TableFormat
-from lakesmith.quality import Past, only_readability, rules_of
+from lakesmith.quality import PastResult, checks_only_readability, rules_of
 from lakesmith.spark.build import build_batch
-from lakesmith.spark.checked import field_paths
 from lakesmith.spark.incoming import IncomingBatch
-from lakesmith.spark.ingest import Inlet, read_batch
-from lakesmith.spark.ingest.known import new_fields, wider_fields
+from lakesmith.spark.ingest import IngestContext, read_batch
+from lakesmith.spark.ingest.table_schema import new_fields, wider_fields
+from lakesmith.spark.row_checks import field_paths
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ class BatchReader:
     format: TableFormat
     session: Callable[[], SparkSession] = field(repr=False)
     """A session for one step alone; starts Spark when it is the first to ask."""
-    past: Callable[[TableName, Sequence[str]], Mapping[str, Sequence[Past]]] = field(repr=False)
+    past: Callable[[TableName, Sequence[str]], Mapping[str, Sequence[PastResult]]] = field(repr=False)
     """By name of a table's checks, what they found in the good batches before, newest first."""
 
-    def inlet(self, table: Table | None = None) -> Inlet:
+    def ingest_context(self, table: Table | None = None) -> IngestContext:
         """What reads a table's source."""
-        return Inlet(
+        return IngestContext(
             spark=self.session(),
             landing=self.landings[table.name][0] if table and table.name in self.landings else self.warehouse.storage,
             warehouse=self.warehouse,
@@ -52,12 +52,12 @@ class BatchReader:
         if not (
             isinstance(table.origin, Files)
             and isinstance(table.load, Append)
-            and only_readability(rules_of(table))
+            and checks_only_readability(rules_of(table))
             and table.drift.missing_column == "evolve"
         ):
             return None
         location = self.warehouse.table(table.name)
-        return location if self.format.takes_files(location) else None
+        return location if self.format.accepts_files(location) else None
 
     def arrival(
         self,
@@ -70,7 +70,7 @@ class BatchReader:
     ) -> IncomingBatch | None:
         """The rows that a batch stands for; None when there are none by its nature."""
         if isinstance(table.origin, Source):
-            rows = read_batch(self.inlet(table), table, batch, facts, survey=survey, into=into)
+            rows = read_batch(self.ingest_context(table), table, batch, facts, survey=survey, into=into)
             known = partial(rules_of, table, fields=field_paths(rows))
             return IncomingBatch(
                 table=table,
@@ -82,7 +82,7 @@ class BatchReader:
                 columns_added=new_fields(rows, facts),
                 columns_widened=wider_fields(rows, facts),
                 past=partial(self.past, table.name),
-                again=None if table.drift.missing_column == "evolve" else lambda gone: known(missing=gone),
+                rules_if_missing=None if table.drift.missing_column == "evolve" else lambda gone: known(missing=gone),
             )
         built = build_batch(self.session(), table, batch, self.format, self.warehouse)
         if built is None:
@@ -93,9 +93,9 @@ class BatchReader:
             rows=built.rows,
             rules=rules_of(table, casts=built.casts, missing=built.missing, undeclared=built.undeclared),
             facts=facts,
-            evolve=batch.mode == "whole" or table.contract != "strict",
-            part=built.part,
-            refused_part=built.refused_part,
+            evolve=batch.is_full or table.contract != "strict",
+            replace_where=built.replace_where,
+            replace_quarantine=built.replace_quarantine,
             whole=built.whole,
             keys=built.keys,
             inputs=built.inputs,

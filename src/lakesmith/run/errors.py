@@ -12,18 +12,18 @@ from lakesmith.jvm.process import death
 from lakesmith.ledger.batch import Batch
 from lakesmith.quality import rules_of
 from lakesmith.records import CheckRecord
-from lakesmith.run.failures import failed_disk, first_lines
+from lakesmith.run.failures import disk_error, first_lines
 from lakesmith.sqlproof.query import random_call
 
 SCHEMA_CHECK = "schema"
 """The name under which a schema that does not fit the table is told of."""
 
 
-def refuse_random(table: Table, batch: Batch) -> None:
+def refuse_nondeterministic(table: Table, batch: Batch) -> None:
     """Raise where nobody can tell which rows a batch refused that was cut short: asked again, the query gives others,
     and as many of them may add up all the same."""
     called = random_call(table.origin) if isinstance(table.origin, SqlQuery) else None
-    if called is None or not rules_of(table).sets_aside:
+    if called is None or not rules_of(table).removes_rows:
         return
     word, line = called
     raise InfrastructureError(
@@ -36,7 +36,7 @@ def refuse_random(table: Table, batch: Batch) -> None:
     )
 
 
-def unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
+def batch_unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
     """A file changed under a batch whose commit is there, so that its refused rows cannot be told."""
     return DataError(
         "batch-unfinished",
@@ -46,9 +46,9 @@ def unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
     )
 
 
-def unheard(table: Table, batch: Batch, error: Exception) -> InfrastructureError:
+def commit_unconfirmed(table: Table, batch: Batch, error: Exception) -> InfrastructureError:
     """The commit is there, and nobody answered that it is."""
-    failure = death(error) or failed_disk(error)
+    failure = death(error) or disk_error(error)
     said = failure.what if failure else first_lines(str(error))
     return InfrastructureError(
         "commit-unknown",
@@ -58,7 +58,7 @@ def unheard(table: Table, batch: Batch, error: Exception) -> InfrastructureError
     )
 
 
-def overtaken(table: Table, batch: Batch) -> InfrastructureError:
+def commit_lost(table: Table, batch: Batch) -> InfrastructureError:
     """Another run had the same number first."""
     return InfrastructureError(
         "commit-lost",
@@ -68,7 +68,7 @@ def overtaken(table: Table, batch: Batch) -> InfrastructureError:
     )
 
 
-def on_rollback(table: Table, batch: Batch, version: int) -> InfrastructureError:
+def committed_on_rollback(table: Table, batch: Batch, version: int) -> InfrastructureError:
     """A commit of Spark's that lies upon a rollback which it knew nothing of."""
     return InfrastructureError(
         "committed-on-rollback",
@@ -79,7 +79,7 @@ def on_rollback(table: Table, batch: Batch, version: int) -> InfrastructureError
     )
 
 
-def tried_later(table: Table, path: str, why: str) -> LakesmithError:
+def file_postponed(table: Table, path: str, why: str) -> LakesmithError:
     """A file that the next run tries again."""
     code, _, what = why.partition(": ")
     return DataError(
@@ -90,7 +90,7 @@ def tried_later(table: Table, path: str, why: str) -> LakesmithError:
     )
 
 
-def schema_check(table: Table, batch: Batch, unfit: Sequence[str]) -> CheckRecord:
+def schema_warning(table: Table, batch: Batch, unfit: Sequence[str]) -> CheckRecord:
     """What does not fit the table, as a check that warns."""
     return CheckRecord(
         run_id=batch.run_id,

@@ -14,10 +14,10 @@ from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.jvm.needed import drivers_of, jars_of
 from lakesmith.jvm.process import JvmDied
 from lakesmith.jvm.session import close_session, isolated, open_session, refuse_foreign
-from lakesmith.ledger.lease import BACKFILL, TURN, Leases
+from lakesmith.ledger.lease import BACKFILL, BACKFILL_PAUSE_SECONDS, Leases
 from lakesmith.plan.steps import BackfillChunk, Compact, Plan, Restore, Step, TablePlan, Vacuum
 from lakesmith.ports import Storage, TableFormat
-from lakesmith.quality import Past
+from lakesmith.quality import PastResult
 from lakesmith.records import CheckRecord, FileRecord, StepRecord
 from lakesmith.reports import Event, SparkStarting, StepStarted
 from lakesmith.run.failures import translate
@@ -41,7 +41,7 @@ class Executor:
         *,
         run_id: str,
         on_event: Callable[[Event], None],
-        past: Callable[[TableName, Sequence[str]], Mapping[str, Sequence[Past]]],
+        past: Callable[[TableName, Sequence[str]], Mapping[str, Sequence[PastResult]]],
         contracts: Mapping[TableName, str] | None = None,
         session: SparkSession | None = None,
         brief: bool = False,
@@ -128,11 +128,11 @@ class Executor:
         for step in plan.steps:
             if isinstance(step, BackfillChunk):
                 if purpose == BACKFILL:
-                    time.sleep(TURN)
+                    time.sleep(BACKFILL_PAUSE_SECONDS)
                 purpose = BACKFILL
             elif isinstance(step, Compact | Vacuum | Restore):
-                purpose = _kind(step)
-            self._tell(StepStarted(table=str(plan.table), step=_kind(step), reason=step.reason))
+                purpose = step.name
+            self._tell(StepStarted(table=str(plan.table), step=step.name, reason=step.reason))
             started, clock = datetime.now(UTC), time.monotonic()
             try:
                 with self._leases.held(plan.table, purpose):
@@ -196,7 +196,7 @@ class Executor:
         return StepRecord(
             run_id=self.run_id,
             table=str(table),
-            step=_kind(step),
+            step=step.name,
             mode=getattr(step, "mode", "files"),
             reason=reason,
             outcome=outcome,
@@ -213,7 +213,7 @@ class Executor:
         return StepRecord(
             run_id=self.run_id,
             table=str(table),
-            step=_kind(step),
+            step=step.name,
             mode=moved.mode,
             reason=moved.reason,
             outcome="ok",
@@ -232,7 +232,3 @@ class Executor:
             started_at=started,
             seconds=seconds,
         )
-
-
-def _kind(step: Step) -> str:
-    return type(step).__name__.lower()

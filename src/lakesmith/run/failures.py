@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from lakesmith.columns import KEY_TWICE, OVERLAP
+from lakesmith.columns import BROKEN_INTERVALS, DUPLICATE_KEY
 from lakesmith.declare import Source, Table
 from lakesmith.disk import disk_failure
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError, uncoloured
@@ -61,7 +61,7 @@ _GONE = re.compile(
 """A file of a table that cannot be found: the table's layer, its name, the file's."""
 
 
-def is_foreign(error: Exception) -> bool:
+def is_external(error: Exception) -> bool:
     """Whether Spark, Delta or the machine raised it."""
     if isinstance(error, (OSError, MemoryError)) or any(_is_of(error, *kind) for kind in (_DELTA, _SPARK, _BRIDGE)):
         return True
@@ -83,7 +83,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     if died := death(error):
         died.table = str(table.name)
         return died
-    if not is_foreign(error):
+    if not is_external(error):
         raise error
     text = str(error)
     said = first_lines(text)
@@ -98,7 +98,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=name,
             hint="use try_cast / try_divide, or declare the column's type and let bad rows go to quarantine",
         )
-    if of_disk := failed_disk(error):
+    if of_disk := disk_error(error):
         of_disk.table = str(table.name)
         return of_disk
     if _is_of(error, *_DELTA):
@@ -115,14 +115,14 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             table=name,
             hint="nothing is lost: run again",
         )
-    if OVERLAP in text:
+    if BROKEN_INTERVALS in text:
         return InfrastructureError(
             "intervals-broken",
             "the intervals of a key would overlap or leave a gap; nothing was written",
             table=name,
             hint=f"this is a fault of Lakesmith; until it is mended: lakesmith run {name} --full-refresh",
         )
-    if KEY_TWICE in text or "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW" in text:
+    if DUPLICATE_KEY in text or "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW" in text:
         return DataError(
             "key-twice",
             "the query gives two rows with the same key, and nothing says which of them counts",
@@ -143,7 +143,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             hint="`dmesg` tells who killed it; give the machine or the container more memory, or take in less at a "
             "time (max_files, max_bytes), then run again: nothing is lost or doubled",
         )
-    if not isinstance(table.origin, Source) and (failure := _lost(text, name)):
+    if not isinstance(table.origin, Source) and (failure := _source_history_lost(text, name)):
         return failure
     if damaged := _DAMAGED.search(text):
         return InfrastructureError(
@@ -175,7 +175,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     )
 
 
-def failed_disk(error: Exception) -> InfrastructureError | None:
+def disk_error(error: Exception) -> InfrastructureError | None:
     """The error for a disk that Spark, Delta or Python found full, locked or failing."""
     text = str(error)
     said = first_lines(text)
@@ -184,7 +184,7 @@ def failed_disk(error: Exception) -> InfrastructureError | None:
     return disk_failure(text, told)
 
 
-def _lost(text: str, name: str) -> DataError | None:
+def _source_history_lost(text: str, name: str) -> DataError | None:
     """The error for an input whose past is gone. What it holds now can be read all the same."""
     whole = f"the table is as it was; compute it from all rows once: lakesmith run {name} --full-refresh"
     if any(word in text for word in _CLEANED_LOG):

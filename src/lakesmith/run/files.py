@@ -90,7 +90,7 @@ def _added(format: TableFormat, location: str, table: Table, batch: Batch, colum
     """How many rows a batch added to a table, by a column; None where the log or the files are gone that tell it."""
     commit = find_commit(format.commits(location), flow(table.name), batch.sequence, batch.note)
     if commit is not None:
-        found = format.added_by(location, commit.version, column)
+        found = format.rows_added_by(location, commit.version, column)
         return None if found is None else Counter(found)
     facts = format.facts(location, flow(table.name))
     # A log that is complete and does not have the commit shows that nothing was added.
@@ -107,7 +107,7 @@ def _by_file(positions: Counter[str] | None) -> Counter[str] | None:
     return found
 
 
-def gone_for_good(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> list[str]:
+def missing_files(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> list[str]:
     """Which of the files are neither in the landing zone nor in the archive."""
     there = {file.path for file in landing.list(glob)} if files else set()
     missing = [path for path in files if path not in there]
@@ -117,7 +117,7 @@ def gone_for_good(source: Files, landing: Storage, glob: str, files: Sequence[st
     return [path for path in missing if archived(glob, source.archive, path) not in kept]
 
 
-def in_the_way(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> list[str]:
+def blocked_files(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> list[str]:
     """Which of the files cannot come out of the archive: the landing zone has another of the same name by now."""
     if source.archive is None or not files:
         return []
@@ -137,7 +137,7 @@ def _are_alike(landing: Storage, one: FileFact, other: FileFact) -> bool:
     return False
 
 
-def bring_back(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> None:
+def return_from_archive(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> None:
     """Move files out of the archive into the landing zone again. To do it twice is as good as once."""
     if source.archive is None:
         return
@@ -145,7 +145,7 @@ def bring_back(source: Files, landing: Storage, glob: str, files: Sequence[str])
         landing.move(archived(glob, source.archive, path), path)
 
 
-def archive_taken(
+def archive_ingested(
     source: Files, landing: Storage, glob: str, taken: Sequence[Mapping[str, FileFact]]
 ) -> list[LakesmithError]:
     """Move files out of the landing zone that are in the table; also those that a run which was cut short has left

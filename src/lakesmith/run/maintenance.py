@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from lakesmith.declare import Files, Table, TableName
 from lakesmith.errors import DataError, InfrastructureError, UsageError
-from lakesmith.failpoints import reach
-from lakesmith.ledger.batch import Batch, Done
-from lakesmith.ledger.batches import EMPTY, Batches, flow, kept_with, version_of
+from lakesmith.failpoints import failpoint
+from lakesmith.ledger.batch import Batch, CompletedBatch
+from lakesmith.ledger.batches import EMPTY, Batches, committed_version, flow, version_left_by
 from lakesmith.ledger.held import HeldBatches
-from lakesmith.ledger.readers import unread
+from lakesmith.ledger.readers import slowest_reader
 from lakesmith.ledger.staged import last_changed, remove_staged, staged_folders
 from lakesmith.plan.steps import Position, Progress, Restore, Rollback, Vacuum
 from lakesmith.ports import CommitFact, Storage, TableFacts, TableFormat, Write
-from lakesmith.run.files import bring_back, gone_for_good, in_the_way
-from lakesmith.spark.held import let_go
+from lakesmith.run.files import blocked_files, missing_files, return_from_archive
+from lakesmith.spark.hold_batch import discard_held_batch
 from lakesmith.spark.incoming import BatchResult
 from lakesmith.spark.loads.deleted_keys import DeletedKeys
 from lakesmith.storage import Warehouse
@@ -58,38 +58,38 @@ class Maintenance:
                 written = self.format.compact(self.session(), location, note)
                 made = made or written is not None
                 bytes += written.bytes if written else 0
-                reach("files.compacted", location)
+                failpoint("files.compacted", location)
         if not made:
             return None
         now = self.format.facts(self.facts.location, self._flow)
         assert now is not None
-        return replace(no_rows(self.run_id, now.version), bytes=bytes)
+        return replace(result_without_rows(self.run_id, now.version), bytes=bytes)
 
     def vacuum(self, step: Vacuum, made: Batch) -> BatchResult | None:
         """Fence the table and what is kept beside it, then delete what is old and not needed; None when nothing is."""
         age = self._age(step)
         left = self._left_behind(age)
-        if not left and not any(self.format.stale(location, age) for location in self._places()):
+        if not left and not any(self.format.count_unused_files(location, age) for location in self._places()):
             return None
         made = replace(made, inputs=self._carried_on(), definition=self._definition(self.progress))
         batch = self.batches.pin(made)
-        fence = replace(self._write(batch), since=batch.continues)
+        fence = replace(self._write(batch), based_on=batch.base_version)
         version = self.format.advance(self.facts.location, fence, self.session()).version
-        reach("table.committed", self.table.name)
-        for location in (self._quarantine, self._settled):
+        failpoint("table.committed", self.table.name)
+        for location in (self._quarantine, self._decisions):
             facts = self.format.facts(location, self._flow)
             if facts is not None and facts.sequence < batch.sequence:
                 self.format.advance(location, self._write(batch), self.session())
-                reach("table.fenced", location)
+                failpoint("table.fenced", location)
         self._ends.fence(batch)
-        reach("table.fenced", self.table.name)
+        failpoint("table.fenced", self.table.name)
         for location in self._places():
             # From the moment at which the number was taken: this process may have been suspended since.
             kept = age + max(0.0, time.time() - batch.pinned_at / 1000)
-            if not self.format.stale(location, kept):
+            if not self.format.count_unused_files(location, kept):
                 continue
             self.format.vacuum(self.session(), location, kept, partial(self._refuse_overtaken, batch))
-            reach("files.vacuumed", location)
+            failpoint("files.vacuumed", location)
         if left:
             self._refuse_overtaken(batch)
             remove_staged(left, batch.sequence)
@@ -99,7 +99,7 @@ class Maintenance:
 
     def _refuse_overtaken(self, batch: Batch) -> None:
         """Raise, before files are deleted, where they may be those of somebody who began later."""
-        if self.batches.is_overtaken(batch.sequence):
+        if self.batches.has_later_batch(batch.sequence):
             raise InfrastructureError(
                 "vacuum-overtaken",
                 "another run has begun to write while this one was suspended; nothing more was deleted",
@@ -110,49 +110,49 @@ class Maintenance:
     def restore(self, step: Restore, made: Batch) -> BatchResult | None:
         """Take the table back in one commit, then what is kept beside it; None when it is at that version already, and
         its inputs are known to be at theirs."""
-        found = self.way_back(step.version)
+        found = self.plan_restore(step.version)
         if found is None:
-            return self._follow(step.together, made)
+            return self._follow(step.input_versions, made)
         before, rollback = found
         batch = self.batches.pin(
             replace(
                 made,
                 parent=before.head,
                 definition=self._definition(before),
-                inputs=self.beside(before.positions, step.together),
+                inputs=self.beside(before.positions, step.input_versions),
                 backfill=before.backfill,
                 restore=rollback,
             )
         )
-        reach("table.committing", self.table.name)
+        failpoint("table.committing", self.table.name)
         self.format.restore(self.facts.location, step.version, self._write(batch))
-        reach("table.committed", self.table.name)
+        failpoint("table.committed", self.table.name)
         return self.finish(batch)
 
-    def way_back(self, version: int) -> tuple[Progress, Rollback] | None:
+    def plan_restore(self, version: int) -> tuple[Progress, Rollback] | None:
         """How far the table had come at a version, and where what is kept beside it goes; None when it is there.
 
         Raises where not all could be taken back, or not all come in again. Nothing is changed.
         """
-        if self.batches.is_at(self.facts, version, self._commits):
+        if self.batches.has_rows_of(self.facts, version, self._commits):
             return None
         commits = tuple(self._commits())
         before = self.batches.at(version, self.facts.sequence, commits)
         if version > self.facts.version or before.head == 0:
-            raise no_version(self.table.name, version)
-        own = self.batches.chain(before.head, lambda: commits)
+            raise unknown_version(self.table.name, version)
+        own = self.batches.ancestors(before.head, lambda: commits)
         rollback = Rollback(
             version=version,
             head=self.progress.head,
-            quarantine=kept_with(own, tuple(self.format.commits(self._quarantine))),
-            settled=kept_with(own, tuple(self.format.commits(self._settled))),
+            quarantine=version_left_by(own, tuple(self.format.commits(self._quarantine))),
+            decisions=version_left_by(own, tuple(self.format.commits(self._decisions))),
         )
         self._refuse_loss(rollback, before.head)
         return before, rollback
 
-    def _follow(self, together: Mapping[str, int], made: Batch) -> BatchResult | None:
+    def _follow(self, input_versions: Mapping[str, int], made: Batch) -> BatchResult | None:
         """Carry the bookmark on to inputs that went back, in a commit that moves no row; None when it is there."""
-        inputs = self.beside(self.progress.positions, together)
+        inputs = self.beside(self.progress.positions, input_versions)
         if inputs == self.progress.positions:
             return None
         batch = self.batches.pin(
@@ -161,19 +161,19 @@ class Maintenance:
                 mode="follow",
                 definition=self._definition(self.progress),
                 inputs=inputs,
-                continues=self.facts.version,
+                base_version=self.facts.version,
             )
         )
-        reach("table.committing", self.table.name)
-        fence = replace(self._write(batch), since=batch.continues)
+        failpoint("table.committing", self.table.name)
+        fence = replace(self._write(batch), based_on=batch.base_version)
         self.format.advance(self.facts.location, fence, self.session() if self.facts.widened else None)
-        reach("table.committed", self.table.name)
+        failpoint("table.committed", self.table.name)
         return self.finish(batch)
 
-    def beside(self, positions: Mapping[str, Position], together: Mapping[str, int]) -> dict[str, Position]:
+    def beside(self, positions: Mapping[str, Position], input_versions: Mapping[str, int]) -> dict[str, Position]:
         """How far the inputs are read: all of an input that has the rows again which this table was made from."""
         moved = dict(positions)
-        for text, version in together.items():
+        for text, version in input_versions.items():
             name = TableName.parse(text)
             if name is None or text not in moved:
                 continue
@@ -181,30 +181,32 @@ class Maintenance:
             found = self.format.facts(location, flow(name))
             if found is None or found.table_id != moved[text].table_id or found.changed <= moved[text].version:
                 continue
-            if Batches(self.warehouse.storage, name).is_at(found, version, partial(self.format.commits, location)):
+            if Batches(self.warehouse.storage, name).has_rows_of(
+                found, version, partial(self.format.commits, location)
+            ):
                 moved[text] = replace(moved[text], version=found.version)
         return moved
 
     def finish(self, batch: Batch) -> BatchResult:
         """See a batch of upkeep through whose number is in the table. What a vacuum left is left to the next."""
-        version = version_of(batch, self._commits())
+        version = committed_version(batch, self._commits())
         self._ends.fence(batch, believed=batch.restore is None)
-        reach("table.fenced", self.table.name)
+        failpoint("table.fenced", self.table.name)
         if batch.restore is not None:
             self._take_back_beside(batch, batch.restore)
         if batch.mode != "vacuum":
             # What a gate holds back was made from versions that the inputs have left.
-            let_go(self.warehouse, self.table)
+            discard_held_batch(self.warehouse, self.table)
         return self._finished(batch, version)
 
     def _take_back_beside(self, batch: Batch, rollback: Rollback) -> None:
-        self._roll_back(self._settled, batch, rollback.settled)
-        reach("settled.committed", self.table.name)
+        self._roll_back(self._decisions, batch, rollback.decisions)
+        failpoint("decisions.committed", self.table.name)
         self._roll_back(self._quarantine, batch, rollback.quarantine)
-        reach("quarantine.committed", self.table.name)
+        failpoint("quarantine.committed", self.table.name)
         if self.landing is not None and isinstance(self.table.origin, Files):
-            reach("files.returning", self.table.name)
-            bring_back(self.table.origin, *self.landing, self._rolled_back(rollback, batch.parent))
+            failpoint("files.returning", self.table.name)
+            return_from_archive(self.table.origin, *self.landing, self._rolled_back(rollback, batch.parent))
 
     def _roll_back(self, location: str, batch: Batch, version: int | None) -> None:
         facts = self.format.facts(location, self._flow)
@@ -212,7 +214,7 @@ class Maintenance:
             self.format.restore(location, None if version == EMPTY else version, self._write(batch))
 
     def _finished(self, batch: Batch, version: int) -> BatchResult:
-        settled = no_rows(self.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
+        settled = result_without_rows(self.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
         self.batches.finish(settled.done)
         return settled
 
@@ -232,15 +234,15 @@ class Maintenance:
         """Raise, before anything is changed, where not all could be taken back, or not all come in again."""
         for location, version in (
             (self.facts.location, rollback.version),
-            (self._settled, rollback.settled),
+            (self._decisions, rollback.decisions),
             (self._quarantine, rollback.quarantine),
         ):
             if version is not None:
-                self.format.refuse_restore(location, None if version == EMPTY else version)
+                self.format.check_restore(location, None if version == EMPTY else version)
         if self.landing is None or not isinstance(self.table.origin, Files):
             return
         files = self._rolled_back(rollback, parent)
-        if gone := gone_for_good(self.table.origin, *self.landing, files):
+        if gone := missing_files(self.table.origin, *self.landing, files):
             raise DataError(
                 "restore-loses-files",
                 f"{len(gone)} files that came after version {rollback.version} could not be taken in again: "
@@ -248,7 +250,7 @@ class Maintenance:
                 table=str(self.table.name),
                 hint="nothing was changed; put the files back where they were, or restore a later version",
             )
-        if others := in_the_way(self.table.origin, *self.landing, files):
+        if others := blocked_files(self.table.origin, *self.landing, files):
             raise DataError(
                 "restore-blocked",
                 f"{len(others)} files that came after version {rollback.version} could not come back from the archive: "
@@ -259,9 +261,9 @@ class Maintenance:
 
     def _rolled_back(self, rollback: Rollback, parent: int) -> list[str]:
         """The files that were in the table and are not any more."""
-        own = self.batches.chain(parent, self._commits)
+        own = self.batches.ancestors(parent, self._commits)
         kept = {file.path for batch in own.values() for file in batch.files}
-        before = self.batches.chain(rollback.head, self._commits)
+        before = self.batches.ancestors(rollback.head, self._commits)
         came = (file.path for number, batch in before.items() if number not in own for file in batch.files)
         return [path for path in dict.fromkeys(came) if path not in kept]
 
@@ -278,7 +280,7 @@ class Maintenance:
     def _age(self, step: Vacuum) -> float:
         """How old files have to be: what others have not read yet is not old."""
         readers = [(reader, self.warehouse.table(reader)) for reader in step.readers]
-        found = unread(self.format, self.warehouse.storage, self.facts, self.table.name, readers)
+        found = slowest_reader(self.format, self.warehouse.storage, self.facts, self.table.name, readers)
         return step.older_than if found is None else max(step.older_than, found.age(time.time()))
 
     def _left_behind(self, age: float) -> list[str]:
@@ -291,19 +293,19 @@ class Maintenance:
 
     def _places(self) -> tuple[str, ...]:
         """The table, and what is kept beside it."""
-        return (self.facts.location, self._quarantine, self._settled, self.warehouse.ends(self.table.name))
+        return (self.facts.location, self._quarantine, self._decisions, self.warehouse.deleted_keys(self.table.name))
 
     @property
     def _quarantine(self) -> str:
         return self.warehouse.quarantine(self.table.name)
 
     @property
-    def _settled(self) -> str:
-        return self.warehouse.settled(self.table.name)
+    def _decisions(self) -> str:
+        return self.warehouse.quarantine_decisions(self.table.name)
 
     @property
     def _ends(self) -> DeletedKeys:
-        return DeletedKeys(format=self.format, location=self.warehouse.ends(self.table.name), flow=self._flow)
+        return DeletedKeys(format=self.format, location=self.warehouse.deleted_keys(self.table.name), flow=self._flow)
 
     @property
     def _flow(self) -> str:
@@ -316,7 +318,7 @@ class Maintenance:
         return self.format.commits(self.facts.location)
 
 
-def no_version(table: TableName, version: int) -> UsageError:
+def unknown_version(table: TableName, version: int) -> UsageError:
     """The error for a version that a table cannot go back to."""
     return UsageError(
         "unknown-version",
@@ -326,9 +328,9 @@ def no_version(table: TableName, version: int) -> UsageError:
     )
 
 
-def no_rows(run_id: str, version: int, *, sequence: int = 0, attempt: int = 0) -> BatchResult:
+def result_without_rows(run_id: str, version: int, *, sequence: int = 0, attempt: int = 0) -> BatchResult:
     """A commit that moved no row."""
-    done = Done(
+    done = CompletedBatch(
         sequence=sequence,
         attempt=attempt,
         version=version,

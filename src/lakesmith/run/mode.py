@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from lakesmith.declare import Table
 from lakesmith.errors import DataError
-from lakesmith.plan.steps import Build, Mode, Position, Progress
-from lakesmith.plan.widening import retyped_text
+from lakesmith.plan.steps import Build, BuildMode, Position, Progress
+from lakesmith.plan.widening import type_change_text
 from lakesmith.ports import TableFacts, TableFormat
 from lakesmith.sqlproof.query import partition_source
 
 
-def inputs_ahead(inputs: Mapping[str, TableFacts], progress: Progress) -> set[str]:
+def inputs_with_changes(inputs: Mapping[str, TableFacts], progress: Progress) -> set[str]:
     """The inputs that have something which the table has not read."""
     return {name for name, found in inputs.items() if _is_ahead(found, progress.positions.get(name))}
 
@@ -21,37 +21,37 @@ def _is_ahead(found: TableFacts, position: Position | None) -> bool:
     return position is None or found.table_id != position.table_id or found.changed > position.version
 
 
-def read_upto(found: TableFacts, position: Position) -> int:
+def changes_after(found: TableFacts, position: Position) -> int:
     """The version after which there is something to read."""
     return position.version if found.changed > position.version else found.version
 
 
-def mode_now(
+def current_mode(
     format: TableFormat, table: Table, step: Build, progress: Progress, inputs: Mapping[str, TableFacts]
-) -> tuple[Mode, str]:
+) -> tuple[BuildMode, str]:
     """The planned mode, or the whole table when the inputs turned out to have changed in another way."""
-    if step.mode == "whole" or step.rebuild:
-        return "whole", step.reason
+    if step.mode == "full" or step.rebuild:
+        return "full", step.reason
     if step.mode == "partitions":
         source = partition_source(table)
-        if isinstance(source, str) or inputs_ahead(inputs, progress) - {str(source.table)}:
-            return "whole", "another input changed since the plan was made"
+        if isinstance(source, str) or inputs_with_changes(inputs, progress) - {str(source.table)}:
+            return "full", "another input changed since the plan was made"
     for name, found in inputs.items():
         position = progress.positions.get(name)
         if position is None or position.table_id != found.table_id:
-            return "whole", f"{name} was made anew"
-        if found.version > position.version and not format.has_changes(found.location, position.version):
-            return "whole", f"{name} has no change feed since version {position.version}"
+            return "full", f"{name} was made anew"
+        if found.version > position.version and not format.has_change_feed(found.location, position.version):
+            return "full", f"{name} has no change feed since version {position.version}"
         if found.changed > position.version and found.oldest > position.version + 1:
             raise DataError(
                 "source-gap",
                 f"{name} has lost the changes of versions {position.version + 1} to {found.oldest - 1}",
                 hint=f"its log was cleaned up; `lakesmith run {step.table} --full-refresh` reads it as a whole",
             )
-        if found.version > position.version and (retyped := format.retyped(found.location, position.version)):
-            return "whole", retyped_text(name, retyped)
+        if found.version > position.version and (retyped := format.changed_types(found.location, position.version)):
+            return "full", type_change_text(name, retyped)
         if step.mode in ("changes", "sums") and (operation := _rewrite(format, found, position.version)):
-            return "whole", f"rows of {name} changed ({operation})"
+            return "full", f"rows of {name} changed ({operation})"
     return step.mode, step.reason
 
 

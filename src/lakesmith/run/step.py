@@ -17,12 +17,12 @@ from lakesmith.declare import (
     TableName,
 )
 from lakesmith.errors import DataError, LakesmithError
-from lakesmith.failpoints import reach
+from lakesmith.failpoints import failpoint
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batch import Batch
-from lakesmith.ledger.batches import Batches, flow, version_of
-from lakesmith.plan.fingerprint import definition, rebuild_because
-from lakesmith.plan.listing import seen_with
+from lakesmith.ledger.batches import Batches, committed_version, flow
+from lakesmith.plan.fingerprint import definition, rebuild_reason
+from lakesmith.plan.listing import bookmark_after
 from lakesmith.plan.steps import (
     BackfillChunk,
     Build,
@@ -39,22 +39,30 @@ from lakesmith.plan.steps import (
     Widen,
 )
 from lakesmith.ports import CommitFact, FileFact, Slice, TableFacts, Write, find_commit
-from lakesmith.quality import looked_up, rules_of
+from lakesmith.quality import referenced_tables, rules_of
 from lakesmith.records import CheckRecord, FileRecord
 from lakesmith.run.batch_reader import BatchReader
-from lakesmith.run.errors import on_rollback, overtaken, refuse_random, schema_check, tried_later, unfinished, unheard
-from lakesmith.run.failures import is_foreign
-from lakesmith.run.files import archive_taken, file_records
-from lakesmith.run.maintenance import Maintenance, no_rows
-from lakesmith.run.mode import inputs_ahead, mode_now, read_upto
+from lakesmith.run.errors import (
+    batch_unfinished,
+    commit_lost,
+    commit_unconfirmed,
+    committed_on_rollback,
+    file_postponed,
+    refuse_nondeterministic,
+    schema_warning,
+)
+from lakesmith.run.failures import is_external
+from lakesmith.run.files import archive_ingested, file_records
+from lakesmith.run.maintenance import Maintenance, result_without_rows
+from lakesmith.run.mode import changes_after, current_mode, inputs_with_changes
 from lakesmith.sources import look_again
 from lakesmith.spark.gate import GateFailed
 from lakesmith.spark.incoming import BatchResult
 from lakesmith.spark.ingest import check_source, pin_slice
-from lakesmith.spark.replay import Replaying
-from lakesmith.spark.write import Writer
+from lakesmith.spark.replay import QuarantineReplay
+from lakesmith.spark.write import BatchWriter
 
-_ANEW = ("whole", "restore")
+_ANEW = ("full", "restore")
 """Batches that say what the table holds, whatever it held before."""
 _CUTS = 5
 """How often a batch is cut anew at the most."""
@@ -95,12 +103,14 @@ class StepRunner(BatchReader):
     def take(self, table: Table, step: Step) -> StepResult:
         """Carry the step out."""
         batches = Batches(self.warehouse.storage, table.name)
-        spent = self._spent(table, batches)
+        highest_sequence = self._spent(table, batches)
         facts = self.format.facts(self.warehouse.table(table.name), flow(table.name))
         commits = partial(self.format.commits, self.warehouse.table(table.name))
         # A rebuild reads everything: where the table stood does not matter, and may not even be known any more.
         rebuild = isinstance(step, Build) and step.rebuild
-        progress = replace(Progress() if rebuild else batches.progress(facts, commits), spent=spent)
+        progress = replace(
+            Progress() if rebuild else batches.progress(facts, commits), highest_sequence=highest_sequence
+        )
         if progress.unfinished is not None and not isinstance(step, Finish):
             # Another run was cut short since this one was planned: its refused rows come first.
             reason = f"batch {progress.unfinished} was interrupted before its end"
@@ -129,27 +139,27 @@ class StepRunner(BatchReader):
     def _ingest(
         self, table: Table, step: Ingest, facts: TableFacts | None, batches: Batches, progress: Progress
     ) -> StepResult:
-        files = tuple(file for file in step.files if file.path not in progress.taken)
+        files = tuple(file for file in step.files if file.path not in progress.ingested)
         source_slice = step.slice
         if source_slice is None and not files:
             return StepResult(mode="files", reason="another run has taken the files in", before=facts)
-        if source_slice is not None and source_slice.since != progress.reached and progress.reached:
+        if source_slice is not None and source_slice.since != progress.source_position and progress.source_position:
             return StepResult(mode="slice", reason="another run has read on since", before=facts)
         mode = "files" if source_slice is None else "slice"
         batch = self._batch(table, facts, progress, mode=mode, files=files, slice=source_slice)
-        if step.look is not None:
-            batch = replace(batch, seen=seen_with(step.look, step.files, progress))
-        batch = pin_slice(self.inlet(), table, batch) if source_slice is not None else batch
+        if step.listing is not None:
+            batch = replace(batch, seen=bookmark_after(step.listing, step.files, progress))
+        batch = pin_slice(self.ingest_context(), table, batch) if source_slice is not None else batch
         if batch.slice is not None and batch.slice.since and batch.slice.since == batch.slice.until:
             return StepResult(mode=mode, reason="nothing new", before=facts)
         unfit = check_source(self.environment, table, batch, facts)
         batch = batches.pin(batch)
-        warnings = (schema_check(table, batch, unfit),) if unfit else ()
+        warnings = (schema_warning(table, batch, unfit),) if unfit else ()
         moved = replace(self._settle(table, batch, step.reason, facts, batches), warnings=warnings)
         if moved.settled is None:
             return moved
-        batches.keep_taken(replace(batch, attempt=moved.settled.done.attempt, files=moved.taken), progress)
-        errors = self._archive(table, {file.path: file for file in moved.taken}, progress.taken)
+        batches.summarize_ingested(replace(batch, attempt=moved.settled.done.attempt, files=moved.taken), progress)
+        errors = self._archive(table, {file.path: file for file in moved.taken}, progress.ingested)
         return replace(moved, left_out=(*moved.left_out, *errors))
 
     def _widen(self, table: Table, step: Widen, facts: TableFacts | None) -> StepResult:
@@ -161,7 +171,7 @@ class StepRunner(BatchReader):
         now = self.format.facts(facts.location, flow(table.name))
         assert now is not None
         told = tuple(f"{column.name}: {types[column.name.lower()]} → {column.type}" for column in wider)
-        settled = replace(no_rows(self.run_id, now.version), columns_widened=told)
+        settled = replace(result_without_rows(self.run_id, now.version), columns_widened=told)
         return StepResult(mode=step.mode, reason=step.reason, before=facts, settled=settled)
 
     def _build(
@@ -173,16 +183,16 @@ class StepRunner(BatchReader):
             if found is None:
                 return StepResult(mode=step.mode, reason=f"{needed.table} has no rows yet", before=facts)
             inputs[str(needed.table)] = found
-        if facts is not None and not step.rebuild and not inputs_ahead(inputs, progress):
+        if facts is not None and not step.rebuild and not inputs_with_changes(inputs, progress):
             return StepResult(mode=step.mode, reason="nothing new", before=facts)
-        mode, reason = mode_now(self.format, table, step, progress, inputs) if facts else ("whole", step.reason)
+        mode, reason = current_mode(self.format, table, step, progress, inputs) if facts else ("full", step.reason)
         batch = self._batch(
             table,
             facts,
             progress,
             mode=mode,
             inputs={n: Position(table_id=f.table_id, version=f.version) for n, f in inputs.items()},
-            since={n: read_upto(f, progress.positions[n]) for n, f in inputs.items()} if mode != "whole" else {},
+            since={n: changes_after(f, progress.positions[n]) for n, f in inputs.items()} if mode != "full" else {},
         )
         return self._settle(table, batches.pin(batch), reason, facts, batches)
 
@@ -190,7 +200,7 @@ class StepRunner(BatchReader):
         self, table: Table, step: BackfillChunk, facts: TableFacts | None, batches: Batches, progress: Progress
     ) -> StepResult:
         """From what the table has read already and nothing newer: what comes next finds it where it was."""
-        if progress.definition is None or rebuild_because(progress.definition, table):
+        if progress.definition is None or rebuild_reason(progress.definition, table):
             return StepResult(mode=step.mode, reason="another run has made it of another definition", before=facts)
         begun = progress.backfill
         if begun is not None and begun.span == step.backfill.span and begun.done and begun.done >= step.chunk.end:
@@ -206,7 +216,7 @@ class StepRunner(BatchReader):
         self, table: Table, step: Finish, facts: TableFacts | None, batches: Batches, *, taken_back: bool = False
     ) -> StepResult:
         """See a batch through to its end. Where it is about to be taken back, that rows below it are gone is known."""
-        reach("finish.begun", table.name)
+        failpoint("finish.started", table.name)
         for beside in self.warehouse.tables_of(table.name):
             self.format.sync_log(beside)
         location = self.warehouse.table(table.name)
@@ -229,18 +239,20 @@ class StepRunner(BatchReader):
             settled = self._replaying(table, batch, facts).finish()
             batches.finish(settled.done)
             return StepResult(mode=batch.mode, reason=step.reason, before=facts, settled=settled)
-        refuse_random(table, batch)
+        refuse_nondeterministic(table, batch)
         try:
             arrival = self.arrival(table, batch, facts, survey=bool(batch.files))
             # Not the newest version: a rollback since then has to be seen.
             settled = (
-                self._writer().finish(arrival) if arrival else _nothing(batch, version_of(batch, self._commits(table)))
+                self._writer().finish(arrival)
+                if arrival
+                else _nothing(batch, committed_version(batch, self._commits(table)))
             )
         except Exception as error:
             abort = Abort.in_text(str(error))
             if abort is None:
                 raise
-            raise unfinished(table, batch, abort) from error
+            raise batch_unfinished(table, batch, abort) from error
         records = self._books(table, batch, settled)
         batches.finish(settled.done)
         self._forget(table, batch)
@@ -261,7 +273,7 @@ class StepRunner(BatchReader):
         held = batches.pinned(step.sequence, step.attempt)
         commits = partial(self.format.commits, self.warehouse.table(table.name))
         # A quiet batch takes a number, and moves no row.
-        next_one = batches.ground(held.parent, commits) == batches.ground(progress.head, commits)
+        next_one = batches.base_batch(held.parent, commits) == batches.base_batch(progress.head, commits)
         if held.definition != definition(table) or not next_one:
             raise DataError(
                 "held-outdated",
@@ -276,19 +288,19 @@ class StepRunner(BatchReader):
                 held,
                 sequence=made.sequence,
                 parent=made.parent,
-                continues=made.continues,
+                base_version=made.base_version,
                 run_id=self.run_id,
                 approval=step.approval,
             )
         )
         if isinstance(table.origin, Jdbc | OtherTable):
-            from lakesmith.spark.ingest.staged import take_over
+            from lakesmith.spark.ingest.staged_extract import hand_over_staged
 
-            take_over(self.warehouse, table.name, held, batch)
+            hand_over_staged(self.warehouse, table.name, held, batch)
         moved = self._settle(table, batch, step.reason, facts, batches)
         if moved.settled is not None and moved.taken:
-            batches.keep_taken(replace(batch, attempt=moved.settled.done.attempt, files=moved.taken), progress)
-            errors = self._archive(table, {file.path: file for file in moved.taken}, progress.taken)
+            batches.summarize_ingested(replace(batch, attempt=moved.settled.done.attempt, files=moved.taken), progress)
+            errors = self._archive(table, {file.path: file for file in moved.taken}, progress.ingested)
             return replace(moved, left_out=(*moved.left_out, *errors))
         return moved
 
@@ -298,7 +310,7 @@ class StepRunner(BatchReader):
         kept = self.format.facts(self.warehouse.quarantine(table.name), flow(table.name))
         if kept is None or kept.rows == 0:
             return StepResult(mode=step.mode, reason="nothing is in quarantine", before=facts)
-        other = progress.definition is not None and rebuild_because(progress.definition, table)
+        other = progress.definition is not None and rebuild_reason(progress.definition, table)
         # A bronze table is never rebuilt, and what is given up enters none.
         if other and not isinstance(table.origin, Source) and not step.replay.discard:
             raise DataError(
@@ -314,15 +326,15 @@ class StepRunner(BatchReader):
             made = replace(made, definition=progress.definition)
         replay = replace(step.replay, version=kept.version, moment=made.pinned_at)
         batch = batches.pin(replace(made, replay=replay, backfill=None))
-        settled = self._replaying(table, batch, facts).settle()
+        settled = self._replaying(table, batch, facts).commit_batch()
         if settled is None:
             return StepResult(mode=step.mode, reason="no row of the quarantine is meant", before=facts)
         self._refuse_gap(table, batch, settled.done.version)
         batches.finish(settled.done)
         return StepResult(mode=step.mode, reason=step.reason, before=facts, settled=settled)
 
-    def _replaying(self, table: Table, batch: Batch, facts: TableFacts | None) -> Replaying:
-        return Replaying(
+    def _replaying(self, table: Table, batch: Batch, facts: TableFacts | None) -> QuarantineReplay:
+        return QuarantineReplay(
             spark=self.session(),
             table=table,
             batch=batch,
@@ -410,10 +422,10 @@ class StepRunner(BatchReader):
                 arrival = self.arrival(table, batch, facts, survey=survey, into=self.into(table))
                 if arrival is None:
                     location = self.warehouse.table(table.name)
-                    name, since = flow(table.name), batch.continues
+                    name, since = flow(table.name), batch.base_version
                     write = Write(flow=name, sequence=batch.sequence, note=batch.note, since=since)
                     return _nothing(batch, self.format.advance(location, write, self.session()).version), batch
-                return self._writer().settle(arrival), batch
+                return self._writer().write_batch(arrival), batch
             except Exception as error:
                 abort = Abort.in_text(str(error))
                 if abort is None or (abort.kind == "new-fields" and survey):
@@ -421,13 +433,13 @@ class StepRunner(BatchReader):
                     raise
                 made = self.format.facts(self.warehouse.table(table.name), flow(table.name))
                 if made is not None and made.sequence >= batch.sequence:
-                    raise unfinished(table, batch, abort) from error
+                    raise batch_unfinished(table, batch, abort) from error
             survey = True
             if abort.kind == "broken":
-                batch = batches.pin(replace(batch, refused={**batch.refused, abort.path: abort.detail}))
+                batch = batches.pin(replace(batch, rejected_files={**batch.rejected_files, abort.path: abort.detail}))
             elif abort.kind == "left-out":
                 gone = abort.path.split(Abort.SEPARATOR)
-                left_out += [tried_later(table, path, abort.detail) for path in gone]
+                left_out += [file_postponed(table, path, abort.detail) for path in gone]
                 kept = tuple(file for file in batch.files if file.path not in gone)
                 if not kept:
                     return None
@@ -443,28 +455,28 @@ class StepRunner(BatchReader):
     def _tell_outcome(self, table: Table, batch: Batch, error: Exception) -> None:
         """Raise what became of the batch where that is known. Whatever the reply to its commit was, the table's log may
         hold it, or another's, who has removed what this attempt worked with; or its source may have lost it."""
-        if not (is_foreign(error) or isinstance(error, GateFailed)):
+        if not (is_external(error) or isinstance(error, GateFailed)):
             return
         location = self.warehouse.table(table.name)
         if find_commit(self._commits(table), flow(table.name), batch.sequence, batch.note):
-            raise unheard(table, batch, error) from error
+            raise commit_unconfirmed(table, batch, error) from error
         made = self.format.facts(location, flow(table.name))
         if made is not None and made.sequence >= batch.sequence:
-            raise overtaken(table, batch) from error
-        if batch.slice is not None and is_foreign(error):
+            raise commit_lost(table, batch) from error
+        if batch.slice is not None and is_external(error):
             look_again(table, self.environment, batch.slice)
 
     def _refuse_gap(self, table: Table, batch: Batch, upto: int) -> None:
         """Raise where the table was rolled back between the version that a batch continues and the one that it made: a
         commit of ours is refused there, but one of Spark's is not, in the moment before it."""
-        if batch.continues is None or upto <= batch.continues + 1:
+        if batch.base_version is None or upto <= batch.base_version + 1:
             return  # nothing lies between
-        commits = tuple(self.format.commits(self.warehouse.table(table.name), batch.continues))
+        commits = tuple(self.format.commits(self.warehouse.table(table.name), batch.base_version))
         made = next((commit.version for commit in commits if commit.note == batch.note), 0)
         between = (commit for commit in commits if commit.version < made)
         back = next((commit.version for commit in between if commit.operation == "RESTORE"), None)
         if back is not None:
-            raise on_rollback(table, batch, back)
+            raise committed_on_rollback(table, batch, back)
 
     def _commits(self, table: Table) -> Iterable[CommitFact]:
         return self.format.commits(self.warehouse.table(table.name))
@@ -478,18 +490,18 @@ class StepRunner(BatchReader):
     def _archive(self, table: Table, *taken: Mapping[str, FileFact]) -> list[LakesmithError]:
         if not isinstance(table.origin, Files):
             return []
-        reach("files.archiving", table.name)
-        return archive_taken(table.origin, *self.landings[table.name], taken)
+        failpoint("files.archiving", table.name)
+        return archive_ingested(table.origin, *self.landings[table.name], taken)
 
     def _forget(self, table: Table, batch: Batch) -> None:
         """Remove what was staged for the batch only."""
         if isinstance(table.origin, Jdbc | OtherTable):
-            from lakesmith.spark.ingest.staged import forget
+            from lakesmith.spark.ingest.staged_extract import remove_staged_extracts
 
-            forget(self.inlet(), table, batch)
+            remove_staged_extracts(self.ingest_context(), table, batch)
 
-    def _writer(self) -> Writer:
-        return Writer(self.format, self.warehouse)
+    def _writer(self) -> BatchWriter:
+        return BatchWriter(self.format, self.warehouse)
 
     def _batch(
         self,
@@ -504,9 +516,9 @@ class StepRunner(BatchReader):
         since: Mapping[str, int] | None = None,
     ) -> Batch:
         return Batch(
-            sequence=max(facts.sequence if facts else 0, progress.spent) + 1,
+            sequence=max(facts.sequence if facts else 0, progress.highest_sequence) + 1,
             attempt=0,
-            parent=progress.ground,
+            parent=progress.base_batch,
             run_id=self.run_id,
             pinned_at=time.time_ns() // 1_000_000,
             definition=definition(table),
@@ -517,8 +529,8 @@ class StepRunner(BatchReader):
             since=since or {},
             lookups=self._lookups(table),
             contract=self.contracts.get(table.name),
-            backfill=progress.backfill if mode != "whole" else None,
-            continues=facts.version if facts is not None and mode not in _ANEW else None,
+            backfill=progress.backfill if mode != "full" else None,
+            base_version=facts.version if facts is not None and mode not in _ANEW else None,
             newest_extract=progress.newest_extract if mode not in _ANEW else None,
         )
 
@@ -528,13 +540,13 @@ class StepRunner(BatchReader):
         A batch is in the table before it is anywhere else. So the facts know of every batch that is found here, and a
         batch that another run commits after this look has the number which this run is going to use: they collide.
         """
-        done = batches.spent()
+        done = batches.highest_sequence()
         kept = self.format.facts(self.warehouse.quarantine(table.name), flow(table.name))
         return max(done, kept.sequence if kept else 0)
 
     def _lookups(self, table: Table) -> dict[str, Position]:
         """The tables that checks refer to, as they are now."""
-        asked = {reference.table for reference in looked_up(rules_of(table))}
+        asked = {reference.table for reference in referenced_tables(rules_of(table))}
         found = {name: self.format.facts(self.warehouse.table(name), flow(name)) for name in asked}
         return {
             str(name): Position(table_id=facts.table_id, version=facts.version)
@@ -544,4 +556,4 @@ class StepRunner(BatchReader):
 
 
 def _nothing(batch: Batch, version: int) -> BatchResult:
-    return no_rows(batch.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
+    return result_without_rows(batch.run_id, version, sequence=batch.sequence, attempt=batch.attempt)

@@ -17,8 +17,8 @@ from lakesmith.ports import TableFacts
 from lakesmith.reports import EmptyReport, Event
 from lakesmith.run.failures import translate
 from lakesmith.run.trial.session import local_session
-from lakesmith.spark.build import analysed
-from lakesmith.spark.types import parse_columns, spelt
+from lakesmith.spark.build import empty_result
+from lakesmith.spark.types import parse_columns, type_sql
 from lakesmith.sqlproof.query import read_query
 
 if TYPE_CHECKING:
@@ -105,12 +105,12 @@ class _Trying:
         frames = {}
         for name in self.graph.upstream(table.name):
             frames[str(name)] = self._input(table, name)
-        given, rows = analysed(self.spark, table, frames)
+        given, rows = empty_result(self.spark, table, frames)
         rows.collect()
         self._conditions(table, given)
         if self._tells_no_columns(table) and any(each in self.open for each in self.graph.upstream(table.name)):
             self.open.add(table.name)
-        columns = {column.name: spelt(column.dataType) for column in rows.schema.fields}
+        columns = {column.name: type_sql(column.dataType) for column in rows.schema.fields}
         # From here on a table like any other: its query need not be gone through again by those that read it.
         self.frames[table.name] = self._no_rows(columns)
 
