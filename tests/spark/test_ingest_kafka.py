@@ -25,7 +25,7 @@ from lakesmith.intake.values import protobuf_writer
 from lakesmith.ledger.batches import Batches
 from lakesmith.reports import RunReport
 from lakesmith.sources.registry import Registry, Schema
-from lakesmith.spark.write import Writer
+from lakesmith.spark.write import BatchWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -359,7 +359,7 @@ def test_a_schema_that_the_table_cannot_hold_is_told_of_once_or_refused_before_a
 ) -> None:
     topic = kafka.topic()
     connect(lake, **kafka.settings(), registry=registry.url)
-    declare(lake, topic, values="avro", incompatible="refuse")
+    declare(lake, topic, values="avro", incompatible="fail")
     first = registry.register(f"{topic}-value", ORDER)
     kafka.send(topic, avro(first, ORDER, VALUE))
     assert lake.run()["bronze.events"].rows_written == 1
@@ -446,8 +446,8 @@ def test_a_registry_that_goes_down_in_the_middle_of_a_batch_is_waited_for_or_the
     "cut",
     [
         (Batches, "pin", "after"),
-        (Writer, "_commit", "before"),
-        (Writer, "_quarantine", "before"),
+        (BatchWriter, "_commit", "before"),
+        (BatchWriter, "_quarantine", "before"),
         (Batches, "finish", "before"),
     ],
     ids=["pinned", "before the commit", "before the quarantine", "before it is noted as done"],

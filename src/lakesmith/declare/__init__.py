@@ -1,4 +1,4 @@
-"""What the user wants: frozen values that remember where they were written. Standard library only."""
+"""Declarations: frozen values that remember where they were written. Standard library only."""
 
 from lakesmith.declare.checks import Check, Severity
 from lakesmith.declare.contract import Contract

@@ -1,4 +1,4 @@
-"""What a check asks: of each row, or of the batch as a whole."""
+"""Checks: rules on each row, or on the batch as a whole."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from lakesmith.errors import Place
 
 Severity = Literal["warn", "quarantine", "fail"]
 Value = str | int | Decimal | bool
-"""A value as it is written; a text may stand for a day or a time."""
+"""A value as written; a text may be a date or a time."""
 Season = Literal["hour", "weekday", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSql:
-    """A condition on one row: rows for which it is false have failed. As in SQL, unknown (NULL) is not false."""
+    """A condition on one row: rows for which it is false fail. As in SQL, unknown (NULL) is not false."""
 
     condition: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Required:
-    """A row has a value in each of the columns."""
+    """None of the columns is NULL."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unique:
-    """No two rows have the same values in the columns. Rows without a value in one of them are not compared."""
+    """No two rows have the same values in the columns. Rows with NULL in one of them are not compared."""
 
     columns: tuple[str, ...]
     within: Literal["batch", "table"] = "batch"
-    """`table` also compares with the rows that are there already."""
+    """`table` also compares with stored rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class In:
-    """The value is one of these."""
+    """The value is in the list."""
 
     column: str
     values: tuple[Value, ...]
@@ -48,7 +48,7 @@ class In:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The value lies between two others, which belong to the range."""
+    """The value is within a range, bounds included."""
 
     column: str
     min: Value | None = None
@@ -57,7 +57,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A regular expression is found in the value."""
+    """A regular expression matches somewhere in the value."""
 
     column: str
     matches: str
@@ -65,7 +65,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
-    """The text has so many characters."""
+    """The length of the text in characters is within a range."""
 
     column: str
     min: int | None = None
@@ -74,24 +74,24 @@ class Length:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
-    """The values are those of a row of another table, as it was when the batch was pinned."""
+    """The values exist in another table, at the version that the batch was pinned with."""
 
     columns: tuple[str, ...]
     table: TableName
     key: tuple[str, ...]
-    """The columns of the other table."""
+    """The referenced columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicate:
-    """A Python function makes the condition: it gets the rows and returns a Column."""
+    """A Python function returns the condition: it receives the rows and returns a Column."""
 
     function: str
-    """`module.function`, the module being one of the lake's folder."""
+    """`module.function`, with the module in the lake's folder."""
     folder: str = field(default="", compare=False)
     """The lake's folder, absolute."""
     text: str = ""
-    """A hash of the module: a change of it is a change of the check."""
+    """A hash of the module: changing the module changes the check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,28 +103,28 @@ class BatchSql:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freshness:
-    """The newest value of a column of times is not older than this."""
+    """The newest value of a time column is recent enough."""
 
     column: str
     within: float
-    """Seconds before the moment in which the batch was pinned."""
+    """The maximum age in seconds at the time when the batch was pinned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCount:
-    """How many rows the batch brings, or how much it differs from the batches before."""
+    """The number of rows of the batch, or its deviation from earlier batches."""
 
     min: int | None = None
     max: int | None = None
     change: float | None = None
-    """The greatest part by which it may differ from the mean of the good batches before."""
+    """The maximum deviation from the mean of earlier good batches."""
     last: int = 7
-    """How many batches before are looked at."""
+    """How many earlier batches are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NullRate:
-    """At most such a part of the rows has no value."""
+    """At most this share of the rows is NULL."""
 
     column: str
     max: float
@@ -132,44 +132,44 @@ class NullRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distinct:
-    """How many different values there are."""
+    """The number of distinct values."""
 
     column: str
     min: int | None = None
     max: int | None = None
     exact: bool = False
-    """Counted one by one, which shuffles; else within 2 per cent, in the pass that moves the rows."""
+    """Count exactly, which needs a shuffle; otherwise within 2%, in the pass that writes the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """A sum, a mean or a quantile of a column lies between two numbers."""
+    """A sum, a mean or a quantile of a column is within a range."""
 
     of: Literal["sum", "mean", "quantile"]
     column: str
     at: Decimal | None = None
-    """For a quantile, which: 0.5 is the median."""
+    """The quantile: 0.5 is the median."""
     min: int | Decimal | None = None
     max: int | Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconcile:
-    """An aggregate of the rows that came is that of the input rows which they were made from."""
+    """An aggregate of the batch equals that of the input rows that it was built from."""
 
     table: TableName
-    """The input."""
+    """The input table."""
     own: str
     """SQL: the aggregate of the batch."""
     theirs: str
     """SQL: the aggregate of the input."""
     tolerance: float | None = None
-    """The greatest part by which they may differ."""
+    """The maximum relative difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """The values of a column are spread as they were in the good batches before."""
+    """The distribution of a column's values is like that of earlier good batches."""
 
     column: str
     method: Literal["psi", "ks"] = "psi"
@@ -179,12 +179,12 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomaly:
-    """An aggregate is what its history, at this hour or on this weekday, makes one expect."""
+    """An aggregate is close to what its history, at this hour or on this weekday, predicts."""
 
     of: str = "count(*)"
     season: Season = "weekday"
     deviations: Decimal = Decimal(4)
-    """How many times the usual spread it may be away from the middle."""
+    """The maximum deviation from the median, in multiples of the usual spread."""
     last: int = 60
 
 
@@ -195,7 +195,7 @@ class SchemaIs:
     columns: tuple[str, ...] = ()
     types: tuple[tuple[str, str], ...] = ()
     exact: bool = False
-    """And no other, in this order."""
+    """No other columns, and in this order."""
 
 
 RowRule = RowSql | Required | Unique | In | Range | Pattern | Length | References | Predicate
@@ -205,7 +205,7 @@ CheckRule = RowRule | BatchRule
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much is tolerated: a part of the rows, or a number of them."""
+    """A tolerated share or number of failed rows."""
 
     share: float | None = None
     rows: int | None = None
@@ -219,13 +219,13 @@ class Check:
     rule: CheckRule
     on_fail: Severity
     where: str | None = None
-    """SQL: only these rows are looked at."""
+    """SQL: only these rows are checked."""
     fail_above: Limit | None = None
-    """The batch is refused when more rows break the rule."""
+    """The batch is rejected when more rows fail the check."""
     owner: str | None = None
-    """Who is told."""
+    """Who is notified."""
     description: str | None = None
-    """Shown to whoever meets the failure."""
+    """Shown with failures of the check."""
     declared_at: Place = field(compare=False)
 
     @property
@@ -238,7 +238,7 @@ class Check:
 
 
 def columns_named(rule: CheckRule) -> tuple[str, ...]:
-    """The columns of the table that a rule names, apart from those in SQL."""
+    """Return the columns that a rule names outside of SQL."""
     match rule:
         case Required() | Unique() | References() | SchemaIs():
             return rule.columns
@@ -249,7 +249,7 @@ def columns_named(rule: CheckRule) -> tuple[str, ...]:
 
 
 def sql_named(rule: CheckRule) -> tuple[str, ...]:
-    """The conditions and aggregates over the table's columns that a rule holds as SQL."""
+    """Return the SQL conditions and aggregates of a rule over the table's own columns."""
     match rule:
         case RowSql() | BatchSql():
             return (rule.condition,)

@@ -1,4 +1,4 @@
-"""What is promised of a table's columns, and what happens when the data or the promise changes."""
+"""The contract of a table's columns, and the reactions when the data or the contract changes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Reaction = Literal["evolve", "freeze", "quarantine", "discard"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drifts:
-    """What is done with data that is not as the contract says, by the kind of difference."""
+    """The reactions to data that differs from the contract, by kind of difference."""
 
     new_column: Reaction
-    """A field that is neither declared nor in the table. `discard` leaves its values out and keeps the row."""
+    """A field that is neither declared nor in the table. `discard` drops its values and keeps the row."""
     missing_column: Reaction
-    """A declared column that a row does not bring at all."""
+    """A declared column that is missing in a row."""
     type: Reaction
     """A value that does not fit its column."""
     nullability: Reaction
-    """A required column without a value."""
+    """NULL in a required column."""
 
 
 def drifts(contract: Contract, *, bronze: bool) -> Drifts:
-    """What a word stands for where a table does not say more. Bronze keeps beside a row what does not fit; elsewhere
-    there is no such place, and a query that does not give a declared column is wrong."""
+    """Return the default reactions of a contract mode. Bronze rescues values that do not fit; other layers cannot,
+    and there a query without a declared column is an error."""
     strict = contract == "strict"
     return Drifts(
         new_column="freeze" if strict else "evolve",
@@ -42,46 +42,46 @@ def drifts(contract: Contract, *, bronze: bool) -> Drifts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previous:
-    """An earlier major version that can still be read, as a view."""
+    """An earlier major version that is still readable, as a view."""
 
     major: int
     until: date
     columns: Mapping[str, str] = field(default_factory=dict)
-    """SQL over the table as it is now, for columns that cannot be taken over as they are."""
+    """SQL over the current table, for columns that differ from it."""
     declared_at: Place = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """Where the contract is published, or where it comes from."""
+    """The schema registry subject that the contract is published to or checked against."""
 
     connection: str
     subject: str
     truth: Literal["here", "registry"] = "here"
-    """`here`: the declaration is published there; `registry`: the declaration has to agree with what is there."""
+    """`here`: publish the declaration; `registry`: check the declaration against the registered schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The parts of a contract beside its columns."""
+    """The parts of a contract besides its columns."""
 
     version: str | None = None
-    """As it was written, `2` or `2.1.0`; else it is counted from the changes."""
+    """As written, `2` or `2.1.0`; None counts it from the changes."""
     compatibility: Compatibility = "forward"
-    """Which changes of the columns may pass without a new major version."""
+    """Which changes of the columns need no new major version."""
     drift: Drifts | None = None
-    """Where it was written; else what the word of the contract stands for."""
+    """The written reactions; None for the defaults of the contract mode."""
     previous: tuple[Previous, ...] = ()
     registry: Registered | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinePolicy:
-    """How long rows may lie in quarantine."""
+    """How long rows may stay in quarantine."""
 
     alert_after: float | None = None
-    """Seconds after which a row that nobody has looked after is told of."""
+    """Seconds after which an open quarantined row causes an alert."""
     alert_rows: int | None = None
-    """How many rows may be there before it is told."""
+    """More quarantined rows than this cause an alert."""
     discard_after: float | None = None
-    """Seconds after which a run discards a row, and counts it."""
+    """Seconds after which a run discards a quarantined row, and counts it."""

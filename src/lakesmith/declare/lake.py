@@ -12,49 +12,49 @@ from lakesmith.declare.table import Table
 from lakesmith.errors import Place
 
 PRIVATE = 0o077
-"""The umask of a lake that says nothing: files belong to their user alone."""
+"""The default umask: only their user may access files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLimits:
-    """How much a query may use before it is stopped."""
+    """The limits of a query."""
 
     timeout: float | None = 300.0
     """Seconds; None for no limit."""
     memory: int | None = None
-    """Bytes that the engine may allocate; None for half of the machine's memory. The rows of the answer may take half
-    as much again."""
+    """Bytes that the engine may allocate; None for half of the machine's memory. The result rows may take half as
+    much again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """A named place where the lake is deployed."""
+    """A named environment that the lake is deployed to."""
 
     name: str
     warehouse: str
-    """Absolute folder or URL; every table lies below it."""
+    """Absolute folder or URL of all tables."""
     landing: str
-    """Absolute folder or URL that relative source paths start from; the lake's own folder by default."""
+    """Absolute folder or URL that relative source paths are resolved against; the lake's own folder by default."""
     spark: Settings = field(default_factory=Settings)
-    """Secrets in it are read when a setting is looked up; its text shows only where they come from."""
+    """Secrets are read when a setting is looked up; the text of the settings shows only their references."""
     storage: Mapping[str, Settings] = field(default_factory=dict)
-    """By the beginning of a URL, such as `s3://drops`: how that store is reached."""
+    """By URL prefix, such as `s3://drops`: settings of the store."""
     connections: Mapping[str, Settings] = field(default_factory=dict)
-    """By name, how a database or a Kafka cluster is reached."""
+    """By name, settings of a database or a Kafka cluster."""
     jobs: int = 2
-    """How many tables are built at a time."""
+    """How many tables are built in parallel."""
     query: QueryLimits = QueryLimits()
     umask: int = PRIVATE
-    """The permissions that files and folders of the warehouse are made without."""
+    """The umask of files and folders in the warehouse."""
 
     @property
     def secret_variables(self) -> frozenset[str]:
-        """The environment variables that hold secrets."""
+        """The environment variables with secrets."""
         found = (secret for settings in self._settings for secret in settings.secrets.values())
         return frozenset(ref.name for secret in found for ref in secret.references if ref.kind == "env")
 
     def masked(self, text: str) -> str:
-        """The text without the values of secrets."""
+        """Return the text with the values of secrets masked."""
         for settings in self._settings:
             text = settings.masked(text)
         return text
@@ -66,7 +66,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a table of a layer is unless it says otherwise."""
+    """Defaults for the tables of a layer."""
 
     owner: str | None = None
     contract: Contract | None = None
@@ -77,22 +77,22 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnrunPython:
-    """Python files that were read and not run, and what is not known because of that."""
+    """Python files that were parsed and not run, and what is unknown because of that."""
 
     files: tuple[str, ...] = ()
     tables: Mapping[TableName, Place] = field(default_factory=dict)
-    """Tables that are declared there in a way that only running the file would tell."""
+    """Tables whose computed declarations are only known by running the file."""
     layers: frozenset[str] = frozenset()
-    """Layers that may have more tables than are known."""
+    """Layers that may have further tables."""
 
     def may_declare(self, name: TableName) -> bool:
-        """Whether there may be such a table."""
+        """Whether the table may be declared in a Python file that was not run."""
         return name in self.tables or name.layer in self.layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeDeclaration:
-    """The whole lake as it is written, for one environment."""
+    """The declaration of a whole lake for one environment."""
 
     name: str
     path: str

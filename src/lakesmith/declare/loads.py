@@ -1,4 +1,4 @@
-"""How rows enter a table."""
+"""Loads: how rows are written to a table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPS: Mapping[str, Literal["upsert", "delete", "truncate", "correction", "reversa
     "CORRECTION": "correction",
     "REVERSAL": "reversal",
 }
-"""What is written, in any letter case, in the column that tells what happened, and what it means."""
+"""The accepted values, in any letter case, of the operation column, and their meanings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,92 +33,92 @@ class Append:
     """Every new row of the input is added, once."""
 
     dedup: tuple[str, ...] = ()
-    """Of rows that have the same values here, one is kept."""
+    """Of rows with the same values in these columns, one is kept."""
     by: str | None = None
     """The time of a row: the earliest is kept."""
     within: timedelta | None = None
-    """Rows are the same only within one window of this length; windows are counted from 1970."""
+    """Duplicates are found only within one window of this length; windows are counted from 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replace:
-    """The whole table is computed anew and swapped in one commit. Readers never see it empty."""
+    """The whole table is rebuilt and replaced in one commit. Readers never see it empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePartitions:
-    """Only the partitions that the input's changes touch are computed anew, in one commit."""
+    """Only the partitions that the input's changes affect are rebuilt, in one commit."""
 
     by: str
     """The column that the table is partitioned by."""
     same_as: str | None = None
-    """`layer.table.column` whose value decides the partition of a row. SQL tables need not say it."""
+    """`layer.table.column` whose value decides the partition of a row. Not needed for SQL tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """One row a key, the latest by `order_by`. Never overwrites a newer row with an older one."""
+    """One row per key, the latest by `order_by`. Never overwrites a newer row with an older one."""
 
     key: tuple[str, ...]
     order_by: tuple[str, ...] = ()
-    """Empty where the query gives one row a key by itself, as an aggregate does."""
+    """Empty where the query returns one row per key, as an aggregate does."""
     delete: str | None = None
-    """SQL: the row says that its key is gone."""
+    """SQL: true for rows that delete their key."""
     soft_delete: str | None = None
-    """The column that tells of a key that is gone, whose row then stays."""
+    """The column that marks rows of deleted keys, which then stay."""
     update: tuple[str, ...] = ()
-    """The only columns that a later row changes."""
+    """The only columns that a later row updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scd2:
-    """Every state of a key with the time from when and until when it held."""
+    """Every version of a key with the time from which and until which it was valid."""
 
     key: tuple[str, ...]
     order_by: tuple[str, ...]
-    """The time first; what follows decides between rows of the same time."""
+    """The time first; further columns order rows of the same time."""
     delete: str | None = None
-    """SQL: the row says that its key is gone."""
+    """SQL: true for rows that delete their key."""
     track: tuple[str, ...] = ()
-    """The columns whose change opens a new interval; all others when empty."""
+    """The columns whose change starts a new version; all others when empty."""
     ignore: tuple[str, ...] = ()
-    """Columns whose change does not."""
+    """Columns whose change starts no new version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The state that a stream of changes of another database leads to."""
+    """The current state after applying a stream of changes from another database."""
 
     key: tuple[str, ...]
     order_by: tuple[str, ...]
     op: str
-    """The column that tells what happened."""
+    """The column with the operation."""
     amounts: tuple[str, ...] = ()
-    """What corrections and reversals take back: both the row and its reversal stay."""
+    """The amount columns that corrections and reversals negate: both the row and its reversal stay."""
     previous_key: Mapping[str, str] = field(default_factory=dict)
-    """By key column, the one that holds the key before it changed."""
+    """By key column, the column with the key before it changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Full extracts, one after the other: what changed between them, and which keys are gone."""
+    """Full extracts, one after the other: what changed between them, and which keys were deleted."""
 
     key: tuple[str, ...]
     taken: str
-    """The column that all rows of one extract have in common, and that gives the order of extracts. A stored row keeps
-    the value of the extract that brought it as it is."""
+    """The column that is the same in all rows of one extract, and that orders extracts. A stored row keeps
+    the value of the extract that last changed it."""
     into: Literal["merge", "scd2"] = "merge"
     track: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     max_shrink: float | None = None
-    """An extract that lost a greater part of its rows against the one before is refused."""
+    """An extract that lost a larger share of its rows since the previous one is rejected."""
 
 
 Load = Append | Replace | ReplacePartitions | Merge | Scd2 | Changes | Snapshot
 
 
 def added_columns(load: Load) -> tuple[str, ...]:
-    """The columns that a table has because of its load, besides those that its query gives."""
+    """Return the columns that the load adds to those of the query."""
     match load:
         case Scd2() | Snapshot(into="scd2"):
             return VALID_FROM, VALID_TO, IS_CURRENT
@@ -133,7 +133,7 @@ def added_columns(load: Load) -> tuple[str, ...]:
 
 
 def key_columns(load: Load) -> tuple[str, ...]:
-    """The columns whose values tell which rows are the same thing: a row without them cannot enter."""
+    """Return the columns that identify a row: a row with NULL in one of them is rejected."""
     match load:
         case Merge() | Scd2() | Changes() | Snapshot():
             return load.key
@@ -146,7 +146,7 @@ def key_columns(load: Load) -> tuple[str, ...]:
 
 
 def time_column(load: Load) -> str | None:
-    """The column without whose value a row has no place in the order that the load follows."""
+    """Return the column that orders rows for the load: a row with NULL in it is rejected."""
     match load:
         case Scd2() | Changes():
             return load.order_by[0]
@@ -159,11 +159,11 @@ def time_column(load: Load) -> str | None:
 
 
 _NAMING = ("dedup", "by", "key", "order_by", "update", "track", "ignore", "op", "amounts", "taken")
-"""The settings of loads that name columns of the query."""
+"""The fields of loads that name columns of the query."""
 
 
 def respelt(load: Load, columns: Sequence[str]) -> Load:
-    """The load with its columns spelt as the query spells them: letter case makes no other column."""
+    """Return the load with column names in the letter case of the query."""
     spelt = {name.lower(): name for name in columns}
 
     def one(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Names: which layers there are, and what a table or column may be called."""
+"""Layers, and the rules for names of tables and columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TABLE = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
-    """`layer.name`, the one way a table is referred to."""
+    """`layer.name`, the full name of a table."""
 
     layer: str
     name: str
@@ -24,7 +24,7 @@ class TableName:
 
     @staticmethod
     def parse(text: str) -> TableName | None:
-        """The name that `text` spells, or None when it spells none."""
+        """Return the name in `text`, or None when it is not a table name."""
         layer, dot, name = text.partition(".")
         if not dot or layer not in LAYERS or not is_table_identifier(name):
             return None
@@ -32,10 +32,10 @@ class TableName:
 
 
 def is_table_identifier(text: str) -> bool:
-    """Lower case, digits and underscores: safe as a folder, an SQL name and a URL on every store."""
+    """Whether the text has only lower-case letters, digits and underscores: safe as folder, SQL name and URL."""
     return _TABLE.fullmatch(text) is not None
 
 
 def is_identifier(text: str) -> bool:
-    """A column name: letters of any script, digits and underscores; no quotes, dots, spaces or symbols."""
+    """Whether the text is a column name: letters of any script, digits and underscores."""
     return text.isidentifier() and len(text) <= 255

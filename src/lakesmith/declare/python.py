@@ -1,7 +1,7 @@
-"""The Python spelling: decorators and constructors that only write down what they are given and where.
+"""Python declarations: decorators and constructors that only record their arguments and their place.
 
-Nothing is judged here. The load border turns what was written into the same nodes as YAML, so the same rules
-hold and the same errors come.
+Nothing is validated here. `lakesmith.load` turns the arguments into the same nodes as YAML, so the same rules and
+errors apply.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Keys with values as YAML would have them, and where they were written."""
+    """Keys with values as in YAML, and where they were written."""
 
     keys: Mapping[str, object]
     name: str | None = None
-    """For columns and checks, the key that they stand under."""
+    """For columns and checks, their name."""
     at: Place = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ref:
-    """A parameter's default: the table whose rows the function gets."""
+    """A parameter's default: the table whose rows the function receives."""
 
     table: str
     at: Place = field(compare=False)
@@ -43,7 +43,7 @@ class Ref:
 
 @dataclass(slots=True, kw_only=True)
 class WrittenTable:
-    """A table as a Python file declares it. Used as a decorator, it takes note of the function."""
+    """A table declared in a Python file. Used as a decorator, it records the function."""
 
     layer: str
     name: str | None
@@ -65,7 +65,7 @@ _placed: ContextVar[Place | None] = ContextVar("placed", default=None)
 
 @contextmanager
 def placed_at(place: Place) -> Iterator[None]:
-    """While it lasts, constructors note this place instead of their caller's: for a call that is read, not run."""
+    """Make constructors record this place instead of their caller's: for calls that are parsed, not run."""
     token = _placed.set(place)
     try:
         yield
@@ -75,7 +75,7 @@ def placed_at(place: Place) -> Iterator[None]:
 
 @contextmanager
 def collecting() -> Iterator[list[WrittenTable]]:
-    """The tables that are declared while it lasts, in the order of writing."""
+    """Collect the tables declared inside the context, in order."""
     tables: list[WrittenTable] = []
     token = _collected.set(tables)
     try:
@@ -101,9 +101,9 @@ def table(
     enabled: bool | None = None,
     rowwise: bool = False,
 ) -> WrittenTable:
-    """Declare a table. With a source it stands alone; without, it decorates the function that makes its rows.
+    """Declare a table. With a source it is complete; without, it decorates the function that returns its rows.
 
-    The table is called like the function unless `name` says otherwise.
+    The table has the function's name unless `name` is given.
     """
     keys = {
         "source": source,
@@ -132,7 +132,7 @@ gold = partial(table, layer="gold")
 
 
 def ref(name: str) -> Any:
-    """`layer.table`: as a parameter's default, the table whose rows the function gets."""
+    """Return a parameter's default: the table `layer.table`, whose rows the function receives."""
     return Ref(table=name, at=_caller())
 
 
@@ -181,7 +181,7 @@ def kafka(
     timezone: str | None = None,
     envelope: Envelope | None = None,
 ) -> Written:
-    """A topic, each record of which is read exactly once."""
+    """A topic. Each record is read exactly once."""
     keys = {
         "kafka": topic,
         "connection": connection,
@@ -205,7 +205,7 @@ def jdbc(
     partition_by: str | None = None,
     partitions: int | None = None,
 ) -> Written:
-    """A table of a database: all of it each time, or what is new by a watermark column."""
+    """A table of a database: all of it each time, or the new rows by a watermark column."""
     keys = {
         "jdbc": table,
         "connection": connection,
@@ -218,19 +218,19 @@ def jdbc(
 
 
 def other_table(location: str, *, format: TableKind | None = None) -> Written:
-    """A table of another lake, whose rows are copied as its versions grow."""
+    """A table of another lake, whose new versions are copied."""
     return Written(keys={"table": location, "format": format}, at=_caller())
 
 
 def adopt(location: str) -> Written:
-    """A Delta table that is used where it lies."""
+    """A Delta table that is used in place."""
     return Written(keys={"adopt": location}, at=_caller())
 
 
 def append(
     *, dedup: str | Sequence[str] | None = None, by: str | None = None, within: str | None = None
 ) -> Written | Literal["append"]:
-    """Every new row of the input is added, once; with `dedup`, one of those that mean the same."""
+    """Every new row of the input is added, once; with `dedup`, one of several duplicates."""
     keys = {"dedup": dedup, "by": by, "within": within}
     if all(value is None for value in keys.values()):
         return "append"
@@ -238,7 +238,7 @@ def append(
 
 
 def replace() -> Literal["replace"]:
-    """The whole table is computed anew and swapped in one commit."""
+    """The whole table is rebuilt and replaced in one commit."""
     return "replace"
 
 
@@ -250,7 +250,7 @@ def merge(
     soft_delete: str | None = None,
     update: str | Sequence[str] | None = None,
 ) -> Written:
-    """One row a key, the latest by `order_by`."""
+    """One row per key, the latest by `order_by`."""
     keys = {"key": key, "order_by": order_by, "delete": delete, "soft_delete": soft_delete, "update": update}
     return _load("merge", keys, _caller())
 
@@ -263,7 +263,7 @@ def scd2(
     track: str | Sequence[str] | None = None,
     ignore: str | Sequence[str] | None = None,
 ) -> Written:
-    """Every state of a key, with the time from when and until when it held."""
+    """Every version of a key, with the time from which and until which it was valid."""
     keys = {"key": key, "order_by": order_by, "delete": delete, "track": track, "ignore": ignore}
     return _load("scd2", keys, _caller())
 
@@ -276,7 +276,7 @@ def changes(
     amounts: str | Sequence[str] | None = None,
     previous_key: Mapping[str, str] | None = None,
 ) -> Written:
-    """The state that a stream of changes of another database leads to."""
+    """The current state after applying a stream of changes from another database."""
     keys = {"key": key, "order_by": order_by, "op": op, "amounts": amounts, "previous_key": previous_key}
     return _load("changes", keys, _caller())
 
@@ -296,7 +296,7 @@ def snapshot(
 
 
 def replace_partitions(by: str, *, same_as: str | None = None) -> Written:
-    """Only the partitions that the input's changes touch are computed anew."""
+    """Only the partitions that the input's changes affect are rebuilt."""
     return _load("replace_partitions", {"by": by, "same_as": same_as}, _caller())
 
 
@@ -315,7 +315,7 @@ def column(
     currency: str | None = None,
     timezone: str | None = None,
 ) -> Written:
-    """A promise about one column."""
+    """The contract of one column."""
     keys = {
         "type": type,
         "required": required,

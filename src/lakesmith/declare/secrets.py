@@ -1,4 +1,4 @@
-"""Secrets by reference: a declaration says where a secret is kept, and never holds its value."""
+"""Secrets by reference: a declaration names where a secret is stored, and never contains its value."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Literal
 from lakesmith.errors import DeclarationError, Place
 
 _SHORTEST = 4
-"""A shorter value is not looked for in texts: it would be found in the middle of other words."""
+"""Shorter values are not masked: they would match inside of other words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A place that a secret is kept in: an environment variable, or a file."""
+    """Where a secret is stored: an environment variable or a file."""
 
     kind: Literal["env", "file"]
     name: str
-    """As it was written; safe to show."""
+    """As written; safe to show."""
     path: str = field(default="", repr=False)
-    """For a file, where it is, absolute."""
+    """For a file, its absolute path."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
 
     def reveal(self) -> str | None:
-        """The value, or None when there is none."""
+        """Return the value, or None when there is none."""
         if self.kind == "env":
             return os.environ.get(self.name)
         try:
@@ -39,7 +39,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Text with at least one reference in it. Its own text shows the references, never what they hold."""
+    """Text with at least one reference. Its `str` shows the references, never their values."""
 
     parts: tuple[str | Reference, ...]
 
@@ -54,7 +54,7 @@ class Secret:
         return tuple(part for part in self.parts if isinstance(part, Reference))
 
     def reveal(self) -> str:
-        """The value. Only for the moment in which it is used."""
+        """Return the value. Call it only where the value is used."""
         return "".join(_revealed(part) for part in self.parts)
 
 
@@ -68,20 +68,20 @@ class Settings(Mapping[str, str]):
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Settings:
-        """The settings as they are, or plain ones as settings without a secret."""
+        """Return settings unchanged, or plain ones as settings without secrets."""
         return settings if isinstance(settings, Settings) else cls(settings)
 
     @property
     def secrets(self) -> Mapping[str, Secret]:
-        """The settings that hold a secret."""
+        """The settings that contain a secret."""
         return {key: value for key, value in self._written.items() if isinstance(value, Secret)}
 
     def over(self, defaults: Mapping[str, str], *, without: Collection[str] = ()) -> Settings:
-        """These settings with defaults under them. Secrets stay secrets."""
+        """Return these settings merged over defaults. Secrets stay secrets."""
         return Settings({**defaults, **{key: value for key, value in self._written.items() if key not in without}})
 
     def masked(self, text: str) -> str:
-        """The text with a reference in the place of each secret value."""
+        """Return the text with each secret value replaced by its reference."""
         for reference in dict.fromkeys(ref for secret in self.secrets.values() for ref in secret.references):
             value = reference.reveal()
             if value is not None and len(value) >= _SHORTEST:
@@ -120,17 +120,17 @@ def _revealed(part: str | Reference) -> str:
 
 
 def missing_secret(reference: Reference, at: Place | None) -> DeclarationError:
-    """The error for a reference that leads nowhere. It names the place, as there is no value to name."""
+    """Return the error for a reference without a value."""
     if reference.kind == "env":
         return DeclarationError(
             "missing-secret",
             f"the environment variable {reference.name} is not set",
             at=at,
-            hint=f"set it before you call lakesmith: export {reference.name}=…",
+            hint=f"set it before running lakesmith: export {reference.name}=…",
         )
     return DeclarationError(
         "missing-secret",
         f"the file {reference.name} cannot be read",
         at=at,
-        hint="a relative path starts at the lake's folder; the file has to be readable and UTF-8",
+        hint="a relative path starts at the lake's folder; the file must be readable and UTF-8",
     )

@@ -1,4 +1,4 @@
-"""Where a bronze table's rows come from: frozen values, one class for each kind of source."""
+"""Sources of bronze tables: frozen values, one class per kind of source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Listing = Literal["full", "ordered"]
 Symlinks = Literal["inside", "anywhere"]
 Values = Literal["json", "avro", "protobuf", "text"]
 Starting = Literal["earliest", "latest"]
-Incompatible = Literal["tell", "refuse"]
+Incompatible = Literal["warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,29 +22,29 @@ class Files:
     files: str
     """A glob below the landing zone, or an absolute path or URL."""
     format: FileFormat
-    """Taken from the glob's ending unless it is given."""
+    """From the file extension by default."""
     delimiter: str = ","
     """CSV only."""
     encoding: str = "utf-8"
-    """Text formats only; a byte order mark in a file tells more than this does."""
+    """Text formats only; a byte order mark in a file overrides it."""
     timezone: str | None = None
-    """The zone of times that are written without one; without this they do not fit a timestamp column."""
+    """The time zone of timestamps without one; without this, such values do not fit a timestamp column."""
     row_tag: str | None = None
-    """XML only: the element that is a row."""
+    """XML only: the name of the element that is a row."""
     max_files: int | None = None
-    """How many files are taken in with one commit at the most."""
+    """The maximum number of files per batch."""
     max_bytes: int | None = None
-    """How many bytes of files are taken in with one commit at the most; one file is always taken."""
+    """The maximum number of bytes per batch; a batch has at least one file."""
     archive: str | None = None
-    """Where files are moved to once they are taken in, in the same store; None leaves them where they are."""
+    """The folder of the same store that ingested files are moved to; None leaves them in place."""
     listing: Listing = "full"
-    """`ordered` promises that new files get names that sort after all before: a run looks only from there on, and
-    through everything once a day."""
+    """`ordered` promises that new files sort after all earlier ones: a run lists only from there on, and everything
+    once a day."""
     symlinks: Symlinks = "inside"
-    """Which symbolic links to files on local disk are followed: those that stay inside the folder before the glob's
-    first wildcard, or all."""
+    """Which symbolic links on local disk are followed: those inside the folder before the glob's first wildcard, or
+    all."""
     envelope: Envelope | None = None
-    """The records are changes of another database's table in this envelope."""
+    """The records are change events of another database in this envelope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +56,13 @@ class Kafka:
     """A name below `connections` of the environment: `brokers`, `registry`, and settings of the client."""
     values: Values = "json"
     subject: str | None = None
-    """The registry's name of the schema; `<topic>-value` when it is not given."""
+    """The subject in the schema registry; `<topic>-value` by default."""
     starting: Starting = "earliest"
-    """Where the first run begins."""
-    incompatible: Incompatible = "tell"
-    """What happens when a new schema brings what an additive table cannot hold: warn, or read nothing."""
+    """Where the first run starts."""
+    incompatible: Incompatible = "warn"
+    """The reaction when a new schema has something that an additive table cannot hold: warn, or read nothing."""
     max_rows: int | None = None
-    """How many records are taken in with one commit at the most."""
+    """The maximum number of records per batch."""
     timezone: str | None = None
     envelope: Envelope | None = None
 
@@ -76,13 +76,13 @@ class Jdbc:
     connection: str
     """A name below `connections` of the environment: `url`, `driver`, `user`, `password`, and driver settings."""
     watermark: str | None = None
-    """A column that only grows: rows after the last value are read. Without one the whole table is, each time."""
+    """A column that only grows: each run reads the rows after its last value. Without one, the whole table."""
     overlap: float = 0.0
-    """Seconds (or, for a number, units) before the last watermark that are read again for rows that came late."""
+    """Seconds (or, for a number, units) before the last watermark that are read again, to catch late rows."""
     partition_by: str | None = None
-    """A number, date or timestamp column that splits the read."""
+    """A number, date or timestamp column by which the read is split."""
     partitions: int = 1
-    """How many connections read at a time."""
+    """How many connections read in parallel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +92,14 @@ class OtherTable:
     location: str
     format: TableKind
     adopt: bool = False
-    """The table is this table, where it lies: no row is copied, and nothing is ever written to it."""
+    """The table is read in place: no row is copied, and nothing is ever written to it."""
 
 
 Source = Files | Kafka | Jdbc | OtherTable
 
 
 def source_text(source: Source) -> str:
-    """Where the rows come from, in a few words."""
+    """Return a short description of the source."""
     match source:
         case Files(files=files):
             return files

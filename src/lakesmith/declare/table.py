@@ -1,4 +1,4 @@
-"""A table: the one thing that users declare."""
+"""Tables and their columns and queries."""
 
 from __future__ import annotations
 
@@ -16,57 +16,57 @@ _PRIVATE = ("pii", "secret", "confidential", "sensitive")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A promise about one column."""
+    """The contract of one column."""
 
     name: str
     type: str | None = None
-    """A Spark SQL type, such as `decimal(12,2)`. Without one, the type is what the data brings."""
+    """A Spark SQL type, such as `decimal(12,2)`. Without one, the type comes from the data."""
     required: bool = False
-    """A row without a value goes to quarantine."""
+    """Rows with NULL in the column are quarantined."""
     check: str | None = None
-    """A condition that each row has to meet, or the row goes to quarantine."""
+    """A condition on each row; rows for which it is false are quarantined."""
     key: bool = False
-    """Together with the other columns that are keys, it tells rows apart: required, and unique in a batch."""
+    """Part of the key: required, and unique in a batch together with the other key columns."""
     unique: bool = False
-    """A row whose value another row of the batch has too goes to quarantine."""
+    """Rows whose value another row of the batch has too are quarantined."""
     tags: tuple[str, ...] = ()
     description: str | None = None
     since: str | None = None
-    """The version of the contract that brought it."""
+    """The contract version that introduced it."""
     deprecated: str | None = None
-    """Why it should not be used any more, or what to use in its place."""
+    """Why it is deprecated, or what to use instead."""
     currency: str | None = None
-    """The currency of amounts, or the column that holds it."""
+    """The currency of amounts, or the column with the currency."""
     timezone: str | None = None
-    """The zone that times are meant in."""
+    """The time zone of the column's times."""
     declared_at: Place = field(compare=False)
 
     @property
     def is_private(self) -> bool:
-        """Its tags say that its values are not to be shown: one of these words, alone or before a colon."""
+        """Whether its tags mark its values as private: one of `_PRIVATE`, alone or before a colon."""
         return any(tag.lower().partition(":")[0] in _PRIVATE for tag in self.tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlQuery:
-    """A SELECT over whole tables of the lake."""
+    """A SELECT over tables of the lake."""
 
     text: str
     declared_at: Place = field(compare=False)
-    """Where the statement's first line stands."""
+    """The place of the statement's first line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonQuery:
-    """A function from DataFrames to a DataFrame. Imported for real only when rows must move."""
+    """A function from DataFrames to a DataFrame. Imported with the real Spark only when it runs."""
 
     path: str
     """The Python file, absolute."""
     function: str
     refs: tuple[tuple[str, TableName], ...]
-    """Parameter name and the table that it stands for."""
+    """Parameter names and their tables."""
     source: str
-    """The function's source text: a change of it is a change of the table's definition."""
+    """The function's source text: changing it changes the table's definition."""
     rowwise: bool = False
     """The author's promise that each output row depends on one input row only."""
     declared_at: Place = field(compare=False)
@@ -77,7 +77,7 @@ Query = SqlQuery | PythonQuery
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What a table is: its layer, where its rows come from, how they enter, and what is promised of them."""
+    """A table: its layer, its source or query, its load, its contract and its checks."""
 
     name: TableName
     origin: Source | Query
@@ -91,18 +91,18 @@ class Table:
     description: str | None = None
     tags: tuple[str, ...] = ()
     freshness: float | None = None
-    """Seconds after which the table counts as late."""
+    """Seconds without new rows after which the table is stale."""
     enabled: bool = True
     declared_at: Place = field(compare=False)
     load_at: Place | None = field(default=None, compare=False)
-    """Where the load is written, if it is."""
+    """The place of the written load, if any."""
 
     @property
     def drift(self) -> Drifts:
-        """What is done with data that is not as the contract says."""
+        """The reaction to data that differs from the contract."""
         return self.terms.drift or drifts(self.contract, bronze=self.name.layer == "bronze")
 
     @property
     def adopted(self) -> str | None:
-        """Where the table lies when it is one of another lake, which is read in place and never written."""
+        """The location of an adopted table, which is read in place and never written."""
         return self.origin.location if isinstance(self.origin, OtherTable) and self.origin.adopt else None

@@ -1,4 +1,4 @@
-"""What a user expects of a table: rows that are given, and rows that come out."""
+"""Unit tests of tables: input rows, and expected rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lakesmith.errors import Place
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A value as it is written. Its type is that of its column, and where nobody knows that one, what it looks like."""
+    """A value as written. Its type is that of its column; if that is unknown, it is inferred from the text."""
 
     text: str
     plain: bool
-    """Not in quotes: `5` may be a number, `"5"` is a text."""
+    """Whether it is written without quotes: `5` may be a number, `"5"` is text."""
     at: Place = field(compare=False)
 
 
@@ -24,7 +24,7 @@ Value = None | Word | tuple["Value", ...] | Mapping[str, "Value"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row by column; a column that is left out is NULL where rows are given, and not looked at where expected."""
+    """One row by column; a missing column is NULL in input rows, and not compared in expected rows."""
 
     values: Mapping[str, Value]
     at: Place = field(compare=False)
@@ -32,34 +32,34 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A row that has to be in quarantine."""
+    """A row that must be in quarantine."""
 
     row: Row
     rules: tuple[str, ...] | None
-    """The names of all rules that it broke; None when they do not matter."""
+    """The names of all checks that it failed; None when they do not matter."""
 
 
 Rows = tuple[Row, ...]
 Batch = Mapping[TableName, Rows]
-"""Rows that come, by table."""
+"""Input rows, by table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTest:
-    """Some rows go into a table, others are expected to come out."""
+    """A unit test: input rows, and the expected result."""
 
     name: str
     table: TableName
     description: str | None = None
     given: Batch
-    """The inputs; of the table itself, the rows that it holds before."""
+    """The input rows; for the tested table itself, its rows before the run."""
     then: tuple[Batch, ...] = ()
-    """What comes to the inputs later, each followed by a run."""
+    """Later input rows, each batch followed by a run."""
     expect: Rows | None = None
     exactly: bool = False
-    """Every column of the table is compared, also those that are not named: they are NULL."""
+    """Whether columns that are not named must be NULL."""
     quarantine: tuple[Refused, ...] | None = None
-    """All rows that have to be refused; None when that does not matter."""
+    """All rows that must be quarantined; None when that does not matter."""
     fails: str | None = None
-    """The code of the error that a run has to end with; no batch is given after it."""
+    """The code of the expected error; no batch follows it."""
     declared_at: Place = field(compare=False)

@@ -1,4 +1,4 @@
-"""YAML, SQL and Python files become declarations; what is wrong with them is found here."""
+"""Load YAML, SQL and Python files into declarations, and report their problems."""
 
 from lakesmith.load.lake import load_lake
 from lakesmith.load.python import call_function, call_predicate, import_function

@@ -1,4 +1,4 @@
-"""What may be written below `checks`, `contract` and `quarantine`."""
+"""The models of the blocks `checks`, `contract` and `quarantine`."""
 
 from __future__ import annotations
 
@@ -26,51 +26,51 @@ from lakesmith.load.rules import (
 
 _Value = Annotated[Value, VALUE]
 _Amount = Annotated[float, AMOUNT]
-_COLUMN = "The column that is looked at."
-_LEAST = "The least that is fine."
-_MOST = "The most that is fine."
+_COLUMN = "The column that is checked."
+_LEAST = "The minimum, inclusive."
+_MOST = "The maximum, inclusive."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniqueBlock(Block):
-    """No two rows have the same values."""
+    """No two rows have the same values in these columns."""
 
     SHORT: ClassVar[str | None] = "columns"
 
-    columns: Annotated[tuple[ColumnName, ...], "The columns whose values together are unique."]
+    columns: Annotated[tuple[ColumnName, ...], "The columns that are unique together."]
     within: Annotated[
-        Literal["batch", "table"] | None, "`table` also compares with the rows that are there; `batch` by default."
+        Literal["batch", "table"] | None, "`table` also compares with stored rows; `batch` by default."
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InBlock(Block):
-    """The value is one of a few."""
+    """The value is in a list."""
 
     column: Annotated[ColumnName, _COLUMN]
-    values: Annotated[tuple[_Value, ...], "The values that are fine."]
+    values: Annotated[tuple[_Value, ...], "The accepted values."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeBlock(Block):
-    """The value lies between two others."""
+    """The value is within a range."""
 
     column: Annotated[ColumnName, _COLUMN]
-    min: Annotated[_Value | None, "The least value that is fine: a number, a day or a time."] = None
-    max: Annotated[_Value | None, "The greatest value that is fine."] = None
+    min: Annotated[_Value | None, "The minimum, inclusive: a number, a day or a time."] = None
+    max: Annotated[_Value | None, "The maximum, inclusive."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternBlock(Block):
-    """A regular expression is found in the value."""
+    """A regular expression matches somewhere in the value."""
 
     column: Annotated[ColumnName, _COLUMN]
-    matches: Annotated[Text, "A regular expression of Java; `^` and `$` hold it to the whole text."]
+    matches: Annotated[Text, "A Java regular expression; use `^` and `$` to match the whole text."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthBlock(Block):
-    """The text has so many characters."""
+    """The length of the text in characters is within a range."""
 
     column: Annotated[ColumnName, _COLUMN]
     min: Annotated[int | None, _LEAST] = None
@@ -79,52 +79,52 @@ class LengthBlock(Block):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferencesBlock(Block):
-    """The values are those of a row of another table."""
+    """The values exist in another table."""
 
     columns: Annotated[tuple[ColumnName, ...], "The columns that refer to the other table."]
-    table: Annotated[TableReference, "layer.table that they refer to."]
-    key: Annotated[tuple[ColumnName, ...], "The columns of the other table; the same names by default."] = ()
+    table: Annotated[TableReference, "The referenced table, layer.table."]
+    key: Annotated[tuple[ColumnName, ...], "The referenced columns; the same names by default."] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshnessBlock(Block):
-    """The newest value of a column of times is young enough."""
+    """The newest value of a time column is recent enough."""
 
     column: Annotated[ColumnName, _COLUMN]
-    within: Annotated[Duration, "How old the newest value may be, such as `2h`."]
+    within: Annotated[Duration, "The maximum age of the newest value, such as `2h`."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCountBlock(Block):
-    """How many rows the batch brings."""
+    """The number of rows of the batch."""
 
     min: Annotated[int | None, _LEAST] = None
     max: Annotated[int | None, _MOST] = None
-    change: Annotated[Share | None, "How far it may be from the mean of the batches before, such as `50%`."] = None
-    last: Annotated[int | None, "How many batches before are looked at; 7 by default."] = None
+    change: Annotated[Share | None, "The maximum deviation from the mean of earlier batches, such as `50%`."] = None
+    last: Annotated[int | None, "How many earlier batches are compared; 7 by default."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NullRateBlock(Block):
-    """How many rows may have no value."""
+    """The share of rows that may be NULL."""
 
     column: Annotated[ColumnName, _COLUMN]
-    max: Annotated[Share, "The greatest part of the rows, such as `5%`."]
+    max: Annotated[Share, "The maximum share of NULL, such as `5%`."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistinctBlock(Block):
-    """How many different values there are."""
+    """The number of distinct values."""
 
     column: Annotated[ColumnName, _COLUMN]
     min: Annotated[int | None, _LEAST] = None
     max: Annotated[int | None, _MOST] = None
-    exact: Annotated[bool, "Counted one by one, which shuffles; else within 2 per cent."] = False
+    exact: Annotated[bool, "Count exactly, which needs a shuffle; otherwise within 2%."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumBlock(Block):
-    """A number of the whole batch lies between two others."""
+    """An aggregate of the batch is within a range."""
 
     column: Annotated[ColumnName, _COLUMN]
     min: Annotated[_Amount | None, _LEAST] = None
@@ -133,27 +133,27 @@ class SumBlock(Block):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantileBlock(Block):
-    """A quantile of the batch lies between two numbers."""
+    """A quantile of the batch is within a range."""
 
     column: Annotated[ColumnName, _COLUMN]
-    at_: Annotated[Share, "Which quantile: `0.5` is the median."]
+    at_: Annotated[Share, "The quantile: `0.5` is the median."]
     min: Annotated[_Amount | None, _LEAST] = None
     max: Annotated[_Amount | None, _MOST] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileBlock(Block):
-    """A total of the batch is the total of the input rows that it was made from."""
+    """A total of the batch equals the total of the input rows that it was built from."""
 
     table: Annotated[TableReference, "The input, layer.table."]
-    own: Annotated[Text, "SQL: the aggregate of the batch, such as `sum(amount)`."]
+    own: Annotated[Text, "SQL: an aggregate of the batch, such as `sum(amount)`."]
     theirs: Annotated[Text | None, "SQL: the aggregate of the input; the same by default."] = None
-    tolerance: Annotated[Share | None, "How far they may be apart, such as `1%`."] = None
+    tolerance: Annotated[Share | None, "The maximum difference, such as `1%`."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftBlock(Block):
-    """Values are spread as they were in the good batches before."""
+    """The distribution of values is like that of earlier good batches."""
 
     SHORT: ClassVar[str | None] = "column"
 
@@ -161,76 +161,78 @@ class DriftBlock(Block):
     method: Annotated[
         Literal["psi", "ks"] | None, "`psi`, the population stability index, or `ks`, Kolmogorov and Smirnov's."
     ] = None
-    max: Annotated[_Amount | None, "The greatest distance that is fine; 0.2 by default."] = None
-    last: Annotated[int | None, "How many good batches before are looked at; 10 by default."] = None
+    max: Annotated[_Amount | None, "The maximum distance; 0.2 by default."] = None
+    last: Annotated[int | None, "How many earlier good batches are compared; 10 by default."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnomalyBlock(Block):
-    """An aggregate is what its history makes one expect."""
+    """An aggregate is close to what its history predicts."""
 
     SHORT: ClassVar[str | None] = "of"
 
-    of: Annotated[Text | None, "SQL: the aggregate that is watched; `count(*)` by default."] = None
+    of: Annotated[Text | None, "SQL: the monitored aggregate; `count(*)` by default."] = None
     season: Annotated[
         Season | None, "Batches of the same `hour`, the same `weekday` or all (`none`) are compared; `weekday`."
     ] = None
-    deviations: Annotated[_Amount | None, "How many times the usual spread it may be away; 4 by default."] = None
-    last: Annotated[int | None, "How many good batches before are looked at; 60 by default."] = None
+    deviations: Annotated[_Amount | None, "The maximum deviation, in multiples of the usual spread; 4 by default."] = (
+        None
+    )
+    last: Annotated[int | None, "How many earlier good batches are compared; 60 by default."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaBlock(Block):
     """The rows have these columns."""
 
-    columns: Annotated[tuple[ColumnName, ...], "Columns that have to be there."] = ()
-    types: Annotated[Mapping[ColumnName, Type], "By column, the type that it has to have."] = field(
-        default_factory=dict
-    )
-    exact: Annotated[bool, "There is no other column, and they come in this order."] = False
+    columns: Annotated[tuple[ColumnName, ...], "Required columns."] = ()
+    types: Annotated[Mapping[ColumnName, Type], "By column, its required type."] = field(default_factory=dict)
+    exact: Annotated[bool, "No other columns, and in this order."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckBlock(Block):
-    """A rule with a severity: one key says what it asks."""
+    """A rule with a severity; exactly one key is the rule."""
 
     where: Annotated[
         Text | None,
-        "Alone, a condition on each row: rows for which it is false have failed. "
-        "Beside a rule, only rows for which it is true are looked at.",
+        "Alone, a condition on each row: rows for which it is false fail. "
+        "With a rule, only rows for which it is true are checked.",
     ] = None
     sql: Annotated[Text | None, "A condition on each row; unknown (NULL) is not false."] = None
     expect: Annotated[Text | None, "A condition on aggregates of the batch, such as `count(*) > 0`."] = None
-    required: Annotated[tuple[ColumnName, ...] | None, "Columns that have to have a value."] = None
-    unique: Annotated[UniqueBlock | None, "No two rows have the same values."] = None
-    in_: Annotated[InBlock | None, "The value is one of a few."] = None
-    range: Annotated[RangeBlock | None, "The value lies between two others."] = None
-    pattern: Annotated[PatternBlock | None, "A regular expression is found in the value."] = None
-    length: Annotated[LengthBlock | None, "The text has so many characters."] = None
-    references: Annotated[ReferencesBlock | None, "The values are those of a row of another table."] = None
-    python: Annotated[Text | None, "`module.function` of the lake's folder that returns a Column."] = None
-    freshness: Annotated[FreshnessBlock | None, "The newest value of a column of times is young enough."] = None
-    row_count: Annotated[RowCountBlock | None, "How many rows the batch brings, also against those before."] = None
-    null_rate: Annotated[NullRateBlock | None, "How many rows may have no value."] = None
-    distinct: Annotated[DistinctBlock | None, "How many different values there are."] = None
-    sum: Annotated[SumBlock | None, "The sum of a column lies between two numbers."] = None
-    mean: Annotated[SumBlock | None, "The mean of a column lies between two numbers."] = None
-    quantile: Annotated[QuantileBlock | None, "A quantile of a column lies between two numbers."] = None
-    reconcile: Annotated[ReconcileBlock | None, "A total of the batch is that of its input."] = None
-    drift: Annotated[DriftBlock | None, "Values are spread as in the good batches before."] = None
-    anomaly: Annotated[AnomalyBlock | None, "An aggregate is what its history makes one expect."] = None
+    required: Annotated[tuple[ColumnName, ...] | None, "Columns that must not be NULL."] = None
+    unique: Annotated[UniqueBlock | None, "No two rows have the same values in these columns."] = None
+    in_: Annotated[InBlock | None, "The value is in a list."] = None
+    range: Annotated[RangeBlock | None, "The value is within a range."] = None
+    pattern: Annotated[PatternBlock | None, "A regular expression matches somewhere in the value."] = None
+    length: Annotated[LengthBlock | None, "The length of the text in characters is within a range."] = None
+    references: Annotated[ReferencesBlock | None, "The values exist in another table."] = None
+    python: Annotated[Text | None, "`module.function` in the lake's folder that returns a Column."] = None
+    freshness: Annotated[FreshnessBlock | None, "The newest value of a time column is recent enough."] = None
+    row_count: Annotated[
+        RowCountBlock | None, "The number of rows of the batch, also compared with earlier batches."
+    ] = None
+    null_rate: Annotated[NullRateBlock | None, "The share of rows that may be NULL."] = None
+    distinct: Annotated[DistinctBlock | None, "The number of distinct values."] = None
+    sum: Annotated[SumBlock | None, "The sum of a column is within a range."] = None
+    mean: Annotated[SumBlock | None, "The mean of a column is within a range."] = None
+    quantile: Annotated[QuantileBlock | None, "A quantile of a column is within a range."] = None
+    reconcile: Annotated[ReconcileBlock | None, "A total of the batch equals that of its input."] = None
+    drift: Annotated[DriftBlock | None, "The distribution of values is like that of earlier good batches."] = None
+    anomaly: Annotated[AnomalyBlock | None, "An aggregate is close to what its history predicts."] = None
     schema: Annotated[SchemaBlock | None, "The rows have these columns."] = None
     on_fail: Annotated[
         Severity | None,
-        "`warn` reports, `quarantine` sets the row aside, `fail` refuses the batch. By default `quarantine` for rules "
+        "`warn` reports, `quarantine` quarantines the row, `fail` rejects the batch. By default `quarantine` for rules "
         "on rows, `fail` for rules on the batch, `warn` for `drift` and `anomaly`.",
     ] = None
     fail_above: Annotated[
         Annotated[Limit, LIMIT] | None,
-        "Rules on rows: more of them, such as `2%` or `100`, refuse the batch.",
+        "Rules on rows: more failed rows than this, such as `2%` or `100`, reject the batch.",
     ] = None
-    owner: Annotated[Text | None, "Who is told when it is broken."] = None
-    description: Annotated[Text | None, "Why the rule is there; shown to whoever meets the failure."] = None
+    owner: Annotated[Text | None, "Who is notified when the check fails."] = None
+    description: Annotated[Text | None, "Why the check exists; shown with its failures."] = None
 
 
 RULES = [
@@ -256,38 +258,38 @@ RULES = [
     "anomaly",
     "schema",
 ]
-"""The keys of which a check has one; or `where` alone."""
+"""A check has exactly one of these keys, or `where` alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftsBlock(Block):
-    """What is done with data that is not as the contract says."""
+    """The reaction to data that differs from the contract."""
 
     new_column: Annotated[Reaction | None, "A field that is neither declared nor in the table."] = None
-    missing_column: Annotated[Reaction | None, "A declared column that a row does not bring."] = None
+    missing_column: Annotated[Reaction | None, "A declared column that is missing in a row."] = None
     type: Annotated[Reaction | None, "A value that does not fit its column."] = None
-    nullability: Annotated[Reaction | None, "A required column without a value."] = None
+    nullability: Annotated[Reaction | None, "NULL in a required column."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousBlock(Block):
-    """An earlier major version that can still be read, as a view."""
+    """An earlier major version that is still readable, as a view."""
 
-    until: Annotated[Day, "The last day on which it can be read, such as `2027-06-30`."]
-    columns: Annotated[
-        Mapping[ColumnName, Text], "SQL over the table as it is now, for columns that are not there any more."
-    ] = field(default_factory=dict)
+    until: Annotated[Day, "The last day of the view, such as `2027-06-30`."]
+    columns: Annotated[Mapping[ColumnName, Text], "SQL over the current table, for columns that no longer exist."] = (
+        field(default_factory=dict)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredBlock(Block):
-    """A schema registry that has the contract too."""
+    """A schema registry that also holds the contract."""
 
     connection: Annotated[LowName, "A name below `connections` of the environment."]
-    subject: Annotated[Text | None, "The registry's name of the schema; `layer.table-value` by default."] = None
+    subject: Annotated[Text | None, "The subject in the registry; `layer.table-value` by default."] = None
     truth: Annotated[
         Literal["here", "registry"] | None,
-        "`here` publishes the declaration; `registry` holds the declaration to what is there. `here` by default.",
+        "`here` publishes the declaration; `registry` checks it against the registered schema. `here` by default.",
     ] = None
 
 
@@ -295,22 +297,25 @@ class RegisteredBlock(Block):
 class ContractBlock(Block):
     """What may change, and what happens when it does."""
 
-    mode: Annotated[Contract | None, "`additive` takes new columns in, `strict` refuses them, `open` takes all."] = None
-    version: Annotated[VersionText | None, "The contract's version, such as `2` or `2.1.0`; else it is counted."] = None
-    compatibility: Annotated[
-        Compatibility | None, "Which changes need no new major version; `forward` by default: readers are not broken."
+    mode: Annotated[Contract | None, "`additive` adds new columns, `strict` rejects them, `open` accepts all."] = None
+    version: Annotated[
+        VersionText | None, "The contract's version, such as `2` or `2.1.0`; by default it is counted."
     ] = None
-    drift: Annotated[DriftsBlock | None, "What is done with data that is not as the contract says."] = None
-    previous: Annotated[Mapping[Text, PreviousBlock], "By major version, those that can still be read as views."] = (
-        field(default_factory=dict)
-    )
-    registry: Annotated[RegisteredBlock | None, "A schema registry that has the contract too."] = None
+    compatibility: Annotated[
+        Compatibility | None,
+        "Which changes need no new major version; `forward` by default, which never breaks readers.",
+    ] = None
+    drift: Annotated[DriftsBlock | None, "The reaction to data that differs from the contract."] = None
+    previous: Annotated[
+        Mapping[Text, PreviousBlock], "By major version, earlier versions that are still readable as views."
+    ] = field(default_factory=dict)
+    registry: Annotated[RegisteredBlock | None, "A schema registry that also holds the contract."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineBlock(Block):
-    """How long rows may lie in quarantine."""
+    """How long rows may stay in quarantine."""
 
-    alert_after: Annotated[Duration | None, "Rows that lie there for longer are told of, such as `7d`."] = None
-    alert_rows: Annotated[int | None, "More rows than these are told of."] = None
-    discard_after: Annotated[Duration | None, "Rows that lie there for longer are discarded by a run."] = None
+    alert_after: Annotated[Duration | None, "Alert about rows in quarantine for longer than this, such as `7d`."] = None
+    alert_rows: Annotated[int | None, "Alert about more quarantined rows than this."] = None
+    discard_after: Annotated[Duration | None, "A run discards rows that are in quarantine for longer than this."] = None

@@ -1,4 +1,4 @@
-"""Checks and contracts as they were written become what they mean."""
+"""Turn written checks and contracts into declarations."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from lakesmith.load.python import find_predicate
 
 
 def read_check(name: str, block: CheckBlock, folder: str, problems: list[LakesmithError]) -> Check | None:
-    """The check; None when it is none, and then the reason is among the problems. `folder` is the lake's."""
+    """Return the check; None when it is invalid, with the reason in `problems`. `folder` is the lake's."""
     written = [key for key in RULES if key.removesuffix("_") in block.places]
     if len(written) > 1 or not (written or block.where):
         keys = ", ".join(key.removesuffix("_") for key in written) or "none"
@@ -78,7 +78,7 @@ def read_check(name: str, block: CheckBlock, folder: str, problems: list[Lakesmi
     found = len(problems)
     value = getattr(block, written[0]) if written else block.where
     if value is None:
-        return None  # it could not be read, which is told already
+        return None  # it could not be read, which is already reported
     if isinstance(value, _BOUNDED):
         _check_bounds(name, value, problems)
     rule = _rule(written[0] if written else "sql", value)
@@ -89,16 +89,16 @@ def read_check(name: str, block: CheckBlock, folder: str, problems: list[Lakesmi
         problems.append(
             DeclarationError(
                 "bad-severity",
-                f"the check '{name}' is on the whole batch, which has no row to put in quarantine",
+                f"the check '{name}' is on the batch, and only rows can be quarantined",
                 at=block.places["on_fail"],
-                hint="on_fail: fail refuses the batch, on_fail: warn reports it",
+                hint="on_fail: fail rejects the batch, on_fail: warn reports it",
             )
         )
     if not on_rows and block.fail_above:
         problems.append(
             DeclarationError(
                 "bad-severity",
-                f"the check '{name}' is on the whole batch, of which no rows are counted",
+                f"the check '{name}' is on the batch, and fail_above counts rows",
                 at=block.places["fail_above"],
                 hint="fail_above is for rules on rows; this one has its own bounds",
             )
@@ -108,9 +108,9 @@ def read_check(name: str, block: CheckBlock, folder: str, problems: list[Lakesmi
         problems.append(
             DeclarationError(
                 "bad-severity",
-                f"the check '{name}' looks at all rows, and `where` would leave some out",
+                f"the check '{name}' covers all rows and cannot have `where`",
                 at=block.places["where"],
-                hint="leave `where` out",
+                hint="remove `where`",
             )
         )
     if len(problems) > found:
@@ -133,7 +133,7 @@ def _predicate(name: str, function: str, folder: str, block: CheckBlock, problem
         problems.append(
             DeclarationError(
                 "unknown-function",
-                f"the check '{name}' names {function}, which is no function of a module in the lake's folder",
+                f"the check '{name}' names {function}, which is not a function of a module in the lake's folder",
                 at=block.places["python"],
                 hint="write module.function for a def at the top of module.py beside lakesmith.yml",
             )
@@ -152,11 +152,11 @@ def _cannot_work(name: str, rule: CheckRule, block: CheckBlock) -> Iterator[Lake
             try:
                 re.compile(text)
             except re.error as error:
-                # What Java has and Python has not is let through.
+                # Syntax that only Java knows passes.
                 if not set("+{&") & set(text) and "(?" not in text:
                     what, hint = (
-                        f"has no regular expression: {error}",
-                        "a backslash before ( [ * + ? takes their meaning",
+                        f"has an invalid regular expression: {error}",
+                        "put a backslash before ( [ * + ? to match them literally",
                     )
         case _:
             return
@@ -176,8 +176,8 @@ def _check_bounds(name: str, block: Any, problems: list[LakesmithError]) -> None
             )
         )
     elif _is_reversed(block.min, block.max):
-        what = f"the check '{name}' can never be met: {block.min} is more than {block.max}"
-        problems.append(DeclarationError("bad-bounds", what, at=block.at, hint="turn min and max round"))
+        what = f"the check '{name}' can never pass: min {block.min} is greater than max {block.max}"
+        problems.append(DeclarationError("bad-bounds", what, at=block.at, hint="swap min and max"))
 
 
 def _is_reversed(least: Any, most: Any) -> bool:
@@ -241,12 +241,12 @@ def _rule(key: str, block: Any) -> CheckRule:
 
 
 def _given(block: Block, *keys: str) -> dict[str, Any]:
-    """The values that were written, by the names that the rule has for them too."""
+    """Return the written keys, which the rule has under the same names."""
     return {key: getattr(block, key) for key in keys if getattr(block, key) is not None}
 
 
 def read_terms(name: TableName, mode: Contract, block: ContractBlock | None, problems: list[LakesmithError]) -> Terms:
-    """The parts of the contract beside its columns."""
+    """The parts of the contract besides its columns."""
     if block is None:
         return Terms()
     drift = None
@@ -283,13 +283,13 @@ def read_terms(name: TableName, mode: Contract, block: ContractBlock | None, pro
 
 
 def read_policy(block: QuarantineBlock | None, otherwise: QuarantinePolicy | None = None) -> QuarantinePolicy:
-    """What holds for the quarantine: what is written, and where nothing is, what holds otherwise."""
+    """Return the quarantine policy: the written keys, and `otherwise` for the rest."""
     keys = ("alert_after", "alert_rows", "discard_after")
     defaults = {key: getattr(otherwise, key) for key in keys} if otherwise else {}
     return QuarantinePolicy(**{**defaults, **(_given(block, *keys) if block else {})})
 
 
 def contract_word(written: Contract | ContractBlock | None, default: Contract | None) -> Contract:
-    """What may change, in a word."""
+    """Return the contract mode."""
     word = written.mode if isinstance(written, ContractBlock) else written
     return word or default or "additive"

@@ -1,4 +1,4 @@
-"""Nodes become values of a model; all that does not fit is collected, each error with its place."""
+"""Decode nodes into model values, and collect every error with its file and line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _READ_AS = {
 
 
 class _Unread:
-    """Stands for a value that could not be read; the reason is among the problems."""
+    """Marks a value that could not be read; the reason is in `problems`."""
 
 
 UNREAD: Final = _Unread()
@@ -39,18 +39,18 @@ UNREAD: Final = _Unread()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
-    """Reads nodes by the kinds of a model, with the variables that hold there."""
+    """Decodes nodes by the field types of a model, with the variables in scope."""
 
     variables: Variables
     problems: list[LakesmithError]
 
     def block(self, model: type[B], node: Node, label: str) -> B | None:
-        """The model's value, or None when a required key is missing or the node is no mapping."""
+        """Return the block, or None when a required key is missing or the node is not a mapping."""
         value = self._block(kinds.Blocks(model), node, label)
         return None if isinstance(value, _Unread) else cast(B, value)
 
     def value(self, kind: Kind, node: Node, label: str) -> object:
-        """The value of any kind, or `UNREAD`."""
+        """Return the value of any field type, or `UNREAD`."""
         match kind:
             case kinds.Texts():
                 return self._text(kind, node, label)
@@ -135,13 +135,13 @@ class Decoder:
         return values
 
     def _key(self, kind: Kind, key: Scalar, label: str) -> object:
-        """A name, which is taken as it stands: variables are for values."""
+        """Return a name as written: variables are only filled into values."""
         return Decoder(variables=Variables(folder="", strict=False), problems=self.problems).value(
             kind, key, f"a name in {label}"
         )
 
     def _unique(self, node: Entries, *, fold: bool = False) -> list[tuple[Scalar, Node]]:
-        """The entries, each key once. With `fold`, case makes no difference, as in Spark."""
+        """Return the entries, each key once. With `fold`, letter case is ignored, as in Spark."""
         first: dict[str, Scalar] = {}
         entries: list[tuple[Scalar, Node]] = []
         for key, item in node.entries:
@@ -149,11 +149,11 @@ class Decoder:
             if before is key:
                 entries.append((key, item))
                 continue
-            again = "again" if before.text == key.text else f"as '{_shown(before.text)}' before"
+            again = "" if before.text == key.text else f" of '{_shown(before.text)}'"
             self._problem(
                 key.at,
                 "duplicate-key",
-                f"'{_shown(key.text)}' is written {again}; the first is in line {before.at.line}",
+                f"'{_shown(key.text)}' is a duplicate{again}; the first is on line {before.at.line}",
                 "remove one of the two",
             )
         return entries
@@ -161,8 +161,8 @@ class Decoder:
     def _list(self, kind: kinds.Lists, node: Node, label: str) -> object:
         items = node.items if isinstance(node, Items) else (node,)
         if not items:
-            hint = "write at least one: [a, b]; or leave the key out"
-            return self._problem(node.at, "wrong-type", f"the list of {label} is empty", hint)
+            hint = "write at least one: [a, b]; or remove the key"
+            return self._problem(node.at, "wrong-type", f"the list for {label} is empty", hint)
         values = [self.value(kind.item, item, label) for item in items]
         return UNREAD if any(isinstance(value, _Unread) for value in values) else tuple(values)
 
@@ -180,8 +180,8 @@ class Decoder:
         text = self._filled(node, label, f"one of {', '.join(known)}")
         if not isinstance(text, str) or text in kind.words:
             return text
-        hint = did_you_mean(text, known, label=f"words for {label}")
-        return self._problem(node.at, "unknown-word", f"'{_shown(text)}' is not known for {label}", hint)
+        hint = did_you_mean(text, known, label=f"values of {label}")
+        return self._problem(node.at, "unknown-word", f"'{_shown(text)}' is not a valid value of {label}", hint)
 
     def _text(self, kind: kinds.Texts, node: Node, label: str) -> object:
         text = self._filled(node, label, "text")
@@ -195,12 +195,12 @@ class Decoder:
         if not isinstance(node, Scalar):
             return self._wrong(node, label, "text", f"write {label}: followed by text")
         if node.sort != "text":
-            # The text is not repeated: it may be a secret.
+            # The text is not shown: it may be a secret.
             read_as = _READ_AS[node.sort]
             return self._problem(
                 node.at,
                 "needs-quotes",
-                f"{label} has to be text, but can be read as {read_as}",
+                f"{label} must be text, but YAML can read it as {read_as}",
                 "write it in quotes",
             )
         return self._judged(node.at, label, lambda: self.variables.setting(node.text))
@@ -212,14 +212,14 @@ class Decoder:
         return self._judged(node.at, label, lambda: self.variables.fill(scalar.text))
 
     def _scalar(self, node: Node, label: str, wanted: str) -> Scalar | _Unread:
-        """A scalar that is text to every reader of YAML."""
+        """Return a scalar that every YAML parser reads as text."""
         if not isinstance(node, Scalar) or node.sort == "null" or (node.sort == "other" and " " in node.text):
             return self._wrong(node, label, wanted, f"write {label}: followed by {wanted}")
         if node.sort != "text":
             return self._problem(
                 node.at,
                 "needs-quotes",
-                f"{label} has to be {wanted}, but {_shown(node.text)} can be read as {_READ_AS[node.sort]}",
+                f"{label} must be {wanted}, but YAML can read {_shown(node.text)} as {_READ_AS[node.sort]}",
                 f'write it in quotes: "{_shown(node.text)}"',
             )
         return node
@@ -229,7 +229,7 @@ class Decoder:
         if isinstance(text, _Unread):
             return text
         if text is None or not _WHOLE.fullmatch(text) or int(text) < 1:
-            return self._wrong(node, label, "a whole number from 1 on", f"write it without quotes: {label}: 4")
+            return self._wrong(node, label, "a whole number of at least 1", f"write it without quotes: {label}: 4")
         return int(text)
 
     def _share(self, node: Node, label: str) -> object:
@@ -241,7 +241,9 @@ class Decoder:
         match = _SHARE.fullmatch(text or "")
         share = float(match[1]) / (100 if match[2] else 1) if match and match[1] else None
         if share is None or not 0 < share < 1:
-            return self._wrong(node, label, "a part between 0 and 1, or per cent", f"{label}: 20%, or {label}: 0.2")
+            return self._wrong(
+                node, label, "a fraction between 0 and 1, or a percentage", f"{label}: 20%, or {label}: 0.2"
+            )
         return share
 
     def _any(self, node: Node, label: str) -> object:
@@ -281,7 +283,7 @@ class Decoder:
         return BOOLEANS[text]
 
     def _variable_text(self, node: Node, label: str) -> str | _Unread | None:
-        """The text of a scalar that is not quoted, or that a variable was filled into."""
+        """Return the text of a scalar that is not quoted, or that a variable was filled into."""
         if not isinstance(node, Scalar):
             return None
         if node.sort != "text":
@@ -300,7 +302,7 @@ class Decoder:
             return self._problem(at, unfit.code, f"{label}: {unfit.what}", unfit.hint)
 
     def _wrong(self, node: Node, label: str, wanted: str, hint: str) -> _Unread:
-        return self._problem(node.at, "wrong-type", f"{label} has to be {wanted}, found {_found(node)}", hint)
+        return self._problem(node.at, "wrong-type", f"{label} must be {wanted}, found {_found(node)}", hint)
 
     def _problem(self, at: Place, code: str, what: str, hint: str) -> _Unread:
         self.problems.append(DeclarationError(code, what, at=at, hint=hint))
@@ -308,7 +310,7 @@ class Decoder:
 
 
 def _is_short(node: Node, kind: Kind) -> bool:
-    """Whether the node stands for a block of which only the one key is given."""
+    """Whether the node is the short form of a block, with the value of one key alone."""
     if isinstance(node, Items):
         return isinstance(kind, kinds.Lists)
     return isinstance(node, Scalar) and node.sort != "null"
@@ -336,12 +338,12 @@ def _found(node: Node) -> str:
 
 def _key_hint(name: str, keys: Mapping[str, kinds.Key]) -> str:
     if name == "<<":
-        return "blocks are not merged here; write the keys out, or use `defaults` in lakesmith.yml"
+        return "YAML merge keys are not supported; write the keys out, or use `defaults` in lakesmith.yml"
     return did_you_mean(name, keys, label="keys")
 
 
 def _block_hint(label: str, word: str, kind: Kind) -> str:
-    """How a block is written: with the keys that it needs, and the others named after it."""
+    """Return an example of a block with its required keys."""
     keys = keys_of(kind.model) if isinstance(kind, kinds.Blocks) else {}
     needed = ", ".join(f"{name}: …" for name, key in keys.items() if key.required) or "…"
     others = [name for name, key in keys.items() if not key.required]

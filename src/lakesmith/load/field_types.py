@@ -1,4 +1,4 @@
-"""The kinds of value that a declaration can hold, read off the type annotations of the models."""
+"""The field types of a declaration, derived from the type annotations of the models."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from lakesmith.load.rules import AMOUNT, LATER, LIMIT, SETTING, SHARE, VALUE, Ru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """The base of the models: what may be written as keys and values."""
+    """The base class of the models: the allowed keys and their values."""
 
     SHORT: ClassVar[str | None] = None
-    """The key that a single word stands for."""
+    """The key that a value without keys is read as."""
     ONE_KEY: ClassVar[bool] = False
-    """Exactly one key is written."""
+    """Exactly one key must be written."""
     at: Place
     places: Mapping[str, Place]
-    """Where each key stands that was written, whether or not its value could be read."""
+    """The place of each written key, whether or not its value could be read."""
 
 
 B = TypeVar("B", bound=Block)
@@ -31,14 +31,14 @@ B = TypeVar("B", bound=Block)
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A text that meets a rule."""
+    """A text that follows a rule."""
 
     rule: Rule | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A text that may hold a secret by reference; numbers and true/false stand for themselves."""
+    """A text that may hold a secret by reference; numbers and true/false are read as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """A part of a whole, between nothing and all of it: 0.2 or 20%."""
+    """A fraction between 0 and 1: 0.2 or 20%."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """A part of the rows (2%) or a number of them (100)."""
+    """A share of the rows (2%) or a number of rows (100)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class Booleans:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """One of a few words."""
+    """One of several words."""
 
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """A list; one value need not be wrapped in one."""
+    """A list; a single value needs no brackets."""
 
     item: Kind
 
@@ -102,7 +102,7 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class WordOrBlock:
-    """One of a few words, or the keys of a model."""
+    """One of several words, or the keys of a model."""
 
     words: Words
     block: Blocks
@@ -117,7 +117,7 @@ class Optional:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A value that is kept as it is until the variables are known."""
+    """A value that stays a node until the variables are known."""
 
     value: Kind
 
@@ -154,7 +154,7 @@ _keys: dict[type[Block], Mapping[str, Key]] = {}
 
 
 def keys_of(model: type[Block]) -> Mapping[str, Key]:
-    """The keys that may be written, in the order of the model."""
+    """Return the allowed keys, in the order of the model."""
     if model not in _keys:
         _keys[model] = _read_keys(model)
     return _keys[model]
@@ -168,14 +168,14 @@ def _read_keys(model: type[Block]) -> Mapping[str, Key]:
             continue
         required = item.default is MISSING and item.default_factory is MISSING
         about = next(note for note in hints[item.name].__metadata__ if isinstance(note, str))
-        # A key may be a word that Python or the block keeps to itself.
+        # A key may be a reserved word of Python or of the block.
         found[item.name.removesuffix("_")] = Key(kind_of(hints[item.name]), required, about)
     return found
 
 
 @cache
 def kind_of(annotation: typing.Any) -> Kind:
-    """The kind that a type annotation stands for."""
+    """Return the field type for a type annotation."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _noted(annotation)

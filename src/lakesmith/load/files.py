@@ -1,4 +1,4 @@
-"""Declaration files are short UTF-8 texts; anything else is told before it is looked into."""
+"""Read declaration files: short UTF-8 texts. Anything else is an error before parsing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_BYTES = 1_000_000
 
 
 def read_text(path: str, file: str) -> str:
-    """The text of a file, which errors call `file`."""
+    """Return the text of a file; errors name it `file`."""
     try:
         with open(path, "rb") as content:
             data = content.read(MAX_BYTES + 1)
@@ -17,14 +17,14 @@ def read_text(path: str, file: str) -> str:
             "unreadable-file",
             f"the file cannot be read: {error.strerror}",
             at=Place(file),
-            hint="look at its permissions, and where it leads to if it is a link",
+            hint="check its permissions, and the target if it is a link",
         ) from None
     if len(data) > MAX_BYTES:
         raise DeclarationError(
             "too-large",
             f"the file is larger than {MAX_BYTES:,} bytes",
             at=Place(file),
-            hint="a declaration is short; rows belong into the landing zone",
+            hint="a declaration is short; data files belong in the landing zone",
         )
     try:
         return data.decode("utf-8-sig")
@@ -38,5 +38,5 @@ def read_text(path: str, file: str) -> str:
 
 
 def empty_file(file: str, example: str) -> DeclarationError:
-    """The error for a file with nothing in it."""
+    """Return the error for an empty file."""
     return DeclarationError("empty-file", "the file is empty", at=Place(file), hint=f"it could start with {example}")

@@ -1,4 +1,4 @@
-"""A lake's folder becomes one declaration; every problem in every file is found before any is told."""
+"""Load a lake's folder into one declaration, and report the problems of all files at once."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def load_lake(
     variables: Mapping[str, str] | None = None,
     run_python: bool = True,
 ) -> LakeDeclaration:
-    """Read the lake in a folder for one environment. Raises every problem there is, in the order of files.
+    """Read the lake in a folder for one environment. Raise all problems at once, in the order of files.
 
-    Python files are run, unless `run_python` is false: then they are read for what is written out in them.
+    Run Python files. With `run_python` false, parse them instead and use only literal declarations.
     """
     return _Loading(os.path.abspath(path), run_python=run_python).load(environment, variables or {})
 
 
 class _Loading:
-    """One reading of one folder."""
+    """One load of one folder."""
 
     def __init__(self, folder: str, *, run_python: bool) -> None:
         self._folder = folder
@@ -103,16 +103,16 @@ class _Loading:
         )
 
     def _files(self) -> Iterator[tuple[str, str]]:
-        """The declaration files as layer and file name; what else lies there is a problem."""
+        """Yield the declaration files as layer and file name; report other files as problems."""
         entries = sorted(os.scandir(self._folder), key=lambda entry: entry.name)
         for entry in entries:
             if _is_access(entry):
                 self._problems.append(
                     DeclarationError(
                         "access-unsupported",
-                        f"{entry.name} would protect nothing: access rules are not supported yet",
+                        f"{entry.name} has no effect: access rules are not supported yet",
                         at=Place(entry.name),
-                        hint="remove it, and protect the warehouse with the permissions of its storage",
+                        hint="remove it, and protect the warehouse with storage permissions",
                     )
                 )
             elif entry.is_dir() and entry.name not in LAYERS:
@@ -130,18 +130,18 @@ class _Loading:
                     self._problems.append(
                         DeclarationError(
                             "nested-folder",
-                            f"a layer's folder has no folders in it, and {entry.name}/ is one",
+                            f"a layer's folder cannot have subfolders, and {entry.name}/ is one",
                             at=Place(file),
-                            hint=f"move its tables up to {layer}/; names that start with _ are passed over",
+                            hint=f"move its tables up to {layer}/; names that start with _ are ignored",
                         )
                     )
                 elif not entry.name.endswith(_ENDINGS):
                     self._problems.append(
                         DeclarationError(
                             "unknown-file",
-                            f"'{entry.name}' is not a declaration",
+                            f"'{entry.name}' is not a declaration file",
                             at=Place(file),
-                            hint="declarations end in .yml, .yaml, .sql or .py; move other files elsewhere",
+                            hint="declarations end in .yml, .yaml, .sql or .py; move this file elsewhere",
                         )
                     )
                 else:
@@ -155,7 +155,7 @@ class _Loading:
         self._problems.append(
             DeclarationError(
                 "unknown-folder",
-                f"the folder {entry.name}/ holds declarations but is no layer",
+                f"the folder {entry.name}/ has declarations but is not a layer",
                 at=Place(entry.name),
                 hint=f"did you mean '{near}'?  layers: {', '.join(LAYERS)}",
             )
@@ -199,7 +199,7 @@ class _Loading:
                 self._problems.append(problem)
 
     def _read_unrun(self, layer: str, path: str, file: str, text: str, decoder: Decoder, maker: Maker) -> None:
-        """Take what is written out in a Python file, and note what is not."""
+        """Read the literal declarations of a Python file, and record which tables are computed."""
         modules, declaring = shared_modules(self._folder)
         tree = parse_python(path, text, self._folder)
         found = read_static(tree, file, shared=modules, shared_declares=declaring)
@@ -220,7 +220,7 @@ class _Loading:
                 self._problems.append(problem)
 
     def _place(self, at: Place) -> Place:
-        """A place as the constructors noted it, with the file named as everywhere else."""
+        """Return a place recorded by the constructors, with its file relative to the lake."""
         return Place(relative_path(at.file, self._folder), at.line)
 
     def _read_written(
@@ -237,20 +237,20 @@ class _Loading:
         if not isinstance(called, str):
             raise DeclarationError(
                 "no-query",
-                f"the {written.layer} table is not on a function and has no name",
+                f"the {written.layer} table decorates no function and has no name",
                 at=at,
-                hint=f"write @lake.{written.layer}(…), with brackets, above the function that makes the rows",
+                hint=f"write @lake.{written.layer}(…), with parentheses, above the function that returns the rows",
             )
         name = TableName(layer, called)
         if written.layer != layer:
             raise DeclarationError(
                 "wrong-layer",
-                f"'{called}' is declared as {written.layer} in the folder {layer}/",
+                f"'{called}' is declared in layer {written.layer}, but its file is in {layer}/",
                 at=at,
                 table=str(name),
                 hint=f"use @lake.{layer}, or move it to a file in {written.layer}/",
             )
-        fit = self._fit(name, at, "rename the function, or give a name as first argument")
+        fit = self._fit(name, at, "rename the function, or pass a name as first argument")
         query = self._python_query(written, called, signature, path, at) if signature is not None else None
         block = decoder.block(TableBlock, from_python(written.keys, at, self._place), "the table")
         if block is not None and fit:
@@ -262,9 +262,9 @@ class _Loading:
         if not signature.plain:
             raise DeclarationError(
                 "wrong-type",
-                f"'{called}' has to be a plain function that returns a DataFrame",
+                f"'{called}' must be a plain function that returns a DataFrame",
                 at=at,
-                hint="write def, without async, yield or *arguments, and the lake's decorator on top",
+                hint="use def without async, yield or *args, with the lake's decorator outermost",
             )
         refs: list[tuple[str, TableName]] = []
         for parameter in signature.parameters:
@@ -275,7 +275,7 @@ class _Loading:
                     self._problems.append(
                         DeclarationError(
                             "bad-identifier",
-                            f"{default.table!r} does not name a table",
+                            f"{default.table!r} is not a table name",
                             at=self._place(default.at),
                             hint='write layer.table, such as lake.ref("silver.orders")',
                         )
@@ -286,7 +286,7 @@ class _Loading:
                 self._problems.append(
                     DeclarationError(
                         "missing-ref",
-                        f"nothing says which table the parameter '{parameter}' of '{called}' stands for",
+                        f"the parameter '{parameter}' of '{called}' has no table",
                         at=at,
                         hint=f'{parameter}=lake.ref("silver.{parameter}")',
                     )
@@ -306,7 +306,7 @@ class _Loading:
         self._problems.append(
             DeclarationError(
                 "bad-identifier",
-                f"{name.name!r} cannot be the name of a table",
+                f"{name.name!r} is not a valid table name",
                 at=at,
                 hint=f"{how}: lower-case letters, digits and underscores, starting with a letter",
             )
@@ -319,7 +319,7 @@ class _Loading:
             self._problems.append(
                 DeclarationError(
                     "duplicate-table",
-                    f"{name} is declared twice: here and in {before}",
+                    f"{name} is declared twice: here and at {before}",
                     at=at,
                     table=str(name),
                     hint="remove or rename one of the two",
@@ -340,11 +340,11 @@ def _no_tables(layer: str, file: str) -> DeclarationError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Signature:
-    """What the function of a table is like."""
+    """The signature of a table's function."""
 
     name: str | None
     plain: bool
-    """A function that returns, with parameters that each have a name."""
+    """Whether it is a plain `def` with named parameters, without yield."""
     parameters: tuple[str, ...] = ()
     defaults: Mapping[str, object] = field(default_factory=dict)
     source: str = ""
@@ -383,7 +383,7 @@ def _static_signature(table: StaticTable, text: str) -> _Signature:
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function's body without those of functions inside."""
+    """Yield the nodes of a function's body, without those of nested functions."""
     for node in ast.iter_child_nodes(function):
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
@@ -391,7 +391,7 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_of_test(entry: os.DirEntry[str], beside: Sequence[os.DirEntry[str]]) -> bool:
-    """Whether it holds rows of a test: a test file beside it names it."""
+    """Whether the file has rows for a test: a test file next to it names it."""
     if not entry.name.endswith(".csv"):
         return False
     tests = [other.path for other in beside if is_test_file(other.name)]
@@ -399,7 +399,7 @@ def _is_of_test(entry: os.DirEntry[str], beside: Sequence[os.DirEntry[str]]) -> 
 
 
 def _is_access(entry: os.DirEntry[str]) -> bool:
-    """Whether somebody believes to have written access rules here."""
+    """Whether the entry looks like access rules, which are not supported."""
     stem, ending = os.path.splitext(entry.name.lower())
     if entry.is_dir():
         return entry.name.lower() == _ACCESS and any(name.endswith(_RULES) for name in os.listdir(entry.path))
@@ -412,7 +412,7 @@ def _is_near(name: str, layer: str) -> bool:
 
 
 def _placed(table: Table, root: str) -> Table:
-    """The table with the place of another lake's table told from the root that all source paths start from."""
+    """Return the table with a relative location of its source table resolved against the landing root."""
     source = table.origin
     if not isinstance(source, OtherTable) or is_url(source.location) or os.path.isabs(source.location):
         return table

@@ -1,4 +1,4 @@
-"""lakesmith.yml: which environment is meant, what its variables hold, and what tables are by default."""
+"""Read lakesmith.yml: the selected environment, its variables and the defaults of tables."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from lakesmith.load.yaml_text import read_yaml
 LAKE_FILE = "lakesmith.yml"
 _REACHED = ("storage", "connections")
 _OPTIONS = (".extraJavaOptions", ".defaultJavaOptions")
-"""How the names of settings end that are options of a JVM."""
+"""Suffixes of settings that become JVM options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What lakesmith.yml says for the environment that was asked for."""
+    """The content of lakesmith.yml for the selected environment."""
 
     name: str
-    """The lake's."""
+    """The lake's name."""
     environment: Environment
     environments: tuple[str, ...]
     variables: Variables
@@ -43,14 +43,14 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeFile:
-    """One reading of one lakesmith.yml."""
+    """One lakesmith.yml."""
 
     folder: str
-    """The lake's, absolute."""
+    """The lake's folder, absolute."""
     problems: list[LakesmithError]
 
     def choose(self, environment: str | None, given: Mapping[str, str]) -> Chosen:
-        """Read the file for one environment; `given` are values of variables that override all others."""
+        """Read the file for one environment; the variables in `given` override all others."""
         block = self._lake_block()
         environments = _nodes(block.environments) or {"dev": Entries((), block.at)}
         name = self._environment_name(block, tuple(environments), environment)
@@ -68,7 +68,7 @@ class LakeFile:
     def _values(
         self, block: LakeBlock, environments: Mapping[str, Node], name: str, given: Mapping[str, str]
     ) -> Mapping[str, str | Secret | None]:
-        """What the variables hold: what was given, else what the environment says, else the lake."""
+        """Return the values of variables: from `given`, else from the environment, else from the lake."""
         at = block.places.get("variables", block.at)
         values: dict[str, str | Secret | None] = dict(block.variables)
         lenient = Variables(folder=self.folder, strict=False)
@@ -84,7 +84,7 @@ class LakeFile:
                 self.problems.append(
                     DeclarationError(
                         "unknown-variable",
-                        f"environment '{name}' sets the variable '{variable}', which the lake does not have",
+                        f"environment '{name}' sets the variable '{variable}', which the lake does not declare",
                         at=environments[name].at,
                         hint=did_you_mean(variable, values, label="variables"),
                     )
@@ -94,7 +94,7 @@ class LakeFile:
                 self.problems.append(
                     UsageError(
                         "unknown-variable",
-                        f"there is no variable '{variable}' to give a value to",
+                        f"there is no variable '{variable}' to set",
                         at=at,
                         hint=did_you_mean(variable, values, label="variables"),
                     )
@@ -116,7 +116,7 @@ class LakeFile:
                 f"there is no {LAKE_FILE} in {self.folder}",
                 hint=f"rename lakesmith.yaml to {LAKE_FILE}"
                 if os.path.isfile(other)
-                else "`lakesmith init` makes a lake; --lake names the folder of one",
+                else "create a lake with `lakesmith init`, or pass its folder with --lake",
             )
         node = read_yaml(read_text(path, LAKE_FILE), LAKE_FILE)
         if node is None:
@@ -137,9 +137,9 @@ class LakeFile:
             self.problems.append(
                 DeclarationError(
                     "no-environment",
-                    "the lake has several environments, and none was named",
+                    "the lake has several environments and no default",
                     at=block.places["environments"],
-                    hint=f"add default_environment: {names[0]}, or call with --env {names[0]}",
+                    hint=f"add default_environment: {names[0]}, or pass --env {names[0]}",
                 )
             )
         else:
@@ -154,7 +154,7 @@ class LakeFile:
         return self._give_up()
 
     def _environment(self, name: str, node: Node, variables: Variables) -> Environment:
-        # What does not depend on variables was told when the environment was read without them.
+        # Problems that do not depend on variables were found when the environment was read without them.
         problems: list[LakesmithError] = []
         block = Decoder(variables=variables, problems=problems).block(EnvironmentBlock, node, f"environments.{name}")
         told = {(str(problem.at), problem.code) for problem in self.problems}
@@ -179,7 +179,7 @@ class LakeFile:
         )
 
     def _location(self, block: Block, key: str, value: str | Secret) -> str:
-        """The absolute folder or URL that a setting names."""
+        """Return the absolute folder or URL of a setting."""
         at = block.places.get(key, block.at)
         if not self._secret(value, at):
             return self.folder
@@ -194,34 +194,34 @@ class LakeFile:
             return self.folder
         if is_url(path):
             if key == "warehouse" and not path.startswith("file://"):
-                hint = "use a folder on local disk; files may be taken in from elsewhere"
-                what = "a warehouse in a store that is reached by a URL is not supported"
+                hint = "use a folder on local disk; source files may be in a remote store"
+                what = "a warehouse at a URL is not supported"
                 self.problems.append(DeclarationError("unknown-storage", what, at=at, hint=hint))
             return path.rstrip("/")
         found = os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))
         wrong = self._misplaced(found) if key == "warehouse" else None
         if wrong is not None:
-            hint = "give it a folder of its own, such as .lakesmith/warehouse"
+            hint = "use a separate folder, such as .lakesmith/warehouse"
             self.problems.append(DeclarationError("warehouse-overlaps", f"the warehouse {wrong}", at=at, hint=hint))
         return found
 
     def _misplaced(self, warehouse: str) -> str | None:
-        """What is wrong with the place of a warehouse: its tables must not lie among the declarations."""
+        """Return why the warehouse cannot be in this folder, if so: tables must not mix with declarations."""
         if os.path.isfile(warehouse):
-            return "is a file, and has to be a folder"
+            return "is a file, not a folder"
         if f"{self.folder}/".startswith(f"{warehouse}/"):
             return "is the lake's own folder, or one above it"
         inside = os.path.relpath(warehouse, self.folder).split(os.sep)[0]
-        return f"lies in {inside}/, where declarations are" if inside in LAYERS else None
+        return f"is in {inside}/, which holds declarations" if inside in LAYERS else None
 
     def _refuse_on_command_line(self, block: EnvironmentBlock) -> None:
-        """A secret may not be an option of a JVM: everybody on the machine can read those."""
+        """Reject secrets in JVM options: every user of the machine can read those."""
         self.problems.extend(
             DeclarationError(
                 "secret-on-command-line",
-                f"{key} ({value}) becomes part of a command line, which every user of the machine can read",
+                f"{key} ({value}) would be part of a command line, which every user of the machine can read",
                 at=block.places.get("spark", block.at),
-                hint="name a file that only this user can read, or use a setting that Spark reads after it started, "
+                hint="name a file that only this user can read, or use a setting that Spark reads after its start, "
                 "such as spark.hadoop.…",
             )
             for key, value in block.spark.items()
@@ -249,7 +249,7 @@ class LakeFile:
         return found
 
     def _give_up(self) -> NoReturn:
-        """Raise what was found: without this, the tables cannot be read either."""
+        """Raise the problems found so far: the tables cannot be read without this file."""
         self.problems.sort(key=lambda problem: problem.at.line if problem.at else 0)
         raise_all(self.problems)
         raise AssertionError("only called after a problem was noted")
@@ -263,5 +263,5 @@ def _limits(block: QueryBlock | None) -> QueryLimits:
 
 
 def _nodes(mapping: Mapping[Any, object]) -> dict[str, Node]:
-    """Blocks that the decoder kept as nodes."""
+    """Return the blocks that the decoder left as nodes."""
     return {key: node for key, node in mapping.items() if isinstance(node, Node)}

@@ -1,4 +1,4 @@
-"""The load block of a table becomes one of the loads, and keys that need or exclude each other are held to that."""
+"""Turn the load block of a table into a load, and check the keys that need or exclude each other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakesmith.load.models import (
 
 
 def read_load(block: LoadBlock) -> Load:
-    """The load that the block means."""
+    """Return the load of the block."""
     if block.append is not None:
         return _append(block.append)
     if block.merge is not None:
@@ -46,26 +46,26 @@ def read_load(block: LoadBlock) -> Load:
 
 
 def load_problems(name: TableName, block: LoadBlock) -> Iterator[DeclarationError]:
-    """The keys of the load that make no sense beside each other."""
+    """Yield the problems of keys that need or exclude each other."""
     if block.append is not None:
         if not {"dedup", "by"} & set(block.append.places):
             yield DeclarationError(
                 "missing-key",
-                "append without dedup and by is the word alone",
+                "append without dedup and by has no keys",
                 at=block.append.at,
                 table=str(name),
-                hint="load: append; or say dedup: …, the columns that tell which rows mean the same",
+                hint="write load: append, or add dedup: …, the columns that identify duplicates",
             )
-        yield from _needs(name, block.append, "within", "dedup", "the columns that tell which rows mean the same")
-        yield from _needs(name, block.append, "within", "by", "the time that tells which window a row is in")
+        yield from _needs(name, block.append, "within", "dedup", "the columns that identify duplicates")
+        yield from _needs(name, block.append, "within", "by", "the time that assigns a row to a window")
     if block.merge is not None:
-        yield from _needs(name, block.merge, "delete", "order_by", "which tells whether the key came back later")
-        yield from _needs(name, block.merge, "update", "order_by", "which tells which row is the later one")
-        yield from _needs(name, block.merge, "soft_delete", "delete", "the condition that tells of a key that is gone")
-        yield from _excludes(name, block.merge, "update", "soft_delete", "a deleted row is stored as it came")
+        yield from _needs(name, block.merge, "delete", "order_by", "which shows whether the key came back later")
+        yield from _needs(name, block.merge, "update", "order_by", "which orders the rows of one key")
+        yield from _needs(name, block.merge, "soft_delete", "delete", "the condition that marks a deleted key")
+        yield from _excludes(name, block.merge, "update", "soft_delete", "a soft-deleted row is stored as it arrived")
     for history in (block.scd2, block.snapshot):
         if history is not None:
-            why = "all columns that are not ignored are tracked, and all that are not tracked are ignored"
+            why = "columns are either tracked or ignored, so one of the two lists is enough"
             yield from _excludes(name, history, "ignore", "track", why)
     if block.snapshot is not None and block.snapshot.into != "scd2" and _was_read(block.snapshot, "into"):
         yield from _not_of_merge(name, block.snapshot)
@@ -136,7 +136,7 @@ def _not_of_merge(name: TableName, block: SnapshotBlock) -> Iterator[Declaration
         if key in block.places:
             yield DeclarationError(
                 "missing-key",
-                f"{key} needs into: scd2; a snapshot into merge keeps no earlier states",
+                f"{key} needs into: scd2; a snapshot with into: merge stores no history",
                 at=block.places[key],
                 table=str(name),
                 hint=f"add into: scd2, or remove {key}",
@@ -149,14 +149,14 @@ def _not_of_key(name: TableName, block: ChangesBlock) -> Iterator[DeclarationErr
         if column.lower() not in keys:
             yield DeclarationError(
                 "not-a-key",
-                f"previous_key tells what '{column}' was before, and it is not in the key",
+                f"previous_key maps '{column}', which is not a key column",
                 at=block.places["previous_key"],
                 table=str(name),
-                hint=f"previous_key: {{key column: column that holds its earlier value}}; "
+                hint=f"previous_key: {{key column: column with its previous value}}; "
                 f"{did_you_mean(column, block.key, label='key')}",
             )
 
 
 def _was_read(block: Block, key: str) -> bool:
-    """Whether the key is not there, or has a value: one that could not be read is told elsewhere."""
+    """Whether the key is absent or was read; a value that could not be read is already reported."""
     return key not in block.places or getattr(block, key) is not None

@@ -1,6 +1,6 @@
-"""What may be written in lakesmith.yml, in a YAML table and in the header of a SQL table.
+"""The models of lakesmith.yml, of a YAML table and of the header of a SQL table.
 
-The decoder, its errors and the JSON Schema are all read off these models, so they cannot disagree.
+The decoder, its errors and the JSON Schema all derive from these models, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from lakesmith.load.rules import (
 )
 
 ContractWord = Contract
-_KEY = "The columns that tell which rows are the same thing."
-_DELETE = "A condition: the row says that its key is gone."
-_TRACK = "The columns whose change is a new state; by default all but the key, the order and `ignore`."
-_IGNORE = "Columns whose change is not a new state."
+_KEY = "The columns that identify a row."
+_DELETE = "A condition that is true for rows that delete their key."
+_TRACK = "The columns whose change starts a new version; by default all but the key, the order and `ignore`."
+_IGNORE = "Columns whose change starts no new version."
 AnyFormat = Literal["json", "csv", "text", "xml", "parquet", "avro", "orc", "delta", "iceberg"]
 
 
@@ -47,70 +47,71 @@ class SourceBlock(Block):
     """Where a bronze table's rows come from."""
 
     files: Annotated[Text | None, "A glob of files: relative to `landing`, an absolute path, or a URL."] = None
-    kafka: Annotated[Text | None, "A topic; `connection` says of which cluster."] = None
+    kafka: Annotated[Text | None, "A topic of the cluster named by `connection`."] = None
     jdbc: Annotated[Text | None, "A table of a database, or a SELECT in parentheses."] = None
     table: Annotated[Text | None, "The folder or URL of another lake's table, whose rows are copied."] = None
-    adopt: Annotated[Text | None, "The folder or URL of a Delta table that is used where it lies."] = None
+    adopt: Annotated[Text | None, "The folder or URL of a Delta table that is used in place."] = None
     format: Annotated[
         AnyFormat | None,
-        "How the files or the table are written. Taken from the glob's ending where it tells; `delta` for tables.",
+        "The format of the files or the table. By default from the file extension; `delta` for tables.",
     ] = None
-    delimiter: Annotated[Delimiter | None, "Files: what stands between two values of CSV. A comma by default."] = None
+    delimiter: Annotated[Delimiter | None, "Files: the delimiter of CSV; a comma by default."] = None
     encoding: Annotated[Text | None, "Files: the encoding of text without a byte order mark; utf-8 by default."] = None
-    timezone: Annotated[Zone | None, "Files, kafka: the zone of times that are written without one."] = None
-    row_tag: Annotated[Text | None, "Files: the XML element that is a row."] = None
-    max_files: Annotated[int | None, "Files: how many are taken in with one commit at the most."] = None
-    max_bytes: Annotated[int | None, "Files: how many bytes are taken in with one commit at the most."] = None
-    archive: Annotated[Text | None, "Files: the folder that they are moved to once they are taken in."] = None
+    timezone: Annotated[Zone | None, "Files, kafka: the time zone of timestamps without one."] = None
+    row_tag: Annotated[Text | None, "Files: the name of the XML element that is a row."] = None
+    max_files: Annotated[int | None, "Files: the maximum number of files per batch."] = None
+    max_bytes: Annotated[int | None, "Files: the maximum number of bytes per batch."] = None
+    archive: Annotated[Text | None, "Files: the folder that ingested files are moved to."] = None
     listing: Annotated[
-        Listing | None, "Files: `ordered` when names of new files sort after all before, so that few are looked at."
+        Listing | None,
+        "Files: `ordered` when new files sort after all earlier ones, so that a run lists only recent files.",
     ] = None
     symlinks: Annotated[
         Symlinks | None, "Files: `anywhere` follows symbolic links that leave the landing folder; `inside` by default."
     ] = None
-    envelope: Annotated[Envelope | None, "Files, kafka: the records are changes of a table in this envelope."] = None
+    envelope: Annotated[Envelope | None, "Files, kafka: the records are change events in this envelope."] = None
     connection: Annotated[LowName | None, "Kafka, jdbc: a name below `connections` of the environment."] = None
-    values: Annotated[Values | None, "Kafka: how values are written; `json` by default."] = None
-    subject: Annotated[Text | None, "Kafka: the registry's name of the schema; `<topic>-value` by default."] = None
-    starting: Annotated[Starting | None, "Kafka: where the first run begins; `earliest` by default."] = None
+    values: Annotated[Values | None, "Kafka: the format of values; `json` by default."] = None
+    subject: Annotated[Text | None, "Kafka: the subject in the schema registry; `<topic>-value` by default."] = None
+    starting: Annotated[Starting | None, "Kafka: where the first run starts; `earliest` by default."] = None
     incompatible: Annotated[
-        Incompatible | None, "Kafka: what happens when a new schema does not fit the table; `tell` by default."
+        Incompatible | None, "Kafka: what happens when a new schema does not fit the table; `warn` by default."
     ] = None
-    max_rows: Annotated[int | None, "Kafka: how many records are taken in with one commit at the most."] = None
-    watermark: Annotated[ColumnName | None, "Jdbc: a column that only grows; rows after its last value are read."] = (
-        None
-    )
-    overlap: Annotated[Duration | None, "Jdbc: how far before the last watermark is read again for late rows."] = None
-    partition_by: Annotated[ColumnName | None, "Jdbc: a number or time column that splits the read."] = None
-    partitions: Annotated[int | None, "Jdbc: how many connections read at a time."] = None
+    max_rows: Annotated[int | None, "Kafka: the maximum number of records per batch."] = None
+    watermark: Annotated[
+        ColumnName | None, "Jdbc: a column that only grows; each run reads the rows after its last value."
+    ] = None
+    overlap: Annotated[
+        Duration | None, "Jdbc: how far before the last watermark rows are read again, to catch late rows."
+    ] = None
+    partition_by: Annotated[ColumnName | None, "Jdbc: a number or time column by which the read is split."] = None
+    partitions: Annotated[int | None, "Jdbc: how many connections read in parallel."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBlock(Block):
-    """One row a key, the latest wins."""
+    """One row per key; the latest row wins."""
 
     key: Annotated[tuple[ColumnName, ...], _KEY]
     order_by: Annotated[
         tuple[ColumnName, ...],
-        "The columns that tell which of two rows is the later one. Not needed where the query gives one row a key.",
+        "The columns that order the rows of a key. Not needed where the query returns one row per key.",
     ] = ()
     delete: Annotated[Text | None, _DELETE] = None
     soft_delete: Annotated[
-        ColumnName | None, "The boolean column that is added and tells of a key that is gone, whose row then stays."
+        ColumnName | None, "The boolean column that is added to mark rows of deleted keys, which then stay."
     ] = None
     update: Annotated[
-        tuple[ColumnName, ...], "The only columns that a later row changes; the others stay as they first came."
+        tuple[ColumnName, ...], "The only columns that a later row updates; the others keep their first values."
     ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scd2Block(Block):
-    """Every state of a key, with the time from when and until when it held."""
+    """Every version of a key, with the time from which and until which it was valid."""
 
     key: Annotated[tuple[ColumnName, ...], _KEY]
-    order_by: Annotated[
-        tuple[ColumnName, ...], "The time of a row first; what follows decides between rows of the same time."
-    ]
+    order_by: Annotated[tuple[ColumnName, ...], "The time of a row first; further columns order rows of the same time."]
     delete: Annotated[Text | None, _DELETE] = None
     track: Annotated[tuple[ColumnName, ...], _TRACK] = ()
     ignore: Annotated[tuple[ColumnName, ...], _IGNORE] = ()
@@ -118,163 +119,161 @@ class Scd2Block(Block):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesBlock(Block):
-    """The state that a stream of changes of another database leads to."""
+    """The current state after applying a stream of changes from another database."""
 
     key: Annotated[tuple[ColumnName, ...], _KEY]
-    order_by: Annotated[tuple[ColumnName, ...], "The columns that tell the order in which the changes happened."]
-    op: Annotated[ColumnName, "The column that tells what happened: insert, update, delete, truncate."]
+    order_by: Annotated[tuple[ColumnName, ...], "The columns that give the order of the changes."]
+    op: Annotated[ColumnName, "The column with the operation: insert, update, delete, truncate."]
     amounts: Annotated[
         tuple[ColumnName, ...],
-        "What corrections and reversals take back: the row stays, and so does its reversal.",
+        "The amount columns that corrections and reversals negate: the row stays, and so does its reversal.",
     ] = ()
     previous_key: Annotated[
-        Mapping[ColumnName, ColumnName], "By key column, the one that holds the key before it changed."
+        Mapping[ColumnName, ColumnName], "By key column, the column with the key before it changed."
     ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBlock(Block):
-    """Full extracts: what changed between one and the next, and which keys are gone."""
+    """Full extracts: what changed between one and the next, and which keys were deleted."""
 
     key: Annotated[tuple[ColumnName, ...], _KEY]
-    taken: Annotated[ColumnName, "The column that all rows of one extract have in common, and that tells their order."]
+    taken: Annotated[ColumnName, "The column that is the same in all rows of one extract, and that orders extracts."]
     into: Annotated[
-        Literal["merge", "scd2"] | None, "`merge` holds the newest extract, `scd2` every state; `merge` by default."
+        Literal["merge", "scd2"] | None, "`merge` stores the newest extract, `scd2` every version; `merge` by default."
     ] = None
     track: Annotated[tuple[ColumnName, ...], _TRACK] = ()
     ignore: Annotated[tuple[ColumnName, ...], _IGNORE] = ()
     max_shrink: Annotated[
-        Share | None, "An extract that lost more of its rows against the one before is refused, such as `20%`."
+        Share | None, "Reject an extract that lost more of its rows than this since the previous one, such as `20%`."
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendBlock(Block):
-    """Every new row is added, once, and of rows that mean the same only one is kept."""
+    """Every new row is added once; of duplicates, one is kept."""
 
-    dedup: Annotated[tuple[ColumnName, ...], "Of rows that have the same values in these columns, one is kept."] = ()
+    dedup: Annotated[tuple[ColumnName, ...], "Of rows with the same values in these columns, one is kept."] = ()
     by: Annotated[
-        ColumnName | None, "The time of a row: of those that mean the same the earliest is kept; also for `--from`."
+        ColumnName | None, "The time of a row: of duplicates, the earliest is kept; also used by `--from`."
     ] = None
     within: Annotated[
-        Duration | None, "Rows are the same only within one window of this length, such as `7d`, counted from 1970."
+        Duration | None, "Duplicates are found only within one window of this length, such as `7d`, counted from 1970."
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePartitionsBlock(Block):
-    """Only touched partitions are computed anew."""
+    """Only changed partitions are rebuilt."""
 
     SHORT: ClassVar[str | None] = "by"
 
     by: Annotated[ColumnName, "The column that the table is partitioned by."]
     same_as: Annotated[
         ColumnReference | None,
-        "layer.table.column whose value decides the partition of a row. SQL tables need not say it.",
+        "layer.table.column whose value decides the partition of a row. Not needed for SQL tables.",
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadBlock(Block):
-    """How rows enter a table, where it needs more than a word."""
+    """How rows are loaded into a table, where the load has keys."""
 
     ONE_KEY: ClassVar[bool] = True
 
-    append: Annotated[AppendBlock | None, "Every new row is added; of rows that mean the same, one is kept."] = None
-    merge: Annotated[MergeBlock | None, "One row a key, the latest by `order_by`."] = None
-    scd2: Annotated[Scd2Block | None, "Every state of a key, with the time that it held."] = None
-    changes: Annotated[ChangesBlock | None, "The state that a stream of changes leads to."] = None
+    append: Annotated[AppendBlock | None, "Every new row is added; of duplicates, one is kept."] = None
+    merge: Annotated[MergeBlock | None, "One row per key, the latest by `order_by`."] = None
+    scd2: Annotated[Scd2Block | None, "Every version of a key, with its validity."] = None
+    changes: Annotated[ChangesBlock | None, "The current state after applying a stream of changes."] = None
     snapshot: Annotated[SnapshotBlock | None, "Full extracts, each compared with the one before."] = None
     replace_partitions: Annotated[
-        ReplacePartitionsBlock | None, "Only the partitions that changes touch are computed anew."
+        ReplacePartitionsBlock | None, "Only the partitions that changes affect are rebuilt."
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnBlock(Block):
-    """A promise about one column."""
+    """The contract of one column."""
 
     SHORT: ClassVar[str | None] = "type"
 
-    type: Annotated[Type | None, "A Spark SQL type. Without one, the type is what the data brings."] = None
-    required: Annotated[bool, "A row without a value goes to quarantine."] = False
-    check: Annotated[Text | None, "A condition that each row has to meet, or the row goes to quarantine."] = None
-    key: Annotated[bool, "Tells rows apart, with the other keys: required, and unique in a batch."] = False
-    unique: Annotated[bool, "A row whose value another row of the batch has goes to quarantine."] = False
-    tags: Annotated[tuple[Tag, ...], "Words about the column, such as `pii`."] = ()
-    description: Annotated[Text | None, "What the column holds, for people."] = None
-    since: Annotated[VersionText | None, "The version of the contract that brought the column."] = None
-    deprecated: Annotated[Text | None, "Why it should not be used any more, or what to use instead."] = None
-    currency: Annotated[Currency | None, "The currency of amounts, such as `EUR`, or the column that holds it."] = None
-    timezone: Annotated[Zone | None, "The zone that times are meant in, such as `Europe/Berlin`."] = None
+    type: Annotated[Type | None, "A Spark SQL type. Without one, the type comes from the data."] = None
+    required: Annotated[bool, "Rows with NULL in the column are quarantined."] = False
+    check: Annotated[Text | None, "A condition on each row; rows for which it is false are quarantined."] = None
+    key: Annotated[bool, "Part of the key: required, and unique in a batch together with the other key columns."] = (
+        False
+    )
+    unique: Annotated[bool, "Rows whose value another row of the batch has too are quarantined."] = False
+    tags: Annotated[tuple[Tag, ...], "Tags of the column, such as `pii`."] = ()
+    description: Annotated[Text | None, "A description of the column."] = None
+    since: Annotated[VersionText | None, "The contract version that introduced the column."] = None
+    deprecated: Annotated[Text | None, "Why the column is deprecated, or what to use instead."] = None
+    currency: Annotated[Currency | None, "The currency of amounts, such as `EUR`, or the column with the currency."] = (
+        None
+    )
+    timezone: Annotated[Zone | None, "The time zone of the column's times, such as `Europe/Berlin`."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableBlock(Block):
-    """A table: where its rows come from, how they enter, and what is promised of them."""
+    """A table: its source, its load, its contract and its checks."""
 
     source: Annotated[SourceBlock | None, "Bronze only: where the rows come from."] = None
     load: Annotated[
         Literal["append", "replace"] | LoadBlock | None,
-        "How rows enter the table. `append` for bronze; `replace` by default for silver and gold.",
+        "How rows are loaded. `append` for bronze; `replace` by default for silver and gold.",
     ] = None
     contract: Annotated[
         ContractWord | ContractBlock | None,
-        "What may change: `additive` takes new columns in, `strict` refuses them, `open` takes anything.",
+        "What may change: `additive` adds new columns, `strict` rejects them, `open` accepts anything.",
     ] = None
     columns: Annotated[
-        Mapping[ColumnName, ColumnBlock], "Promises about columns; a type alone may stand for the block."
+        Mapping[ColumnName, ColumnBlock], "The declared columns; a type alone is short for the block."
     ] = field(default_factory=dict)
-    checks: Annotated[Mapping[ColumnName, CheckBlock], "Rules that rows and batches have to meet."] = field(
-        default_factory=dict
-    )
-    quarantine: Annotated[QuarantineBlock | None, "How long rows may lie in quarantine."] = None
-    owner: Annotated[Text | None, "Who answers for the table."] = None
-    description: Annotated[Text | None, "What the table holds, for people."] = None
-    tags: Annotated[tuple[Tag, ...], "Words to select tables by, added to those of `defaults`."] = ()
-    freshness: Annotated[
-        Duration | None, "After this long without new rows the table counts as late, such as `1h`."
-    ] = None
-    enabled: Annotated[bool, "`false` leaves the table out of plans and runs."] = True
+    checks: Annotated[Mapping[ColumnName, CheckBlock], "Rules for rows and batches."] = field(default_factory=dict)
+    quarantine: Annotated[QuarantineBlock | None, "How long rows may stay in quarantine."] = None
+    owner: Annotated[Text | None, "The owner of the table."] = None
+    description: Annotated[Text | None, "A description of the table."] = None
+    tags: Annotated[tuple[Tag, ...], "Tags to select tables by, added to those of `defaults`."] = ()
+    freshness: Annotated[Duration | None, "The table is stale after this long without new rows, such as `1h`."] = None
+    enabled: Annotated[bool, "`false` excludes the table from plans and runs."] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryBlock(Block):
-    """How much `lakesmith query` may use before it is stopped."""
+    """The limits of `lakesmith query`."""
 
-    timeout: Annotated[Duration | None, "How long a query may take; `5m` by default."] = None
+    timeout: Annotated[Duration | None, "The maximum duration of a query; `5m` by default."] = None
     memory: Annotated[
-        Size | None, "How much memory a query may use, such as `2GB`; half of the machine's by default."
+        Size | None, "The maximum memory of a query, such as `2GB`; half of the machine's by default."
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentBlock(Block):
-    """A place where the lake is deployed."""
+    """An environment that the lake is deployed to."""
 
-    warehouse: Annotated[Setting, "The folder or URL that every table lies below; relative to the lake's folder."] = (
+    warehouse: Annotated[Setting, "The folder or URL of all tables; relative to the lake's folder."] = (
         ".lakesmith/warehouse"
     )
     landing: Annotated[
         Setting | None,
-        "The folder or URL that relative source paths start from; the lake's folder by default.",
+        "The folder or URL that relative source paths are resolved against; the lake's folder by default.",
     ] = None
     spark: Annotated[Mapping[Text, Setting], "Settings of the Spark session; secrets as `env:NAME` or `file:PATH`."] = (
         field(default_factory=dict)
     )
     storage: Annotated[
         Mapping[Text, Mapping[Text, Setting]],
-        "By the beginning of a URL, such as `s3://drops`: how that store is reached; secrets as `env:NAME`.",
+        "By URL prefix, such as `s3://drops`: settings of the store; secrets as `env:NAME`.",
     ] = field(default_factory=dict)
     connections: Annotated[
         Mapping[LowName, Mapping[Text, Setting]],
-        "By name, how a database or a Kafka cluster is reached; secrets as `env:NAME` or `file:PATH`.",
+        "By name, settings of a database or a Kafka cluster; secrets as `env:NAME` or `file:PATH`.",
     ] = field(default_factory=dict)
-    jobs: Annotated[int, "How many tables are built at a time."] = 2
-    query: Annotated[QueryBlock | None, "How much `lakesmith query` may use before it is stopped."] = None
-    umask: Annotated[Umask, "The permissions that files of the warehouse are made without, in octal and in quotes."] = (
-        PRIVATE
-    )
+    jobs: Annotated[int, "How many tables are built in parallel."] = 2
+    query: Annotated[QueryBlock | None, "The limits of `lakesmith query`."] = None
+    umask: Annotated[Umask, "The umask of files in the warehouse, in octal and in quotes."] = PRIVATE
     variables: Annotated[Mapping[VariableName, Setting], "Values of variables in this environment."] = field(
         default_factory=dict
     )
@@ -282,30 +281,30 @@ class EnvironmentBlock(Block):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultsBlock(Block):
-    """What the tables of a layer are unless they say otherwise."""
+    """Defaults for the tables of a layer."""
 
-    owner: Annotated[Text | None, "Who answers for the tables."] = None
-    contract: Annotated[ContractWord | None, "What may change in the tables."] = None
-    freshness: Annotated[Duration | None, "After this long without new rows a table counts as late."] = None
-    tags: Annotated[tuple[Tag, ...], "Words that every table of the layer has."] = ()
-    quarantine: Annotated[QuarantineBlock | None, "How long rows may lie in quarantine."] = None
+    owner: Annotated[Text | None, "The owner of the tables."] = None
+    contract: Annotated[ContractWord | None, "The contract mode of the tables."] = None
+    freshness: Annotated[Duration | None, "A table is stale after this long without new rows."] = None
+    tags: Annotated[tuple[Tag, ...], "Tags of every table of the layer."] = ()
+    quarantine: Annotated[QuarantineBlock | None, "How long rows may stay in quarantine."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeBlock(Block):
-    """lakesmith.yml: the lake's name, where it is deployed, and what holds for many tables."""
+    """lakesmith.yml: the lake's name, its environments, variables and defaults."""
 
-    name: Annotated[LowName, "What the lake is called."]
+    name: Annotated[LowName, "The name of the lake."]
     environments: Annotated[
         Mapping[LowName, Annotated[EnvironmentBlock, LATER]],
-        "Where the lake is deployed, by name. Without any there is `dev`, in .lakesmith/warehouse.",
+        "The environments, by name. Without any there is `dev`, in .lakesmith/warehouse.",
     ] = field(default_factory=dict)
-    default_environment: Annotated[LowName | None, "The environment to use when none is named."] = None
+    default_environment: Annotated[LowName | None, "The environment to use without --env."] = None
     variables: Annotated[
         Mapping[VariableName, Setting | None],
-        "Variables for ${name} in YAML values and SQL. One without a value has to be given.",
+        "Variables for ${name} in YAML values and SQL. One without a value must be set.",
     ] = field(default_factory=dict)
     defaults: Annotated[
         Mapping[Literal["all", "bronze", "silver", "gold"], Annotated[DefaultsBlock, LATER]],
-        "What tables are unless they say otherwise: by layer, and `all`.",
+        "Defaults for tables: by layer, and `all`.",
     ] = field(default_factory=dict)

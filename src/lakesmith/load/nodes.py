@@ -1,4 +1,4 @@
-"""What was written, with its places, before anyone knows what it means: the form that all spellings share."""
+"""Nodes of a declaration with their places: the common form of YAML, SQL headers and Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": F
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One word or text, and what the language that it is written in takes it for."""
+    """One scalar, and how its language reads it."""
 
     text: str
     sort: Sort
@@ -36,7 +36,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Keys with values, in the order of writing. That a key is there twice is for the decoder to say."""
+    """Keys with values, in order. The decoder reports duplicate keys."""
 
     entries: tuple[tuple[Scalar, Node], ...]
     at: Place
@@ -65,7 +65,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
 
 
 def plain_sort(text: str) -> Sort:
-    """What some YAML reader takes an unquoted word for: 1.1 and 1.2 differ, and people have both in mind."""
+    """Return how some YAML parser reads an unquoted word: YAML 1.1 and 1.2 differ, and people expect either."""
     if not text:
         return "null"
     if text[0] not in _STARTS:
@@ -82,7 +82,7 @@ def plain_sort(text: str) -> Sort:
 
 
 def from_python(value: object, at: Place, relative: Callable[[Place], Place]) -> Node:
-    """The node that a value of the Python spelling stands for."""
+    """Return the node for a value of a Python declaration."""
     match value:
         case Written():
             at = relative(value.at)

@@ -1,6 +1,6 @@
-"""Credentials that a request carries as they are must not go over plain http:// unless the declaration allows it.
+"""Reject credentials that a request would send over plain http://, unless the declaration allows it.
 
-Keys that only sign requests (`secret` of S3, `account_key` of Azure) never leave the machine and are not concerned.
+Keys that only sign requests (`secret` of S3, `account_key` of Azure) never leave the machine and are allowed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Values = Mapping[str, str | Secret]
 
 
 def http_problems(block: EnvironmentBlock, node: Node) -> Iterator[DeclarationError]:
-    """What is wrong with the HTTP credentials of an environment, which was decoded from the node."""
+    """Yield problems with the HTTP credentials of an environment, which was decoded from the node."""
     for name, settings in block.connections.items():
         yield from _registry_problems(name, settings, node)
     for url, settings in block.storage.items():
@@ -55,7 +55,7 @@ def _storage_problems(url: str, settings: Values, node: Node) -> Iterator[Declar
 
 
 def _sent_in_clear(scheme: str, settings: Values) -> tuple[str, ...]:
-    """The settings that requests to a store carry as they are and that nothing encrypts on the way."""
+    """Return the settings that requests to a store send unencrypted."""
     if scheme == "http":
         return ("token", "headers")
     if scheme in _AZURE:
@@ -79,27 +79,27 @@ def _allows(settings: Values, option: str) -> bool:
 def _not_boolean(settings: Values, option: str, at: Place) -> DeclarationError | None:
     if option not in settings or _revealed(settings[option]) in ("true", "false"):
         return None
-    return DeclarationError("wrong-type", f"{option} has to be true or false", at=at, hint=f"{option}: true")
+    return DeclarationError("wrong-type", f"{option} must be true or false", at=at, hint=f"{option}: true")
 
 
 def _refused(what: str, option: str, at: Place) -> DeclarationError:
     return DeclarationError(
         "plain-http-credentials",
-        f"{what} would go over plain http://, readable by everyone on the way",
+        f"{what} would be sent unencrypted over plain http://",
         at=at,
         hint=f"use https://, or allow it with {option}: true",
     )
 
 
 def _revealed(value: str | Secret | None) -> str:
-    """The text; empty for a secret that is not there, which is reported elsewhere."""
+    """Return the text; empty for a missing secret, which is reported elsewhere."""
     if isinstance(value, Secret):
         return "" if any(each.reveal() is None for each in value.references) else value.reveal()
     return value or ""
 
 
 def _place(node: Node, *keys: str) -> Place:
-    """Where the last of the nested keys is written, as far as they are there."""
+    """Return the place of the innermost of the nested keys that exists."""
     at = node.at
     for key in keys:
         entry = (

@@ -1,4 +1,4 @@
-"""Python files are run for what they declare: without Spark, and without leaving traces."""
+"""Run Python files to collect their declarations, without Spark and without side effects on `sys.modules`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from lakesmith.load.stand_ins import PACKAGES, standing_in
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# `sys.modules` and `sys.path` are one for the whole process.
+# `sys.modules` and `sys.path` are global to the process.
 _alone = threading.RLock()
 _NEVER_HIDDEN = frozenset(("lakesmith", *PACKAGES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonFile:
-    """A Python file of a lake: what it declares, and its text."""
+    """A Python file of a lake: its declarations and its text."""
 
     folder: str
     """The lake's folder, absolute."""
@@ -43,12 +43,12 @@ class PythonFile:
     lines: tuple[str, ...]
     tables: tuple[WrittenTable, ...]
     shared: tuple[str, ...]
-    """The modules of the lake's folder that were imported, each with a hash of its text."""
+    """The imported modules of the lake's folder, each with a hash of its text."""
 
     def source(self, function: types.FunctionType) -> str:
-        """The function's text, and all that it uses from the top of the file and from the lake's modules.
+        """Return the function's source, with all that it uses from the top of the file and from the lake's modules.
 
-        Without the decorators: what they say is in the table's own fields.
+        Without the decorators: the table's own fields have their content.
         """
         start = function.__code__.co_firstlineno
         own = next(
@@ -72,7 +72,7 @@ class PythonFile:
 
     def _text(self, name: str, node: ast.stmt) -> str:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            # Of an import only the name that is used: another name on the same line is another matter.
+            # Of an import only the used name: other names on the same line do not matter.
             node = copy.copy(node)
             node.names = [alias for alias in node.names if _imported(alias) == name]
             return ast.unparse(node)
@@ -83,9 +83,9 @@ class PythonFile:
 
 
 def read_python(path: str, text: str, folder: str) -> PythonFile:
-    """Run the file for what it declares. Whatever it raises becomes an error with the user's own line."""
+    """Run the file and return its declarations. Any exception becomes an error with the user's own line."""
     tree, code = _compiled(path, text, folder)
-    # What a file prints must not get into the answers that commands give on their standard output.
+    # Prints of the file must not mix with the output of commands.
     with _alone, contextlib.redirect_stdout(sys.stderr), _lake_modules(folder) as shared, standing_in():
         tables = _executed(path, code, folder)
     return PythonFile(
@@ -99,7 +99,7 @@ def read_python(path: str, text: str, folder: str) -> PythonFile:
 
 
 def import_function(query: PythonQuery) -> Callable[..., object]:
-    """Import the file for real and give the function as it was before it was decorated."""
+    """Import the file with the real Spark, and return the undecorated function."""
     folder = os.path.dirname(os.path.dirname(query.path))
     try:
         with open(query.path, encoding="utf-8-sig") as file:
@@ -110,7 +110,7 @@ def import_function(query: PythonQuery) -> Callable[..., object]:
     with _alone, _lake_modules(folder):
         tables = _executed(query.path, code, folder)
     if folder not in sys.path:
-        # Last, and for good: the function may import modules of the lake when it is called.
+        # Added last and not removed: the function may import modules of the lake when it is called.
         sys.path.append(folder)
     for table in tables:
         if table.function is not None and query.function == (table.name or table.function.__name__):
@@ -119,12 +119,12 @@ def import_function(query: PythonQuery) -> Callable[..., object]:
         "python-changed",
         f"the file declares no table '{query.function}' any more",
         at=query.declared_at,
-        hint="was the file changed while the run went on?  run again",
+        hint="did the file change during the run?  run again",
     )
 
 
 def call_function(query: PythonQuery, frames: Mapping[str, object]) -> object:
-    """What the table's function makes of its inputs; what it raises comes with its file and line."""
+    """Call the table's function with its inputs; errors have its file and line."""
     function = import_function(query)
     try:
         return function(**frames)
@@ -139,12 +139,12 @@ def call_function(query: PythonQuery, frames: Mapping[str, object]) -> object:
             "python-raised",
             f"{query.function}() raised {type(error).__name__}{f': {said}' if said else ''}",
             at=_place(error, query.path, folder),
-            hint="the table is as it was; mend the function and run again",
+            hint="the table is unchanged; fix the function and run again",
         ) from error
 
 
 def parse_python(path: str, text: str, folder: str) -> ast.Module:
-    """The file's syntax tree. Nothing is run."""
+    """Return the file's syntax tree, without running it."""
     return _compiled(path, text, folder)[0]
 
 
@@ -157,14 +157,14 @@ def _compiled(path: str, text: str, folder: str) -> tuple[ast.Module, types.Code
         said = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deep"
         raise DeclarationError(
             "python-syntax",
-            f"this is not Python: {said}",
+            f"Python syntax error: {said}",
             at=Place(relative_path(path, folder), line),
-            hint="mend the line; `python -m py_compile` shows the same",
+            hint="fix the line; `python -m py_compile` shows the same error",
         ) from None
 
 
 def find_predicate(function: str, folder: str) -> str | None:
-    """A hash of the text of the module that a check's function is in; None where there is no such function."""
+    """Return a hash of the module of a check's function; None when there is no such function."""
     module, _, name = function.rpartition(".")
     path = os.path.join(folder, *module.split(".")) + ".py"
     if not module or not all(part.isidentifier() for part in (*module.split("."), name)) or not os.path.isfile(path):
@@ -177,7 +177,7 @@ def find_predicate(function: str, folder: str) -> str | None:
 
 
 def call_predicate(predicate: Predicate, rows: DataFrame, table: str, at: Place) -> Column:
-    """The condition that a check's function makes of the rows; what it raises comes with its file and line."""
+    """Call a check's function with the rows and return its condition; errors have its file and line."""
     module, _, name = predicate.function.rpartition(".")
     path = os.path.join(predicate.folder, *module.split(".")) + ".py"
     try:
@@ -190,7 +190,7 @@ def call_predicate(predicate: Predicate, rows: DataFrame, table: str, at: Place)
             f"{predicate.function} raised {type(error).__name__}: {said}",
             at=_place(error, path, predicate.folder),
             table=table,
-            hint="it gets the rows, a DataFrame, and has to return a Column",
+            hint="it receives the rows as a DataFrame and must return a Column",
         ) from error
     if not hasattr(made, "isNotNull"):
         raise DataError(
@@ -207,7 +207,7 @@ def _executed(path: str, code: types.CodeType, folder: str) -> list[WrittenTable
     name = "lakesmith_declaration_" + os.path.splitext(os.path.basename(path))[0]
     module = types.ModuleType(name)
     module.__file__ = path
-    # Dataclasses look their module up. It goes away again, so that functions are pickled by value: no worker
+    # Dataclasses look up their module. It is removed again, so that functions are pickled by value: no worker
     # could import it.
     sys.modules[name] = module
     try:
@@ -229,23 +229,23 @@ def _raised(error: BaseException, path: str, folder: str) -> LakesmithError:
     if isinstance(error, SystemExit):
         return DeclarationError(
             "python-raised",
-            "the file calls exit while it is loaded",
+            "the file calls exit while it loads",
             at=at,
-            hint="a declaration file only declares; remove the call",
+            hint="a declaration file only declares tables; remove the call",
         )
     said = str(error).strip().split("\n")[0][:200]
     kind = type(error).__name__
     if isinstance(error, ModuleNotFoundError):
-        hint = "install the package where lakesmith runs, or put the module into the lake's folder"
+        hint = "install the package in Lakesmith's environment, or put the module into the lake's folder"
     elif isinstance(error, TypeError) and "unexpected keyword argument" in said:
-        hint = "the keys in Python are those of YAML"
+        hint = "the keyword arguments are the keys of YAML"
     else:
-        hint = "the file has to load without data and without Spark; move work into the function"
+        hint = "the file must load without data and without Spark; move the work into the function"
     return DeclarationError("python-raised", f"the file raised {kind}{f': {said}' if said else ''}", at=at, hint=hint)
 
 
 def _place(error: BaseException, path: str, folder: str) -> Place:
-    """The innermost line of the lake's own code that led to the error."""
+    """Return the innermost line of the lake's own code in the traceback."""
     if isinstance(error, SyntaxError) and error.filename and _is_below(error.filename, folder):
         return Place(relative_path(error.filename, folder), error.lineno or 1)
     own = [
@@ -259,12 +259,12 @@ def _place(error: BaseException, path: str, folder: str) -> Place:
 
 @contextlib.contextmanager
 def _lake_modules(folder: str) -> Iterator[list[str]]:
-    """While it lasts, modules of the lake's folder can be imported; afterwards none of them is left.
+    """Make modules of the lake's folder importable inside the context, and unload them afterwards.
 
-    The list is filled at the end with the modules that were, each with a hash of its text.
+    On exit, the list is filled with the imported modules, each with a hash of its text.
     """
     names = {entry.name.removesuffix(".py") for entry in os.scandir(folder)} - sys.stdlib_module_names - _NEVER_HIDDEN
-    # A module of the same name may be there from another lake.
+    # A module of the same name may be loaded from another lake.
     hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
     for name in hidden:
         del sys.modules[name]
@@ -290,7 +290,7 @@ def _digest(file: str) -> str:
 
 
 def _bound(node: ast.stmt) -> list[str]:
-    """The names that a statement at the top of a file gives a meaning."""
+    """Return the names that a top-level statement binds."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return [node.name]
@@ -311,7 +311,7 @@ def _imported(alias: ast.alias) -> str:
 
 
 def _first_line(node: ast.stmt) -> int:
-    """Where a statement starts, with its decorators."""
+    """Return the first line of a statement, with its decorators."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return min((node.lineno, *(decorator.lineno for decorator in node.decorator_list)))
     return node.lineno
@@ -322,5 +322,5 @@ def _is_below(file: str, folder: str) -> bool:
 
 
 def relative_path(file: str, folder: str) -> str:
-    """The file as errors name it: below the lake's folder, from there."""
+    """Return the path for errors: relative to the lake's folder if the file is below it."""
     return os.path.relpath(file, folder).replace(os.sep, "/") if _is_below(file, folder) else file

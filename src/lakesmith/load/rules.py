@@ -1,4 +1,4 @@
-"""The rules that texts in declarations have to meet, each with its part of the JSON Schema."""
+"""Validation rules for texts in declarations, each with its part of the JSON Schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakesmith.load.unfit import Unfit
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """How a text is read, and how the JSON Schema says it."""
+    """How a text is validated, and its JSON Schema."""
 
     read: Callable[[str], object]
     schema: Mapping[str, Any]
@@ -36,33 +36,33 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 def _some(text: str) -> str:
     if not text.strip():
-        raise Unfit("empty-text", "the text is empty", "write something, or leave the key out")
+        raise Unfit("empty-text", "the text is empty", "write a value, or remove the key")
     return text
 
 
 def _column(text: str) -> str:
     if not is_identifier(text):
-        raise _bad(text, "a name here has letters, digits and underscores only")
+        raise _bad(text, "names here consist of letters, digits and underscores")
     if text.lower() in ("_change_type", "_commit_version", "_commit_timestamp"):
-        raise _bad(text, "the change feed of the table format uses this name; choose another")
+        raise _bad(text, "Delta's change data feed uses this name; choose another")
     return text
 
 
 def _low(text: str) -> str:
     if not is_table_identifier(text):
-        raise _bad(text, f"a name here has lower-case letters, digits and underscores only{_proposed(text)}")
+        raise _bad(text, f"names here consist of lower-case letters, digits and underscores{_proposed(text)}")
     return text
 
 
 def _variable(text: str) -> str:
     if not _VARIABLE.fullmatch(text):
-        raise _bad(text, "a variable's name has letters, digits and underscores only")
+        raise _bad(text, "variable names consist of letters, digits and underscores")
     return text
 
 
 def _tag(text: str) -> str:
     if not _TAG.fullmatch(text):
-        raise _bad(text, "a tag has letters, digits and . : / - _ only, so that `tag:` can select it")
+        raise _bad(text, "tags consist of letters, digits and . : / - _, so that `tag:` can select them")
     return text
 
 
@@ -78,7 +78,7 @@ def duration(text: str) -> float:
     if match is None or match[2] not in _SECONDS or float(match[1]) == 0:
         raise Unfit(
             "bad-duration",
-            f"'{text[:40]}' is not a length of time",
+            f"'{text[:40]}' is not a duration",
             "write a number and a unit, such as 30m, 1h or 2d (units: s, m, h, d, w)",
         )
     return float(match[1]) * _SECONDS[match[2]]
@@ -89,7 +89,7 @@ def size(text: str) -> int:
     if match is None or match[2].lower() not in _BYTES or float(match[1]) == 0:
         raise Unfit(
             "bad-size",
-            f"'{text[:40]}' is not a size of memory",
+            f"'{text[:40]}' is not a memory size",
             "write a number and a unit, such as 500MB or 2GB (units: MB, GB, TB, MiB, GiB, TiB)",
         )
     return int(float(match[1]) * _BYTES[match[2].lower()])
@@ -99,7 +99,7 @@ def _umask(text: str) -> int:
     if not _UMASK.fullmatch(text):
         raise Unfit(
             "bad-umask",
-            f"'{text[:20]}' is not a umask that leaves files to their user",
+            f"'{text[:20]}' is not a valid umask",
             'write three octal digits in quotes, the first of them 0: "077" (user only) or "027" (group may read)',
         )
     return int(text, 8)
@@ -122,7 +122,7 @@ def _bad(text: str, hint: str) -> Unfit:
 
 def _proposed(text: str) -> str:
     proposal = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
-    return f"; '{proposal}' would do" if is_table_identifier(proposal) else ""
+    return f"; for example '{proposal}'" if is_table_identifier(proposal) else ""
 
 
 def _table_reference(text: str) -> TableName:
@@ -151,14 +151,14 @@ def _currency(text: str) -> str:
     if not is_currency(text) and not is_identifier(text):
         raise Unfit(
             "bad-currency",
-            f"'{text[:40]}' is neither a currency nor a column",
-            "write three capital letters, such as EUR, or the column that holds them",
+            f"'{text[:40]}' is neither a currency code nor a column",
+            "write three capital letters, such as EUR, or the column with the code",
         )
     return text
 
 
 def is_currency(text: str) -> bool:
-    """Whether the text looks like a code of ISO 4217."""
+    """Whether the text has the form of an ISO 4217 code."""
     return _CURRENCY.fullmatch(text) is not None
 
 
@@ -166,19 +166,19 @@ def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise Unfit("bad-day", f"'{text[:40]}' is not a day", 'write it in quotes: "2027-06-30"') from None
+        raise Unfit("bad-day", f"'{text[:40]}' is not a date", 'write it in quotes: "2027-06-30"') from None
 
 
 SETTING = object()
 """Marks a text that may hold a secret by reference."""
 SHARE = object()
-"""Marks a part of a whole, written as a number or in per cent."""
+"""Marks a fraction, written as a number or as a percentage."""
 VALUE = object()
-"""Marks a single value of any kind."""
+"""Marks a single value of any type."""
 AMOUNT = object()
-"""Marks a number of any kind."""
+"""Marks any number."""
 LIMIT = object()
-"""Marks a part of the rows, or a number of them."""
+"""Marks a share of the rows, or a number of rows."""
 LATER = object()
 """Marks a value that is decoded later, when the variables are known."""
 

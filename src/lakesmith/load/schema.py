@@ -1,6 +1,6 @@
-"""The JSON Schema of what may be written, read off the models, so that editors complete it.
+"""The JSON Schema of declarations, derived from the models, for completion in editors.
 
-The files in `lakesmith/schema` are shipped; a test says when they are old, and `write_schemas` writes them.
+The files in `lakesmith/schema` are shipped; a test fails when they are outdated, and `write_schemas` writes them.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _VARIABLE = {"type": "string", "pattern": r"\$\{[^{}]+\}"}
 
 
 def json_schema(kind: SchemaKind) -> dict[str, Any]:
-    """The schema of lakesmith.yml (`lake`), or of a YAML table and the header of a SQL table (`table`)."""
+    """Return the schema of lakesmith.yml (`lake`), or of a YAML table and the header of a SQL table (`table`)."""
     model = MODELS[kind]
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"Lakesmith: a {kind}"}
     return schema | _block(model)
 
 
 def schema_text(kind: SchemaKind) -> str:
-    """The bytes of the shipped file."""
+    """Return the text of the shipped file."""
     return json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n"
 
 
 def write_schemas(folder: Path = FOLDER) -> None:
-    """Write the files that are shipped."""
+    """Write the shipped files."""
     for kind in MODELS:
         (folder / f"{kind}.json").write_text(schema_text(kind), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The source block of a bronze table becomes one of the kinds of source, and nothing in it is passed over."""
+"""Turn the source block of a bronze table into a source, and reject keys that do not belong to it."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "table": ("format",),
     "adopt": (),
 }
-"""The keys that go with each kind of source."""
+"""The keys of each kind of source."""
 
 
 def read_source(name: TableName, block: SourceBlock) -> Source | None:
-    """The source that the block means; None when a value of it was refused already."""
+    """Return the source of the block; None when one of its values is already reported."""
     kinds = [kind for kind in KEYS if kind in block.places]
     if len(kinds) != 1:
-        told = f"both {' and '.join(kinds)}" if kinds else "nothing to read from"
+        told = f"both {' and '.join(kinds)}" if kinds else "none of the source keys"
         raise _problem(block.at, name, "one-of", f"the source has {told}", f"give one of {', '.join(KEYS)}")
     kind = kinds[0]
     for key in block.places:
         if key not in (kind, *KEYS[kind]):
             goes_with = " or ".join(other for other, keys in KEYS.items() if key in keys)
-            what = f"'{key}' goes with {goes_with}, and this source is {kind}"
+            what = f"'{key}' is a key of {goes_with}, and this source is {kind}"
             raise _problem(
                 block.places[key], name, "key-of-other-source", what, f"keys of {kind}: {', '.join(KEYS[kind])}"
             )
@@ -79,7 +79,7 @@ def _files(name: TableName, block: SourceBlock) -> Files | None:
     if format is None:
         if "format" in block.places:
             return None
-        what = f"the ending of '{path.name}' does not tell how the files are written"
+        what = f"the extension of '{path.name}' does not imply a format"
         hint = f"add format: to the source, one of {', '.join(get_args(FileFormat))}"
         raise _problem(at, name, "unknown-format", what, hint)
     if format not in get_args(FileFormat):
@@ -92,19 +92,19 @@ def _files(name: TableName, block: SourceBlock) -> Files | None:
         ("envelope", ("json",)),
     ):
         if key in block.places and format not in formats:
-            what = f"{key} is for {' or '.join(formats)}, and these files are {format}"
+            what = f"{key} applies to {' or '.join(formats)}, and these files are {format}"
             raise _problem(
                 block.places[key], name, "unknown-format", what, f"remove {key}, or set format: {formats[0]}"
             )
     if format == "xml" and block.row_tag is None and "row_tag" not in block.places:
-        what = "nothing says which XML element is a row"
+        what = "no row_tag names the XML element that is a row"
         raise _problem(at, name, "missing-row-tag", what, f"row_tag: {name.name.rstrip('s')}")
     if block.encoding is not None:
         _check_encoding(name, block)
     if block.archive is not None:
         _check_path(name, block.archive, block.places["archive"])
         if "**" in block.files and not block.archive.startswith(("_", ".", "/")) and not is_url(block.archive):
-            what = f"files that are archived in '{block.archive}' would be taken in again by '{block.files}'"
+            what = f"files archived in '{block.archive}' would be ingested again by '{block.files}'"
             hint = f"archive: _{block.archive}, which no wildcard matches"
             raise _problem(block.places["archive"], name, "archive-in-landing", what, hint)
     return Files(
@@ -133,7 +133,7 @@ def _kafka(name: TableName, block: SourceBlock) -> Kafka | None:
         values=block.values or "json",
         subject=block.subject,
         starting=block.starting or "earliest",
-        incompatible=block.incompatible or "tell",
+        incompatible=block.incompatible or "warn",
         max_rows=block.max_rows,
         timezone=block.timezone,
         envelope=block.envelope,
@@ -145,10 +145,10 @@ def _jdbc(name: TableName, block: SourceBlock) -> Jdbc | None:
     if block.jdbc is None or connection is None:
         return None
     if block.overlap is not None and block.watermark is None:
-        what = "an overlap is how far before the last watermark is read again, and there is no watermark"
+        what = "overlap needs a watermark column"
         raise _problem(block.places["overlap"], name, "missing-watermark", what, "add watermark: updated_at")
     if (block.partitions or 1) > 1 and block.partition_by is None:
-        what = "nothing says by which column the read is split"
+        what = "partitions needs partition_by, the column that splits the read"
         raise _problem(block.places["partitions"], name, "missing-partition-by", what, "add partition_by: id")
     return Jdbc(
         table=block.jdbc,
@@ -175,8 +175,10 @@ def _other_table(name: TableName, block: SourceBlock, kind: str) -> OtherTable |
 
 def _connection(name: TableName, block: SourceBlock) -> str | None:
     if block.connection is None and "connection" not in block.places:
-        what = "the source does not say how to reach the server"
-        raise _problem(block.at, name, "missing-connection", what, "add connection: NAME, a name below `connections`")
+        what = "the source has no connection"
+        raise _problem(
+            block.at, name, "missing-connection", what, "add connection: NAME, one of `connections` in lakesmith.yml"
+        )
     return block.connection
 
 
@@ -189,7 +191,7 @@ def _check_encoding(name: TableName, block: SourceBlock) -> None:
     try:
         codecs.lookup(block.encoding or "")
     except LookupError:
-        what = f"'{block.encoding}' is not an encoding"
+        what = f"'{block.encoding}' is not a known encoding"
         hint = "for example latin-1, cp1252, utf-16, shift_jis"
         raise _problem(block.places["encoding"], name, "unknown-encoding", what, hint) from None
 

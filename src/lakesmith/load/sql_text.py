@@ -1,4 +1,4 @@
-"""A SQL file is cut into its header and its one SELECT; what that means is the planner's to find out."""
+"""Split a SQL file into its header and its one SELECT; the planner analyses the SELECT."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlText:
-    """The two parts of a SQL file."""
+    """The header and the query of a SQL file."""
 
     header: str | None
     header_line: int
@@ -32,7 +32,7 @@ class SqlText:
 
 
 def read_sql(text: str, file: str, variables: Variables) -> SqlText:
-    """Cut the text; the query's variables are filled in."""
+    """Split the text, and fill in the query's variables."""
     header, header_line, start = _header(text, file)
     first: int | None = None
     last = 0
@@ -46,12 +46,12 @@ def read_sql(text: str, file: str, variables: Variables) -> SqlText:
             case "open":
                 what = "a comment" if match[0] == "/*" else "a quote"
                 raise DeclarationError(
-                    "sql-syntax", f"{what} is opened here and not closed", at=place(match), hint="close it"
+                    "sql-syntax", f"{what} starts here and is not closed", at=place(match), hint="close it"
                 )
             case "comment" if _HEADER.match(match[0]):
                 raise DeclarationError(
                     "sql-header",
-                    "the header has to come first, and only once",
+                    "the header must come first, and only once",
                     at=place(match),
                     hint="write one /* lakesmith … */ at the top of the file",
                 )
@@ -61,16 +61,16 @@ def read_sql(text: str, file: str, variables: Variables) -> SqlText:
                 if ended:
                     raise DeclarationError(
                         "sql-several",
-                        "there is more than one statement",
+                        "the file has more than one statement",
                         at=place(match),
-                        hint="a table is one SELECT; make a file of each, or use WITH",
+                        hint="a table is one SELECT; use one file per table, or WITH",
                     )
                 first = match.start() if first is None else first
                 last = match.end()
     if first is None:
         raise DeclarationError(
             "sql-empty",
-            "there is no SELECT in the file",
+            "the file has no SELECT",
             at=Place(file, _line(text, len(text.rstrip()))),
             hint="write the query below the header: SELECT … FROM layer.table",
         )
@@ -82,14 +82,14 @@ def read_sql(text: str, file: str, variables: Variables) -> SqlText:
             "sql-not-select",
             f"the statement starts with {found}, not with SELECT or WITH",
             at=query_at,
-            hint="write what the table is; Lakesmith creates, inserts and merges (see `load`)",
+            hint="write only the query; Lakesmith creates, inserts and merges (see `load`)",
         )
     query = _filled(text[first:last], query_at, variables)
     return SqlText(header=header, header_line=header_line, query=query, query_at=query_at)
 
 
 def _header(text: str, file: str) -> tuple[str | None, int, int]:
-    """The header's text, the line it starts in, and where the rest begins."""
+    """Return the header's text, its first line, and the offset of the rest."""
     for match in _TOKEN.finditer(text):
         if match.lastgroup not in ("comment", "space", "open"):
             break
@@ -107,7 +107,7 @@ def _header(text: str, file: str) -> tuple[str | None, int, int]:
 
 
 def _filled(query: str, at: Place, variables: Variables) -> str:
-    """The query with its variables' values; comments are left alone."""
+    """Return the query with its variables filled in, except in comments."""
     if "${" not in query:
         return query
     comments = [match.span() for match in _TOKEN.finditer(query) if match.lastgroup == "comment"]

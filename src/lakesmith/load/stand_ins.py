@@ -1,4 +1,4 @@
-"""Stand-ins for Spark while Python files are loaded: importing costs nothing, using it is an error."""
+"""Stand-ins for Spark while Python files load: imports are free, and using Spark is an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakesmith.errors import DeclarationError
 
 PACKAGES = ("pyspark", "delta")
 
-# Values without a session behind them, which people write at the top of a file.
+# Values that need no session, which people write at the top of a file.
 _PURE_MODULES = ("pyspark.sql.types", "pyspark.sql.udf", "pyspark.storagelevel")
 _PURE_NAMES = frozenset(
     (
@@ -27,8 +27,8 @@ _PURE_NAMES = frozenset(
     )
 )
 
-# A star import needs to know the names. Those that matter while a file is loaded are enough: the others are
-# looked up when the function runs, with the real module.
+# A star import needs a list of names. Those that matter at load time are enough: the others are
+# resolved when the function runs, with the real module.
 _STAR = {
     "pyspark.sql.types": [
         "ArrayType",
@@ -88,7 +88,7 @@ _STAR = {
 
 
 class StandIn:
-    """Something of Spark's, by its name. It can be passed on, annotated with and inherited from, not used."""
+    """A name from Spark. It can be passed on, annotated with and inherited from, but not used."""
 
     def __init__(self, name: str, *, pure: bool = False) -> None:
         self._name = name
@@ -122,8 +122,8 @@ class StandIn:
     def _used(self) -> DeclarationError:
         return DeclarationError(
             "spark-while-loading",
-            f"{self._name} is used while the file is loaded, when there is no Spark yet",
-            hint="move it into the function that makes the table's rows",
+            f"{self._name} is used while the file loads, before Spark exists",
+            hint="move it into the function that returns the table's rows",
         )
 
     def __repr__(self) -> str:
@@ -131,11 +131,11 @@ class StandIn:
 
 
 class _StandInModule(types.ModuleType):
-    """A module of which every name can be imported."""
+    """A module from which every name can be imported."""
 
     def __getattr__(self, attribute: str) -> object:
         if attribute == "__version__":
-            # Costly to import, and hardly ever asked for.
+            # Slow to import, and rarely used.
             from importlib import metadata
 
             return metadata.version(self.__name__)
@@ -146,7 +146,7 @@ class _StandInModule(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a stand-in for each module of Spark's and Delta's."""
+    """Finds a stand-in for each module of Spark and Delta."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -170,7 +170,7 @@ def _is_pure(name: str) -> bool:
 
 @contextmanager
 def standing_in() -> Iterator[None]:
-    """While it lasts, imports of Spark get stand-ins. What was imported before is there again afterwards."""
+    """Replace imports of Spark by stand-ins inside the context, and restore earlier imports afterwards."""
     real = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in PACKAGES}
     for name in real:
         del sys.modules[name]
@@ -186,7 +186,7 @@ def standing_in() -> Iterator[None]:
 
 
 def _forget(before: set[str]) -> None:
-    """Drop the stand-ins, and the packages that took hold of one, which would keep it for good."""
+    """Unload the stand-ins, and the packages that hold a reference to one."""
     new = [name for name in sys.modules if name not in before]
     tainted = {name.partition(".")[0] for name in new if _holds_stand_in(sys.modules[name])}
     for name in new:

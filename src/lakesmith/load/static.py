@@ -1,4 +1,4 @@
-"""Reads what a Python file declares without running it: declarations that are written out, and the names of others."""
+"""Read a Python file's declarations without running it: the literal ones, and the names of computed ones."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _VALUES = frozenset(
         *("replace_partitions", "column", "check", "ref"),
     )
 )
-"""The constructors that may be called with values that are written out: they note what they are given, and no more."""
+"""The constructors that may be called with literal values: they only record their arguments."""
 _PACKAGE = "lakesmith"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Computed(Exception):
-    """The value is not written out: only running the file would tell it."""
+    """The value is computed: it is only known by running the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticTable:
-    """A table whose declaration is written out."""
+    """A table whose declaration is literal."""
 
     written: WrittenTable
     function: Function | None
     defaults: Mapping[str, object]
-    """By parameter of the function, a `Ref` or some other value."""
+    """By parameter of the function, a `Ref` or another default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +57,13 @@ class StaticFile:
 
     tables: tuple[StaticTable, ...]
     opaque: tuple[tuple[str, Place], ...]
-    """Names of tables whose declarations are computed."""
+    """The tables whose declarations are computed, with their places."""
     complete: bool
     """Whether the file declares no other table than these."""
 
 
 def read_static(tree: ast.Module, path: str, *, shared_declares: bool, shared: frozenset[str]) -> StaticFile:
-    """What the file declares as far as that is written out.
+    """Return the literal declarations of a file.
 
     `shared` are the names of the lake's own modules; `shared_declares` says that one of them may declare tables.
     """
@@ -71,17 +71,17 @@ def read_static(tree: ast.Module, path: str, *, shared_declares: bool, shared: f
 
 
 class _Reading:
-    """One reading of one file."""
+    """One pass over one file."""
 
     def __init__(self, tree: ast.Module, path: str, declaring: frozenset[str]) -> None:
         self._tree = tree
         self._path = path
         self._modules: set[str] = set()
-        """What the file calls the package."""
+        """The names of the package in the file."""
         self._names: dict[str, str] = {}
-        """What it calls the names of the package that it imports."""
+        """By local name, the name imported from the package."""
         self._suspects: set[str] = set()
-        """Names behind which tables may be declared."""
+        """Local names that may declare tables."""
         self._constants: dict[str, ast.expr] = {}
         self._tables: list[StaticTable] = []
         self._opaque: list[tuple[str, Place]] = []
@@ -132,7 +132,7 @@ class _Reading:
         self._constants = self._assigned_once()
 
     def _stored(self) -> list[str]:
-        """The names that are given a meaning other than by an import, each as often as that happens."""
+        """Return the names bound other than by an import, once per binding."""
         return [
             name
             for node in ast.walk(self._tree)
@@ -186,7 +186,7 @@ class _Reading:
         return made
 
     def _table_name(self, call: ast.expr, function: Function | None) -> str | None:
-        """The name of a table whose declaration is computed, where the name is not."""
+        """Return the literal name of a table whose declaration is computed."""
         if not isinstance(call, ast.Call):
             return function.name if function else None
         given = [*call.args[:1], *(each.value for each in call.keywords if each.arg == "name")]
@@ -219,7 +219,7 @@ class _Reading:
         return self._constructor(called) in _TABLES
 
     def _constructor(self, node: ast.expr) -> str | None:
-        """The name of the package that an expression stands for."""
+        """Return the package's name for an expression."""
         match node:
             case ast.Name(id=name):
                 return self._names.get(name)
@@ -246,7 +246,7 @@ class _Reading:
             case ast.Dict(keys=keys, values=values) if None not in keys:
                 return {self._value(key): self._value(value) for key, value in zip(keys, values, strict=True) if key}
             case ast.Name(id=name) if name in self._constants:
-                # Taken out, so that a name that stands for itself comes to an end.
+                # Removed, so that a self-referencing name terminates.
                 value_node = self._constants.pop(name)
                 try:
                     return self._value(value_node)
@@ -258,7 +258,7 @@ class _Reading:
                 raise Computed
 
     def _made(self, call: ast.Call) -> object:
-        """What a constructor of the package makes of values that are written out."""
+        """Call a constructor of the package with literal values."""
         arguments = [self._value(each) for each in call.args]
         named = {each.arg: self._value(each.value) for each in call.keywords if each.arg is not None}
         if len(named) < len(call.keywords):
@@ -272,7 +272,7 @@ class _Reading:
                 "python-raised",
                 f"the call would raise TypeError: {error}",
                 at=self._place(call),
-                hint="the keys in Python are those of YAML",
+                hint="the keyword arguments are the keys of YAML",
             ) from None
 
     def _mentions(self, node: ast.AST) -> bool:
@@ -283,7 +283,7 @@ class _Reading:
 
 
 def shared_modules(folder: str) -> tuple[frozenset[str], bool]:
-    """The names of the modules in the lake's folder, and whether one of them knows the package."""
+    """Return the names of the modules in the lake's folder, and whether one of them mentions the package."""
     names = frozenset(entry.name.removesuffix(".py") for entry in os.scandir(folder) if _is_module(entry))
     return names, any(_PACKAGE.encode() in text for text in _texts(folder))
 

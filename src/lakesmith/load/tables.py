@@ -1,4 +1,4 @@
-"""A table as it was written becomes a table as it is meant: defaults, and rules that hold between keys."""
+"""Turn a table block into a table: apply defaults, and check rules between keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lakesmith.load.sources import read_source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """Makes tables with the defaults of the lake, and takes note of what does not make sense."""
+    """Builds tables with the lake's defaults, and collects problems."""
 
     defaults: Mapping[str, Defaults]
     folder: str
@@ -35,7 +35,7 @@ class Maker:
     problems: list[LakesmithError]
 
     def table(self, name: TableName, block: TableBlock, query: Query | None) -> Table | None:
-        """The table, or None when it has no origin; then the reason is among the problems."""
+        """Return the table, or None when it has no origin, with the reason in `problems`."""
         found = len(self.problems)
         try:
             origin = self._origin(name, block, query)
@@ -79,7 +79,7 @@ class Maker:
                     query.declared_at,
                     name,
                     "query-in-bronze",
-                    "a bronze table takes rows as they arrived, not from a query",
+                    "a bronze table reads from a source, not from a query",
                     f"give it a source in bronze/{name.name}.yml, or move the file to silver/ or gold/",
                 )
             if "source" not in block.places:
@@ -96,7 +96,7 @@ class Maker:
                 source_at,
                 name,
                 "source-outside-bronze",
-                f"only bronze tables have a source, and this one is in {name.layer}/",
+                f"only bronze tables have a source, and this table is in {name.layer}/",
                 f"move it to bronze/, or query a bronze table: SELECT … FROM bronze.{name.name}",
             )
         if query is None:
@@ -104,7 +104,7 @@ class Maker:
                 block.at,
                 name,
                 "no-query",
-                f"nothing says where the rows of {name} come from",
+                f"{name} has no query",
                 f"write {name.layer}/{name.name}.sql or .py: a {name.layer} table is a query over others",
             )
         return query
@@ -116,8 +116,8 @@ class Maker:
                     block.places["load"],
                     name,
                     "bronze-append-only",
-                    "rows of a bronze table are never changed: its load is append",
-                    "remove the key; cleaning and merging belong to silver",
+                    "bronze rows are never changed: the load of a bronze table is append",
+                    "remove the key; clean and merge in silver",
                 )
             )
         match block.load:
@@ -130,7 +130,7 @@ class Maker:
                 return Append() if name.layer == "bronze" else Replace()
 
     def _check_currencies(self, name: TableName, block: TableBlock) -> None:
-        """A currency is a code, or held by a column: then that column has to be promised too."""
+        """Check that each currency is a code or a declared column."""
         declared = {column.lower() for column in block.columns}
         for column, item in block.columns.items():
             told = item.currency

@@ -1,4 +1,4 @@
-"""Test files become tests: rows in YAML or CSV, with the place of every value."""
+"""Load test files into tests: rows in YAML or CSV, with the place of every value."""
 
 from __future__ import annotations
 
@@ -27,38 +27,39 @@ FOLDER = "tests"
 _RULES = "rules"
 
 LaterRows = Annotated[str, LATER]
-"""Rows, or the CSV file that holds them."""
+"""Rows, or the CSV file with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestBlock(Block):
-    """Rows that go into a table, and rows that are expected to come out."""
+    """Input rows and expected rows of a table."""
 
-    table: Annotated[TableReference | None, "The table; in a file beside a declaration, that one."] = None
-    description: Annotated[Text | None, "What is promised, for people."] = None
+    table: Annotated[TableReference | None, "The tested table; in a file next to a declaration, that table."] = None
+    description: Annotated[Text | None, "A description of the test."] = None
     given: Annotated[
-        Mapping[TableReference, LaterRows], "By input, its rows or a CSV file; by the table, the rows that it holds."
+        Mapping[TableReference, LaterRows],
+        "By input table, its rows or a CSV file; for the tested table, its rows before the run.",
     ] = field(default_factory=dict)
     then: Annotated[
-        tuple[Mapping[TableReference, LaterRows], ...], "Rows that come later, each batch followed by a run."
+        tuple[Mapping[TableReference, LaterRows], ...], "Later batches of rows, each followed by a run."
     ] = ()
-    expect: Annotated[str | None, "The rows that the table holds then, or a CSV file.", LATER] = None
-    exactly: Annotated[bool, "Columns that are not named have to be NULL; else they are not compared."] = False
-    quarantine: Annotated[str | None, "All rows that are refused, with their `rules`.", LATER] = None
-    fails: Annotated[Text | None, "The code of the error that a run ends with, such as `gate-failed`."] = None
+    expect: Annotated[str | None, "The expected rows of the table, or a CSV file.", LATER] = None
+    exactly: Annotated[bool, "Columns that are not named must be NULL; by default they are not compared."] = False
+    quarantine: Annotated[str | None, "All quarantined rows, with their `rules`.", LATER] = None
+    fails: Annotated[Text | None, "The code of the expected error, such as `gate-failed`."] = None
 
 
 def is_test_file(name: str) -> bool:
-    """Whether a file beside declarations holds tests."""
+    """Whether a file next to declarations is a test file."""
     return name.endswith(ENDINGS)
 
 
 def load_tests(
     folder: str, tables: Mapping[TableName, Table], unrun: UnrunPython | None = None
 ) -> tuple[TableTest, ...]:
-    """Every test below a lake's folder, in the order of files. Raises all that is wrong with them at once.
+    """Return every test of a lake, in the order of files. Raise all problems at once.
 
-    Tests and rows of tables that Python files may declare which were not run are left out.
+    Skip tests and rows of tables that may be declared in Python files that were not run.
     """
     problems: list[LakesmithError] = []
     found: list[TableTest] = []
@@ -76,7 +77,7 @@ def load_tests(
 
 
 def _files(folder: str) -> Iterator[str]:
-    """Paths of test files, relative to the lake's folder."""
+    """Yield the paths of test files, relative to the lake's folder."""
     for layer in LAYERS:
         if os.path.isdir(os.path.join(folder, layer)):
             yield from (f"{layer}/{name}" for name in sorted(os.listdir(os.path.join(folder, layer))) if _counts(name))
@@ -94,7 +95,7 @@ def _counts(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TestFile:
-    """One reading of one test file."""
+    """One test file."""
 
     folder: str
     file: str
@@ -106,7 +107,7 @@ class _TestFile:
         node = read_yaml(read_text(os.path.join(self.folder, self.file), self.file), self.file)
         if node is None:
             raise empty_file(self.file, "latest_wins: {given: {bronze.orders: [...]}, expect: [...]}")
-        # Values are data: `${name}` in them means nothing.
+        # Values are data: `${name}` in them is not filled in.
         decoder = Decoder(variables=Variables(folder="", strict=False), problems=self.problems)
         named = kinds.Named(kinds.Texts(), kinds.Blocks(TestBlock))
         blocks = decoder.value(named, node, FOLDER)
@@ -131,8 +132,8 @@ class _TestFile:
             self._problem(
                 at,
                 "missing-key",
-                f"{FOLDER}.{name} expects nothing",
-                "write expect, quarantine or fails; expect: [] is a table without rows",
+                f"{FOLDER}.{name} has no expectation",
+                "write expect, quarantine or fails; expect: [] means no rows",
             )
         return TableTest(
             name=name,
@@ -158,12 +159,12 @@ class _TestFile:
             if layer not in LAYERS or (table not in self.tables and not self.unrun.may_declare(table)):
                 known = [str(each) for each in self.tables]
                 hint = f"write table: …;  {did_you_mean(str(table), known, label='tables')}"
-                self._problem(at, "missing-key", f"nothing says which table {FOLDER}.{name} is about", hint)
+                self._problem(at, "missing-key", f"{FOLDER}.{name} has no table", hint)
                 return None
         if not self._known(table, at):
             return None
         if isinstance(self.tables[table].origin, Source):
-            hint = f"test a table that is made from {table}, with its rows below `given`"
+            hint = f"test a table that reads {table}, with its rows below `given`"
             self._problem(at, "not-testable", f"{table} has no query: its rows come from a source", hint)
             return None
         return table
@@ -183,7 +184,7 @@ class _TestFile:
             told = row.values.get(_RULES)
             rules = (told,) if isinstance(told, Word) else told
             if rules is not None and not (isinstance(rules, tuple) and all(isinstance(rule, Word) for rule in rules)):
-                self._problem(row.at, "wrong-type", "rules has to be a list of names", "rules: [amount.check]")
+                self._problem(row.at, "wrong-type", "rules must be a list of names", "rules: [amount.check]")
                 continue
             names = tuple(word.text for word in cast(tuple[Word, ...], rules)) if rules is not None else None
             values = {name: value for name, value in row.values.items() if name != _RULES}
@@ -197,14 +198,14 @@ class _TestFile:
             case Scalar(sort="text", text=text) if text.endswith(".csv"):
                 return self._csv(text, node.at)
             case _:
-                hint = f"{label}: [{{column: value}}], or a CSV file beside this one; [] is no rows"
-                self._problem(node.at, "wrong-type", f"{label} has to be a list of rows, or a CSV file", hint)
+                hint = f"{label}: [{{column: value}}], or a CSV file next to this one; [] means no rows"
+                self._problem(node.at, "wrong-type", f"{label} must be a list of rows, or a CSV file", hint)
                 return ()
 
     def _row(self, node: Node, label: str) -> Row | None:
         if not isinstance(node, Entries):
             hint = "- {column: value}"
-            self._problem(node.at, "wrong-type", f"a row of {label} has to be columns with values", hint)
+            self._problem(node.at, "wrong-type", f"a row of {label} must be columns with values", hint)
             return None
         values: dict[str, Value] = {}
         for key, item in node.entries:
@@ -214,15 +215,17 @@ class _TestFile:
 
     def _column(self, name: str, at: Place, before: Mapping[str, Value]) -> bool:
         if not is_identifier(name):
-            self._problem(at, "bad-identifier", f"{name!r} is not a column", "letters, digits and underscores only")
+            self._problem(
+                at, "bad-identifier", f"{name!r} is not a column name", "letters, digits and underscores only"
+            )
         elif name.lower() in (each.lower() for each in before):
-            self._problem(at, "duplicate-key", f"the row has '{name}' twice", "remove one of the two")
+            self._problem(at, "duplicate-key", f"the row has the column '{name}' twice", "remove one of the two")
         else:
             return True
         return False
 
     def _csv(self, path: str, at: Place) -> Rows:
-        """The rows of a CSV file: the header names the columns, and nothing between two commas is NULL."""
+        """Read the rows of a CSV file: the header names the columns, and an empty field is NULL."""
         beside = os.path.join(self.folder, os.path.dirname(self.file))
         whole = os.path.normpath(os.path.join(beside, path))
         file = os.path.relpath(whole, self.folder).replace(os.sep, "/")
@@ -242,12 +245,14 @@ class _TestFile:
                 here = Place(file, lines.line_num)
                 if cells and len(cells) != len(header):
                     what = f"the line has {len(cells)} values, and the header {len(header)}"
-                    self._problem(here, "bad-csv", what, "a value with a comma in it goes in double quotes")
+                    self._problem(here, "bad-csv", what, "put a value with a comma in double quotes")
                 elif cells:
                     words = [Word(cell, True, here) if cell else None for cell in cells]
                     rows.append(Row(values=dict(zip(header, words, strict=True)), at=here))
         except csv.Error as error:
-            self._problem(Place(file, lines.line_num), "bad-csv", f"this is not CSV: {error}", "look for an open quote")
+            self._problem(
+                Place(file, lines.line_num), "bad-csv", f"CSV syntax error: {error}", "look for an open quote"
+            )
         return tuple(rows)
 
     def _problem(self, at: Place, code: str, what: str, hint: str) -> None:
@@ -259,7 +264,7 @@ def _value(node: Node) -> Value:
         case Scalar(sort="null"):
             return None
         case Scalar(text=text, sort=sort, at=at):
-            # Dates and words that only some readers take for something else are told from texts by their looks.
+            # Plain numbers, booleans and dates get their type from their column.
             return Word(text, sort in ("number", "boolean", "date"), at)
         case Items(items=items):
             return tuple(map(_value, items))

@@ -1,10 +1,10 @@
-"""What a rule says of a text that does not fit it; whoever knows the place makes the error of it."""
+"""The exception of a validation rule; the caller, which knows the place, turns it into an error."""
 
 from __future__ import annotations
 
 
 class Unfit(Exception):
-    """A text does not fit, why, and what to do."""
+    """A text violates a rule: code, reason and hint."""
 
     def __init__(self, code: str, what: str, hint: str) -> None:
         super().__init__(what)

@@ -1,4 +1,4 @@
-"""YAML text becomes nodes with places, by events, so that nothing in it is ever constructed or run."""
+"""Parse YAML into nodes with places, from parser events, so that no object is ever constructed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from lakesmith.load.nodes import Entries, Items, Node, Scalar, plain_sort
 
 MAX_DEPTH = 20
 MAX_ALIASED = 1_000
-"""How many nodes aliases may stand for in one file."""
+"""The maximum number of nodes that aliases may expand to in one file."""
 
-# The parser in C is ten times as fast; a build of PyYAML without it reads the same language.
+# The C parser is ten times faster; PyYAML builds without it read the same language.
 _Parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_yaml(text: str, file: str, first_line: int = 1) -> Node | None:
-    """The only document in `text`, or None when there is none; `first_line` is its place in the file."""
+    """Return the only document in `text`, or None when there is none; `first_line` is its line in the file."""
     try:
         return _Document(text, file, first_line).read()
     except yaml.MarkedYAMLError as error:
@@ -24,7 +24,7 @@ def read_yaml(text: str, file: str, first_line: int = 1) -> Node | None:
         line = mark.line if mark else 0
         raise DeclarationError(
             "yaml-syntax",
-            f"this is not YAML: {_said(error)}",
+            f"YAML syntax error: {_said(error)}",
             at=Place(file, min(first_line + line, first_line + text.count("\n"))),
             hint=_hint(error, text, line),
         ) from None
@@ -32,7 +32,7 @@ def read_yaml(text: str, file: str, first_line: int = 1) -> Node | None:
         line = text.count("\n", 0, error.position) if isinstance(error.position, int) else 0
         raise DeclarationError(
             "yaml-syntax",
-            "there is a control character in the text",
+            "the text contains a control character",
             at=Place(file, first_line + line),
             hint="remove the character; in quotes it can be written as \\x07",
         ) from None
@@ -59,9 +59,9 @@ class _Document:
             event = self._events.peek_event()
             raise DeclarationError(
                 "several-documents",
-                "the text holds more than one YAML document",
+                "the text has more than one YAML document",
                 at=self._place(event),
-                hint="remove the line '---', or make a file of each document",
+                hint="remove the line '---', or put each document into its own file",
             )
         if isinstance(node, Scalar) and node.sort == "null" and not node.text:
             return None
@@ -82,9 +82,9 @@ class _Document:
         if event.tag is not None:
             raise DeclarationError(
                 "yaml-tag",
-                f"the YAML tag {_short_tag(event.tag)} is not taken here",
+                f"the YAML tag {_short_tag(event.tag)} is not supported here",
                 at=at,
-                hint="remove the tag; text that could be read as something else goes in quotes",
+                hint="remove the tag; quote text that YAML could read as something else",
             )
         if event.anchor is not None:
             self._anchors[event.anchor] = None
@@ -113,9 +113,9 @@ class _Document:
             if not isinstance(key, Scalar):
                 raise DeclarationError(
                     "yaml-key",
-                    "a key has to be one word, not a list or a mapping",
+                    "a key must be a scalar, not a list or a mapping",
                     at=key.at,
-                    hint="was a value like {name} meant as text?  then write it in quotes",
+                    hint="put a value like {name} in quotes if it is text",
                 )
             entries.append((key, self._node(depth + 1)))
         self._events.get_event()
@@ -127,22 +127,22 @@ class _Document:
                 "yaml-alias",
                 f"there is no anchor &{anchor} before this alias",
                 at=at,
-                hint="text that starts with * goes in quotes",
+                hint="put text that starts with * in quotes",
             )
         node = self._anchors[anchor]
         if node is None:
             raise DeclarationError(
                 "yaml-alias",
-                f"the alias *{anchor} stands inside of what it repeats",
+                f"the alias *{anchor} refers to its own parent",
                 at=at,
                 hint="write the value out",
             )
-        # Counted by size and not by walking: a bomb of nested aliases is known before it is unfolded.
+        # Counted by stored sizes: a bomb of nested aliases is found without expanding it.
         self._aliased += node.size
         if self._aliased > MAX_ALIASED:
             raise DeclarationError(
                 "alias-bomb",
-                f"the aliases of this file stand for more than {MAX_ALIASED} values",
+                f"the aliases of this file expand to more than {MAX_ALIASED} values",
                 at=at,
                 hint="write the values out, or use `defaults` in lakesmith.yml",
             )
@@ -165,11 +165,11 @@ def _hint(error: yaml.MarkedYAMLError, text: str, line: int) -> str:
     content = lines[line] if line < len(lines) else ""
     problem = error.problem or ""
     if "\t" in content:
-        return "YAML is indented with spaces; there is a tab in this line"
+        return "this line contains a tab; indent YAML with spaces"
     if "cannot start any token" in problem:
-        return "text that starts with @, ` or % goes in quotes"
+        return "put text that starts with @, ` or % in quotes"
     if "mapping values are not allowed" in problem:
-        return "text with ': ' in it goes in quotes, and keys of one block start in one column"
+        return "put text with ': ' in quotes, and indent all keys of a block equally"
     if "unexpected end of stream" in problem:
-        return "a quote or bracket is opened here and not closed"
-    return "look for a missing quote, bracket or colon, and for uneven indentation, here or just above"
+        return "a quote or bracket is not closed"
+    return "check for a missing quote, bracket or colon, and for uneven indentation, here or just above"

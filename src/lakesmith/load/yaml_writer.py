@@ -1,56 +1,79 @@
-"""Writes declarations as YAML that is read back as what it was: one line a block, quotes only where they are needed."""
+"""Write declarations as YAML that `load` reads back unchanged, with quotes only where they are needed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 from lakesmith.load.nodes import plain_sort
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_PLAIN = re.compile(r"[A-Za-z0-9_][\w.%-]*( [A-Za-z0-9_][\w.%-]*)*", re.ASCII)
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-def flow(value: object) -> str:
-    """The value on one line."""
+def yaml_table(keys: Mapping[str, Any]) -> str:
+    """Return a table as YAML: one line per key, column and check."""
+    lines: list[str] = []
+    for key, value in keys.items():
+        if key in ("columns", "checks"):
+            lines += yaml_block(key, value)
+        else:
+            lines.append(f"{key}: {yaml_flow(value)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def yaml_block(key: str, items: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> list[str]:
+    """Return the lines of a block with one line per item, each below its comment."""
+    lines = [f"{key}:"]
+    for name, item in items.items():
+        if comments and name in comments:
+            lines.append(f"  {yaml_comment(comments[name])}")
+        # A type alone may stand for the block of a column.
+        short = item["type"] if key == "columns" and list(item) == ["type"] else item
+        lines.append(f"  {yaml_word(name)}: {yaml_flow(short)}")
+    return lines
+
+
+def yaml_flow(value: object) -> str:
+    """Return the value on one line."""
     match value:
+        case None:
+            return "null"
         case bool():
-            return "true" if value else "false"
+            return str(value).lower()
         case int():
             return str(value)
         case Decimal():
             return format(value, "f")
         case float():
             return format(Decimal(repr(value)), "f")
-        case str():
-            return word(value)
         case Mapping():
-            return "{" + ", ".join(f"{word(str(key))}: {flow(item)}" for key, item in value.items()) + "}"
-        case Sequence():
-            return "[" + ", ".join(map(flow, value)) + "]"
+            return "{" + ", ".join(f"{yaml_word(str(key))}: {yaml_flow(item)}" for key, item in value.items()) + "}"
+        case Sequence() if not isinstance(value, str):
+            return "[" + ", ".join(map(yaml_flow, value)) + "]"
         case _:
-            raise TypeError(f"{type(value).__name__} cannot be written as YAML")
+            return yaml_word(str(value))
 
 
-def word(text: str) -> str:
-    """A text that no reader of YAML takes for something else, and in which no variable is looked for."""
+def yaml_word(text: str) -> str:
+    """Return a text that every YAML reader reads as this text, and in which `load` sees no variable."""
     if _PLAIN.fullmatch(text) and plain_sort(text) == "text":
         return text
-    told = text.replace("${", "$${")
-    # Regular expressions are read more easily in single quotes, where a backslash is one.
-    if told.isprintable() and ("\\" in told or '"' in told):
-        return "'" + told.replace("'", "''") + "'"
-    return '"' + "".join(map(_letter, told)) + '"'
+    escaped = text.replace("${", "$${")
+    # A regular expression is easier to read in single quotes. The end of a comment has to be escaped in SQL files.
+    if escaped.isprintable() and ("\\" in escaped or '"' in escaped) and "*/" not in escaped:
+        return "'" + escaped.replace("'", "''") + "'"
+    return '"' + "".join(map(_character, escaped)) + '"'
 
 
-def remark(text: str) -> str:
-    """A text as a comment, which is one line."""
+def yaml_comment(text: str) -> str:
+    """Return a text as a comment of one line."""
     return "# " + "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-def _letter(letter: str) -> str:
-    if letter in '"\\':
-        return "\\" + letter
-    if letter.isprintable():
-        return letter
-    return f"\\u{ord(letter):04x}" if ord(letter) < 0x10000 else f"\\U{ord(letter):08x}"
+def _character(letter: str) -> str:
+    if letter in _ESCAPES:
+        return _ESCAPES[letter]
+    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakesmith.columns import CHANGE_AUDIT, CODE, CORRUPT, KAFKA_AUDIT, RESCUED, ROW_HASH
+from lakesmith.columns import CHANGE_AUDIT, CORRUPT, ERROR_CODE, KAFKA_AUDIT, RESCUED, ROW_HASH
 from lakesmith.declare import Kafka, Table
 from lakesmith.errors import DataError
 from lakesmith.intake import debezium
@@ -37,13 +37,13 @@ from lakesmith.ports import Slice, TableFacts
 from lakesmith.sources import connection
 from lakesmith.sources.kafka import SCHEMA, pinned_offsets, spark_settings, subject_of
 from lakesmith.sources.registry import Registry, Schema
-from lakesmith.spark.ingest.known import grown_columns, known_columns, may_widen
+from lakesmith.spark.ingest.table_schema import evolved_schema, table_schema, widenable_columns
 from lakesmith.sql import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakesmith.spark.ingest import Inlet
+    from lakesmith.spark.ingest import IngestContext
 
 _HEADERS = "array<struct<key:string,value:binary>>"
 _AUDIT = {
@@ -57,27 +57,27 @@ assert ("_topic", *_AUDIT) == KAFKA_AUDIT
 
 
 def read_topic(
-    inlet: Inlet, table: Table, source: Kafka, batch: Batch, facts: TableFacts | None, *, survey: bool
+    context: IngestContext, table: Table, source: Kafka, batch: Batch, facts: TableFacts | None, *, survey: bool
 ) -> DataFrame:
     """The rows of the batch's stretch of the topic."""
     assert batch.slice is not None
-    settings = connection(table, inlet.environment)
+    settings = connection(table, context.environment)
     schemas = _Schemas.of(table, source, settings)
-    records = _records(inlet, source, settings, pinned_offsets(table, source, settings, batch.slice))
-    known = known_columns(table, facts)
+    records = _records(context, source, settings, pinned_offsets(table, source, settings, batch.slice))
+    known = table_schema(table, facts)
     surveyed = survey or table.drift.new_column != "evolve" or (not len(known) and source.values == "json")
     shape = pa.struct([("value", STRING)]) if source.values == "text" else pa.struct([])
     found = [(id, FIRST) for id in schemas.versions]
     if surveyed and source.values != "text":
         shape, found = _survey(records, schemas.decoder)
         schemas = schemas.with_ids([id for id, _ in found])
-    columns = grown_columns(table, known, reduce(wider, map(schemas.decoder.schema_shape, found), shape))
+    columns = evolved_schema(table, known, reduce(wider, map(schemas.decoder.schema_shape, found), shape))
     if source.envelope:
         columns = pa.schema([*columns, *debezium.COLUMNS])
-    widening = may_widen(table, known) if source.values == "json" else frozenset()
+    widening = widenable_columns(table, known) if source.values == "json" else frozenset()
     target = Target(schema=columns, timezone=source.timezone, surveyed=surveyed, widening=widening)
     decoder = replace(schemas.decoder, surveyed=surveyed or schemas.registry is None)
-    return _audited(_rows(records, decoder, target), source, batch, columns)
+    return _with_audit_columns(_rows(records, decoder, target), source, batch, columns)
 
 
 def check_schemas(
@@ -105,13 +105,13 @@ def check_schemas(
             hint=f"say `contract: additive` in {table.declared_at.file} to take it in, or delete the version from the "
             "registry and have the producers go back",
         )
-    if source.incompatible == "refuse":
+    if source.incompatible == "fail":
         raise DataError(
             "schema-incompatible",
             f"the table cannot hold what comes: {told}",
             at=table.declared_at,
             table=str(table.name),
-            hint="delete the version from the registry and have the producers go back, or say `incompatible: tell` in "
+            hint="delete the version from the registry and have the producers go back, or say `incompatible: warn` in "
             f"{table.declared_at.file} to read it, with what does not fit in _rescued",
         )
     return lines
@@ -155,10 +155,10 @@ class _Schemas:
         """For each version after `before` up to `newest`, what the table cannot hold as it did; under a strict
         contract, all that is different. Where no version is known to have been read, only the columns are asked."""
         fresh = self._between(before, newest)
-        known = known_columns(self.table, facts)
+        known = table_schema(self.table, facts)
         strict = self.table.contract == "strict"
         shape = reduce(wider, (self.decoder.schema_shape((id, FIRST)) for id in fresh), pa.struct([]))
-        columns = flat(known if strict else grown_columns(self.table, known, shape))
+        columns = flat(known if strict else evolved_schema(self.table, known, shape))
         required = [column.name for column in self.table.columns if column.required]
         # The one that was read last may have been deleted since: its id still tells it.
         told = self.with_ids([before]) if before else self
@@ -210,7 +210,7 @@ class _Schemas:
 
 
 def _records(
-    inlet: Inlet, source: Kafka, settings: Mapping[str, str], stretch: Mapping[int, tuple[int, int]]
+    context: IngestContext, source: Kafka, settings: Mapping[str, str], stretch: Mapping[int, tuple[int, int]]
 ) -> DataFrame:
     some = {part: ends for part, ends in stretch.items() if ends[0] < ends[1]}
     # Spark cannot read nothing of a topic: no records of one partition stand for it.
@@ -218,7 +218,7 @@ def _records(
     sides = ({str(part): ends[side] for part, ends in taken.items()} for side in (0, 1))
     since, until = (json.dumps({source.topic: side}) for side in sides)
     return (
-        inlet.spark.read.format("kafka")
+        context.spark.read.format("kafka")
         .options(**spark_settings(settings))
         .options(
             assign=json.dumps({source.topic: sorted(taken)}),
@@ -277,7 +277,7 @@ def _rows(records: DataFrame, decoder: Decoder, target: Target) -> DataFrame:
     return taken.mapInArrow(read, schema)
 
 
-def _audited(rows: DataFrame, source: Kafka, batch: Batch, columns: pa.Schema) -> DataFrame:
+def _with_audit_columns(rows: DataFrame, source: Kafka, batch: Batch, columns: pa.Schema) -> DataFrame:
     changes = [name for name in columns.names if name in CHANGE_AUDIT]
     return rows.selectExpr(
         *(quoted(name) for name in columns.names if name not in changes),
@@ -288,5 +288,5 @@ def _audited(rows: DataFrame, source: Kafka, batch: Batch, columns: pa.Schema) -
         *changes,
         f"timestamp_millis({batch.pinned_at}) AS _ingested_at",
         f"{literal(batch.run_id)} AS _run_id",
-        *(ROW_HASH, RESCUED, CORRUPT, CODE),
+        *(ROW_HASH, RESCUED, CORRUPT, ERROR_CODE),
     )

@@ -1,0 +1,200 @@
+"""Spark SQL types as values, with one parser and one printer for declarations, table logs and foreign schemas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+SIMPLE_TYPES = (
+    "bigint",
+    "int",
+    "smallint",
+    "tinyint",
+    "string",
+    "boolean",
+    "double",
+    "float",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "binary",
+)
+TYPE_ALIASES = {
+    "long": "bigint",
+    "integer": "int",
+    "short": "smallint",
+    "byte": "tinyint",
+    "real": "float",
+    "dec": "decimal",
+    "numeric": "decimal",
+}
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:])")
+_MAX_DEPTH = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleType:
+    """A type of one word."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    """An exact number."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A list of elements of one type."""
+
+    element: SparkType
+
+    def __str__(self) -> str:
+        return f"array<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """Values by key."""
+
+    key: SparkType
+    value: SparkType
+
+    def __str__(self) -> str:
+        return f"map<{self.key},{self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """Fields by name; each is nullable."""
+
+    fields: tuple[tuple[str, SparkType], ...]
+
+    def __str__(self) -> str:
+        return f"struct<{','.join(f'{_field_name(name)}:{type}' for name, type in self.fields)}>"
+
+
+SparkType = SimpleType | DecimalType | ArrayType | MapType | StructType
+"""`str()` prints the type as Spark shows it, such as `struct<a:int,b:array<string>>`."""
+
+
+class SparkTypeError(ValueError):
+    """The text is not a type; the message says why."""
+
+
+def parse_type(text: str, simple: Callable[[str], SparkType] = SimpleType) -> SparkType:
+    """Parse a type. `simple` makes the type of a word that is not `array`, `map`, `struct` or `decimal`."""
+    parser = _Parser(text, simple)
+    found = parser.type(0)
+    if parser.next is not None:
+        raise SparkTypeError(f"'{parser.next}' follows the type '{found}'")
+    return found
+
+
+def _field_name(name: str) -> str:
+    return name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
+
+
+class _Parser:
+    """One pass over the tokens of a type."""
+
+    def __init__(self, text: str, simple: Callable[[str], SparkType]) -> None:
+        self._simple = simple
+        self._tokens: list[str] = []
+        self._at = 0
+        position = 0
+        while text[position:].strip():
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise SparkTypeError(f"'{text[position:].strip()[0]}' is not allowed in a type")
+            self._tokens.append(match[1])
+            position = match.end()
+
+    @property
+    def next(self) -> str | None:
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
+
+    def type(self, depth: int) -> SparkType:
+        if depth > _MAX_DEPTH:
+            raise SparkTypeError(f"it is nested more than {_MAX_DEPTH} levels deep")
+        word = self._word("a type").lower()
+        match TYPE_ALIASES.get(word, word):
+            case "decimal":
+                return self._decimal()
+            case "array":
+                self._expect("<")
+                element = self.type(depth + 1)
+                self._expect(">")
+                return ArrayType(element)
+            case "map":
+                self._expect("<")
+                key = self.type(depth + 1)
+                self._expect(",")
+                value = self.type(depth + 1)
+                self._expect(">")
+                return MapType(key, value)
+            case "struct":
+                return self._struct(depth)
+            case name:
+                return self._simple(name)
+
+    def _decimal(self) -> DecimalType:
+        if self.next != "(":
+            return DecimalType(10, 0)
+        self._expect("(")
+        precision, scale = self._number(), 0
+        if self.next == ",":
+            self._expect(",")
+            scale = self._number()
+        self._expect(")")
+        if not (1 <= precision <= 38 and scale <= precision):
+            raise SparkTypeError("a decimal has 1 to 38 digits, and no more of them after the point than in all")
+        return DecimalType(precision, scale)
+
+    def _struct(self, depth: int) -> StructType:
+        self._expect("<")
+        fields: dict[str, SparkType] = {}
+        while self.next != ">" or not fields:
+            if fields:
+                self._expect(",")
+            name = self._word("a field's name", quoted=True)
+            if name.lower() in map(str.lower, fields):
+                raise SparkTypeError(f"the field '{name}' is there twice")
+            if self.next == ":":
+                self._expect(":")
+            fields[name] = self.type(depth + 1)
+        self._expect(">")
+        return StructType(tuple(fields.items()))
+
+    def _word(self, expected: str, *, quoted: bool = False) -> str:
+        word = self.next
+        if word is not None and quoted and word.startswith("`"):
+            self._at += 1
+            return word[1:-1].replace("``", "`")
+        if word is None or not (word[0].isalnum() or word[0] == "_"):
+            raise SparkTypeError(f"{expected} is missing" + (f" before '{word}'" if word else " at the end"))
+        self._at += 1
+        return word
+
+    def _number(self) -> int:
+        word = self._word("a number")
+        if not (word.isascii() and word.isdigit() and len(word) <= 3):
+            raise SparkTypeError(f"'{word[:60]}' is not a number of digits")
+        return int(word)
+
+    def _expect(self, mark: str) -> None:
+        if self.next != mark:
+            found = f"'{self.next}'" if self.next else "the end"
+            raise SparkTypeError(f"expected '{mark}', found {found}")
+        self._at += 1
