@@ -93,7 +93,7 @@ def lake(*tables: Table) -> LakeDeclaration:
     )
 
 
-def facts(version: int = 0, *, table_id: str = "one", oldest: int = 0, quiet: int = 0) -> TableFacts:
+def facts(version: int = 0, *, table_id: str = "one", oldest: int = 0, maintenance_commits: int = 0) -> TableFacts:
     return TableFacts(
         location="/lake/warehouse/x",
         version=version,
@@ -106,7 +106,7 @@ def facts(version: int = 0, *, table_id: str = "one", oldest: int = 0, quiet: in
         committed_at=datetime(2026, 1, 1, tzinfo=UTC),
         oldest=oldest,
         sequence=1,
-        quiet=quiet,
+        maintenance_commits=maintenance_commits,
     )
 
 

@@ -9,11 +9,11 @@ import pytest
 from tests.plan.lakes import bronze, facts, lake, made, named
 
 from lakesmith.declare import Append, Changes, Load, Merge, Replace, ReplacePartitions, Scd2, Snapshot, Table
-from lakesmith.plan.explain import in_words
+from lakesmith.plan.explain import explain_step
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.planner import make_plan
-from lakesmith.plan.select import named as matched
+from lakesmith.plan.select import select_matching as matched
 from lakesmith.plan.steps import Backfill, BackfillChunk, Build, LakeFacts, Plan, Position, Progress, Span
 from lakesmith.ports import ColumnFact
 
@@ -52,7 +52,7 @@ def plan(
         LakeFacts(tables=tables, progress=progress),
         selected=frozenset(declared.tables) - {named("bronze.orders")},
         backfill=asked,
-        filled=frozenset({table.name}),
+        backfilled=frozenset({table.name}),
     )
 
 
@@ -69,8 +69,8 @@ def test_days_are_cut_into_chunks_of_which_each_is_a_commit() -> None:
         "2026-01-31 to 2026-01-31",
     ]
     step = next(found.steps)
-    assert in_words(step).what == "compute again the rows with day from 2026-01-01 to 2026-01-10"
-    assert step.reason == "backfill of 2026-01-01 to 2026-01-31, 4 of 4 left"
+    assert explain_step(step).what == "rebuild the rows with day from 2026-01-01 to 2026-01-10"
+    assert step.reason == "backfill of 2026-01-01 to 2026-01-31, 4 of 4 chunks left"
 
 
 def test_a_table_is_brought_up_to_date_before_its_days_are_computed_again() -> None:
@@ -90,7 +90,9 @@ def test_the_same_backfill_goes_on_and_another_gives_it_up() -> None:
     assert chunks(plan(DAILY, begun=begun)) == ["2026-01-21 to 2026-01-30", "2026-01-31 to 2026-01-31"]
     other = plan(DAILY, begun=begun, asked=replace(JANUARY, days=31))
     assert chunks(other) == ["2026-01-01 to 2026-01-31"]
-    assert next(other.steps).reason.endswith("that of 2026-01-01 to 2026-01-31, done up to 2026-01-20, is given up")
+    assert next(other.steps).reason.endswith(
+        "the backfill of 2026-01-01 to 2026-01-31, done up to 2026-01-20, is abandoned"
+    )
 
 
 def test_the_last_chunk_ends_a_backfill() -> None:
@@ -103,7 +105,7 @@ def test_a_table_whose_query_changed_is_computed_as_a_whole_instead() -> None:
     (error,) = plan(DAILY, recorded="0.0:0").problems
     assert error.code == "no-backfill"
     assert "its query changed" in error.what
-    assert (error.hint or "").startswith("lakesmith run gold.daily computes all of it")
+    assert (error.hint or "").startswith("lakesmith run gold.daily rebuilds all of it")
 
 
 def test_checks_that_changed_are_what_a_backfill_is_for() -> None:
@@ -131,12 +133,12 @@ def test_each_load_knows_the_column_that_tells_a_rows_day(load: Load, column: st
 @pytest.mark.parametrize(
     ("load", "why"),
     [
-        (Replace(), "computed from all rows each time"),
-        (Append(), "no column tells when a row was"),
-        (Append(by="id"), "is no day or time but bigint"),
-        (Merge(key=("id",)), "none of its key columns is a day or a time"),
-        (Merge(key=("day", "ts")), "more than one of its key columns is a day or a time"),
-        (Snapshot(key=("id",), taken="ts"), "an extract is weighed against all others"),
+        (Replace(), "builds the table from all rows every time"),
+        (Append(), "no column holds the time of a row"),
+        (Append(by="id"), "is bigint, not a date or timestamp"),
+        (Merge(key=("id",)), "none of its key columns is a date or timestamp"),
+        (Merge(key=("day", "ts")), "more than one of its key columns is a date or timestamp"),
+        (Snapshot(key=("id",), taken="ts"), "an extract is compared with all other extracts"),
     ],
 )
 def test_a_table_whose_days_cannot_be_told_is_a_problem_with_a_next_step(load: Load, why: str) -> None:
@@ -160,7 +162,7 @@ def test_days_of_bronze_are_not_computed() -> None:
         LakeFacts(),
         selected=frozenset(declared.tables),
         backfill=JANUARY,
-        filled=frozenset(declared.tables),
+        backfilled=frozenset(declared.tables),
     )
     assert "bronze stays as it arrived" in found.problems[0].what
 

@@ -139,7 +139,7 @@ def test_a_ring_of_inputs_and_a_ring_with_a_check_are_both_named() -> None:
         SALES,
     )
     assert [error.what.partition(":")[0] for error in errors] == [
-        "tables are made from each other",
+        "tables read each other in a cycle",
         "no run order exists",
     ]
 
@@ -177,9 +177,9 @@ def test_a_graph_is_accepted_exactly_when_a_run_can_build_every_table(edges: Edg
     for at, (inputs, references) in enumerate(edges):
         read = [names[other] for other in sorted(inputs) if other < len(names)]
         # A check that references its own table is an error of another kind.
-        looked_up = [names[other] for other in sorted(references) if other < len(names) and other != at]
-        tables.append(checking(python(names[at], read), *looked_up))
-        needs[named(names[at])] = {named(name) for name in (*read, *looked_up)}
+        lookups = [names[other] for other in sorted(references) if other < len(names) and other != at]
+        tables.append(checking(python(names[at], read), *lookups))
+        needs[named(names[at])] = {named(name) for name in (*read, *lookups)}
     if can_all_be_built(needs):
         order = Graph.of(by_name(*tables)).order
         assert len(order) == len(needs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.plan.lakes import file, named
 
 from lakesmith.errors import DataError
-from lakesmith.plan.explain import ExplainedStep, explain, in_words
+from lakesmith.plan.explain import ExplainedStep, explain, explain_step
 from lakesmith.plan.steps import (
     Build,
     Compact,
@@ -26,40 +26,40 @@ def test_each_step_is_told_in_words() -> None:
     since = (Input(table=named("bronze.orders"), since=3),)
     whole = (Input(table=named("bronze.a"), since=None), Input(table=named("bronze.b"), since=None))
     assert [
-        in_words(step).what
+        explain_step(step).what
         for step in (
             Ingest(table=orders, files=(file("a", 4000), file("b", 100)), reason=""),
             Ingest(table=orders, files=(file("a", 7),), reason=""),
             Build(table=orders, mode="changes", inputs=since, reason=""),
             Build(table=orders, mode="partitions", inputs=since, reason=""),
-            Build(table=orders, mode="whole", inputs=whole, reason=""),
+            Build(table=orders, mode="full", inputs=whole, reason=""),
             Widen(table=orders, columns=(ColumnFact("id", "bigint"), ColumnFact("n", "double")), reason=""),
             Finish(table=orders, sequence=4, reason=""),
             Compact(table=orders, files=12, bytes=4000, reason=""),
             Vacuum(table=orders, older_than=7 * 86400.0, reason=""),
             Vacuum(table=orders, older_than=5400.0, reason=""),
             Restore(table=orders, version=3, reason=""),
-            Restore(table=orders, version=3, stays=True, reason=""),
+            Restore(table=orders, version=3, keeps_rows=True, reason=""),
         )
     ] == [
-        "take in 2 files (4.1 kB)",
-        "take in 1 file (7 B)",
-        "compute from changed rows of bronze.orders since version 3",
+        "ingest 2 files (4.1 kB)",
+        "ingest 1 file (7 B)",
+        "build from changed rows of bronze.orders since version 3",
         "recompute the partitions touched by changes of bronze.orders since version 3",
-        "compute all rows from bronze.a, bronze.b",
+        "full build from bronze.a, bronze.b",
         "widen id to bigint, n to double",
         "finish batch 4, which was interrupted",
-        "put the rows of 12 files together (4.0 kB)",
-        "delete files that no version of the last 7d needs",
-        "delete files that no version of the last 90m needs",
-        "go back to version 3",
-        "stay at version 3, and follow the inputs back",
+        "compact 12 files (4.0 kB)",
+        "delete files that no version of the last 7d references",
+        "delete files that no version of the last 90m references",
+        "restore version 3",
+        "stay at version 3, and record the restored versions of its inputs",
     ]
 
 
 def test_tables_are_told_by_layer_with_symbol_and_reason() -> None:
     error = DataError("file-changed", "it changed", table="bronze.b")
-    build = Build(table=named("gold.a"), mode="whole", inputs=(), reason="new table", cost_reason="of a join")
+    build = Build(table=named("gold.a"), mode="full", inputs=(), reason="new table", cost_reason="of a join")
     found = explain(
         Plan(
             lake="shop",
@@ -87,4 +87,4 @@ def test_tables_are_told_by_layer_with_symbol_and_reason() -> None:
     ]
     assert found[0].problem is error
     assert found[3].after == ("silver.a",)
-    assert found[3].steps == (ExplainedStep(step="build", what="compute all rows from ", cost_reason="of a join"),)
+    assert found[3].steps == (ExplainedStep(step="build", what="full build from ", cost_reason="of a join"),)

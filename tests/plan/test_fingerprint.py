@@ -23,7 +23,7 @@ from lakesmith.declare import (
 )
 from lakesmith.declare.checks import RowSql
 from lakesmith.errors import Place
-from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because, rebuild_part
+from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_part, rebuild_reason
 
 TABLE = made(
     "silver.x",
@@ -76,7 +76,7 @@ def test_what_is_only_said_about_the_table_is_no_change(changed: dict[str, objec
     ],
 )
 def test_what_makes_the_rows_wrong_asks_for_a_rebuild(other: Table, what: str) -> None:
-    assert rebuild_because(definition(TABLE), other) == what
+    assert rebuild_reason(definition(TABLE), other) == what
     assert rebuild_part(other) != rebuild_part(TABLE)
 
 
@@ -90,7 +90,7 @@ def test_what_makes_the_rows_wrong_asks_for_a_rebuild(other: Table, what: str) -
     ],
 )
 def test_what_decides_which_rows_come_in_asks_for_no_rebuild(other: Table) -> None:
-    assert rebuild_because(definition(TABLE), other) is None
+    assert rebuild_reason(definition(TABLE), other) is None
     assert checks_changed(definition(TABLE), other)
     assert not checks_changed(definition(TABLE), TABLE)
 
@@ -105,12 +105,12 @@ def test_comments_in_python_are_no_change_and_code_is() -> None:
     same = python("silver.x", ["bronze.a"], source="    def make(a):\n        # all of it\n        return (a)\n")
     other = python("silver.x", ["bronze.a"], source="def make(a):\n    return a.limit(1)\n")
     assert definition(first) == definition(same)
-    assert rebuild_because(definition(first), other) == "query"
+    assert rebuild_reason(definition(first), other) == "query"
 
 
 def test_another_input_for_a_parameter_is_a_change_of_the_query() -> None:
     recorded = definition(python("silver.x", ["bronze.a"]))
-    assert rebuild_because(recorded, python("silver.x", ["bronze.b"])) == "query"
+    assert rebuild_reason(recorded, python("silver.x", ["bronze.b"])) == "query"
 
 
 def test_where_files_land_is_no_change_and_how_they_are_read_is() -> None:
@@ -156,7 +156,7 @@ def test_every_option_of_a_load_asks_for_a_rebuild(load: Load, changed: dict[str
     recorded = {definition(replace(TABLE, load=load))}
     for name, value in changed.items():
         other = replace(TABLE, load=replace(load, **{name: value}))  # type: ignore[arg-type]
-        assert rebuild_because(definition(replace(TABLE, load=load)), other) == "load or column types", name
+        assert rebuild_reason(definition(replace(TABLE, load=load)), other) == "load or column types", name
         recorded.add(definition(other))
     assert len(recorded) == len(changed) + 1
 

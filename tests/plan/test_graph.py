@@ -74,7 +74,7 @@ def test_a_cycle_is_printed_with_the_place_of_each_step() -> None:
     )
     assert (error.code, error.at) == ("cycle", Place("silver/a.sql", 5))
     assert error.what == (
-        "tables are made from each other: silver.a → silver.b → silver.c → silver.a "
+        "tables read each other in a cycle: silver.a → silver.b → silver.c → silver.a "
         "(at silver/a.sql:5, silver/b.sql:6, silver/c.sql:5)"
     )
 

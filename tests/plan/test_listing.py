@@ -9,21 +9,21 @@ from tests.plan.lakes import bronze, facts, lake, named
 from lakesmith.declare import Files, Table
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.graph import Graph
-from lakesmith.plan.listing import next_look, seen_with
+from lakesmith.plan.listing import bookmark_after, next_listing
 from lakesmith.plan.planner import make_plan
-from lakesmith.plan.steps import Ingest, LakeFacts, Look, Plan, Progress, Seen
+from lakesmith.plan.steps import Ingest, LakeFacts, Listing, ListingBookmark, Plan, Progress
 from lakesmith.ports import FileFact
 
 GLOB = "/landing/*.json"
 TODAY = "2026-01-02"
 
 
-def seen(upto: str, *, day: str = TODAY, pattern: str = GLOB, greatest: str | None = None) -> Seen:
-    return Seen(pattern=pattern, day=day, upto=upto, greatest=greatest or upto)
+def seen(upto: str, *, day: str = TODAY, pattern: str = GLOB, greatest: str | None = None) -> ListingBookmark:
+    return ListingBookmark(pattern=pattern, day=day, upto=upto, greatest=greatest or upto)
 
 
-def look(after: str | None) -> Look:
-    return Look(pattern=GLOB, day=TODAY, after=after)
+def listing(after: str | None) -> Listing:
+    return Listing(pattern=GLOB, day=TODAY, after=after)
 
 
 def file(name: str) -> FileFact:
@@ -34,8 +34,8 @@ def files(*names: str) -> tuple[FileFact, ...]:
     return tuple(file(name) for name in names)
 
 
-def progress(of: Seen | None) -> Progress:
-    return Progress(head=1, seen=of, taken={"a": file("a")})
+def progress(of: ListingBookmark | None) -> Progress:
+    return Progress(head=1, seen=of, ingested={"a": file("a")})
 
 
 def ordered(max_files: int | None = None) -> Table:
@@ -43,66 +43,66 @@ def ordered(max_files: int | None = None) -> Table:
     return bronze("orders", origin=source)
 
 
-def planned(found: tuple[FileFact, ...], of: Look, max_files: int | None = None) -> Plan:
+def planned(found: tuple[FileFact, ...], of: Listing, max_files: int | None = None) -> Plan:
     name = named("bronze.orders")
     declared = lake(ordered(max_files))
     known = LakeFacts(
-        tables={name: facts()}, progress={name: Progress(head=1)}, landing={name: found}, looks={name: of}
+        tables={name: facts()}, progress={name: Progress(head=1)}, landing={name: found}, listings={name: of}
     )
     return make_plan(declared, Graph.of(declared.tables), known, selected=frozenset([name]))
 
 
 def test_a_look_on_the_day_of_a_full_one_goes_on_where_the_table_is() -> None:
-    assert next_look(seen("b"), GLOB, TODAY) == look("b")
+    assert next_listing(seen("b"), GLOB, TODAY) == listing("b")
 
 
 def test_everything_is_looked_at_before_the_first_batch_on_another_day_and_under_another_glob() -> None:
-    assert next_look(None, GLOB, TODAY) == look(None)
-    assert next_look(seen("b", day="2026-01-01"), GLOB, TODAY) == look(None)
-    assert next_look(seen("b", day="2026-01-03"), GLOB, TODAY) == look(None)  # a clock was put back
-    assert next_look(seen("b", pattern="/landing/**"), GLOB, TODAY) == look(None)
+    assert next_listing(None, GLOB, TODAY) == listing(None)
+    assert next_listing(seen("b", day="2026-01-01"), GLOB, TODAY) == listing(None)
+    assert next_listing(seen("b", day="2026-01-03"), GLOB, TODAY) == listing(None)  # a clock was put back
+    assert next_listing(seen("b", pattern="/landing/**"), GLOB, TODAY) == listing(None)
 
 
 def test_files_that_follow_move_the_table_on() -> None:
-    assert seen_with(look("b"), files("c", "d"), progress(seen("b"))) == seen("d")
+    assert bookmark_after(listing("b"), files("c", "d"), progress(seen("b"))) == seen("d")
 
 
 def test_a_batch_behind_one_that_was_put_off_does_not_move_the_table_on() -> None:
     # `c` could not be read, and was to come between.
-    assert seen_with(look("c"), files("d"), progress(seen("b"))) == seen("b", greatest="d")
+    assert bookmark_after(listing("c"), files("d"), progress(seen("b"))) == seen("b", greatest="d")
 
 
 def test_a_batch_of_a_full_look_whose_first_was_put_off_does_not_count_as_a_full_look() -> None:
     yesterday = seen("m", day="2026-01-01")
     # The late `a` could not be read; `c` is late too.
-    assert seen_with(look("a"), files("c"), progress(yesterday)) == yesterday
-    assert seen_with(look("a"), files("c"), progress(None)) is None
+    assert bookmark_after(listing("a"), files("c"), progress(yesterday)) == yesterday
+    assert bookmark_after(listing("a"), files("c"), progress(None)) is None
 
 
 def test_what_is_known_of_another_glob_or_day_is_not_moved_on() -> None:
     for other in (seen("c", pattern="/elsewhere/*.json"), seen("c", day="2026-01-01")):
-        assert seen_with(look("c"), files("d"), progress(other)) == replace(other, greatest="d")
+        assert bookmark_after(listing("c"), files("d"), progress(other)) == replace(other, greatest="d")
 
 
 def test_a_full_look_that_finds_late_files_begins_anew_so_that_those_behind_the_cut_are_found() -> None:
     yesterday = seen("m", day="2026-01-01")
-    now = seen_with(look(None), files("c"), progress(yesterday))
+    now = bookmark_after(listing(None), files("c"), progress(yesterday))
     assert now == seen("c", greatest="m")
-    assert next_look(now, GLOB, TODAY).after == "c"  # so the late `d` is found, if the run ends here
-    assert seen_with(look("c"), files("d", "n"), progress(now)) == seen("n")
+    assert next_listing(now, GLOB, TODAY).after == "c"  # so the late `d` is found, if the run ends here
+    assert bookmark_after(listing("c"), files("d", "n"), progress(now)) == seen("n")
 
 
 def test_a_run_that_comes_after_a_faster_one_does_not_take_the_table_back() -> None:
-    assert seen_with(look("b"), files("c"), progress(seen("e"))) == seen("e")
+    assert bookmark_after(listing("b"), files("c"), progress(seen("e"))) == seen("e")
 
 
 def test_a_table_that_was_rolled_back_since_the_look_stays_where_it_is() -> None:
-    assert seen_with(look("e"), files("f"), progress(seen("b"))) == seen("b", greatest="f")
+    assert bookmark_after(listing("e"), files("f"), progress(seen("b"))) == seen("b", greatest="f")
 
 
 def test_a_table_whose_files_came_in_any_order_before_knows_its_greatest_name() -> None:
-    before = Progress(head=1, taken={name: file(name) for name in ("x", "b")})
-    assert seen_with(look(None), files("c"), before) == seen("c", greatest="x")
+    before = Progress(head=1, ingested={name: file(name) for name in ("x", "b")})
+    assert bookmark_after(listing(None), files("c"), before) == seen("c", greatest="x")
 
 
 def test_the_order_of_files_is_no_part_of_a_table_s_definition() -> None:
@@ -110,19 +110,19 @@ def test_the_order_of_files_is_no_part_of_a_table_s_definition() -> None:
 
 
 def test_batches_are_cut_in_the_order_of_names_and_each_tells_what_comes_before_it() -> None:
-    steps = list(planned(files("d", "b", "c", "e", "f"), look("a"), max_files=2).steps)
-    assert [step.look for step in steps if isinstance(step, Ingest)] == [look("a"), look("c"), look("e")]
-    full = list(planned(files("b", "c"), look(None), max_files=1).steps)
-    assert [step.look for step in full if isinstance(step, Ingest)] == [look(None), look("b")]
+    steps = list(planned(files("d", "b", "c", "e", "f"), listing("a"), max_files=2).steps)
+    assert [step.listing for step in steps if isinstance(step, Ingest)] == [listing("a"), listing("c"), listing("e")]
+    full = list(planned(files("b", "c"), listing(None), max_files=1).steps)
+    assert [step.listing for step in full if isinstance(step, Ingest)] == [listing(None), listing("b")]
 
 
 def test_a_plan_tells_from_where_on_nothing_is_new() -> None:
-    (table,) = planned((), look("a")).tables
+    (table,) = planned((), listing("a")).tables
     assert table.reason == "nothing new after a"
-    (table,) = planned((), look(None)).tables
+    (table,) = planned((), listing(None)).tables
     assert table.reason == "nothing new"
 
 
 def test_the_hash_of_a_plan_is_the_same_for_the_same_look() -> None:
-    one, same = planned(files("b"), look("a")), planned(files("b"), replace(look("a")))
+    one, same = planned(files("b"), listing("a")), planned(files("b"), replace(listing("a")))
     assert one.hash == same.hash

@@ -57,7 +57,7 @@ class Known(TypedDict, total=False):
     progress: Mapping[str, Progress]
     landing: Mapping[str, tuple[FileFact, ...]]
     selected: tuple[str, ...] | None
-    aged: Mapping[str, int]
+    quarantine_expired: Mapping[str, int]
 
 
 def plan(*tables: Table, full_refresh: bool = False, **known: Unpack[Known]) -> Plan:
@@ -66,7 +66,7 @@ def plan(*tables: Table, full_refresh: bool = False, **known: Unpack[Known]) -> 
         tables={named(name): found for name, found in known.get("there", {}).items()},
         progress={named(name): found for name, found in known.get("progress", {}).items()},
         landing={named(name): found for name, found in known.get("landing", {}).items()},
-        aged={named(name): rows for name, rows in known.get("aged", {}).items()},
+        quarantine_expired={named(name): rows for name, rows in known.get("quarantine_expired", {}).items()},
     )
     selected = known.get("selected")
     chosen = declared.tables if selected is None else [named(name) for name in selected]
@@ -121,7 +121,7 @@ def test_files_that_are_taken_are_not_taken_again() -> None:
     found = plan(
         ORDERS,
         there={"bronze.orders": facts()},
-        progress={"bronze.orders": Progress(head=1, taken={old.path: old})},
+        progress={"bronze.orders": Progress(head=1, ingested={old.path: old})},
         landing={"bronze.orders": (old, new)},
     )
     table = of(found, "bronze.orders")
@@ -138,7 +138,7 @@ def test_files_are_cut_into_batches_of_no_more_bytes_than_asked_for() -> None:
 
 def test_a_bronze_table_whose_source_is_another_one_than_before_is_refused() -> None:
     topic = replace(ORDERS, origin=Kafka(topic="orders", connection="main"))
-    read_on = Progress(head=1, definition=definition(topic), reached={"orders/0": 7})
+    read_on = Progress(head=1, definition=definition(topic), source_position={"orders/0": 7})
     known = {"there": {"bronze.orders": facts()}, "progress": {"bronze.orders": read_on}}
     other = replace(ORDERS, origin=Kafka(topic="others", connection="main"))
     assert plan(topic, **known).problems == ()  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ def test_nothing_new_in_landing_leaves_bronze_alone() -> None:
     old = file("a.json")
     known: Known = {
         "there": {"bronze.orders": facts()},
-        "progress": {"bronze.orders": Progress(head=1, taken={old.path: old})},
+        "progress": {"bronze.orders": Progress(head=1, ingested={old.path: old})},
         "landing": {"bronze.orders": (old,)},
     }
     table = of(plan(ORDERS, **known), "bronze.orders")
@@ -173,7 +173,7 @@ def test_a_file_that_left_the_landing_zone_is_no_problem() -> None:
     found = plan(
         ORDERS,
         there={"bronze.orders": facts()},
-        progress={"bronze.orders": Progress(head=1, taken={old.path: old})},
+        progress={"bronze.orders": Progress(head=1, ingested={old.path: old})},
         landing={"bronze.orders": ()},
     )
     assert (found.problems, list(found.steps)) == ((), [])
@@ -185,7 +185,7 @@ def test_a_file_that_changed_after_it_was_taken_is_a_problem(now: FileFact) -> N
     found = plan(
         ORDERS,
         there={"bronze.orders": facts()},
-        progress={"bronze.orders": Progress(head=1, taken={old.path: old})},
+        progress={"bronze.orders": Progress(head=1, ingested={old.path: old})},
         landing={"bronze.orders": (now, file("b.json"))},
     )
     error = problem(found)
@@ -195,7 +195,7 @@ def test_a_file_that_changed_after_it_was_taken_is_a_problem(now: FileFact) -> N
         "bronze.orders",
         Place("bronze/orders.yml"),
     )
-    assert "/lake/landing/a.json was taken in as 1.0 kB of 1970-01-01 00:00:00" in error.what
+    assert "/lake/landing/a.json changed after it was ingested" in error.what
     assert of(found, "bronze.orders").steps == ()
 
 
@@ -209,7 +209,7 @@ def test_a_new_table_is_computed_whole() -> None:
     assert table.steps == (
         Build(
             table=named("silver.orders"),
-            mode="whole",
+            mode="full",
             inputs=(Input(table=named("bronze.orders"), since=None),),
             reason="new table",
             rebuild=True,
@@ -257,7 +257,7 @@ def test_an_input_that_changes_in_this_run_is_read_from_the_bookmark() -> None:
 def test_a_changed_query_asks_for_a_rebuild() -> None:
     other = made("silver.orders", "SELECT id, ts, day + 1 AS day FROM bronze.orders", MERGE)
     build = build_of(plan(ORDERS, other, **settled()), "silver.orders")
-    assert (build.mode, build.rebuild) == ("whole", True)
+    assert (build.mode, build.rebuild) == ("full", True)
     assert build.reason == "query changed since the last run (silver/orders.sql)"
 
 
@@ -271,13 +271,13 @@ def test_changed_checks_apply_to_the_rows_to_come() -> None:
     other = replace(SILVER, contract="strict")
     table = of(plan(ORDERS, other, **settled()), "silver.orders")
     assert table.steps == ()
-    assert table.reason == "up to date; its checks have changed and apply to rows that come from now on"
+    assert table.reason == "up to date; its checks changed and apply to later rows"
     assert build_of(plan(ORDERS, other, **settled(version=4)), "silver.orders").mode == "changes"
 
 
 def test_a_full_refresh_rebuilds_what_is_up_to_date() -> None:
     build = build_of(plan(ORDERS, SILVER, full_refresh=True, **settled()), "silver.orders")
-    assert (build.mode, build.rebuild, build.reason) == ("whole", True, "full refresh was asked for")
+    assert (build.mode, build.rebuild, build.reason) == ("full", True, "full refresh was requested")
 
 
 def test_a_source_that_was_made_anew_is_read_whole() -> None:
@@ -285,9 +285,9 @@ def test_a_source_that_was_made_anew_is_read_whole() -> None:
     known["there"] = {"bronze.orders": facts(3, table_id="two"), "silver.orders": facts(7)}
     build = build_of(plan(ORDERS, SILVER, **known), "silver.orders")
     assert (build.mode, build.rebuild, build.reason) == (
-        "whole",
+        "full",
         True,
-        "bronze.orders was dropped and made anew",
+        "bronze.orders was dropped and created again",
     )
 
 
@@ -295,7 +295,7 @@ def test_a_source_that_is_made_anew_in_this_run_is_read_whole() -> None:
     known = settled(landing=(file("a.json"),))
     known["there"] = {"silver.orders": facts(7)}
     build = build_of(plan(ORDERS, SILVER, **known), "silver.orders")
-    assert (build.mode, build.reason) == ("whole", "bronze.orders is made anew in this run")
+    assert (build.mode, build.reason) == ("full", "bronze.orders is rebuilt in this run")
 
 
 def test_a_log_that_was_cleaned_past_the_bookmark_is_a_problem_with_a_next_step() -> None:
@@ -303,7 +303,7 @@ def test_a_log_that_was_cleaned_past_the_bookmark_is_a_problem_with_a_next_step(
     known["there"] = {"bronze.orders": facts(9, oldest=5), "silver.orders": facts(7)}
     error = problem(plan(ORDERS, SILVER, **known))
     assert (error.code, error.exit_code) == ("source-gap", 1)
-    assert error.hint == "compute it from all rows once: lakesmith run silver.orders --full-refresh"
+    assert error.hint == "rebuild it from all rows once: lakesmith run silver.orders --full-refresh"
 
 
 @pytest.mark.parametrize("oldest", [0, 4])
@@ -327,7 +327,7 @@ def test_a_table_computed_whole_does_not_care_for_a_gap() -> None:
         there={"bronze.orders": facts(9, oldest=5), "silver.orders": facts(7)},
         progress={"silver.orders": read(whole, bronze_orders=3)},
     )
-    assert build_of(found, "silver.orders").mode == "whole"
+    assert build_of(found, "silver.orders").mode == "full"
 
 
 def test_a_table_that_no_batch_made_is_not_overwritten_unasked() -> None:
@@ -359,21 +359,21 @@ def mode(table: Table, *, full: Mapping[str, int] | None = None, upstream: tuple
 @pytest.mark.parametrize("load", [MERGE, Append()])
 def test_an_aggregate_is_computed_whole_with_the_reason(load: Load) -> None:
     build = mode(made("silver.x", "SELECT id, max(ts) AS ts FROM bronze.orders\nGROUP BY id", load))
-    assert (build.mode, build.rebuild) == ("whole", False)
-    assert build.cost_reason == "changed rows alone do not suffice: it aggregates (GROUP BY, line 6)"
+    assert (build.mode, build.rebuild) == ("full", False)
+    assert build.cost_reason == "changed rows alone are not enough: it aggregates (GROUP BY, line 6)"
 
 
 def test_replace_is_computed_whole_with_the_reason() -> None:
     build = mode(made("silver.x", "SELECT id FROM bronze.orders"))
-    assert build.cost_reason == "a table with load: replace is computed from all rows each time"
+    assert build.cost_reason == "load: replace builds the table from all rows every time"
 
 
 def test_a_python_query_is_computed_from_changes_when_it_promises_rowwise() -> None:
     assert mode(python("silver.x", ["bronze.orders"], MERGE, rowwise=True)).mode == "changes"
     build = mode(python("silver.x", ["bronze.orders"], MERGE))
     assert (build.mode, build.cost_reason) == (
-        "whole",
-        "changed rows alone do not suffice: a Python query is not known to work row by row unless it says rowwise=True",
+        "full",
+        "changed rows alone are not enough: a Python query is not known to work row by row unless it says rowwise=True",
     )
 
 
@@ -383,8 +383,8 @@ def test_two_inputs_are_read_whole_even_when_rowwise_is_promised() -> None:
         upstream=(bronze("other"),),
     )
     assert (build.mode, build.cost_reason) == (
-        "whole",
-        "changed rows alone do not suffice: it reads 2 tables",
+        "full",
+        "changed rows alone are not enough: it reads 2 tables",
     )
 
 
@@ -396,7 +396,7 @@ def test_a_merge_over_rows_that_change_is_computed_by_the_keys_that_they_touch()
     )
     assert (build.mode, build.cost_reason) == (
         "keys",
-        "rows of silver.orders change and go, so all rows of each key that they touch are weighed anew",
+        "rows of silver.orders change or are deleted, so each touched key is recomputed from all its rows",
     )
 
 
@@ -407,8 +407,8 @@ def test_rows_that_mean_the_same_are_all_looked_at_where_they_may_go() -> None:
         full={"silver_orders": 3},
     )
     assert (build.mode, build.cost_reason) == (
-        "whole",
-        "rows of silver.orders change and go, and the first of those that are alike may be among them",
+        "full",
+        "rows of silver.orders change or are deleted, which may change the first of several duplicates",
     )
 
 
@@ -418,8 +418,11 @@ def test_rows_that_mean_the_same_are_all_looked_at_where_they_may_go() -> None:
         (Scd2(key=("id",), order_by=("ts",), delete="op = 'D'"), ("changes", None)),
         (Changes(key=("id",), order_by=("ts",), op="op"), ("changes", None)),
         (replace(MERGE, delete="op = 'D'"), ("changes", None)),
-        (replace(MERGE, update=("v",)), ("keys", "the first row of a key decides the columns that later ones do not")),
-        (Changes(key=("id",), order_by=("ts",), op="op", amounts=("v",)), ("keys", "a late change may come before")),
+        (
+            replace(MERGE, update=("v",)),
+            ("keys", "the first row of a key decides the columns that later rows do not update"),
+        ),
+        (Changes(key=("id",), order_by=("ts",), op="op", amounts=("v",)), ("keys", "a late change may precede")),
         (Snapshot(key=("id",), taken="ts"), ("changes", None)),
     ],
 )
@@ -443,11 +446,11 @@ def test_what_new_rows_give_is_added_up_where_that_is_exact() -> None:
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        (made("gold.x", ADDED.replace("sum(v)", "avg(v)"), KEYED), "cannot be added up"),
-        (made("gold.x", ADDED, KEYED, checks=(CHECK,)), "cannot be added up: checks judge whole rows"),
+        (made("gold.x", ADDED.replace("sum(v)", "avg(v)"), KEYED), "cannot be added to the sums"),
+        (made("gold.x", ADDED, KEYED, checks=(CHECK,)), "cannot be added to the sums: its checks need complete rows"),
         (
             made("gold.x", ADDED, KEYED, columns=(Column(name="v", type="string", declared_at=Place("x.sql")),)),
-            "cannot be added up: v is cast to its declared type",
+            "cannot be added to the sums: v is cast to its declared type",
         ),
     ],
 )
@@ -459,8 +462,8 @@ def test_what_cannot_be_added_up_is_computed_by_key_with_the_reason(table: Table
 
 def test_keys_that_cannot_be_followed_make_the_table_whole_with_the_reason() -> None:
     build = mode(made("gold.x", "SELECT id FROM bronze.orders LIMIT 3", KEYED))
-    assert build.mode == "whole"
-    assert "the touched keys cannot be told" in (build.cost_reason or "")
+    assert build.mode == "full"
+    assert "the touched keys are unknown" in (build.cost_reason or "")
 
 
 def test_an_append_table_that_was_rebuilt_is_read_whole() -> None:
@@ -483,8 +486,8 @@ def test_an_append_table_that_was_rebuilt_is_read_whole() -> None:
     assert planned(None).mode == "changes"
     assert planned(3).mode == "changes"
     assert (planned(4).mode, planned(4).cost_reason) == (
-        "whole",
-        "silver.a was rebuilt: rows that were read before may be others now",
+        "full",
+        "silver.a was rebuilt: rows that were read before may have changed",
     )
 
 
@@ -502,7 +505,7 @@ def test_what_reads_a_table_that_is_rebuilt_in_this_run_is_computed_whole() -> N
         },
     )
     assert build_of(found, "silver.a").rebuild
-    assert build_of(found, "silver.b").mode == "whole"
+    assert build_of(found, "silver.b").mode == "full"
 
 
 def test_touched_partitions_are_recomputed_from_the_table_that_decides_them() -> None:
@@ -533,8 +536,8 @@ def test_other_inputs_of_a_partitioned_table_are_read_whole() -> None:
 def test_a_change_of_another_input_recomputes_all_partitions() -> None:
     build = mode(JOINED, upstream=(SILVER, CUSTOMERS), full={"silver_orders": 3, "silver_c": 3})
     assert (build.mode, build.cost_reason) == (
-        "whole",
-        "silver.c changed, and only changes of silver.orders lead to partitions",
+        "full",
+        "silver.c changed, and only silver.orders decides the partition of a row",
     )
     assert build.reason == ("silver.orders has 2 new versions (3 → 5); silver.c has 2 new versions (3 → 5)")
 
@@ -543,8 +546,8 @@ def test_a_partition_that_cannot_be_traced_recomputes_all() -> None:
     table = made("gold.daily", "SELECT max(day) AS day, id FROM silver.orders GROUP BY id", ReplacePartitions(by="day"))
     build = mode(table, upstream=(SILVER,), full={"silver_orders": 3})
     assert (build.mode, build.cost_reason) == (
-        "whole",
-        "the touched partitions cannot be told: 'day' is an aggregate (line 5)",
+        "full",
+        "the touched partitions are unknown: 'day' is an aggregate (line 5)",
     )
 
 
@@ -603,7 +606,7 @@ def test_a_problem_stops_only_what_depends_on_it() -> None:
         DAILY,
         other,
         there={"bronze.orders": facts()},
-        progress={"bronze.orders": Progress(head=1, taken={old.path: old._replace(size=1)})},
+        progress={"bronze.orders": Progress(head=1, ingested={old.path: old._replace(size=1)})},
         landing={"bronze.orders": (old,), "bronze.other": (file("b.json"),)},
     )
     assert problem(found).code == "file-changed"
@@ -616,7 +619,9 @@ def test_an_interrupted_batch_is_finished_before_anything_else() -> None:
     known = settled(version=5)
     known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
     finish, build = of(plan(ORDERS, SILVER, **known), "silver.orders").steps
-    assert finish == Finish(table=named("silver.orders"), sequence=4, reason="batch 4 was interrupted before its end")
+    assert finish == Finish(
+        table=named("silver.orders"), sequence=4, reason="batch 4 was interrupted before it was finished"
+    )
     assert isinstance(build, Build)
 
 
@@ -629,7 +634,7 @@ def test_an_interrupted_batch_is_not_finished_where_all_is_computed_anew() -> No
 
 def test_an_interrupted_batch_is_finished_though_nothing_is_new() -> None:
     old = file("a.json")
-    unfinished = Progress(head=2, definition=definition(ORDERS), taken={old.path: old}, unfinished=2)
+    unfinished = Progress(head=2, definition=definition(ORDERS), ingested={old.path: old}, unfinished=2)
     found = plan(
         ORDERS,
         SILVER,
@@ -638,7 +643,7 @@ def test_an_interrupted_batch_is_finished_though_nothing_is_new() -> None:
         landing={"bronze.orders": (old,)},
     )
     table = of(found, "bronze.orders")
-    assert (table.status, table.reason) == ("changed", "batch 2 was interrupted before its end")
+    assert (table.status, table.reason) == ("changed", "batch 2 was interrupted before it was finished")
     assert [type(step) for step in table.steps] == [Finish]
     assert of(found, "silver.orders").steps == ()
 
@@ -646,12 +651,14 @@ def test_an_interrupted_batch_is_finished_though_nothing_is_new() -> None:
 def test_a_batch_interrupted_under_another_definition_is_a_problem() -> None:
     known = settled()
     made = definition(SILVER)
-    known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4, unfinished_as=made)}
+    known["progress"] = {
+        "silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4, unfinished_definition=made)
+    }
     other = replace(SILVER, contract="strict")
     error = problem(plan(ORDERS, other, **known))
     assert (error.code, error.exit_code) == ("unfinished-under-other-definition", 1)
     assert error.hint == (
-        "put silver/orders.sql back as it was, run once, then change it; or rebuild it: "
+        "restore silver/orders.sql as it was, run once, then change it; or rebuild it: "
         "lakesmith run silver.orders --full-refresh"
     )
     refreshed = plan(ORDERS, other, full_refresh=True, **known)
@@ -679,13 +686,18 @@ def test_tables_stand_in_an_order_that_the_graph_allows() -> None:
 def test_rows_that_lie_in_quarantine_for_too_long_are_given_up_by_a_step_of_their_own() -> None:
     kept = replace(bronze("orders"), quarantine=QuarantinePolicy(discard_after=86400.0 * 30))
     found = plan(
-        kept, there={"bronze.orders": facts()}, progress={"bronze.orders": Progress(head=1)}, aged={"bronze.orders": 4}
+        kept,
+        there={"bronze.orders": facts()},
+        progress={"bronze.orders": Progress(head=1)},
+        quarantine_expired={"bronze.orders": 4},
     )
     (step,) = of(found, "bronze.orders").steps
     assert isinstance(step, ReplayQuarantine)
     assert (step.replay.discard, step.replay.by, step.replay.chosen.older_than) == (True, "policy", 86400.0 * 30)
-    assert step.reason == "4 rows lie in quarantine for longer than 30 days"
-    assert not of(plan(kept, there={"bronze.orders": facts()}, aged={"bronze.orders": 0}), "bronze.orders").steps
+    assert step.reason == "4 rows are in quarantine for longer than 30 days"
+    assert not of(
+        plan(kept, there={"bronze.orders": facts()}, quarantine_expired={"bronze.orders": 0}), "bronze.orders"
+    ).steps
 
 
 def test_a_table_waits_for_those_that_its_checks_refer_to_and_the_plan_tells_what_shuffles() -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.plan.lakes import facts
 
 from lakesmith.declare import TableName
-from lakesmith.plan.release import together
+from lakesmith.plan.release import consistent_versions
 from lakesmith.plan.steps import Position, Progress
 from lakesmith.ports import TableFacts
 
@@ -17,16 +17,16 @@ BRONZE, SILVER = TableName("bronze", "orders"), TableName("silver", "orders")
     ("bronze", "read", "why"),
     [
         (facts(5), Position(table_id="one", version=5), None),
-        (facts(7, quiet=2), Position(table_id="one", version=5), None),
-        (facts(7, quiet=2), Position(table_id="one", version=7), None),
+        (facts(7, maintenance_commits=2), Position(table_id="one", version=5), None),
+        (facts(7, maintenance_commits=2), Position(table_id="one", version=7), None),
         (
-            facts(7, quiet=1),
+            facts(7, maintenance_commits=1),
             Position(table_id="one", version=5),
-            "made from version 5 of bronze.orders, and not from 7",
+            "made from version 5 of bronze.orders, not from 7",
         ),
-        (facts(4), Position(table_id="one", version=5), "made from version 5 of bronze.orders, and not from 4"),
-        (facts(5, table_id="other"), Position(table_id="one", version=5), "made from another bronze.orders"),
-        (None, Position(table_id="one", version=5), "made from another bronze.orders"),
+        (facts(4), Position(table_id="one", version=5), "made from version 5 of bronze.orders, not from 4"),
+        (facts(5, table_id="other"), Position(table_id="one", version=5), "built from another bronze.orders"),
+        (None, Position(table_id="one", version=5), "built from another bronze.orders"),
     ],
 )
 def test_a_table_fits_to_the_rows_that_it_was_made_from(
@@ -35,22 +35,24 @@ def test_a_table_fits_to_the_rows_that_it_was_made_from(
     found = ({BRONZE: bronze} if bronze else {}) | {SILVER: facts(3)}
     progress = {SILVER: Progress(definition="d", positions={"bronze.orders": read})}
     progress |= {BRONZE: Progress(definition="d")} if bronze else {}
-    told = together(found, progress)
-    assert told == {name: each.version for name, each in found.items()} if why is None else why in told
+    versions = consistent_versions(found, progress)
+    assert versions == {name: each.version for name, each in found.items()} if why is None else why in versions
 
 
 def test_a_batch_that_was_cut_short_fits_to_nothing() -> None:
     progress = {SILVER: Progress(definition="d", unfinished=2)}
-    assert together({SILVER: facts(3)}, progress) == "a batch of silver.orders was cut short"
+    assert consistent_versions({SILVER: facts(3)}, progress) == "a batch of silver.orders was interrupted"
 
 
 def test_a_table_that_was_taken_back_to_before_its_first_batch_fits_to_nothing() -> None:
-    assert "no batch of this lake tells what silver.orders" in together({SILVER: facts(3)}, {SILVER: Progress()})
+    assert "no batch of this lake records which inputs silver.orders" in consistent_versions(
+        {SILVER: facts(3)}, {SILVER: Progress()}
+    )
 
 
 def test_of_a_table_that_another_lake_writes_counts_what_was_read() -> None:
     gold = TableName("gold", "days")
     read = [Progress(definition="d", positions={"bronze.orders": Position(table_id="one", version=v)}) for v in (5, 4)]
     found = {BRONZE: facts(9), SILVER: facts(3), gold: facts(2)}
-    assert together(found, {SILVER: read[0], gold: read[0]}) == {BRONZE: 5, SILVER: 3, gold: 2}
-    assert "different versions" in together(found, {SILVER: read[0], gold: read[1]})
+    assert consistent_versions(found, {SILVER: read[0], gold: read[0]}) == {BRONZE: 5, SILVER: 3, gold: 2}
+    assert "different versions" in consistent_versions(found, {SILVER: read[0], gold: read[1]})

@@ -82,7 +82,7 @@ def test_exclude_has_the_same_grammar() -> None:
         ("layer:sliver", "did you mean 'silver'?  layers: bronze, gold, silver"),
         ("owner:marketing", "owners: sales"),
         ("path:slver", "files: "),
-        ("orders,customers", "a space means either"),
+        ("orders,customers", "a comma means and, a space means or"),
         ("orders nothing", "tables: "),
     ],
 )
@@ -105,7 +105,7 @@ def test_what_is_not_a_selector_is_an_error(selector: str) -> None:
 
 
 def test_excluding_all_that_was_selected_is_an_error() -> None:
-    with pytest.raises(UsageError, match="nothing is left"):
+    with pytest.raises(UsageError, match="selected tables are excluded"):
         chosen("orders", exclude=("orders",))
 
 

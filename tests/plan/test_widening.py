@@ -11,7 +11,7 @@ from tests.plan.test_planner import ORDERS, of, plan, problem
 from lakesmith.declare import Append, Column, Table
 from lakesmith.declare.contract import Contract
 from lakesmith.errors import Place
-from lakesmith.plan.explain import in_words
+from lakesmith.plan.explain import explain_step
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.planner import make_plan
@@ -79,7 +79,7 @@ def test_a_column_that_is_declared_wider_is_widened_before_rows_come(contract: C
     widen, ingest = found.steps
     assert widen == Widen(table=named("bronze.orders"), columns=(ColumnFact("ID", "decimal(20,0)"),), reason=told)
     assert isinstance(ingest, Ingest)
-    assert in_words(widen).what == "widen ID to decimal(20,0)"
+    assert explain_step(widen).what == "widen ID to decimal(20,0)"
 
 
 def test_a_column_that_is_declared_wider_is_widened_when_nothing_comes_too() -> None:
@@ -100,8 +100,8 @@ def test_what_is_made_from_a_table_that_becomes_wider_is_computed_from_all_rows(
     found = of(plan(declared("decimal(20,0)"), SILVER, there=there, progress={"silver.orders": seen}), "silver.orders")
     (build,) = found.steps
     assert isinstance(build, Build)
-    assert build.mode == "whole"
-    assert build.cost_reason == "types in bronze.orders changed (ID), and those of this table follow"
+    assert build.mode == "full"
+    assert build.cost_reason == "column types in bronze.orders changed (ID), so types of this table may change too"
 
 
 def test_what_has_read_a_table_before_it_became_wider_is_computed_from_all_rows() -> None:
@@ -115,10 +115,10 @@ def test_what_has_read_a_table_before_it_became_wider_is_computed_from_all_rows(
             tables={named(name): each for name, each in there.items()},
             progress={named("silver.orders"): seen},
             landing={named("bronze.orders"): ()},
-            retyped=retyped,
+            widened_columns=retyped,
         )
         declaration = lake(ORDERS, SILVER)
         graph = Graph.of(declaration.tables)
         made_plan = make_plan(declaration, graph, world, selected=frozenset(declaration.tables))
         modes += [step.mode for step in made_plan.steps if isinstance(step, Build)]
-    assert modes == ["changes", "whole", "changes"]
+    assert modes == ["changes", "full", "changes"]

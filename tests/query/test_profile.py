@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_table_is_profiled_at_its_newest_version(folder: Path) -> None:
     write_deltalake(folder / ".lakesmith/warehouse/silver/orders", ORDERS, mode="append")
     found = Lake.open(folder).profile("silver.orders")
-    assert (found.table, found.version, found.rows, found.looked_at) == ("silver.orders", 1, 6, 6)
+    assert (found.table, found.version, found.rows, found.profiled_rows) == ("silver.orders", 1, 6, 6)
 
 
 def test_rows_that_were_deleted_are_not_looked_at(folder: Path) -> None:
@@ -70,7 +70,7 @@ def test_private_values_do_not_leave_the_lake(folder: Path, tag: str) -> None:
 
 def test_a_sample_is_smaller_than_the_table(folder: Path) -> None:
     found = Lake.open(folder).profile("silver.orders", rows=2)
-    assert (found.rows, found.looked_at) == (3, 2)
+    assert (found.rows, found.profiled_rows) == (3, 2)
 
 
 @pytest.mark.parametrize(("name", "code"), [("bronze.raw", "not-built"), ("silver.order", "unknown-table")])

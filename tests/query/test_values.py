@@ -94,7 +94,7 @@ LEAVES = [
     Leaf("NULL", "NULL", None),
 ]
 
-FORMS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+TEXT_PATTERNS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "alone": ("{}", lambda value: value),
     "in a list": ("[{0}, NULL, {0}]", lambda value: [value, None, value]),
     "in an array": ("array_value({0}, {0})", lambda value: [value, value]),
@@ -113,14 +113,14 @@ FORMS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 CASES = [
     (form, leaf)
-    for form in FORMS
+    for form in TEXT_PATTERNS
     for leaf in LEAVES
     # DuckDB has no such values: NULL as a key, and a union without a type.
     if not (leaf.type == "NULL" and form in ("as a key", "in a union", "in a struct of unions"))
     # A type as a value stands alone: DuckDB gives no list of types.
     if not (leaf.type == "TYPE" and form != "alone")
 ]
-COLUMNS = ", ".join(FORMS[form][0].format(leaf.sql) for form, leaf in CASES)
+COLUMNS = ", ".join(TEXT_PATTERNS[form][0].format(leaf.sql) for form, leaf in CASES)
 
 
 def same(found: Any, expected: Any) -> bool:
@@ -139,7 +139,7 @@ def test_every_value_is_answered_exactly_at_every_depth() -> None:
     wrong = {
         f"{leaf.sql} {form}": (found, expected)
         for (form, leaf), found in zip(CASES, row, strict=True)
-        if not same(found, expected := FORMS[form][1](leaf.value))
+        if not same(found, expected := TEXT_PATTERNS[form][1](leaf.value))
     }
     assert wrong == {}
 

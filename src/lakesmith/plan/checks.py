@@ -1,4 +1,4 @@
-"""What the checks of a table ask of a plan: other tables, and rows that have to be brought together."""
+"""What the checks of a table need from a plan: other tables, and shuffles."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lakesmith.declare.loads import key_columns
 from lakesmith.errors import DeclarationError, LakesmithError, did_you_mean
 
 
-def looked_up(table: Table) -> tuple[TableName, ...]:
-    """The tables that its checks refer to: these are brought up to date before."""
-    asked = (check.rule.table for check in table.checks if isinstance(check.rule, References))
-    return tuple(dict.fromkeys(name for name in asked if name != table.name))
+def referenced_tables(table: Table) -> tuple[TableName, ...]:
+    """Return the tables that its checks reference; a run updates them first."""
+    names = (check.rule.table for check in table.checks if isinstance(check.rule, References))
+    return tuple(dict.fromkeys(name for name in names if name != table.name))
 
 
-def shuffling(table: Table) -> tuple[str, ...]:
-    """The names of the checks for which Spark has to bring rows together; all others see each row as it passes."""
+def shuffle_checks(table: Table) -> tuple[str, ...]:
+    """Return the names of the checks for which Spark shuffles rows. All other checks run in the pass over the rows."""
     found = [f"{column.name}.unique" for column in table.columns if column.unique]
     keys = {column.name for column in table.columns if column.key}
     if keys and keys != set(key_columns(table.load)):
@@ -32,14 +32,14 @@ def shuffling(table: Table) -> tuple[str, ...]:
 def check_errors(
     table: Table, read: tuple[TableName, ...], tables: Mapping[TableName, Table], unrun: UnrunPython
 ) -> Iterator[LakesmithError]:
-    """What is wrong with the tables that checks name. `read` are the table's inputs."""
+    """Yield the errors in tables that checks name. `read` are the table's inputs."""
     for check in table.checks:
         known: Mapping[TableName, Table] = {}
         match check.rule:
             case References(table=name) if name == table.name:
-                what = f"the check {check.name} refers to its own table, which has to be there before"
+                what = f"the check {check.name} references its own table, which must exist before the check runs"
             case References(table=name) if name not in tables and not unrun.may_declare(name):
-                what, known = f"the check {check.name} refers to {name}, which is not declared", tables
+                what, known = f"the check {check.name} references {name}, which is not declared", tables
             case Reconcile(table=name) if name not in read:
                 what = f"the check {check.name} compares with {name}, which {table.name} does not read"
                 known = {each: tables[each] for each in read if each in tables}

@@ -1,9 +1,8 @@
-"""What a table's definition comes down to, so that a run notices when the rows were made by another one.
+"""Hashes a table's definition, so that a run notices when another definition made the rows.
 
 A fingerprint is `<query>.<shape>:<checks>`, three short hashes. The first two decide what the rows are: when
-one of them changes, the table is rebuilt. The last one decides which rows are let in: a change of it applies
-to the rows that come from then on. Descriptions, owners, tags, freshness and the place that files are looked
-for in are no part of it.
+one of them changes, the table is rebuilt. The last one decides which rows pass: a change of it applies to
+later rows only. Descriptions, owners, tags, freshness and the landing path are no part of it.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from lakesmith.declare import (
     Table,
 )
 from lakesmith.declare.checks import CheckRule
-from lakesmith.sqlproof.readings import readings
+from lakesmith.sqlproof.analysis_cache import analysis_cache
 
 
 def definition(table: Table) -> str:
-    """The fingerprint that goes with a batch."""
-    return f"{rebuild_part(table)}:{_hashed(_checks(table))}"
+    """Return the fingerprint that is recorded with a batch."""
+    return f"{rebuild_part(table)}:{_hash(_checks(table))}"
 
 
 def rebuild_part(table: Table) -> str:
-    """The part of the fingerprint whose change makes the rows that are there wrong."""
-    return f"{_query_hash(table)}.{_hashed(_shape(table))}"
+    """Return the part of the fingerprint whose change makes the stored rows wrong."""
+    return f"{_query_hash(table)}.{_hash(_shape(table))}"
 
 
-def rebuild_because(recorded: str, table: Table) -> str | None:
-    """What has changed since `recorded` so that the rows that are there are wrong, or None."""
+def rebuild_reason(recorded: str, table: Table) -> str | None:
+    """Return what changed since `recorded` so that the stored rows are wrong, or None."""
     query, _, shape = recorded.partition(":")[0].partition(".")
     query_now, _, shape_now = rebuild_part(table).partition(".")
     if query != query_now:
@@ -55,17 +54,17 @@ def rebuild_because(recorded: str, table: Table) -> str | None:
 
 
 def checks_changed(recorded: str, table: Table) -> bool:
-    """Whether other rows are let in than when `recorded` was made."""
+    """Whether the checks that decide which rows pass differ from `recorded`."""
     return recorded.partition(":")[2] != definition(table).partition(":")[2]
 
 
 def _query_hash(table: Table) -> str:
     if isinstance(table.origin, SqlQuery):
-        return str(readings.answer("hash", table.origin.text, lambda: _hashed(_query(table))))
-    return _hashed(_query(table))
+        return str(analysis_cache.answer("hash", table.origin.text, lambda: _hash(_query(table))))
+    return _hash(_query(table))
 
 
-def _hashed(value: object) -> str:
+def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -73,11 +72,16 @@ def _query(table: Table) -> object:
     match table.origin:
         case SqlQuery(text=text):
             # sqlglot is slow to import and needed only where there is SQL.
-            from lakesmith.sqlproof.statement import words
+            from lakesmith.sqlproof.statement import normalized_tokens
 
-            return ["sql", *words(text)]
+            return ["sql", *normalized_tokens(text)]
         case PythonQuery(source=source, function=function, refs=refs):
-            return ["python", function, _python(source), [[parameter, str(name)] for parameter, name in refs]]
+            return [
+                "python",
+                function,
+                _normalized_python(source),
+                [[parameter, str(name)] for parameter, name in refs],
+            ]
         case Files(format=kind, delimiter=delimiter, envelope=envelope):
             return ["files", kind, delimiter if kind == "csv" else "", envelope]
         case Kafka(topic=topic):
@@ -88,8 +92,8 @@ def _query(table: Table) -> object:
             return ["table", location, kind]
 
 
-def _python(source: str) -> str:
-    """The source without comments and layout; as it is where it does not stand alone."""
+def _normalized_python(source: str) -> str:
+    """Return the source without comments and layout; unchanged where it does not parse alone."""
     try:
         return ast.dump(ast.parse(textwrap.dedent(source)))
     except SyntaxError:
@@ -101,7 +105,7 @@ def _shape(table: Table) -> object:
     match table.load:
         case Append(dedup=dedup, by=time, within=within):
             seconds = None if within is None else within.total_seconds()
-            # Without dedup, the time of a row decides nothing but which backfill it is in.
+            # Without dedup, the time of a row only decides which backfill it is in.
             return ["append", types, *_options(dedup=dedup, by=time if dedup else None, within=seconds)]
         case Replace():
             return ["replace", types]
@@ -115,14 +119,14 @@ def _shape(table: Table) -> object:
         case Changes(key=key, order_by=order_by, op=op, amounts=amounts, previous_key=previous):
             return ["changes", key, order_by, op, types, *_options(amounts=amounts, previous_key=dict(previous))]
         case Snapshot(key=key, taken=taken, into=into, track=track, ignore=ignore):
-            # Its limit decides which extracts are let in, not what the rows are.
+            # Its limit decides which extracts pass, not what the rows are.
             return ["snapshot", key, taken, into, types, *_options(track=track, ignore=ignore)]
         case _:
             assert_never(table.load)
 
 
 def _options(**options: object) -> list[object]:
-    """The options that were given: one that is added to a load later leaves the tables alone that do not use it."""
+    """Return the options that are set, so that a new option of a load changes no table that does not use it."""
     given = {name: value for name, value in options.items() if value}
     return [given] if given else []
 
@@ -134,12 +138,12 @@ def _checks(table: Table) -> object:
         if column.required or column.check or column.key or column.unique
     )
     rules = sorted(
-        (check.name, type(check.rule).__name__, _told(check.rule), check.where or "")
+        (check.name, type(check.rule).__name__, _rule_text(check.rule), check.where or "")
         for check in table.checks
         if check.row_rule and check.on_fail == "quarantine"
     )
     return [table.contract, asdict(table.drift), promises, rules]
 
 
-def _told(rule: CheckRule) -> str:
+def _rule_text(rule: CheckRule) -> str:
     return json.dumps(asdict(rule), sort_keys=True, default=str)

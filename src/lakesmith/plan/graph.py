@@ -1,4 +1,4 @@
-"""Which table is made from which: the order that builds may go in, and what makes a graph impossible."""
+"""Which table reads which: the run order, and the errors that make a graph impossible."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 
 from lakesmith.declare import Append, ReplacePartitions, Source, Table, TableName, UnrunPython
 from lakesmith.errors import DeclarationError, LakesmithError, Problems, did_you_mean, raise_all
-from lakesmith.plan.checks import check_errors, looked_up
-from lakesmith.plan.order import check_cycles, input_cycles, inverted, place_of_input, run_order
+from lakesmith.plan.checks import check_errors, referenced_tables
+from lakesmith.plan.order import check_cycles, input_cycles, place_of_input, readers_of, run_order
 from lakesmith.sqlproof.query import inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """The tables and their inputs. Made by `Graph.of`, which refuses what cannot be built."""
+    """The tables and their inputs. `Graph.of` makes it and raises what cannot be built."""
 
     order: tuple[TableName, ...]
     """Every table after its inputs and the tables that its checks reference; among equals by layer and name."""
     incomplete: frozenset[TableName]
-    """Tables that read one of which nothing is known, because its Python file was not run."""
+    """Tables with an unknown input, because its Python file was not run."""
     _upstream: Mapping[TableName, tuple[TableName, ...]]
     _downstream: Mapping[TableName, tuple[TableName, ...]]
 
     @staticmethod
     def of(tables: Mapping[TableName, Table], unrun: UnrunPython | None = None) -> Graph:
-        """The graph of these tables. Raises everything that is wrong with it at once.
+        """Return the graph of these tables. Raise all of its errors at once.
 
-        Of tables that Python files may declare which were not run, nothing is known, and nothing is wrong.
+        A table that a Python file may declare which was not run is unknown, not an error.
         """
         unrun = unrun or UnrunPython()
         incomplete: set[TableName] = set()
@@ -50,7 +50,7 @@ class Graph:
             errors.extend(_load_errors(table, read, tables))
             errors.extend(check_errors(table, read, tables, unrun))
         needs = {
-            name: tuple(dict.fromkeys((*read, *(each for each in looked_up(tables[name]) if each in tables))))
+            name: tuple(dict.fromkeys((*read, *(each for each in referenced_tables(tables[name]) if each in tables))))
             for name, read in upstream.items()
         }
         order = run_order(needs)
@@ -58,28 +58,30 @@ class Graph:
             errors.extend(input_cycles(upstream, tables))
             errors.extend(check_cycles(needs, upstream, tables))
         raise_all(errors)
-        return Graph(order=order, incomplete=frozenset(incomplete), _upstream=upstream, _downstream=inverted(upstream))
+        return Graph(
+            order=order, incomplete=frozenset(incomplete), _upstream=upstream, _downstream=readers_of(upstream)
+        )
 
     def upstream(self, name: TableName) -> tuple[TableName, ...]:
-        """The table's inputs, in order of appearance."""
+        """Return the table's inputs, in order of appearance."""
         return self._upstream[name]
 
     def downstream(self, name: TableName) -> tuple[TableName, ...]:
-        """The tables that read it."""
+        """Return the tables that read it."""
         return self._downstream[name]
 
     def ancestors(self, name: TableName, depth: int | None = None) -> frozenset[TableName]:
-        """All that it is made from, at most `depth` tables away."""
-        return _reached(self._upstream, name, depth)
+        """Return the tables that it is built from, at most `depth` tables away."""
+        return _reachable(self._upstream, name, depth)
 
     def descendants(self, name: TableName, depth: int | None = None) -> frozenset[TableName]:
-        """All that is made from it, at most `depth` tables away."""
-        return _reached(self._downstream, name, depth)
+        """Return the tables that are built from it, at most `depth` tables away."""
+        return _reachable(self._downstream, name, depth)
 
 
 def is_append_only(table: Table) -> bool:
-    """Whether rows that are in the table never change and never go."""
-    # Where one of several rows is kept, an earlier one that comes late takes the place of the one that is there.
+    """Whether rows of the table never change and are never deleted."""
+    # With dedup, an earlier row that arrives late replaces the stored one.
     return table.adopted is None and (isinstance(table.origin, Source) or table.load == Append())
 
 
@@ -128,7 +130,7 @@ def _load_errors(table: Table, read: tuple[TableName, ...], tables: Mapping[Tabl
     return errors
 
 
-def _reached(
+def _reachable(
     edges: Mapping[TableName, tuple[TableName, ...]], start: TableName, depth: int | None
 ) -> frozenset[TableName]:
     found: set[TableName] = set()

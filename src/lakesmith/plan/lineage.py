@@ -1,4 +1,4 @@
-"""Where rows come from and where they go, by table and, where the SQL can be read, by column."""
+"""Lineage by table and, where the SQL can be analysed, by column."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def lineage(
     name: TableName | None,
     schemas: Mapping[TableName, Sequence[str]],
 ) -> Lineage:
-    """The tables that `name` is made from and those made from it, or the whole lake.
+    """Return the ancestors and descendants of `name`, or the whole lake.
 
-    Columns of a table without a known schema are those that its own SQL names, so that lineage works before
-    the first run too. Python queries have table edges only.
+    A table without a known schema has the columns that its own SQL names, so that lineage works before
+    the first run. Python queries have table edges only.
     """
     around = (
         frozenset(graph.order) if name is None else graph.ancestors(name) | graph.descendants(name) | frozenset({name})

@@ -1,8 +1,8 @@
-"""Where a look at a landing zone begins whose files come in the order of their names (`listing: ordered`).
+"""Where the listing of a landing folder starts whose new files sort last (`listing: ordered`).
 
-All that is known comes from the batches in the table itself: nothing is kept that could disagree with its rows. A file
-may break the promise and come late under an earlier name; so the first look of a day goes through everything, and so
-does any look before which something was left out.
+The bookmark is recorded with the batches in the table itself, so it cannot disagree with the rows. A file may break
+the promise and arrive late under an earlier name. So the first listing of a day is full, and so is any listing after
+a batch that left files out.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakesmith.plan.steps import Look, Progress, Seen
+from lakesmith.plan.steps import Listing, ListingBookmark, Progress
 from lakesmith.ports import FileFact
 
 
-def settled(seen: Seen | None, pattern: str) -> str | None:
-    """The name up to which nothing new comes, as long as the promise is kept."""
+def listed_up_to(seen: ListingBookmark | None, pattern: str) -> str | None:
+    """Return the name up to which no new file is expected."""
     return seen.upto if seen is not None and seen.pattern == pattern else None
 
 
-def next_look(seen: Seen | None, pattern: str, today: str) -> Look:
-    """From where on files are looked for."""
-    after = settled(seen, pattern) if seen is not None and seen.day == today else None
-    return Look(pattern=pattern, day=today, after=after)
+def next_listing(seen: ListingBookmark | None, pattern: str, today: str) -> Listing:
+    """Return how to list the landing folder now."""
+    after = listed_up_to(seen, pattern) if seen is not None and seen.day == today else None
+    return Listing(pattern=pattern, day=today, after=after)
 
 
-def seen_with(look: Look, files: Sequence[FileFact], before: Progress) -> Seen | None:
-    """What holds once files that were found by a look are in the table, all of them.
+def bookmark_after(listing: Listing, files: Sequence[FileFact], before: Progress) -> ListingBookmark | None:
+    """Return the bookmark once all `files` that a listing found are in the table.
 
-    Names that come before these must be in too: where a batch before was put off, or somebody has rolled the table
-    back since the look, the table is no further than it was. A full look begins anew, even if that is further back:
-    what it has found and not yet taken in is found again from there.
+    All earlier names must be in the table too. Where an earlier batch was postponed, or a rollback came after the
+    listing, the bookmark does not move. A full listing starts a new bookmark, even an earlier one: the next listing
+    then finds again what this one found and did not ingest.
     """
     seen, last = before.seen, files[-1].path
-    greatest = max(last, seen.greatest if seen else max(before.taken, default=""))
-    if look.after is None:
-        return Seen(pattern=look.pattern, day=look.day, upto=last, greatest=greatest)
+    greatest = max(last, seen.greatest if seen else max(before.ingested, default=""))
+    if listing.after is None:
+        return ListingBookmark(pattern=listing.pattern, day=listing.day, upto=last, greatest=greatest)
     if seen is None:
         return None
-    follows = (seen.pattern, seen.day) == (look.pattern, look.day) and seen.upto >= look.after
+    follows = (seen.pattern, seen.day) == (listing.pattern, listing.day) and seen.upto >= listing.after
     return replace(seen, upto=max(seen.upto, last) if follows else seen.upto, greatest=greatest)

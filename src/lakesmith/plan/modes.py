@@ -1,6 +1,6 @@
-"""How much of a table has to be computed: the cheapest way that provably gives the same rows as computing everything.
+"""Chooses how to build a table: the cheapest mode that provably gives the same rows as a full build.
 
-Where that is everything, or more than the new rows, it is said why.
+Where the mode reads more than the new rows, it comes with the reason.
 """
 
 from __future__ import annotations
@@ -23,149 +23,152 @@ from lakesmith.declare import (
     TableName,
 )
 from lakesmith.plan.graph import Graph, is_append_only
-from lakesmith.plan.steps import Build, LakeFacts, Mode, Progress, TablePlan, Widen
-from lakesmith.plan.widening import retyped_text
-from lakesmith.sqlproof.query import by_finder, key_finder, partition_source, rowwise, sums
+from lakesmith.plan.steps import Build, BuildMode, LakeFacts, Progress, TablePlan, Widen
+from lakesmith.plan.widening import type_change_text
+from lakesmith.sqlproof.query import key_finder, partition_source, rowwise, sums, uses_key_finder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modes:
-    """Chooses modes, knowing what is planned for the tables before."""
+    """Chooses modes from the facts and from what is planned for the inputs."""
 
     lake: LakeDeclaration
     graph: Graph
     facts: LakeFacts
     planned: Mapping[TableName, TablePlan]
 
-    def cheapest(self, table: Table, progress: Progress, changed: frozenset[TableName]) -> tuple[Mode, str | None]:
-        """The cheapest mode that gives the same rows as computing all, and why it is not a cheaper one."""
+    def cheapest(self, table: Table, progress: Progress, changed: frozenset[TableName]) -> tuple[BuildMode, str | None]:
+        """Return the cheapest mode that gives the same rows as a full build, and why no cheaper one is possible."""
         mode, why = self._mode(table, progress, changed)
-        if mode != "whole" and (retyped := self._retyped(progress, changed)):
-            return "whole", retyped
+        if mode != "full" and (retyped := self._type_change(progress, changed)):
+            return "full", retyped
         return mode, why
 
-    def _mode(self, table: Table, progress: Progress, changed: frozenset[TableName]) -> tuple[Mode, str | None]:
+    def _mode(self, table: Table, progress: Progress, changed: frozenset[TableName]) -> tuple[BuildMode, str | None]:
         match table.load:
             case Replace():
-                return "whole", "a table with load: replace is computed from all rows each time"
+                return "full", "load: replace builds the table from all rows every time"
             case ReplacePartitions():
                 return self._partitions_mode(table, changed)
             case Append() | Merge() | Scd2() | Changes() | Snapshot():
                 return self._rows_mode(table, progress)
 
-    def _partitions_mode(self, table: Table, changed: frozenset[TableName]) -> tuple[Mode, str | None]:
+    def _partitions_mode(self, table: Table, changed: frozenset[TableName]) -> tuple[BuildMode, str | None]:
         source = partition_source(table)
         if isinstance(source, str):
-            return "whole", f"the touched partitions cannot be told: {source}"
+            return "full", f"the touched partitions are unknown: {source}"
         others = sorted(str(each) for each in changed if each != source.table)
         if not self.facts.tables[source.table].change_feed:
-            return "whole", f"the touched partitions cannot be told: {source.table} has no change feed"
+            return "full", f"the touched partitions are unknown: {source.table} has no change feed"
         if others:
-            return "whole", (f"{' and '.join(others)} changed, and only changes of {source.table} lead to partitions")
+            return "full", f"{' and '.join(others)} changed, and only {source.table} decides the partition of a row"
         return "partitions", None
 
-    def _keyed_mode(self, table: Table, load: Merge, progress: Progress) -> tuple[Mode, str | None]:
-        """For a query that gives one row a key by itself, as aggregates and joins do."""
+    def _keyed_mode(self, table: Table, load: Merge, progress: Progress) -> tuple[BuildMode, str | None]:
+        """Choose for a query that gives one row per key by itself, as aggregates and joins do."""
         assert isinstance(table.origin, SqlQuery)
         finder = key_finder(table.origin, load.key)
         if isinstance(finder, str):
-            return "whole", f"the touched keys cannot be told: {finder}"
+            return "full", f"the touched keys are unknown: {finder}"
         keys = {name.lower() for name in load.key}
         promised = [column for column in table.columns if column.name.lower() not in keys]
         if any(column.required or column.check or column.key or column.unique for column in promised) or any(
             check.row_rule and check.on_fail == "quarantine" for check in table.checks
         ):
             return (
-                "whole",
-                "rows that checks refuse could not be told from those refused before, were only some computed",
+                "full",
+                "its checks reject rows, and a build of some keys cannot tell these from rows rejected before",
             )
         upstream = self.graph.upstream(table.name)
         for source in upstream:
             if not self.facts.tables[source].change_feed:
-                return "whole", f"the touched keys cannot be told: {source} has no change feed"
+                return "full", f"the touched keys are unknown: {source} has no change feed"
             if self._is_rewritten(source, progress.positions[str(source)].version):
-                return "whole", f"{source} was rebuilt: rows that were read before may be others now"
-        why = self._not_added_up(table, table.origin, load, upstream)
+                return "full", f"{source} was rebuilt: rows that were read before may have changed"
+        why = self._why_not_sums(table, table.origin, load, upstream)
         return ("keys", why) if why else ("sums", None)
 
-    def _not_added_up(self, table: Table, query: SqlQuery, load: Merge, upstream: tuple[TableName, ...]) -> str | None:
-        """Why the result of new rows cannot be added to what the table holds."""
+    def _why_not_sums(self, table: Table, query: SqlQuery, load: Merge, upstream: tuple[TableName, ...]) -> str | None:
+        """Return why the result of new rows cannot be added to the stored rows, or None."""
         summed = sums(query, load.key)
         if isinstance(summed, str):
-            return f"what new rows give cannot be added up: {summed}"
+            return f"new rows cannot be added to the sums: {summed}"
         changing = next((name for name in upstream if not is_append_only(self.lake.tables[name])), None)
         if changing is not None:
-            return f"what new rows give cannot be added up: rows of {changing} change and go"
+            return f"new rows cannot be added to the sums: rows of {changing} change or are deleted"
         if len(upstream) > 1:
-            return "what new rows give cannot be added up: it reads several tables"
+            return "new rows cannot be added to the sums: it reads several tables"
         if table.checks:
-            return "what new rows give cannot be added up: checks judge whole rows"
+            return "new rows cannot be added to the sums: its checks need complete rows"
         keys = {name.lower() for name in load.key}
         cast = [column.name for column in table.columns if column.type and column.name.lower() not in keys]
         if cast:
-            return f"what new rows give cannot be added up: {cast[0]} is cast to its declared type"
+            return f"new rows cannot be added to the sums: {cast[0]} is cast to its declared type"
         types = {column.name.lower(): column.type for column in self.facts.tables[table.name].columns}
         inexact = [name for name in summed.exact_only_for if types.get(name.lower(), "") in ("double", "float")]
         if inexact:
-            return f"what new rows give cannot be added up: {inexact[0]} is a sum of floating point numbers"
+            return f"new rows cannot be added to the sums: {inexact[0]} is a floating-point sum"
         wide = [name for name in summed.exact_only_for if types.get(name.lower(), "").startswith("decimal(38,")]
         if wide:
-            return f"what new rows give cannot be added up: {wide[0]} has more digits than a sum of two keeps"
+            return f"new rows cannot be added to the sums: {wide[0]} is decimal(38), so a sum may overflow"
         return None
 
-    def _rows_mode(self, table: Table, progress: Progress) -> tuple[Mode, str | None]:
-        if by_finder(table):
+    def _rows_mode(self, table: Table, progress: Progress) -> tuple[BuildMode, str | None]:
+        if uses_key_finder(table):
             assert isinstance(table.load, Merge)
             return self._keyed_mode(table, table.load, progress)
-        because = rowwise(table)
-        if because is not None:
-            return "whole", f"changed rows alone do not suffice: {because}"
+        reason = rowwise(table)
+        if reason is not None:
+            return "full", f"changed rows alone are not enough: {reason}"
         upstream = self.graph.upstream(table.name)
         if len(upstream) > 1:
-            return "whole", f"changed rows alone do not suffice: it reads {len(upstream)} tables"
+            return "full", f"changed rows alone are not enough: it reads {len(upstream)} tables"
         source = upstream[0]
         if not self.facts.tables[source].change_feed:
-            return "whole", f"changed rows cannot be told: {source} has no change feed"
+            return "full", f"changed rows are unknown: {source} has no change feed"
         if self._is_rewritten(source, progress.positions[str(source)].version):
-            return "whole", f"{source} was rebuilt: rows that were read before may be others now"
+            return "full", f"{source} was rebuilt: rows that were read before may have changed"
         if not is_append_only(self.lake.tables[source]):
             if isinstance(table.load, Append):
                 return (
-                    "whole",
-                    f"rows of {source} change and go, and the first of those that are alike may be among them",
+                    "full",
+                    f"rows of {source} change or are deleted, which may change the first of several duplicates",
                 )
-            return "keys", f"rows of {source} change and go, so all rows of each key that they touch are weighed anew"
+            return (
+                "keys",
+                f"rows of {source} change or are deleted, so each touched key is recomputed from all its rows",
+            )
         why = needs_history(table.load)
         return ("keys", why) if why else ("changes", None)
 
-    def _retyped(self, progress: Progress, changed: Iterable[TableName]) -> str | None:
-        """Why the changes of an input cannot be followed: types in it became wider, or will in this run."""
+    def _type_change(self, progress: Progress, changed: Iterable[TableName]) -> str | None:
+        """Return why an input's changes cannot be read: types in it became wider, or will in this run."""
         for source in changed:
             planned = self.planned.get(source)
             steps = planned.steps if planned is not None else ()
             coming = [column.name for step in steps if isinstance(step, Widen) for column in step.columns]
-            names = [*self.facts.retyped.get((source, progress.positions[str(source)].version), ()), *coming]
+            names = [*self.facts.widened_columns.get((source, progress.positions[str(source)].version), ()), *coming]
             if names:
-                return retyped_text(source, names)
+                return type_change_text(source, names)
         return None
 
     def _is_rewritten(self, source: TableName, seen: int) -> bool:
         planned = self.planned.get(source)
         steps = planned.steps if planned is not None else ()
-        if any(isinstance(step, Build) and step.mode == "whole" for step in steps):
+        if any(isinstance(step, Build) and step.mode == "full" for step in steps):
             return True
         rewritten = self.facts.progress.get(source, Progress()).rewritten
         return rewritten is not None and rewritten > seen
 
 
 def needs_history(load: Load) -> str | None:
-    """Why new rows and the table do not suffice to tell what the table holds, over rows that only come."""
+    """Return why new rows and the stored rows are not enough for a load over append-only rows, or None."""
     match load:
         case Merge(order_by=()):
-            return "a row that came before may have the same key"
+            return "an earlier row may have the same key"
         case Merge(update=update) if update:
-            return "the first row of a key decides the columns that later ones do not change"
+            return "the first row of a key decides the columns that later rows do not update"
         case Changes(amounts=amounts, previous_key=previous) if amounts or previous:
-            return "a late change may come before others that are in the table already"
+            return "a late change may precede changes that are already applied"
         case _:
             return None

@@ -1,4 +1,4 @@
-"""The order in which a run builds tables, and the cycles that leave no such order."""
+"""The order in which a run builds tables, and the cycles that prevent one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tables = Mapping[TableName, Table]
 
 
 def place_of_input(table: Table, name: TableName) -> Place:
-    """Where a table says that it reads another."""
+    """Return the place where a table declares that it reads another."""
     if isinstance(table.origin, SqlQuery):
         line = read_query(table.origin).lines.get(name)
         if line is not None:
@@ -27,8 +27,8 @@ def place_of_input(table: Table, name: TableName) -> Place:
     return table.declared_at
 
 
-def inverted(edges: Edges) -> dict[TableName, tuple[TableName, ...]]:
-    """By table, the tables that name it."""
+def readers_of(edges: Edges) -> dict[TableName, tuple[TableName, ...]]:
+    """Return, by table, the tables that read it."""
     readers: dict[TableName, list[TableName]] = {name: [] for name in edges}
     for name, read in edges.items():
         for each in read:
@@ -37,9 +37,9 @@ def inverted(edges: Edges) -> dict[TableName, tuple[TableName, ...]]:
 
 
 def run_order(edges: Edges) -> tuple[TableName, ...]:
-    """Each table after all that it needs; tables on a cycle, and those that need them, are left out."""
+    """Return each table after all that it needs, without the tables on a cycle and those that need them."""
     waiting = {name: len(needed) for name, needed in edges.items()}
-    downstream = inverted(edges)
+    downstream = readers_of(edges)
     ready = [(_rank(name), name) for name, count in waiting.items() if count == 0]
     heapq.heapify(ready)
     order: list[TableName] = []
@@ -72,7 +72,7 @@ def input_cycles(upstream: Edges, tables: Tables) -> Iterator[LakesmithError]:
         places = [place_of_input(tables[each], read) for each, read in _steps(ring)]
         yield DeclarationError(
             "cycle",
-            f"tables are made from each other: {_drawn(ring)} (at {', '.join(map(str, places))})",
+            f"tables read each other in a cycle: {_ring_text(ring)} (at {', '.join(map(str, places))})",
             at=places[0],
             table=str(ring[0]),
             hint="let one of them read something earlier instead",
@@ -96,7 +96,7 @@ def check_cycles(needs: Edges, upstream: Edges, tables: Tables) -> Iterator[Lake
             names = ", ".join(check.name for check in checks)
             yield DeclarationError(
                 "cycle",
-                f"no run order exists: {_drawn(ring)} ({edges})",
+                f"no run order exists: {_ring_text(ring)} ({edges})",
                 at=checks[0].declared_at,
                 table=str(name),
                 hint=f"let {names} reference a table that is not built from {name}, "
@@ -105,12 +105,12 @@ def check_cycles(needs: Edges, upstream: Edges, tables: Tables) -> Iterator[Lake
 
 
 def _references(table: Table, other: TableName) -> list[Check]:
-    """The checks of a table that reference another."""
+    """Return the checks of a table that reference another."""
     return [check for check in table.checks if isinstance(check.rule, References) and check.rule.table == other]
 
 
 def _edge(table: Table, needed: TableName, upstream: Edges) -> str:
-    """What makes a table need another, and where that is declared."""
+    """Describe why a table needs another, and where that is declared."""
     if needed in upstream[table.name]:
         return f"input of {table.name} at {place_of_input(table, needed)}"
     checks = _references(table, needed)
@@ -140,7 +140,7 @@ def _steps(ring: Sequence[TableName]) -> list[tuple[TableName, TableName]]:
     return list(zip(ring, (*ring[1:], ring[0]), strict=True))
 
 
-def _drawn(ring: Sequence[TableName]) -> str:
+def _ring_text(ring: Sequence[TableName]) -> str:
     return " → ".join(str(each) for each in (*ring, ring[0]))
 
 

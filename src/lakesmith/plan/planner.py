@@ -1,7 +1,7 @@
-"""Declarations and facts become a plan: which steps, in which order, and why each of them.
+"""Makes the plan from declarations and facts: which steps, in which order, and why each of them.
 
-The cheapest way that provably gives the same rows as computing everything anew is chosen; where that is
-everything anew, the step says why.
+Each build gets the cheapest mode that provably gives the same rows as a full build. Where that is a full build,
+the step says why.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from lakesmith.declare import (
     source_text,
 )
 from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, UsageError
-from lakesmith.plan.backfill import day_column, open_text, refills
-from lakesmith.plan.checks import looked_up, shuffling
-from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_because
+from lakesmith.plan.backfill import backfill_chunks, day_column, unfinished_backfill_text
+from lakesmith.plan.checks import referenced_tables, shuffle_checks
+from lakesmith.plan.fingerprint import checks_changed, definition, rebuild_reason
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.modes import Modes
 from lakesmith.plan.order import place_of_input
 from lakesmith.plan.steps import (
     Backfill,
     Build,
-    Chosen,
     Finish,
     Ingest,
     Input,
     LakeFacts,
     Plan,
     Progress,
+    QuarantineFilter,
     Replay,
     ReplayQuarantine,
     Status,
@@ -57,10 +57,10 @@ def make_plan(
     selected: frozenset[TableName],
     full_refresh: bool = False,
     backfill: Backfill | None = None,
-    filled: frozenset[TableName] = frozenset(),
+    backfilled: frozenset[TableName] = frozenset(),
 ) -> Plan:
-    """What brings the selected tables up to date, and days of some of them again. Problems of one table leave the
-    others their steps."""
+    """Return the plan that updates the selected tables and backfills the requested days. A problem of one table does
+    not stop the others."""
     planning = _Planning(
         lake=lake,
         graph=graph,
@@ -68,7 +68,7 @@ def make_plan(
         selected=selected,
         full_refresh=full_refresh,
         backfill=backfill,
-        filled=filled,
+        backfilled=backfilled,
     )
     for name in graph.order:
         if name in selected and lake.tables[name].enabled:
@@ -82,7 +82,7 @@ def make_plan(
 
 
 def size(count: int) -> str:
-    """A number of bytes as people write it."""
+    """Format a number of bytes."""
     amount = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:
@@ -93,7 +93,7 @@ def size(count: int) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Planning:
-    """The plan as far as it has come; tables are added after their inputs."""
+    """The plan under construction. Tables are added after their inputs."""
 
     lake: LakeDeclaration
     graph: Graph
@@ -101,42 +101,42 @@ class _Planning:
     selected: frozenset[TableName]
     full_refresh: bool
     backfill: Backfill | None
-    filled: frozenset[TableName]
-    """Of which tables days are computed again."""
+    backfilled: frozenset[TableName]
+    """The tables whose days are backfilled."""
     planned: dict[TableName, TablePlan] = field(default_factory=dict)
     problems: list[LakesmithError] = field(default_factory=list)
     blocked: set[TableName] = field(default_factory=set)
-    """Tables that have a problem or wait for one that has."""
+    """Tables that have a problem or read a table that has one."""
     empty: set[TableName] = field(default_factory=set)
-    """Tables that will not exist after this plan either, because nothing has arrived for them yet."""
+    """Tables that this plan does not create, because no data has arrived for them yet."""
 
     def add(self, table: Table) -> None:
         try:
             rebuilt = self.full_refresh and not isinstance(table.origin, Source)
             if table.name in self.facts.problems and not rebuilt:
                 raise self.facts.problems[table.name]
-            planned = self._bronze(table, table.origin) if isinstance(table.origin, Source) else self._made(table)
+            planned = self._bronze(table, table.origin) if isinstance(table.origin, Source) else self._derived(table)
         except LakesmithError as error:
             found = error.errors if isinstance(error, Problems) else (error,)
             self.problems.extend(found)
             self.blocked.add(table.name)
             planned = TablePlan(table=table.name, status="unchanged", reason=found[0].what)
-        planned = self._without_aged(table, planned)
+        planned = self._with_expiry(table, planned)
         if planned.steps:
-            asked = [name for name in looked_up(table) if self._has_steps(name) and name not in planned.after]
-            planned = replace(planned, after=(*planned.after, *asked), shuffles=shuffling(table))
+            checked = [name for name in referenced_tables(table) if self._has_steps(name) and name not in planned.after]
+            planned = replace(planned, after=(*planned.after, *checked), shuffles=shuffle_checks(table))
         self.planned[table.name] = replace(planned, skipped=self.facts.skipped.get(table.name, ()))
 
-    def _without_aged(self, table: Table, planned: TablePlan) -> TablePlan:
-        """Rows that lie in quarantine for too long are given up, after what else happens to the table."""
-        limit, rows = table.quarantine.discard_after, self.facts.aged.get(table.name, 0)
+    def _with_expiry(self, table: Table, planned: TablePlan) -> TablePlan:
+        """Discard rows that are in quarantine for too long, after the table's other steps."""
+        limit, rows = table.quarantine.discard_after, self.facts.quarantine_expired.get(table.name, 0)
         rebuilt = any(isinstance(step, Build) and step.rebuild for step in planned.steps)
         if limit is None or not rows or rebuilt or table.name in self.blocked:
             return planned
-        told = f"{rows} rows lie in quarantine for longer than {limit / 86400:g} days"
-        replay = Replay(chosen=Chosen(older_than=limit), by="policy", why=told, discard=True)
-        step = ReplayQuarantine(table=table.name, replay=replay, reason=told)
-        reason = f"{planned.reason}; {told}" if planned.steps else told
+        reason = f"{rows} rows are in quarantine for longer than {limit / 86400:g} days"
+        replay = Replay(chosen=QuarantineFilter(older_than=limit), by="policy", why=reason, discard=True)
+        step = ReplayQuarantine(table=table.name, replay=replay, reason=reason)
+        reason = f"{planned.reason}; {reason}" if planned.steps else reason
         return replace(planned, status="changed", reason=reason, steps=(*planned.steps, step))
 
     def _progress(self, table: Table) -> Progress:
@@ -146,8 +146,8 @@ class _Planning:
         return "changed" if table.name in self.facts.tables else "added"
 
     def _bronze(self, table: Table, source: Source) -> TablePlan:
-        """What is new in the source, cut into batches; each is a commit of its own."""
-        if table.name in self.filled:
+        """Plan one ingest step per batch of new data in the source. Each is a commit of its own."""
+        if table.name in self.backfilled:
             day_column(table, None)
         if table.adopted is not None:
             return self._adopted(table, table.adopted)
@@ -155,7 +155,7 @@ class _Planning:
         wider = _wider_types(table, self.facts.tables.get(table.name))
         _refuse_other_source(table, source, progress)
         steps: list[Step] = self._finish(table, progress)
-        arrived = self._arrived(table, source, progress)
+        arrived = self._new_batches(table, source, progress)
         steps.extend([*wider, *arrived])
         if arrived:
             reason = _files_text([file for step in arrived for file in step.files]) or arrived[0].reason
@@ -168,8 +168,8 @@ class _Planning:
         elif self.full_refresh:
             reason = "nothing new; a full refresh leaves bronze as it arrived"
         else:
-            look = self.facts.looks.get(table.name)
-            reason = f"nothing new after {look.after}" if look and look.after else "nothing new"
+            listing = self.facts.listings.get(table.name)
+            reason = f"nothing new after {listing.after}" if listing and listing.after else "nothing new"
         status = self._status(table) if steps else "unchanged"
         return TablePlan(table=table.name, status=status, reason=reason, steps=tuple(steps))
 
@@ -180,22 +180,21 @@ class _Planning:
                 f"there is no Delta table at {location}",
                 at=table.declared_at,
                 table=str(table.name),
-                hint=f"check the path; a folder of Parquet files is made one, without a copy, by: "
-                f"lakesmith adopt {table.name}",
+                hint=f"check the path; to convert a folder of Parquet files in place: lakesmith adopt {table.name}",
             )
-        reason = f"adopted where it lies ({location}): nothing to do"
+        reason = f"adopted in place ({location}): nothing to do"
         return TablePlan(table=table.name, status="unchanged", reason=reason)
 
-    def _arrived(self, table: Table, source: Source, progress: Progress) -> list[Ingest]:
+    def _new_batches(self, table: Table, source: Source, progress: Progress) -> list[Ingest]:
         if isinstance(source, Files):
             landing = self.facts.landing.get(table.name, ())
-            _refuse_changed_files(table, landing, progress.taken)
-            new = sorted(file for file in landing if file.path not in progress.taken)
-            look = self.facts.looks.get(table.name)
+            _refuse_changed_files(table, landing, progress.ingested)
+            new = sorted(file for file in landing if file.path not in progress.ingested)
+            listing = self.facts.listings.get(table.name)
             steps = []
-            for files in _cut(new, source.max_files, source.max_bytes):
-                steps.append(Ingest(table=table.name, files=files, look=look, reason=_files_text(files)))
-                look = look and replace(look, after=files[-1].path)
+            for files in _batches(new, source.max_files, source.max_bytes):
+                steps.append(Ingest(table=table.name, files=files, listing=listing, reason=_files_text(files)))
+                listing = listing and replace(listing, after=files[-1].path)
             return steps
         found = self.facts.slices.get(table.name)
         if found is None:
@@ -203,11 +202,11 @@ class _Planning:
         return [Ingest(table=table.name, slice=found, reason=slice_text(source, found))]
 
     def _finish(self, table: Table, progress: Progress) -> list[Step]:
-        # What a full refresh computes anew, quarantine and all, needs no end; and its inputs may be gone.
+        # A full refresh rebuilds rows and quarantine, so the batch need not be finished; and its inputs may be gone.
         if progress.unfinished is None or (self.full_refresh and not isinstance(table.origin, Source)):
             return []
-        if progress.unfinished_as is not None and progress.unfinished_as != definition(table):
-            other_way = (
+        if progress.unfinished_definition is not None and progress.unfinished_definition != definition(table):
+            alternative = (
                 ""
                 if isinstance(table.origin, Source)
                 else f"; or rebuild it: lakesmith run {table.name} --full-refresh"
@@ -217,23 +216,23 @@ class _Planning:
                 f"batch {progress.unfinished} of {table.name} was interrupted, then its declaration changed",
                 at=table.declared_at,
                 table=str(table.name),
-                hint=f"put {table.declared_at.file} back as it was, run once, then change it{other_way}",
+                hint=f"restore {table.declared_at.file} as it was, run once, then change it{alternative}",
             )
         return [
             Finish(
                 table=table.name,
                 sequence=progress.unfinished,
-                reason=f"batch {progress.unfinished} was interrupted before its end",
+                reason=f"batch {progress.unfinished} was interrupted before it was finished",
             )
         ]
 
-    def _made(self, table: Table) -> TablePlan:
+    def _derived(self, table: Table) -> TablePlan:
         name = table.name
         upstream = self.graph.upstream(name)
-        waits = next((each for each in upstream if each in self.blocked), None)
-        if waits is not None:
+        blocking = next((each for each in upstream if each in self.blocked), None)
+        if blocking is not None:
             self.blocked.add(name)
-            return TablePlan(table=name, status="unchanged", reason=f"waits for {waits}, which has a problem")
+            return TablePlan(table=name, status="unchanged", reason=f"waits for {blocking}, which has a problem")
         missing = [each for each in upstream if not self._will_exist(each)]
         for each in missing:
             if each not in self.empty and self.facts.landing.get(each) != ():
@@ -250,12 +249,12 @@ class _Planning:
             steps.append(build)
         elif steps:
             reason = steps[0].reason
-        if self.backfill is not None and name in self.filled:
-            days = refills(table, self.facts.tables.get(name), progress, upstream, self.backfill)
+        if self.backfill is not None and name in self.backfilled:
+            days = backfill_chunks(table, self.facts.tables.get(name), progress, upstream, self.backfill)
             steps.extend(days)
-            reason = "; ".join([*([reason] if build else []), f"backfill of {self.backfill.span} was asked for"])
+            reason = "; ".join([*([reason] if build else []), f"backfill of {self.backfill.span} was requested"])
         elif progress.backfill is not None:
-            reason = f"{reason}; {open_text(name, progress.backfill)}"
+            reason = f"{reason}; {unfinished_backfill_text(name, progress.backfill)}"
         status = self._status(table) if steps else "unchanged"
         return TablePlan(table=name, status=status, reason=reason, steps=tuple(steps), after=after if steps else ())
 
@@ -267,7 +266,7 @@ class _Planning:
         return planned is not None and bool(planned.steps)
 
     def _changes_here(self, name: TableName) -> bool:
-        """Whether this plan gives the table new rows. Finishing a batch does not: its rows are there."""
+        """Whether this plan changes the table's rows. Finishing a batch does not: its rows are committed."""
         planned = self.planned.get(name)
         return planned is not None and any(not isinstance(step, Finish) for step in planned.steps)
 
@@ -286,21 +285,21 @@ class _Planning:
         )
 
     def _build(self, table: Table, progress: Progress) -> tuple[Build | None, str]:
-        """The build that the table needs, if any, and the reason for it or for leaving the table alone."""
-        because = self._rebuild_because(table, progress)
-        if because is not None:
-            whole = tuple(Input(table=each, since=None) for each in self.graph.upstream(table.name))
-            return Build(table=table.name, mode="whole", inputs=whole, reason=because, rebuild=True), because
+        """Return the build that the table needs, if any, with the reason for building it or not."""
+        rebuild = self._rebuild_reason(table, progress)
+        if rebuild is not None:
+            inputs = tuple(Input(table=each, since=None) for each in self.graph.upstream(table.name))
+            return Build(table=table.name, mode="full", inputs=inputs, reason=rebuild, rebuild=True), rebuild
         changed = self._changed_inputs(table, progress)
         if not changed:
             up_to_date = "up to date"
             if progress.definition is not None and checks_changed(progress.definition, table):
-                up_to_date = "up to date; its checks have changed and apply to rows that come from now on"
+                up_to_date = "up to date; its checks changed and apply to later rows"
             return None, up_to_date
         reason = "; ".join(changed.values())
         choice = Modes(lake=self.lake, graph=self.graph, facts=self.facts, planned=self.planned)
         mode, cost_reason = choice.cheapest(table, progress, frozenset(changed))
-        followed = frozenset(changed) if mode != "whole" else frozenset()
+        followed = frozenset(changed) if mode != "full" else frozenset()
         for each in followed:
             self._refuse_gap(table, each, progress)
         inputs = tuple(
@@ -309,21 +308,21 @@ class _Planning:
         )
         return Build(table=table.name, mode=mode, inputs=inputs, reason=reason, cost_reason=cost_reason), reason
 
-    def _rebuild_because(self, table: Table, progress: Progress) -> str | None:
+    def _rebuild_reason(self, table: Table, progress: Progress) -> str | None:
         name = table.name
         if name not in self.facts.tables:
             return "new table"
         if self.full_refresh:
-            return "full refresh was asked for"
+            return "full refresh was requested"
         if progress.definition is None:
             raise DataError(
                 "unknown-progress",
                 f"{name} exists, but no batch of this lake is recorded in it",
                 at=table.declared_at,
                 table=str(name),
-                hint=f"to replace it by what the declaration says: lakesmith run {name} --full-refresh",
+                hint=f"to replace it by a build of the declaration: lakesmith run {name} --full-refresh",
             )
-        what = rebuild_because(progress.definition, table)
+        what = rebuild_reason(progress.definition, table)
         if what is not None:
             return f"{what} changed since the last run ({table.declared_at.file})"
         for each in self.graph.upstream(name):
@@ -332,22 +331,22 @@ class _Planning:
             if position is None:
                 return f"{each} was not read before"
             if now is None:
-                return f"{each} is made anew in this run"
+                return f"{each} is rebuilt in this run"
             if now.table_id != position.table_id or now.version < position.version:
-                return f"{each} was dropped and made anew"
+                return f"{each} was dropped and created again"
         return None
 
     def _changed_inputs(self, table: Table, progress: Progress) -> dict[TableName, str]:
-        """The inputs that have, or will have, rows that the table has not seen, each with that in words."""
-        told: dict[TableName, str] = {}
+        """Return the inputs with rows that the table has not read, each with a description."""
+        changed: dict[TableName, str] = {}
         for each in self.graph.upstream(table.name):
             seen, now = progress.positions[str(each)].version, self.facts.tables[each].changed
             if self._changes_here(each):
-                told[each] = f"{each} changes in this run"
+                changed[each] = f"{each} changes in this run"
             elif now > seen:
                 versions = "a new version" if now - seen == 1 else f"{now - seen} new versions"
-                told[each] = f"{each} has {versions} ({seen} → {now})"
-        return told
+                changed[each] = f"{each} has {versions} ({seen} → {now})"
+        return changed
 
     def _refuse_gap(self, table: Table, source: TableName, progress: Progress) -> None:
         seen, oldest = progress.positions[str(source)].version, self.facts.tables[source].oldest
@@ -355,39 +354,39 @@ class _Planning:
             raise DataError(
                 "source-gap",
                 f"{table.name} has read {source} up to version {seen}, but the log begins at {oldest}: "
-                "what changed in between is gone",
+                "the changes in between are gone",
                 at=table.declared_at,
                 table=str(table.name),
-                hint=f"compute it from all rows once: lakesmith run {table.name} --full-refresh",
+                hint=f"rebuild it from all rows once: lakesmith run {table.name} --full-refresh",
             )
 
 
 def _refuse_other_source(table: Table, source: Source, progress: Progress) -> None:
-    """How far a source was read means nothing for another one: rows would be passed over, or come twice."""
+    """Raise when the source changed: the recorded position means nothing in another source."""
     if progress.definition is None:
         return
     if isinstance(source, Files):
-        other = bool(progress.reached)
+        other = bool(progress.source_position)
     else:
-        # A table that was read as a whole may go on by a watermark.
-        began = isinstance(source, Jdbc) and "watermark" not in progress.reached and not progress.taken
-        other = not began and rebuild_because(progress.definition, table) == "query"
+        # A source that was read completely may continue by a watermark.
+        began = isinstance(source, Jdbc) and "watermark" not in progress.source_position and not progress.ingested
+        other = not began and rebuild_reason(progress.definition, table) == "query"
     if other:
         raise DeclarationError(
             "source-changed",
             f"{table.name} was read from another source than {source_text(source)}",
             at=table.declared_at,
             table=str(table.name),
-            hint="put the source back, and give the new one a bronze table of its own",
+            hint="restore the source, and give the new one a bronze table of its own",
         )
 
 
 def _wider_types(table: Table, stored: TableFacts | None) -> list[Widen]:
-    """Rows of a bronze table stay as they arrived: a column of it cannot become another type, only a wider one."""
+    """Plan wider column types for a bronze table. Raise at any other type change: bronze stays as it arrived."""
     if stored is None or table.contract == "open":
         return []
     wider: list[ColumnFact] = []
-    told: list[str] = []
+    reasons: list[str] = []
     types = {column.name.lower(): column.type for column in stored.columns}
     for column in table.columns:
         found = types.get(column.name.lower())
@@ -396,40 +395,46 @@ def _wider_types(table: Table, stored: TableFacts | None) -> list[Widen]:
         if not widens(found, column.type):
             raise DeclarationError(
                 "type-changed",
-                f"{column.name} is declared as {column.type}, and {table.name} holds it as {found}",
+                f"{column.name} is declared as {column.type}, but {table.name} stores it as {found}",
                 at=column.declared_at,
                 table=str(table.name),
-                hint=f"put the type back, and cast in silver: CAST({column.name} AS {column.type})",
+                hint=f"restore the type, and cast in silver: CAST({column.name} AS {column.type})",
             )
         wider.append(ColumnFact(column.name, column.type))
-        told.append(f"{column.name} is declared wider ({found} → {column.type})")
-    return [Widen(table=table.name, columns=tuple(wider), reason="; ".join(told))] if wider else []
+        reasons.append(f"{column.name} is declared wider ({found} → {column.type})")
+    return [Widen(table=table.name, columns=tuple(wider), reason="; ".join(reasons))] if wider else []
 
 
-def _refuse_changed_files(table: Table, landing: tuple[FileFact, ...], taken: Mapping[str, FileFact]) -> None:
-    changed = [file for file in landing if file.path in taken and taken[file.path] != file]
+def _refuse_changed_files(table: Table, landing: tuple[FileFact, ...], ingested: Mapping[str, FileFact]) -> None:
+    changed = [file for file in landing if file.path in ingested and ingested[file.path] != file]
     if not changed:
         return
     file = changed[0]
-    before = taken[file.path]
+    before = ingested[file.path]
     more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
     raise DataError(
         "file-changed",
-        f"{file.path}{more} was taken in as {size(before.size)} of {_when(before)}, and is now "
-        f"{size(file.size)} of {_when(file)}",
+        f"{file.path}{more} changed after it was ingested ({_difference(before, file)})",
         at=table.declared_at,
         table=str(table.name),
-        hint="landing is append-only: put the file back as it was and land the correction under a new name "
-        f"(the same bytes with another time are made right by: touch -d @{before.modified / 1000} {quote(file.path)})",
+        hint="landing is append-only: restore the file and land the correction under a new name "
+        f"(when only the time changed: touch -d @{before.modified / 1000} {quote(file.path)})",
     )
 
 
-def _when(file: FileFact) -> str:
+def _difference(before: FileFact, now: FileFact) -> str:
+    sizes = "size unchanged" if before.size == now.size else f"size {size(before.size)} → {size(now.size)}"
+    if before.modified == now.modified:
+        return sizes
+    return f"modified {_time(before)} → {_time(now)}, {sizes}"
+
+
+def _time(file: FileFact) -> str:
     return datetime.fromtimestamp(file.modified / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def slice_text(source: Source, found: Slice) -> str:
-    """What is new in a source that is not files."""
+    """Describe what is new in a source that is not files."""
     match source:
         case Kafka(topic=topic, starting=starting):
             if not found.since:
@@ -445,18 +450,18 @@ def slice_text(source: Source, found: Slice) -> str:
             return f"version {since}{found.until['version']} of {source_text(source)}"
 
 
-def _cut(files: Sequence[FileFact], most: int | None, size: int | None) -> Iterator[tuple[FileFact, ...]]:
-    """The files in their order, in lots that are no larger than asked for."""
-    lot: list[FileFact] = []
-    weight = 0
+def _batches(files: Sequence[FileFact], most: int | None, size: int | None) -> Iterator[tuple[FileFact, ...]]:
+    """Yield the files in order, in batches of at most `most` files and `size` bytes."""
+    batch: list[FileFact] = []
+    total = 0
     for file in files:
-        if lot and ((most and len(lot) >= most) or (size and weight + file.size > size)):
-            yield tuple(lot)
-            lot, weight = [], 0
-        lot.append(file)
-        weight += file.size
-    if lot:
-        yield tuple(lot)
+        if batch and ((most and len(batch) >= most) or (size and total + file.size > size)):
+            yield tuple(batch)
+            batch, total = [], 0
+        batch.append(file)
+        total += file.size
+    if batch:
+        yield tuple(batch)
 
 
 def _files_text(files: Sequence[FileFact]) -> str:

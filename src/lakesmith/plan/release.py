@@ -1,4 +1,4 @@
-"""A release: all tables of a lake, each at a version that was made from those of the others."""
+"""A release: all tables of a lake at consistent versions, each built from the versions of the others."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from lakesmith.plan.steps import Progress
 from lakesmith.ports import TableFacts
 
 
-def together(
+def consistent_versions(
     facts: Mapping[TableName, TableFacts], progress: Mapping[TableName, Progress]
 ) -> dict[TableName, int] | str:
-    """The versions of tables that fit together, or why they do not.
+    """Return the consistent versions of the tables, or why they are not consistent.
 
-    Without progress is a table that another lake writes, or that is out of use: of that one the version counts that was
-    read.
+    A table without progress is written by another lake, or is out of use: its version is the one that was read.
     """
     read: dict[TableName, int] = {}
     for name, made in progress.items():
         if made.definition is None:
-            return f"no batch of this lake tells what {name} was made from"
+            return f"no batch of this lake records which inputs {name} was built from"
         if made.unfinished is not None:
-            return f"a batch of {name} was cut short"
+            return f"a batch of {name} was interrupted"
         for text, position in made.positions.items():
             source = TableName.parse(text)
             found = facts.get(source) if source else None
             if source is None or found is None or found.table_id != position.table_id:
-                return f"{name} was made from another {text}"
+                return f"{name} was built from another {text}"
             if source not in progress:
                 if read.setdefault(source, position.version) != position.version:
                     return f"{text} was read by several tables, at different versions"
             elif not found.changed <= position.version <= found.version:
-                return f"{name} was made from version {position.version} of {text}, and not from {found.version}"
+                return f"{name} was built from version {position.version} of {text}, not from {found.version}"
     return {name: read.get(name, found.version) for name, found in facts.items()}

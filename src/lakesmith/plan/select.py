@@ -1,9 +1,9 @@
-"""Which tables a command is about, in the selection grammar that dbt made familiar.
+"""Selects tables with the selection grammar of dbt.
 
 orders  silver.orders  silver.*  ord*     by name
-tag:pii  layer:silver  owner:sales  path:silver/shop     by what they are
-+orders  orders+  2+orders+1              with what they are made from, and what is made from them
-@orders                                   with what is made from them, and all that this needs
+tag:pii  layer:silver  owner:sales  path:silver/shop     by a property
++orders  orders+  2+orders+1              with ancestors, with descendants
+@orders                                   with descendants, and all ancestors of these
 a b   a,b                                 either, both
 """
 
@@ -25,20 +25,20 @@ _ATOM = re.compile(
 def select(
     graph: Graph, tables: Mapping[TableName, Table], selectors: Sequence[str], exclude: Sequence[str]
 ) -> frozenset[TableName]:
-    """The tables that any selector and no exclusion matches; all tables when there is no selector."""
+    """Return the tables that any selector and no exclusion matches; all tables when there is no selector."""
     chosen = _union(graph, tables, selectors) if selectors else frozenset(tables)
-    left_out = _union(graph, tables, exclude) if exclude else frozenset()
-    if chosen and not chosen - left_out:
+    excluded = _union(graph, tables, exclude) if exclude else frozenset()
+    if chosen and not chosen - excluded:
         raise UsageError(
             "no-match",
-            f"nothing is left: all {len(chosen)} selected tables are excluded",
+            f"all {len(chosen)} selected tables are excluded",
             hint="narrow --exclude",
         )
-    return chosen - left_out
+    return chosen - excluded
 
 
-def named(graph: Graph, tables: Mapping[TableName, Table], selectors: Sequence[str]) -> frozenset[TableName]:
-    """The tables that selectors match by what they are, without those around them."""
+def select_matching(graph: Graph, tables: Mapping[TableName, Table], selectors: Sequence[str]) -> frozenset[TableName]:
+    """Return the tables that selectors match, without their ancestors and descendants."""
     return _union(graph, tables, selectors, around=False)
 
 
@@ -49,7 +49,7 @@ def _union(
     for selector in selectors:
         terms = selector.split()
         if not terms:
-            raise UsageError("bad-selector", "a selector is empty", hint="leave it out to select all tables")
+            raise UsageError("bad-selector", "a selector is empty", hint="omit it to select all tables")
         for term in terms:
             found |= _intersection(graph, tables, term, around=around)
     return frozenset(found)
@@ -64,7 +64,9 @@ def _intersection(graph: Graph, tables: Mapping[TableName, Table], term: str, *,
     both = frozenset.intersection(*matches)
     if not both:
         raise UsageError(
-            "no-match", f"'{term}' matches no table: no table is all of these", hint="a space means either"
+            "no-match",
+            f"'{term}' matches no table: no table meets all parts",
+            hint="a comma means and, a space means or",
         )
     return both
 
@@ -103,8 +105,8 @@ def _matching(tables: Mapping[TableName, Table], method: str | None, value: str,
     if method is not None and method not in _METHODS:
         raise UsageError(
             "bad-selector",
-            f"'{method}:' in '{atom}' is not a way to select",
-            hint=did_you_mean(method, _METHODS, label="ways"),
+            f"'{method}:' in '{atom}' is not a selection method",
+            hint=did_you_mean(method, _METHODS, label="methods"),
         )
     words = _METHODS[method] if method is not None else _names
     found = frozenset(

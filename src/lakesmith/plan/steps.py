@@ -7,35 +7,39 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, timedelta
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
 from lakesmith.ports import ColumnFact, FileFact, SkippedEntry, Slice, TableFacts
 
-Mode = Literal["changes", "sums", "keys", "partitions", "whole"]
+BuildMode = Literal["changes", "sums", "keys", "partitions", "full"]
+BatchMode = Literal[BuildMode, "files", "slice", "days", "replay", "vacuum", "follow", "restore"]
+"""How a batch gets its rows; `vacuum` and `follow` move none."""
 Status = Literal["added", "changed", "unchanged"]
+StepName = Literal["ingest", "widen", "build", "backfill", "finish", "commit", "replay", "compact", "vacuum", "restore"]
+"""How outputs and `system.steps` call a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """A look at a landing zone whose files come in the order of their names."""
+class Listing:
+    """One listing of a landing folder whose new files sort last."""
 
     pattern: str
-    """The glob, as a whole path or URL: what is known of another one means nothing here."""
+    """The glob, as an absolute path or URL. A bookmark counts for one glob only."""
     day: str
-    """The day, in UTC, of the full look that this is or builds upon."""
+    """The day, in UTC, of the full listing that this is or continues."""
     after: str | None
-    """Names that sort after this one were looked for; None in a full look."""
+    """Only names that sort after this one were listed; None in a full listing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Up to which name a table holds all that was found in such a landing zone."""
+class ListingBookmark:
+    """The name up to which a table holds all files that such a listing found."""
 
     pattern: str
     day: str
-    """The day, in UTC, of the last full look."""
+    """The day, in UTC, of the last full listing."""
     upto: str
     greatest: str
     """No file in the table has a name that sorts after this one."""
@@ -43,24 +47,26 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingest:
-    """Takes what is new in a source into a bronze table, exactly once. Never touches a row that is there."""
+    """Ingests what is new in a source into a bronze table, exactly once. Never changes a stored row."""
 
+    name: ClassVar[StepName] = "ingest"
     table: TableName
     files: tuple[FileFact, ...] = ()
     slice: Slice | None = None
-    """For sources that are not files, the stretch that is read."""
-    look: Look | None = None
-    """For files that come in order, how these were found: `after` is the last name that is not in this step."""
+    """For sources that are not files, the range that is read."""
+    listing: Listing | None = None
+    """For ordered files, how these were listed: `after` is the last name before this step's files."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Widen:
-    """Gives columns of a bronze table the wider types that they are declared with. Never touches a row."""
+    """Widens columns of a bronze table to their declared types. Never changes a row."""
 
+    name: ClassVar[StepName] = "widen"
     table: TableName
     columns: tuple[ColumnFact, ...]
-    """With the types that they are to have."""
+    """With their new types."""
     reason: str
     mode: Literal["columns"] = "columns"
 
@@ -76,22 +82,23 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """Brings a silver or gold table up to its inputs in one commit. Never shows a half-built table."""
+    """Updates a silver or gold table from its inputs in one commit. Never shows a half-built table."""
 
+    name: ClassVar[StepName] = "build"
     table: TableName
-    mode: Mode
-    """`changes` and `sums` read changed rows only, `keys` and `partitions` what these touch, `whole` all rows."""
+    mode: BuildMode
+    """`changes` and `sums` read changed rows only, `keys` and `partitions` what these touch, `full` all rows."""
     inputs: tuple[Input, ...]
     reason: str
     cost_reason: str | None = None
-    """Why the mode is not a cheaper one."""
+    """Why no cheaper mode is possible."""
     rebuild: bool = False
-    """Computed even when no input has changed: the table is new, or is defined in another way than before."""
+    """Build even when no input has changed: the table is new, or its definition changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Some days, in UTC; the first and the last are among them."""
+    """A range of days in UTC, both ends included."""
 
     start: date
     end: date
@@ -102,16 +109,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
-    """Days of a table that are to be computed again, so many of them at a time."""
+    """Days of a table to rebuild, `days` of them per commit."""
 
     span: Span
     days: int
-    """In one commit."""
     done: date | None = None
-    """The last day that is computed; None before the first commit."""
+    """The last rebuilt day; None before the first commit."""
 
     def chunks(self) -> Iterator[Span]:
-        """What is left to do, commit by commit."""
+        """Yield the remaining chunks, one per commit."""
         start = self.span.start if self.done is None else self.done + timedelta(days=1)
         while start <= self.span.end:
             end = min(start + timedelta(days=self.days - 1), self.span.end)
@@ -119,20 +125,21 @@ class Backfill:
             start = end + timedelta(days=1)
 
     def after(self, chunk: Span) -> Backfill | None:
-        """What is left once a chunk is committed; None when that was the last."""
+        """Return the backfill once a chunk is committed; None after the last."""
         return None if chunk.end >= self.span.end else replace(self, done=chunk.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillChunk:
-    """Computes some days of a table again, in one commit, from what it has read of its inputs already."""
+    """Rebuilds some days of a table in one commit, from the input versions that it has already read."""
 
+    name: ClassVar[StepName] = "backfill"
     table: TableName
     chunk: Span
     column: str
-    """The column of the table that tells a row's day."""
+    """The table's column that holds a row's day."""
     backfill: Backfill
-    """What this is a part of."""
+    """The backfill that this chunk is part of."""
     inputs: tuple[TableName, ...]
     reason: str
     mode: Literal["days"] = "days"
@@ -140,8 +147,9 @@ class BackfillChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """Completes a batch whose rows are in the table but whose refused rows may not be in quarantine yet."""
+    """Completes a batch whose rows are committed but whose rejected rows may not be in quarantine yet."""
 
+    name: ClassVar[StepName] = "finish"
     table: TableName
     sequence: int
     reason: str
@@ -149,21 +157,22 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """Somebody's word that a batch which a gate has refused may pass."""
+    """A person's approval of a batch that a gate holds."""
 
     by: str
     why: str
     run_id: str
-    """The run whose batch it was."""
+    """The run that the batch belongs to."""
     rows: int = 0
-    """How many rows the batch had that was looked at."""
-    refused: int = 0
+    """How many rows the approved batch had."""
+    rejected: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitHeldBatch:
-    """Commits a batch that a gate has refused, from the very inputs that were pinned for it. Never another one."""
+    """Commits a held batch from exactly the inputs that were pinned for it. Never another batch."""
 
+    name: ClassVar[StepName] = "commit"
     table: TableName
     sequence: int
     attempt: int
@@ -173,13 +182,13 @@ class CommitHeldBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """Which rows of a quarantine are meant: those for which all that is given holds."""
+class QuarantineFilter:
+    """Selects rows of a quarantine: those that match all given conditions."""
 
     ids: tuple[str, ...] = ()
     rule: str | None = None
     reason: str | None = None
-    """A part of it."""
+    """A substring of the reason."""
     batch: int | None = None
     older_than: float | None = None
     """Seconds."""
@@ -187,33 +196,34 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What is done with rows of a quarantine, and at whose word."""
+    """What happens to rows of a quarantine, and who decided it."""
 
-    chosen: Chosen
+    chosen: QuarantineFilter
     by: str
     why: str = ""
     discard: bool = False
-    """The rows are given up, and counted, in place of being judged again."""
+    """Discard and count the rows instead of replaying them."""
     set: Mapping[str, str] = field(default_factory=dict)
-    """By column, SQL that mends it."""
+    """By column, the SQL that fixes it."""
     edits: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
-    """By a row's id and column, the value that it is given."""
+    """By row id and column, the corrected value."""
     version: int = 0
-    """The version of the quarantine in which they are looked for."""
+    """The version of the quarantine that is read."""
     moment: int = 0
-    """Milliseconds since 1970 from which ages are counted."""
+    """Milliseconds since 1970 from which ages are measured."""
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> Replay:
-        """As it was written down with a batch."""
-        chosen = {**kept["chosen"], "ids": tuple(kept["chosen"]["ids"])}
-        return cls(**{**kept, "chosen": Chosen(**chosen)})
+    def from_json(cls, recorded: Mapping[str, Any]) -> Replay:
+        """Return the replay that is recorded with a batch."""
+        chosen = {**recorded["chosen"], "ids": tuple(recorded["chosen"]["ids"])}
+        return cls(**{**recorded, "chosen": QuarantineFilter(**chosen)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayQuarantine:
-    """Judges rows of a quarantine by today's rules; those that pass enter the table, through its own load, once."""
+    """Replays quarantined rows against the current checks. Rows that pass enter the table through its load, once."""
 
+    name: ClassVar[StepName] = "replay"
     table: TableName
     replay: Replay
     reason: str
@@ -222,8 +232,9 @@ class ReplayQuarantine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact:
-    """Puts the rows of small files together, in the table and in what is kept beside it. Never changes a row."""
+    """Compacts small files, in the table and in its quarantine. Never changes a row."""
 
+    name: ClassVar[StepName] = "compact"
     table: TableName
     files: int
     bytes: int
@@ -233,40 +244,42 @@ class Compact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vacuum:
-    """Deletes files that no version of late needs. Never one that is still to be read, or to be committed."""
+    """Deletes data files that no recent version references. Never a file that is still to be read or committed."""
 
+    name: ClassVar[StepName] = "vacuum"
     table: TableName
     older_than: float
-    """Seconds: what was part of a version since then stays."""
+    """Seconds. Files that a version of this period references stay."""
     readers: tuple[TableName, ...] = ()
-    """The tables that are made from this one, or are checked against it: what they have not read stays too."""
+    """The tables that read this one, or are checked against it: files that they have not read stay too."""
     reason: str
     mode: Literal["vacuum"] = "vacuum"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback:
-    """To which versions a table and what is kept beside it go back."""
+    """The versions to which a table, its quarantine and its decisions are restored."""
 
     version: int
     head: int
-    """The batch that the table's rows ended with before."""
+    """The table's last batch before the restore."""
     quarantine: int | None = None
-    """-1 for what there was nothing in, None for what stays as it is."""
-    settled: int | None = None
+    """-1 when it had no rows, None when it stays unchanged."""
+    decisions: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
-    """Gives a table the rows of an earlier version again, with the quarantine of that time. Never half of it."""
+    """Restores a table and its quarantine to an earlier version. Never one without the other."""
 
+    name: ClassVar[StepName] = "restore"
     table: TableName
     version: int
     reason: str
-    together: Mapping[str, int] = field(default_factory=dict)
-    """By input, the version that it goes back to beside this table, which was made from it."""
-    stays: bool = False
-    """It has these rows: what is left to note is that its inputs have those again which it was made from."""
+    input_versions: Mapping[str, int] = field(default_factory=dict)
+    """By input, the version that is restored together with this table."""
+    keeps_rows: bool = False
+    """The table has these rows already; the step only records the restored versions of its inputs."""
     mode: Literal["restore"] = "restore"
 
 
@@ -282,22 +295,22 @@ class TablePlan:
     reason: str
     steps: tuple[Step, ...] = ()
     after: tuple[TableName, ...] = ()
-    """Tables of this plan that have to be ready before."""
+    """Tables of this plan that a run updates first."""
     shuffles: tuple[str, ...] = ()
-    """Checks for which Spark has to bring rows together."""
+    """Checks for which Spark shuffles rows."""
     skipped: tuple[SkippedEntry, ...] = ()
     """Entries of the landing folder that are not ingested and that no run has reported yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What will happen, in an order that the graph allows."""
+    """What will happen, in run order."""
 
     lake: str
     environment: str
     tables: tuple[TablePlan, ...]
     problems: tuple[LakesmithError, ...] = ()
-    """What keeps some of the tables from being brought up to date; the others go on."""
+    """The problems that block some of the tables; the others continue."""
 
     @property
     def skipped(self) -> Iterator[tuple[TableName, SkippedEntry]]:
@@ -308,8 +321,7 @@ class Plan:
         return (step for table in self.tables for step in table.steps)
 
     def bytes(self, facts: LakeFacts) -> int:
-        """How much will be read at the most: new files, the inputs of each build as they are now, and files that are
-        put together."""
+        """Return an upper bound of what will be read: new files, inputs of each build, and files to compact."""
         sizes = {name: table.bytes for name, table in facts.tables.items()}
         new = sum(file.size for step in self.steps if isinstance(step, Ingest) for file in step.files)
         inputs = [each.table for step in self.steps if isinstance(step, Build) for each in step.inputs]
@@ -320,8 +332,8 @@ class Plan:
     @property
     def hash(self) -> str:
         """The same for the same steps on the same inputs."""
-        told = [[type(step).__name__, asdict(step)] for step in self.steps]
-        return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
+        steps = [[type(step).__name__, asdict(step)] for step in self.steps]
+        return hashlib.sha256(json.dumps(steps, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,56 +346,56 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a table has come, told by its own log and the batches that were pinned for it."""
+    """How far a table has come, by its own log and its pinned batches."""
 
     head: int = 0
-    """The batch that the table's rows end with; 0 before the first."""
-    ground: int = 0
-    """The batch that the next one builds upon: the head, or what was before it where that is a quiet one after a
-    rollback. It moves no row, so that what was rolled back is left to the batch after it."""
+    """The table's last batch; 0 before the first."""
+    base_batch: int = 0
+    """The parent of the next batch: the head, or the batch before it where the head is maintenance after a rollback.
+    Such a head moves no row, so the next batch has to write what was rolled back."""
     definition: str | None = None
-    """The fingerprint of the declaration that the head was made with."""
+    """The fingerprint of the declaration that made the head."""
     positions: Mapping[str, Position] = field(default_factory=dict)
     """By input table."""
-    reached: Mapping[str, int | str] = field(default_factory=dict)
-    """For a source that is not files, how far it has been read."""
-    taken: Mapping[str, FileFact] = field(default_factory=dict)
-    """By path, the files that are in the table."""
-    seen: Seen | None = None
-    """For files that come in order, how far they are taken in; None when everything has to be looked at."""
+    source_position: Mapping[str, int | str] = field(default_factory=dict)
+    """For a source that is not files, the position up to which it was read."""
+    ingested: Mapping[str, FileFact] = field(default_factory=dict)
+    """By path, the ingested files."""
+    seen: ListingBookmark | None = None
+    """For ordered files, the name up to which they are ingested; None when a full listing is needed."""
     backfill: Backfill | None = None
-    """One that was begun and has not come to its end."""
+    """An unfinished backfill."""
     newest_extract: str | None = None
-    """For the load `snapshot`, the newest extract in the table; None where it is not known."""
+    """For the load `snapshot`, the newest extract in the table; None where it is unknown."""
     unfinished: int | None = None
-    """A batch whose rows are in the table but that was not seen through to its end."""
-    unfinished_as: str | None = None
-    """The fingerprint of the declaration that it was made with: after a rollback it is not the head."""
+    """A batch whose rows are committed but that was not completed."""
+    unfinished_definition: str | None = None
+    """The fingerprint of the declaration that made it: after a rollback it is not the head."""
     rewritten: int | None = None
-    """The newest version that replaced rows instead of adding to them, where that is known: whoever has read
-    less cannot go on by adding the rows that are new."""
-    spent: int = 0
-    """The greatest number that a batch is known to have had before the table was looked at."""
+    """The newest version that replaced rows, where that is known. A reader of an earlier version cannot continue with
+    the new rows only."""
+    highest_sequence: int = 0
+    """The greatest known batch number before the table was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeFacts:
-    """All that a plan has to know of the world."""
+    """All facts that a plan needs."""
 
     tables: Mapping[TableName, TableFacts] = field(default_factory=dict)
     """Tables that exist."""
     progress: Mapping[TableName, Progress] = field(default_factory=dict)
     landing: Mapping[TableName, tuple[FileFact, ...]] = field(default_factory=dict)
-    """For bronze tables, the files in the landing zone that are new, or not as they were when they were taken in."""
+    """For bronze tables, the files in the landing folder that are new, or changed after they were ingested."""
     skipped: Mapping[TableName, tuple[SkippedEntry, ...]] = field(default_factory=dict)
-    """For bronze tables from files, what lies in the landing folder and is not ingested."""
-    looks: Mapping[TableName, Look] = field(default_factory=dict)
-    """For bronze tables whose files come in order, how the landing zone was looked at."""
+    """For bronze tables from files, entries of the landing folder that are not ingested."""
+    listings: Mapping[TableName, Listing] = field(default_factory=dict)
+    """For bronze tables from ordered files, how the landing folder was listed."""
     slices: Mapping[TableName, Slice] = field(default_factory=dict)
     """For bronze tables from other sources, what is new in them."""
     problems: Mapping[TableName, LakesmithError] = field(default_factory=dict)
-    """Tables whose progress cannot be told."""
-    retyped: Mapping[tuple[TableName, int], Sequence[str]] = field(default_factory=dict)
-    """By a table and a version that another has read it up to, its columns that have wider types since."""
-    aged: Mapping[TableName, int] = field(default_factory=dict)
-    """How many rows lie in quarantine for longer than the table's policy lets them."""
+    """Tables whose progress cannot be read."""
+    widened_columns: Mapping[tuple[TableName, int], Sequence[str]] = field(default_factory=dict)
+    """By table and the version up to which another table has read it, the columns that were widened since."""
+    quarantine_expired: Mapping[TableName, int] = field(default_factory=dict)
+    """How many rows are in quarantine for longer than the table's policy allows."""

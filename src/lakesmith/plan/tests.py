@@ -1,4 +1,4 @@
-"""Holds tests to what the lake knows: which tables a table reads, and which columns there are."""
+"""Checks unit tests against the lake: which tables a table reads, and which columns exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Schemas = Mapping[TableName, tuple[str, ...]]
 
 
 def read_by(table: Table, graph: Graph) -> tuple[TableName, ...]:
-    """The tables that a table reads, for its rows and for its checks."""
+    """Return the tables that a table reads, for its rows and for its checks."""
     named = [check.rule.table for check in table.checks if isinstance(check.rule, References | Reconcile)]
     return tuple(dict.fromkeys((*graph.upstream(table.name), *(name for name in named if name != table.name))))
 
@@ -23,12 +23,12 @@ def read_by(table: Table, graph: Graph) -> tuple[TableName, ...]:
 def check_tests(
     tests: Iterable[TableTest], tables: Mapping[TableName, Table], graph: Graph, schemas: Schemas
 ) -> list[LakesmithError]:
-    """Rows of tables that are not read, and columns that no table has. Only columns that are known are judged."""
-    return [error for test in tests for error in _wrong(test, tables, graph, schemas)]
+    """Return the errors: rows for tables that are not read, and unknown columns. Tables without a known schema pass."""
+    return [error for test in tests for error in _errors(test, tables, graph, schemas)]
 
 
 def chosen_tests(tests: Iterable[TableTest], selected: frozenset[TableName], name: str | None) -> tuple[TableTest, ...]:
-    """The tests of some tables, with this in their names."""
+    """Return the tests of the selected tables whose names contain `name`."""
     of_tables = [test for test in tests if test.table in selected]
     chosen = tuple(test for test in of_tables if name is None or name.lower() in test.name.lower())
     if name is not None and not chosen:
@@ -40,14 +40,14 @@ def chosen_tests(tests: Iterable[TableTest], selected: frozenset[TableName], nam
 def untested(
     tests: Iterable[TableTest], selected: frozenset[TableName], tables: Mapping[TableName, Table]
 ) -> tuple[str, ...]:
-    """The selected tables that have a query and no test."""
+    """Return the selected tables with a query and without a test."""
     tested = {test.table for test in tests}
     queried = (name for name in selected - tested if not isinstance(tables[name].origin, Source))
     return tuple(str(name) for name in sorted(queried))
 
 
 def known_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
-    """All columns of a table, where they are known."""
+    """Return all columns of a table, or None where they are not known."""
     if table.name in schemas:
         return schemas[table.name]
     if table.contract == "strict" and table.columns:
@@ -55,7 +55,7 @@ def known_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
     return None
 
 
-def _wrong(
+def _errors(
     test: TableTest, tables: Mapping[TableName, Table], graph: Graph, schemas: Schemas
 ) -> Iterator[LakesmithError]:
     reads = read_by(tables[test.table], graph)
@@ -65,24 +65,24 @@ def _wrong(
                 at = rows[0].at if rows else test.declared_at
                 what = f"{test.table} does not read {name}"
                 if name == test.table:
-                    what = f"rows of {name} itself are given before its first run, not later"
+                    what = f"rows of {name} itself can only be given before its first run"
                 hint = did_you_mean(str(name), map(str, reads), label="tables that it reads")
                 yield DeclarationError("not-testable", what, at=at, table=str(test.table), hint=hint)
             else:
-                yield from _unknown(rows, tables[name], known_columns(tables[name], schemas))
-    yield from _unknown(test.expect or (), tables[test.table], known_columns(tables[test.table], schemas))
+                yield from _unknown_columns(rows, tables[name], known_columns(tables[name], schemas))
+    yield from _unknown_columns(test.expect or (), tables[test.table], known_columns(tables[test.table], schemas))
 
 
-def _unknown(rows: Sequence[Row], table: Table, known: tuple[str, ...] | None) -> Iterator[LakesmithError]:
+def _unknown_columns(rows: Sequence[Row], table: Table, known: tuple[str, ...] | None) -> Iterator[LakesmithError]:
     if known is None:
         return
     low = {name.lower() for name in known}
-    told: set[str] = set()
+    reported: set[str] = set()
     for row in rows:
         for name in row.values:
             audit = table.name.layer == "bronze" and name.startswith("_")
-            if name.lower() not in low and name not in told and not audit:
-                told.add(name)
+            if name.lower() not in low and name not in reported and not audit:
+                reported.add(name)
                 yield DeclarationError(
                     "unknown-column",
                     f"column '{name}' is not in {table.name}",

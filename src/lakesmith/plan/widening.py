@@ -1,20 +1,20 @@
-"""Which types a stored column can take on in place, so that each of its values stays the value that it is."""
+"""Which types a stored column can be widened to in place without changing a value."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _TOKEN = re.compile(r"decimal\(\d+,\d+\)|`(?:[^`]|``)*`|\w+|[<>,:]")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def widens(stored: str, wanted: str) -> bool:
-    """Whether a column of the one Spark SQL type, nested ones too, can become one of the other, which is wider.
+    """Whether a column of Spark SQL type `stored` can be widened to `wanted`, also inside nested types.
 
-    Whole numbers stay whole numbers or become decimals, never doubles: not every `bigint` is one. What Delta could do
-    beyond that changes what a value means, such as a date that becomes a moment.
+    Integers widen to integers or decimals, never to doubles, which cannot hold every `bigint`. Delta can widen more,
+    but that changes the meaning of a value, such as a date that becomes a timestamp.
     """
     before, after = _TOKEN.findall(stored), _TOKEN.findall(wanted)
     if before == after or len(before) != len(after):
@@ -29,8 +29,8 @@ def widens(stored: str, wanted: str) -> bool:
 def _leaf_widens(stored: str, wanted: str) -> bool:
     if stored == "float":
         return wanted == "double"
-    if stored in _WHOLE and wanted in _WHOLE:
-        return _WHOLE.index(stored) < _WHOLE.index(wanted)
+    if stored in _INTEGERS and wanted in _INTEGERS:
+        return _INTEGERS.index(stored) < _INTEGERS.index(wanted)
     before, after = whole_digits(stored), _DECIMAL.fullmatch(wanted)
     if before is None or after is None:
         return False
@@ -40,12 +40,12 @@ def _leaf_widens(stored: str, wanted: str) -> bool:
 
 
 def whole_digits(type: str) -> int | None:
-    """How many digits before the point a decimal needs to take the place of a type, by the rules of Delta."""
+    """Return how many digits before the point a decimal needs to replace a type, by the rules of Delta."""
     if decimal := _DECIMAL.fullmatch(type):
         return int(decimal[1]) - int(decimal[2])
-    return None if type not in _WHOLE else 20 if type == "bigint" else 10
+    return None if type not in _INTEGERS else 20 if type == "bigint" else 10
 
 
-def retyped_text(source: object, columns: Sequence[str]) -> str:
-    """Why changes of a table cannot be followed once columns of it have other types."""
-    return f"types in {source} changed ({', '.join(columns)}), and those of this table follow"
+def type_change_text(source: object, columns: Sequence[str]) -> str:
+    """Explain why a table's changes cannot be read across a type change."""
+    return f"column types in {source} changed ({', '.join(columns)}), so types of this table may change too"

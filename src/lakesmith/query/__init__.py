@@ -3,6 +3,6 @@
 from lakesmith.query.at import At, parse_at
 from lakesmith.query.duckdb import DuckDB
 from lakesmith.query.names import match_tables
-from lakesmith.query.profile import Input, profile
+from lakesmith.query.profile import ProfileInput, profile
 
-__all__ = ["At", "DuckDB", "Input", "match_tables", "parse_at", "profile"]
+__all__ = ["At", "DuckDB", "ProfileInput", "match_tables", "parse_at", "profile"]

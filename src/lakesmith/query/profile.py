@@ -11,8 +11,8 @@ from lakesmith.columns import AUDIT
 from lakesmith.declare import Table, TableName
 from lakesmith.declare.loads import added_columns, key_columns
 from lakesmith.errors import InfrastructureError
-from lakesmith.quality.profile import FEW_VALUES, Reference, Seen, propose, yaml_block
-from lakesmith.quality.text_patterns import FORMS, Form
+from lakesmith.quality.profile import FEW_VALUES, ProfiledTable, Reference, propose, proposals_text
+from lakesmith.quality.text_patterns import TEXT_PATTERNS, TextPattern
 from lakesmith.query.duckdb import DuckDB
 from lakesmith.reports import ColumnProfile, Frequent, TableProfile
 
@@ -31,7 +31,7 @@ _GENERIC = ("id", "key", "code", "uuid", "name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
+class ProfileInput:
     """A table that is looked at."""
 
     table: Table
@@ -77,7 +77,12 @@ class _Looked:
 
 
 def profile(
-    table: Input, others: Mapping[TableName, Input], *, limit: int, now: datetime, engine: DuckDB | None = None
+    table: ProfileInput,
+    others: Mapping[TableName, ProfileInput],
+    *,
+    limit: int,
+    now: datetime,
+    engine: DuckDB | None = None,
 ) -> TableProfile:
     """What the rows are like, and what could be promised of them. `others` are tables that may be referred to."""
     engine, name = engine or DuckDB(), str(table.table.name)
@@ -96,10 +101,10 @@ def profile(
         raise
     told = {**first, **second}
     columns = tuple(_column(column, told) for column in looked)
-    seen = Seen(
+    seen = ProfiledTable(
         table=table.table,
         rows=max(table.rows, told["rows"]),
-        looked_at=told["rows"],
+        profiled_rows=told["rows"],
         references=references,
         now=now,
     )
@@ -108,10 +113,10 @@ def profile(
         table=name,
         version=table.version,
         rows=seen.rows,
-        looked_at=seen.looked_at,
+        profiled_rows=seen.profiled_rows,
         columns=columns,
         proposals=proposals,
-        yaml=yaml_block(proposals),
+        yaml=proposals_text(proposals),
     )
 
 
@@ -221,13 +226,13 @@ def _second(looked: Iterable[_Looked], first: Mapping[str, Any]) -> list[tuple[s
     return asked
 
 
-def _possible(column: _Looked, first: Mapping[str, Any]) -> list[Form]:
+def _possible(column: _Looked, first: Mapping[str, Any]) -> list[TextPattern]:
     """The forms that the examples have; of a masked column there are none to look at."""
     if column.masked:
-        return list(FORMS)
+        return list(TEXT_PATTERNS)
     number = column.number
     examples = [first[f"{number}.min"], first[f"{number}.max"], *first[f"{number}.frequent"]]
-    return [form for form in FORMS if all(form.fits(example) for example in examples if example is not None)]
+    return [form for form in TEXT_PATTERNS if all(form.fits(example) for example in examples if example is not None)]
 
 
 def _column(column: _Looked, told: Mapping[str, Any]) -> ColumnProfile:
@@ -251,7 +256,7 @@ def _column(column: _Looked, told: Mapping[str, Any]) -> ColumnProfile:
         unique=counted and present > 0 and distinct == present,
         shortest=of("shortest"),
         longest=of("longest"),
-        form=next((form.name for form in FORMS if present and of(form.name) == present), None),
+        pattern=next((form.name for form in TEXT_PATTERNS if present and of(form.name) == present), None),
         masked=column.masked,
     )
     if column.masked:
@@ -286,7 +291,7 @@ def _references(
     table: Table,
     rows: Callable[[], Rows],
     looked: Sequence[_Looked],
-    others: Mapping[TableName, Input],
+    others: Mapping[TableName, ProfileInput],
 ) -> tuple[Reference, ...]:
     """The columns that are named like another table's key, where the key has all their values."""
     opened: dict[str, Rows] = {}

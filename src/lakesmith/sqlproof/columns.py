@@ -9,16 +9,16 @@ from sqlglot import exp
 
 from lakesmith.declare import TableName
 from lakesmith.sqlproof.statement import (
+    ColumnUse,
     Scope,
     Source,
     Statement,
-    Use,
-    bare,
+    column_name,
     expand,
     is_star,
     output_names,
-    owner,
     parts,
+    qualified_source,
     source_columns,
 )
 
@@ -30,7 +30,7 @@ _AFTER_THE_RESULT = ("expressions", "group", "having", "order", "sort", "qualify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
+class UnknownColumn:
     """A column that none of the tables in its scope has."""
 
     name: str
@@ -68,7 +68,7 @@ def reads(statement: Statement) -> dict[TableName, frozenset[str]]:
     return {table: frozenset(names) for table, names in found.items() if table not in undecided}
 
 
-def unknown(statement: Statement, schemas: Schemas) -> list[Unknown]:
+def unknown(statement: Statement, schemas: Schemas) -> list[UnknownColumn]:
     """The columns that no table in their scope has, where the columns of all those tables are known."""
     found = [
         each for scope in statement.scopes for use in scope.uses if (each := _unknown(scope, use, schemas)) is not None
@@ -98,13 +98,13 @@ def _outward(scope: Scope) -> Iterator[Scope]:
 def _visible_owner(scope: Scope, column: exp.Column) -> tuple[Source, str] | None:
     """The source that a qualified column names, here or further out, and the column's own name."""
     for each in _outward(scope):
-        source = owner(each, column)
+        source = qualified_source(each, column)
         if source is not None:
-            return source, bare(each, column)
+            return source, column_name(each, column)
     return None
 
 
-def _is_result_name(scope: Scope, use: Use, name: str) -> bool:
+def _is_result_name(scope: Scope, use: ColumnUse, name: str) -> bool:
     """Whether a name without a table means a result column: not where that is itself made from the name."""
     if use.clause not in _AFTER_THE_RESULT:
         return False
@@ -115,7 +115,7 @@ def _is_result_name(scope: Scope, use: Use, name: str) -> bool:
     )
 
 
-def _unknown(scope: Scope, use: Use, schemas: Schemas) -> Unknown | None:
+def _unknown(scope: Scope, use: ColumnUse, schemas: Schemas) -> UnknownColumn | None:
     written = parts(use.node)
     if is_star(use.node) or written[0] == "_metadata":
         return None
@@ -135,7 +135,7 @@ def _unknown(scope: Scope, use: Use, schemas: Schemas) -> Unknown | None:
     if seen is None and any(_is_result_name(each, use, name) for each in _outward(scope)):
         return None
     identifier = next(part for part in use.node.parts[1 if seen else 0 :] if part.name.lower() == name)
-    return Unknown(
+    return UnknownColumn(
         name=identifier.name,
         tables=tuple(dict.fromkeys(source.shown for source in candidates)),
         known=tuple(dict.fromkeys(known)),

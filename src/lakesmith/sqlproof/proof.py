@@ -6,21 +6,21 @@ from sqlglot import exp
 
 from lakesmith.declare import TableName
 from lakesmith.sqlproof.rowwise import changing
-from lakesmith.sqlproof.statement import SPARK, Reason, Scope, Statement, bare, is_star, owner, parts
+from lakesmith.sqlproof.statement import SPARK, Reason, Scope, Statement, column_name, is_star, parts, qualified_source
 
 
-class Refused(Exception):
+class NotProvable(Exception):
     """Why something cannot be proved."""
 
     def __init__(self, words: str, *, line: int | None = None, clause: str | None = None) -> None:
         super().__init__(words)
-        self.reason = Reason(words=words, line=line, clause=clause)
+        self.reason = Reason(text=words, line=line, clause=clause)
 
 
-def unfollowed(statement: Statement) -> Reason | None:
+def unprovable_reason(statement: Statement) -> Reason | None:
     """Why nothing can be proved of the statement at all, or None."""
     if statement.pipes:
-        return Reason(words="it is written in pipe syntax, which is not followed", clause="|>")
+        return Reason(text="it is written in pipe syntax, which is not followed", clause="|>")
     return changing(statement)
 
 
@@ -38,10 +38,10 @@ def row_by_row(scope: Scope) -> bool:
     )
 
 
-def times_read(scope: Scope, table: TableName) -> int:
+def count_reads(scope: Scope, table: TableName) -> int:
     inner = [source.scope for source in scope.sources if source.scope is not None]
     here = sum(source.table == table for source in scope.sources)
-    return here + sum(times_read(each, table) for each in (*inner, *scope.branches, *scope.nested))
+    return here + sum(count_reads(each, table) for each in (*inner, *scope.branches, *scope.nested))
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:
@@ -50,13 +50,13 @@ def unwrapped(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def spelled(scope: Scope, node: exp.Expr, *, qualified: bool = True) -> str:
+def normalized_sql(scope: Scope, node: exp.Expr, *, qualified: bool = True) -> str:
     """The expression so that two of one meaning, written in two ways, are mostly equal."""
 
     def named(inner: exp.Expr) -> exp.Expr:
         if not isinstance(inner, exp.Column) or is_star(inner):
             return inner
-        source = owner(scope, inner) or (scope.sources[0] if len(scope.sources) == 1 else None)
+        source = qualified_source(scope, inner) or (scope.sources[0] if len(scope.sources) == 1 else None)
         prefix = (source.alias,) if qualified and source is not None else ()
         return exp.to_identifier(".".join((*prefix, *fields(scope, inner))), quoted=True)
 
@@ -66,4 +66,6 @@ def spelled(scope: Scope, node: exp.Expr, *, qualified: bool = True) -> str:
 def fields(scope: Scope, column: exp.Column) -> list[str]:
     """Of a column's parts, its name and the fields below it."""
     written = parts(column)
-    return written if owner(scope, column) is None else written[written.index(bare(scope, column), 1) :]
+    return (
+        written if qualified_source(scope, column) is None else written[written.index(column_name(scope, column), 1) :]
+    )

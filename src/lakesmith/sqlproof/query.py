@@ -31,10 +31,10 @@ from lakesmith.declare.checks import BatchRule, Check, columns_named, sql_named
 from lakesmith.declare.loads import Load, added_columns
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean, raise_all
 from lakesmith.sql import quoted
-from lakesmith.sqlproof.readings import readings
+from lakesmith.sqlproof.analysis_cache import analysis_cache
 
 if TYPE_CHECKING:
-    from lakesmith.sqlproof.statement import Fault, Scope, Source, Statement, Use
+    from lakesmith.sqlproof.statement import ColumnUse, Fault, Scope, Source, Statement
 
 Schemas = Mapping[TableName, Sequence[str]]
 
@@ -93,7 +93,7 @@ def read_query(query: SqlQuery, declared: Iterable[TableName] = ()) -> QueryFact
         raise_all([_error(query, fault, declared) for fault in statement.faults])
         return _told(_facts(query))
 
-    return _from_text(readings.answer("facts", [query.text, query.declared_at.line], read))
+    return _from_text(analysis_cache.answer("facts", [query.text, query.declared_at.line], read))
 
 
 def bind(query: SqlQuery, names: Mapping[TableName, str]) -> str:
@@ -130,7 +130,7 @@ def partition_trace(query: SqlQuery, by: str) -> PartitionTrace | str:
 
     found = trace(statement, by)
     if isinstance(found, Reason):
-        return found.told(query.declared_at.line)
+        return found.describe(query.declared_at.line)
     return PartitionTrace(table=found.table, expression=found.text)
 
 
@@ -165,21 +165,21 @@ def key_finder(query: SqlQuery, key: Sequence[str]) -> KeyFinder | str:
 
     def read() -> dict[str, str] | str:
         statement = _statement(query)
-        from lakesmith.sqlproof.keyed import finders
+        from lakesmith.sqlproof.key_finders import finders
         from lakesmith.sqlproof.statement import Reason
 
         found = finders(statement, key)
         if isinstance(found, Reason):
-            return found.told(query.declared_at.line)
+            return found.describe(query.declared_at.line)
         return {str(name): text for name, text in found.items()}
 
-    told = readings.answer("finders", [query.text, query.declared_at.line, list(key)], read)
+    told = analysis_cache.answer("finders", [query.text, query.declared_at.line, list(key)], read)
     if isinstance(told, str):
         return told
     return KeyFinder(queries={_name(name): replace(query, text=text) for name, text in told.items()})
 
 
-def by_finder(table: Table) -> bool:
+def uses_key_finder(table: Table) -> bool:
     """Whether the keys that changes touch are found by a query of their own: the table's gives one row a key."""
     return isinstance(table.load, Merge) and not table.load.order_by and isinstance(table.origin, SqlQuery)
 
@@ -194,10 +194,10 @@ def sums(query: SqlQuery, key: Sequence[str]) -> Sums | str:
 
         found = combinations(statement, key)
         if isinstance(found, Reason):
-            return found.told(query.declared_at.line)
+            return found.describe(query.declared_at.line)
         return {"combine": found.by_column, "sums": found.sums}
 
-    told = readings.answer("sums", [query.text, query.declared_at.line, list(key)], read)
+    told = analysis_cache.answer("sums", [query.text, query.declared_at.line, list(key)], read)
     if isinstance(told, str):
         return told
     return Sums(combine=dict(told["combine"]), exact_only_for=tuple(told["sums"]))
@@ -223,7 +223,7 @@ def output_columns(query: SqlQuery, schemas: Schemas) -> tuple[str, ...] | None:
 
         return outputs(statement.root, schemas)
 
-    found = readings.answer("columns", [query.text, _known(query, schemas)], read)
+    found = analysis_cache.answer("columns", [query.text, _known(query, schemas)], read)
     return None if found is None else tuple(found)
 
 
@@ -257,7 +257,7 @@ def check_columns(query: SqlQuery, schemas: Schemas) -> list[LakesmithError]:
             at=_place(query, line),
             hint=did_you_mean(name, known, label="columns"),
         )
-        for name, tables, line, known in readings.answer("unknown", [query.text, _known(query, schemas)], read)
+        for name, tables, line, known in analysis_cache.answer("unknown", [query.text, _known(query, schemas)], read)
     ]
 
 
@@ -284,7 +284,7 @@ def check_conditions(table: Table, columns: Sequence[str] | None) -> list[Lakesm
     if given is not None or columns is not None:
         known = list(dict.fromkeys((*(given or columns or ()), *(column.name for column in table.columns))))
     for condition, shown, place in written:
-        used, fault = readings.answer("condition", condition, functools.partial(_read_condition, condition))
+        used, fault = analysis_cache.answer("condition", condition, functools.partial(_read_condition, condition))
         if fault is not None:
             errors.append(
                 DeclarationError(
@@ -311,7 +311,7 @@ def _wrong_aggregates(table: Table, check: Check) -> Iterator[LakesmithError]:
     """An aggregate where each row is asked, or none where all of them are."""
     wants = isinstance(check.rule, BatchRule)
     for text in sql_named(check.rule):
-        if readings.answer("aggregate", text, functools.partial(_has_aggregate, text)) == (not wants):
+        if analysis_cache.answer("aggregate", text, functools.partial(_has_aggregate, text)) == (not wants):
             what, hint = (
                 ("has no aggregate, and is about the whole batch", "such as count(*) > 0; `sql` is about each row")
                 if wants
@@ -479,7 +479,7 @@ def _facts(query: SqlQuery) -> QueryFacts:
         refs=tuple(lines),
         columns=None if statement.pipes else outputs(statement.root, {}),
         rowwise=reason is None,
-        not_rowwise_because=None if reason is None else reason.told(first),
+        not_rowwise_because=None if reason is None else reason.describe(first),
         reads=reads(statement),
         lines=lines,
     )
@@ -522,7 +522,7 @@ def _qualified_column_errors(query: SqlQuery, statement: Statement) -> Iterator[
         yield DeclarationError("qualified-column", what, at=_place(query, line), hint=hint)
 
 
-def _qualified_uses(statement: Statement) -> Iterator[tuple[Scope, Use, Source | None]]:
+def _qualified_uses(statement: Statement) -> Iterator[tuple[Scope, ColumnUse, Source | None]]:
     """The columns that begin with layer.table, with the source that this is, if it can be seen from there."""
     from lakesmith.sqlproof.statement import parts
 

@@ -17,28 +17,28 @@ _SET_OPERATIONS = {
 def not_rowwise(statement: Statement) -> Reason | None:
     """Why the statement is not row by row, or None when it is proved to be."""
     if statement.pipes:
-        return Reason(words="it is written in pipe syntax, which is not followed", clause="|>")
+        return Reason(text="it is written in pipe syntax, which is not followed", clause="|>")
     return _scope_reason(statement, statement.root) or _function_reason(statement)
 
 
 def changing(statement: Statement) -> Reason | None:
     """The function that gives another value each time, if one is called."""
     called = statement.called(CHANGING)
-    return None if called is None else Reason(words=f"{called[0]}() differs at each evaluation", line=called[1])
+    return None if called is None else Reason(text=f"{called[0]}() differs at each evaluation", line=called[1])
 
 
 def set_operation(scope: Scope, statement: Statement) -> Reason | None:
     """UNION, INTERSECT or EXCEPT, if the scope is one."""
     for kind, (word, token) in _SET_OPERATIONS.items():
         if isinstance(scope.node, kind):
-            return Reason(words="it combines several queries", clause=word, line=statement.line_of(token))
+            return Reason(text="it combines several queries", clause=word, line=statement.line_of(token))
     return None
 
 
 def _function_reason(statement: Statement) -> Reason | None:
     called = statement.called(AGGREGATES)
     if called is not None:
-        return Reason(words="it aggregates", clause=f"{called[0]}()", line=called[1])
+        return Reason(text="it aggregates", clause=f"{called[0]}()", line=called[1])
     return changing(statement)
 
 
@@ -47,7 +47,7 @@ def _scope_reason(statement: Statement, scope: Scope) -> Reason | None:
     if combined is not None:
         return combined
     if scope.recursive or not isinstance(scope.node, exp.Select):
-        return Reason(words="it is not a plain SELECT from one table")
+        return Reason(text="it is not a plain SELECT from one table")
     return (
         _source_reason(scope)
         or _clause_reason(statement, scope)
@@ -61,33 +61,33 @@ def _scope_reason(statement: Statement, scope: Scope) -> Reason | None:
 def _source_reason(scope: Scope) -> Reason | None:
     main = [source for source in scope.sources if source.generator is None or source is scope.sources[0]]
     if not main:
-        return Reason(words="it reads no table")
+        return Reason(text="it reads no table")
     if len(main) > 1:
-        return Reason(words=f"it joins {main[1].shown}", line=main[1].line)
+        return Reason(text=f"it joins {main[1].shown}", line=main[1].line)
     if main[0].pivoted:
-        return Reason(words="it turns rows into columns or back", clause="PIVOT", line=main[0].line)
+        return Reason(text="it turns rows into columns or back", clause="PIVOT", line=main[0].line)
     if main[0].table is None and main[0].scope is None:
-        return Reason(words=f"it reads {main[0].shown}, not a table", line=main[0].line)
+        return Reason(text=f"it reads {main[0].shown}, not a table", line=main[0].line)
     return None
 
 
 def _clause_reason(statement: Statement, scope: Scope) -> Reason | None:
     clauses = scope.node.args
     if clauses.get("group") is not None:
-        return Reason(words="it aggregates", clause="GROUP BY", line=statement.line_of(TokenType.GROUP_BY))
+        return Reason(text="it aggregates", clause="GROUP BY", line=statement.line_of(TokenType.GROUP_BY))
     if clauses.get("distinct") is not None:
         line = statement.line_of(TokenType.DISTINCT)
-        return Reason(words="it drops repeated rows", clause="DISTINCT", line=line)
+        return Reason(text="it drops repeated rows", clause="DISTINCT", line=line)
     if scope.cut is not None:
         kind = TokenType.LIMIT if scope.cut == "LIMIT" else TokenType.OFFSET
-        return Reason(words="it keeps some rows only", clause=scope.cut, line=statement.line_of(kind))
+        return Reason(text="it keeps some rows only", clause=scope.cut, line=statement.line_of(kind))
     if scope.windows:
-        return Reason(words="it uses a window function", line=statement.line_of(TokenType.OVER))
+        return Reason(text="it uses a window function", line=statement.line_of(TokenType.OVER))
     if clauses.get("qualify") is not None:
-        return Reason(words="it uses a window function", clause="QUALIFY")
+        return Reason(text="it uses a window function", clause="QUALIFY")
     if clauses.get("having") is not None:
-        return Reason(words="it aggregates", clause="HAVING", line=statement.line_of(TokenType.HAVING))
+        return Reason(text="it aggregates", clause="HAVING", line=statement.line_of(TokenType.HAVING))
     if scope.nested:
         tables = [source for source in scope.nested[0].sources if source.line is not None]
-        return Reason(words="it has a subquery", line=tables[0].line if tables else None)
+        return Reason(text="it has a subquery", line=tables[0].line if tables else None)
     return None

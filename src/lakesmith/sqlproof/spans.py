@@ -40,7 +40,7 @@ _AFTER_WHERE = (
 )
 
 
-class Unsplit(Exception):
+class UnsupportedLayout(Exception):
     """The text is put together in a way that is not taken apart here."""
 
 
@@ -76,34 +76,34 @@ class QuerySpan:
     selects: tuple[SelectSpan, ...]
 
 
-def split(tokens: Sequence[Token], span: range) -> QuerySpan:
+def split_clauses(tokens: Sequence[Token], span: range) -> QuerySpan:
     """Raises `Unsplit` where the text is not a plain query."""
     span = _unwrapped(tokens, span)
     body = span
     if span and tokens[span.start].token_type == TokenType.WITH:
         first = next((at for at in _outside(tokens, span) if tokens[at].token_type == TokenType.SELECT), None)
         if first is None:
-            raise Unsplit
+            raise UnsupportedLayout
         body = range(first, span.stop)
     head = range(span.start, body.start)
     return QuerySpan(head=head, ctes=dict(_ctes(tokens, head)), selects=tuple(_selects(tokens, body)))
 
 
-def written(text: str, tokens: Sequence[Token], span: range, instead: Mapping[int, tuple[int, str]]) -> str:
+def text_of(text: str, tokens: Sequence[Token], span: range, instead: Mapping[int, tuple[int, str]]) -> str:
     """The text of a span without comments and line breaks; `instead` tells by its first character what to put for
     the text up to another character."""
-    told: list[str] = []
+    pieces: list[str] = []
     end = skipped = -1
     for at in span:
         token = tokens[at]
         if token.start < skipped:
             end = token.end
             continue
-        gap = " " if told and end + 1 < token.start else ""
+        gap = " " if pieces and end + 1 < token.start else ""
         skipped, words = instead.get(token.start, (-1, text[token.start : token.end + 1]))
-        told.append(gap + words)
+        pieces.append(gap + words)
         end = token.end
-    return "".join(told)
+    return "".join(pieces)
 
 
 def _selects(tokens: Sequence[Token], span: range) -> Iterator[SelectSpan]:
@@ -129,7 +129,7 @@ def _set_operators(tokens: Sequence[Token], span: range) -> Iterator[int]:
 
 def _select(tokens: Sequence[Token], span: range) -> SelectSpan:
     if not span or tokens[span.start].token_type != TokenType.SELECT:
-        raise Unsplit
+        raise UnsupportedLayout
     outside = list(_outside(tokens, span))
     start = span.start + 1
     while start < span.stop and tokens[start].token_type in (TokenType.HINT, TokenType.DISTINCT, TokenType.ALL):
@@ -206,7 +206,7 @@ def _unwrapped(tokens: Sequence[Token], span: range) -> range:
 def inside(tokens: Sequence[Token], span: range) -> range:
     """What stands in the parentheses with which a span begins."""
     if not span or tokens[span.start].token_type != TokenType.L_PAREN:
-        raise Unsplit
+        raise UnsupportedLayout
     return range(span.start + 1, _closing(tokens, span.start))
 
 
@@ -216,7 +216,7 @@ def _closing(tokens: Sequence[Token], opens: int) -> int:
         depth += (tokens[at].token_type in _OPENING) - (tokens[at].token_type in _CLOSING)
         if depth == 0:
             return at
-    raise Unsplit
+    raise UnsupportedLayout
 
 
 def _opening(tokens: Sequence[Token], closes: int) -> int:
@@ -225,7 +225,7 @@ def _opening(tokens: Sequence[Token], closes: int) -> int:
         depth += (tokens[at].token_type in _CLOSING) - (tokens[at].token_type in _OPENING)
         if depth == 0:
             return at
-    raise Unsplit
+    raise UnsupportedLayout
 
 
 def _outside(tokens: Sequence[Token], span: range) -> Iterator[int]:

@@ -61,14 +61,14 @@ class Fault:
 class Reason:
     """Why something cannot be proved, at a line of the statement's own text."""
 
-    words: str
+    text: str
     line: int | None = None
     clause: str | None = None
 
-    def told(self, first_line: int) -> str:
+    def describe(self, first_line: int) -> str:
         line = None if self.line is None else f"line {self.line + first_line - 1}"
         detail = ", ".join(part for part in (self.clause, line) if part)
-        return f"{self.words} ({detail})" if detail else self.words
+        return f"{self.text} ({detail})" if detail else self.text
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -97,7 +97,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ColumnUse:
     """A column as it is written in one clause of a scope."""
 
     node: exp.Column
@@ -116,7 +116,7 @@ class Scope:
     """The sides of a UNION, INTERSECT or EXCEPT."""
     nested: list[Scope] = field(default_factory=list)
     """Subqueries inside expressions."""
-    uses: list[Use] = field(default_factory=list)
+    uses: list[ColumnUse] = field(default_factory=list)
     using: list[exp.Identifier] = field(default_factory=list)
     """Columns of JOIN … USING."""
     windows: list[exp.Window] = field(default_factory=list)
@@ -376,7 +376,7 @@ class Statement:
         while stack:
             node = stack.pop()
             if isinstance(node, exp.Column):
-                scope.uses.append(Use(node, clause))
+                scope.uses.append(ColumnUse(node, clause))
                 continue
             if isinstance(node, exp.Star):
                 continue
@@ -397,7 +397,7 @@ def read(text: str) -> Statement:
 
 
 @functools.lru_cache(maxsize=4096)
-def words(text: str) -> tuple[str, ...]:
+def normalized_tokens(text: str) -> tuple[str, ...]:
     """The text without white space, comments and the last semicolon: what makes it the same statement."""
     tokens = _tokens(text)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
@@ -405,7 +405,7 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text[token.start : token.end + 1] for token in tokens)
 
 
-def plain(text: str, tokens: Sequence[Token]) -> str:
+def one_line(text: str, tokens: Sequence[Token]) -> str:
     """The text of these tokens as it was written, with comments and line breaks taken out."""
     told = ""
     for at, token in enumerate(tokens):
@@ -455,7 +455,7 @@ def expand(scope: Scope, star: exp.Expr, known: Mapping[TableName, Sequence[str]
     if inner.args.get("replace") or inner.args.get("rename"):
         return None
     if isinstance(star, exp.Column):
-        source = owner(scope, star)
+        source = qualified_source(scope, star)
         sources = [source] if source is not None else []
     else:
         sources = [source for source in scope.sources if not source.hidden]
@@ -494,7 +494,7 @@ def parts(column: exp.Column) -> list[str]:
     return [part.name.lower() if isinstance(part, exp.Identifier) else "*" for part in column.parts]
 
 
-def owner(scope: Scope, column: exp.Column) -> Source | None:
+def qualified_source(scope: Scope, column: exp.Column) -> Source | None:
     """The source that a column names by its alias or by `layer.table`, in this scope only."""
     written = parts(column)
     if len(written) > 1:
@@ -507,10 +507,10 @@ def owner(scope: Scope, column: exp.Column) -> Source | None:
     return None
 
 
-def bare(scope: Scope, column: exp.Column) -> str:
+def column_name(scope: Scope, column: exp.Column) -> str:
     """The column's own name: without the source before it and without the struct fields after it."""
     written = parts(column)
-    source = owner(scope, column)
+    source = qualified_source(scope, column)
     if source is None:
         return written[0]
     if len(written) > 2 and source.table is not None and str(source.table) == f"{written[0]}.{written[1]}":

@@ -8,8 +8,8 @@ from typing import Literal
 
 from sqlglot import TokenType, exp
 
-from lakesmith.sqlproof.keyed import refuse_what_needs_all_rows
-from lakesmith.sqlproof.proof import Refused, row_by_row, spelled, unfollowed, unwrapped
+from lakesmith.sqlproof.key_finders import refuse_what_needs_all_rows
+from lakesmith.sqlproof.proof import NotProvable, normalized_sql, row_by_row, unprovable_reason, unwrapped
 from lakesmith.sqlproof.rowwise import set_operation
 from lakesmith.sqlproof.statement import Reason, Scope, Statement, is_aggregate, is_star, line_in, output_names, parts
 
@@ -34,7 +34,7 @@ class Combinations:
 
 def combinations(statement: Statement, key: Sequence[str]) -> Combinations | Reason:
     """How the columns besides the key are combined, or why new rows alone do not suffice."""
-    refused = unfollowed(statement) or set_operation(statement.root, statement)
+    refused = unprovable_reason(statement) or set_operation(statement.root, statement)
     if refused is not None:
         return refused
     try:
@@ -43,34 +43,34 @@ def combinations(statement: Statement, key: Sequence[str]) -> Combinations | Rea
         _check_clauses(statement, statement.root)
         _check_groups(statement, statement.root, key)
         return _combined(statement.root, {name.lower() for name in key})
-    except Refused as error:
+    except NotProvable as error:
         return error.reason
 
 
 def _check_sources(scope: Scope) -> None:
     tables = [source for at, source in enumerate(scope.sources) if source.generator is None or at == 0]
     if not tables:
-        raise Refused("it reads no table")
+        raise NotProvable("it reads no table")
     if len(tables) > 1:
-        raise Refused(f"it joins {tables[1].shown}", line=tables[1].line)
+        raise NotProvable(f"it joins {tables[1].shown}", line=tables[1].line)
     if tables[0].generator is not None or (tables[0].scope is not None and not row_by_row(tables[0].scope)):
-        raise Refused(f"it reads {tables[0].shown}, which is not made row by row", line=tables[0].line)
+        raise NotProvable(f"it reads {tables[0].shown}, which is not made row by row", line=tables[0].line)
 
 
 def _check_clauses(statement: Statement, scope: Scope) -> None:
     clauses = scope.node.args
     if clauses.get("group") is None:
-        raise Refused("it does not group by its key")
+        raise NotProvable("it does not group by its key")
     if clauses.get("having") is not None:
-        raise Refused(
+        raise NotProvable(
             "new rows may bring a group back that it left out",
             clause="HAVING",
             line=statement.line_of(TokenType.HAVING),
         )
     if scope.windows or clauses.get("qualify") is not None:
-        raise Refused("it uses a window function", line=statement.line_of(TokenType.OVER))
+        raise NotProvable("it uses a window function", line=statement.line_of(TokenType.OVER))
     if clauses.get("distinct") is not None:
-        raise Refused("it drops repeated rows", clause="DISTINCT", line=statement.line_of(TokenType.DISTINCT))
+        raise NotProvable("it drops repeated rows", clause="DISTINCT", line=statement.line_of(TokenType.DISTINCT))
 
 
 def _check_groups(statement: Statement, scope: Scope, key: Sequence[str]) -> None:
@@ -79,10 +79,10 @@ def _check_groups(statement: Statement, scope: Scope, key: Sequence[str]) -> Non
     named = {name.lower(): node for node in scope.projections for name in output_names(node)}
     missing = [name for name in key if name.lower() not in named]
     if missing or any(is_star(node) for node in scope.projections):
-        raise Refused(f"it has no column '{missing[0]}'" if missing else "a * hides its columns")
+        raise NotProvable(f"it has no column '{missing[0]}'" if missing else "a * hides its columns")
     for name in key:
         if any(is_aggregate(inner) for inner in named[name.lower()].walk()):
-            raise Refused(f"'{name}' is an aggregate", line=line_in(named[name.lower()]))
+            raise NotProvable(f"'{name}' is an aggregate", line=line_in(named[name.lower()]))
     group = scope.node.args["group"]
     if group.args.get("all"):
         return
@@ -91,12 +91,14 @@ def _check_groups(statement: Statement, scope: Scope, key: Sequence[str]) -> Non
     for node in group.expressions:
         column = _column_of(scope, node)
         if column is None or column not in wanted:
-            raise Refused(f"it groups by more than the key: {node.sql(dialect='spark')}", clause="GROUP BY", line=line)
+            raise NotProvable(
+                f"it groups by more than the key: {node.sql(dialect='spark')}", clause="GROUP BY", line=line
+            )
         grouped.add(column)
     for name in key:
         constant = next(named[name.lower()].find_all(exp.Column), None) is None
         if name.lower() not in grouped and not constant:
-            raise Refused(f"it groups by something else than '{name}'", clause="GROUP BY", line=line)
+            raise NotProvable(f"it groups by something else than '{name}'", clause="GROUP BY", line=line)
 
 
 def _column_of(scope: Scope, node: exp.Expr) -> str | None:
@@ -107,7 +109,7 @@ def _column_of(scope: Scope, node: exp.Expr) -> str | None:
         return names[0].lower() if names else None
     for projection in scope.projections:
         names = output_names(projection)
-        if names and spelled(scope, projection) == spelled(scope, node):
+        if names and normalized_sql(scope, projection) == normalized_sql(scope, node):
             return names[0].lower()
     if not isinstance(node, exp.Column) or len(node.parts) > 1:
         return None
@@ -125,7 +127,7 @@ def _combined(scope: Scope, key: set[str]) -> Combinations:
     for projection in scope.projections:
         names = output_names(projection)
         if len(names) != 1:
-            raise Refused("it makes several columns at once", line=line_in(projection))
+            raise NotProvable("it makes several columns at once", line=line_in(projection))
         if names[0].lower() in key:
             continue
         call = unwrapped(projection)
@@ -133,7 +135,7 @@ def _combined(scope: Scope, key: set[str]) -> Combinations:
             call = call.this
         combination = _KEPT.get(type(call))
         if combination is None or call.find(exp.Distinct) is not None:
-            raise Refused(
+            raise NotProvable(
                 f"'{names[0]}' cannot be kept by adding new rows: that works for count, sum, min and max",
                 line=line_in(projection),
             )

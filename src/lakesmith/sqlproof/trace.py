@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType, exp
 
 from lakesmith.declare import TableName
-from lakesmith.sqlproof.proof import Refused, fields, spelled, times_read, unfollowed, unwrapped
+from lakesmith.sqlproof.proof import NotProvable, count_reads, fields, normalized_sql, unprovable_reason, unwrapped
 from lakesmith.sqlproof.rowwise import set_operation
 from lakesmith.sqlproof.statement import (
     Reason,
@@ -22,47 +22,47 @@ from lakesmith.sqlproof.statement import (
     Statement,
     is_aggregate,
     line_in,
-    owner,
+    one_line,
     parts,
-    plain,
     projection_named,
+    qualified_source,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TracedColumn:
     """A column of a scope, written over the columns of one table."""
 
     table: TableName
     text: str
 
 
-def trace(statement: Statement, by: str) -> Traced | Reason:
+def trace(statement: Statement, by: str) -> TracedColumn | Reason:
     """The table and the expression over its columns that decide `by`, or why that cannot be proved."""
-    if (reason := unfollowed(statement)) is not None:
+    if (reason := unprovable_reason(statement)) is not None:
         return reason
     try:
         found = _column(statement, statement.root, by)
-    except Refused as error:
+    except NotProvable as error:
         return error.reason
-    if times_read(statement.root, found.table) > 1:
-        return Reason(words=f"it reads {found.table} more than once")
+    if count_reads(statement.root, found.table) > 1:
+        return Reason(text=f"it reads {found.table} more than once")
     return found
 
 
-def _column(statement: Statement, scope: Scope, name: str) -> Traced:
+def _column(statement: Statement, scope: Scope, name: str) -> TracedColumn:
     """The column `name` of a scope, followed down to a table."""
     combined = set_operation(scope, statement)
     if combined is not None:
-        raise Refused(combined.words, line=combined.line, clause=combined.clause)
+        raise NotProvable(combined.text, line=combined.line, clause=combined.clause)
     if scope.recursive or not isinstance(scope.node, exp.Select):
-        raise Refused("it is not a plain SELECT")
+        raise NotProvable("it is not a plain SELECT")
     if scope.cut is not None:
         kind = TokenType.LIMIT if scope.cut == "LIMIT" else TokenType.OFFSET
-        raise Refused("which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind))
+        raise NotProvable("which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind))
     found, star = projection_named(scope, name)
     if len(found) > 1:
-        raise Refused(f"it gives two columns the name '{name}'", line=line_in(found[1]))
+        raise NotProvable(f"it gives two columns the name '{name}'", line=line_in(found[1]))
     if not found:
         return _through_star(statement, scope, name, star)
     node = found[0]
@@ -74,11 +74,11 @@ def _column(statement: Statement, scope: Scope, name: str) -> Traced:
     return _written_over(statement, scope, source, node, tokens)
 
 
-def _through_star(statement: Statement, scope: Scope, name: str, star: bool) -> Traced:
+def _through_star(statement: Statement, scope: Scope, name: str, star: bool) -> TracedColumn:
     if not star:
-        raise Refused(f"it has no column '{name}'")
+        raise NotProvable(f"it has no column '{name}'")
     if len(scope.sources) != 1:
-        raise Refused(f"'{name}' comes out of a * over several tables: name the column in the SELECT")
+        raise NotProvable(f"'{name}' comes out of a * over several tables: name the column in the SELECT")
     column = exp.column(name, quoted=True)
     _check_rows(scope, column, name)
     return _of_source(statement, scope.sources[0], name, f"`{name}`")
@@ -88,25 +88,25 @@ def _only_source(scope: Scope, node: exp.Expr, name: str) -> Source:
     """The one source whose columns the expression is made of."""
     for inner in node.walk():
         if isinstance(inner, exp.Query):
-            raise Refused(f"'{name}' is made by a subquery", line=line_in(node))
+            raise NotProvable(f"'{name}' is made by a subquery", line=line_in(node))
         if isinstance(inner, exp.Window):
-            raise Refused(f"'{name}' is made by a window function", line=line_in(node))
+            raise NotProvable(f"'{name}' is made by a window function", line=line_in(node))
         if is_aggregate(inner):
-            raise Refused(f"'{name}' is an aggregate", line=line_in(node))
+            raise NotProvable(f"'{name}' is an aggregate", line=line_in(node))
         if isinstance(inner, exp.UDTF | exp.Explode | exp.Aliases):
-            raise Refused(f"'{name}' is made by a generator", line=line_in(node))
+            raise NotProvable(f"'{name}' is made by a generator", line=line_in(node))
     columns = list(node.find_all(exp.Column))
     if not columns:
-        raise Refused(f"'{name}' is not made from a column", line=line_in(node))
+        raise NotProvable(f"'{name}' is not made from a column", line=line_in(node))
     sources = {id(source): source for source in (_source_of(scope, column, name) for column in columns)}
     if len(sources) > 1:
         told = " and ".join(sorted(source.shown for source in sources.values()))
-        raise Refused(f"'{name}' is made from columns of {told}", line=line_in(node))
+        raise NotProvable(f"'{name}' is made from columns of {told}", line=line_in(node))
     source = next(iter(sources.values()))
     if source.generator is not None:
-        raise Refused(f"'{name}' is made by a generator", line=line_in(node))
+        raise NotProvable(f"'{name}' is made by a generator", line=line_in(node))
     if source.null_extended:
-        raise Refused(
+        raise NotProvable(
             f"'{name}' comes from {source.shown}, whose rows an outer join may replace by nulls",
             line=source.line,
         )
@@ -114,19 +114,21 @@ def _only_source(scope: Scope, node: exp.Expr, name: str) -> Source:
 
 
 def _source_of(scope: Scope, column: exp.Column, name: str) -> Source:
-    source = owner(scope, column)
+    source = qualified_source(scope, column)
     if source is not None:
         return source
     written = parts(column)[0]
     earlier = [node for node in scope.projections if isinstance(node, exp.Alias) and node.alias.lower() == written]
     if any(not _is_column(node.this, written) and column not in node.find_all(exp.Column) for node in earlier):
-        raise Refused(
+        raise NotProvable(
             f"'{name}' is made from '{written}', which is also the name of another result column",
             line=line_in(column),
         )
     if len(scope.sources) == 1:
         return scope.sources[0]
-    raise Refused(f"it is not plain which table '{written}' belongs to: write table.{written}", line=line_in(column))
+    raise NotProvable(
+        f"it is not plain which table '{written}' belongs to: write table.{written}", line=line_in(column)
+    )
 
 
 def _is_column(node: exp.Expr, name: str) -> bool:
@@ -138,20 +140,20 @@ def _check_rows(scope: Scope, node: exp.Expr, name: str) -> None:
     group = scope.node.args.get("group")
     if group is not None:
         if group.args.get("totals") or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None:
-            raise Refused("it groups in several ways at once", clause="ROLLUP, CUBE or GROUPING SETS")
+            raise NotProvable("it groups in several ways at once", clause="ROLLUP, CUBE or GROUPING SETS")
         if not group.args.get("all") and not _decided_by(scope, node, _group_keys(scope, group)):
-            raise Refused(f"it groups by something else than '{name}'", clause="GROUP BY", line=line_in(group))
+            raise NotProvable(f"it groups by something else than '{name}'", clause="GROUP BY", line=line_in(group))
     elif scope.aggregates:
-        raise Refused("it aggregates over all rows")
+        raise NotProvable("it aggregates over all rows")
     for window in scope.windows:
         keys = [(key, False) for key in window.args.get("partition_by") or ()]
         if not _decided_by(scope, node, [*keys, *_aliased_keys(scope, keys)]):
-            raise Refused(
+            raise NotProvable(
                 f"a window function looks at rows of other partitions: PARTITION BY lacks '{name}'",
                 line=line_in(window),
             )
     if any(source.pivoted for source in scope.sources):
-        raise Refused("it turns rows into columns or back", clause="PIVOT")
+        raise NotProvable("it turns rows into columns or back", clause="PIVOT")
 
 
 Key = tuple[exp.Expr, bool]
@@ -193,8 +195,8 @@ def _decided_by(scope: Scope, node: exp.Expr, keys: Sequence[Key]) -> bool:
 
 
 def _same(scope: Scope, node: exp.Expr, key: exp.Expr) -> bool:
-    qualified = any(owner(scope, column) is not None for column in key.find_all(exp.Column))
-    return spelled(scope, node, qualified=qualified) == spelled(scope, key, qualified=qualified)
+    qualified = any(qualified_source(scope, column) is not None for column in key.find_all(exp.Column))
+    return normalized_sql(scope, node, qualified=qualified) == normalized_sql(scope, key, qualified=qualified)
 
 
 def _tokens_of(statement: Statement, projection: exp.Expr) -> list[Token]:
@@ -224,7 +226,7 @@ def _tokens_of(statement: Statement, projection: exp.Expr) -> list[Token]:
 
 def _written_over(
     statement: Statement, scope: Scope, source: Source, node: exp.Expr, tokens: Sequence[Token]
-) -> Traced:
+) -> TracedColumn:
     """The projection's own text with each column replaced by what it is in the table below."""
     table: TableName | None = None
     told = ""
@@ -244,23 +246,23 @@ def _written_over(
         told = _joined(told, statement, tokens, at, first) + below.text
         at = last + 1
     if table is None:
-        raise Refused("it is not made from a column")
-    return Traced(table, _joined(told, statement, tokens, at, len(tokens)))
+        raise NotProvable("it is not made from a column")
+    return TracedColumn(table, _joined(told, statement, tokens, at, len(tokens)))
 
 
 def _joined(told: str, statement: Statement, tokens: Sequence[Token], start: int, end: int) -> str:
     def gap(at: int) -> str:
         return " " if 0 < at < len(tokens) and tokens[at - 1].end + 1 < tokens[at].start else ""
 
-    between = gap(start) + plain(statement.text, tokens[start:end]) if start < end else ""
+    between = gap(start) + one_line(statement.text, tokens[start:end]) if start < end else ""
     return told + between + gap(end)
 
 
-def _of_source(statement: Statement, source: Source, name: str, text: str) -> Traced:
+def _of_source(statement: Statement, source: Source, name: str, text: str) -> TracedColumn:
     if source.table is not None:
-        return Traced(source.table, text)
+        return TracedColumn(source.table, text)
     if source.scope is None or source.columns is not None or source.scope.renamed:
-        raise Refused(f"'{name}' comes from {source.shown}, which is not followed", line=source.line)
+        raise NotProvable(f"'{name}' comes from {source.shown}, which is not followed", line=source.line)
     below = _column(statement, source.scope, name)
     plain_name = below.text.replace("`", "").isidentifier()
-    return below if plain_name else Traced(below.table, f"({below.text})")
+    return below if plain_name else TracedColumn(below.table, f"({below.text})")

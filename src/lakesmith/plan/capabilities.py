@@ -1,4 +1,4 @@
-"""What a step asks of a table format, so that a format which cannot do it is refused before any I/O."""
+"""What a step needs from a table format, so that a plan fails before any I/O where the format lacks it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lakesmith.plan.steps import (
 from lakesmith.ports import Capability
 
 
-def needs(table: Table, step: Step) -> frozenset[Capability]:
-    """The capabilities without which a step cannot be taken."""
+def required_capabilities(table: Table, step: Step) -> frozenset[Capability]:
+    """Return the capabilities that a step needs."""
     always = {Capability.APPEND, Capability.FENCE, Capability.READ_WITHOUT_SPARK}
     if table.contract != "strict":
         always.add(Capability.SCHEMA_EVOLUTION)
@@ -40,32 +40,34 @@ def needs(table: Table, step: Step) -> frozenset[Capability]:
             return frozenset({Capability.FENCE, Capability.RESTORE})
         case Widen():
             return frozenset({*always, Capability.TYPE_WIDENING})
-        case Build(mode="whole"):
+        case Build(mode="full"):
             return frozenset({*always, Capability.OVERWRITE, Capability.TIME_TRAVEL})
         case BackfillChunk():
-            place = {Capability.OVERWRITE_WHERE, Capability.TIME_TRAVEL}
-            weighed = isinstance(table.load, Merge | Scd2 | Changes | Snapshot)
-            return frozenset({*always, *place, *([Capability.MERGE] if weighed else [])})
+            overwrite = {Capability.OVERWRITE_WHERE, Capability.TIME_TRAVEL}
+            merges = isinstance(table.load, Merge | Scd2 | Changes | Snapshot)
+            return frozenset({*always, *overwrite, *([Capability.MERGE] if merges else [])})
         case Build():
-            followed = {*always, Capability.CHANGE_FEED, Capability.TIME_TRAVEL}
+            incremental = {*always, Capability.CHANGE_FEED, Capability.TIME_TRAVEL}
             match table.load:
                 case Merge() | Scd2() | Changes() | Snapshot():
-                    return frozenset({*followed, Capability.MERGE})
+                    return frozenset({*incremental, Capability.MERGE})
                 case ReplacePartitions():
-                    return frozenset({*followed, Capability.OVERWRITE_WHERE})
+                    return frozenset({*incremental, Capability.OVERWRITE_WHERE})
                 case Append(dedup=dedup) if dedup:
-                    return frozenset({*followed, Capability.MERGE})
+                    return frozenset({*incremental, Capability.MERGE})
                 case Append() | Replace():
-                    return frozenset(followed)
+                    return frozenset(incremental)
                 case _:
                     assert_never(table.load)
         case _:
             assert_never(step)
 
 
-def unmet(table: Table, step: Step, format: str, capabilities: frozenset[Capability]) -> LakesmithError | None:
-    """The error for a step that a format cannot take, or None when it can."""
-    missing = sorted(capability.value for capability in needs(table, step) - capabilities)
+def unsupported_step(
+    table: Table, step: Step, format: str, capabilities: frozenset[Capability]
+) -> LakesmithError | None:
+    """Return the error for a step that a format does not support, or None."""
+    missing = sorted(capability.value for capability in required_capabilities(table, step) - capabilities)
     if not missing:
         return None
     return DeclarationError(

@@ -8,7 +8,7 @@ import pytest
 from tests.plan.lakes import made, named
 
 from lakesmith.declare import Append, Changes, Load, Merge, Scd2, Snapshot
-from lakesmith.plan.needs import needs, unmet
+from lakesmith.plan.capabilities import required_capabilities, unsupported_step
 from lakesmith.plan.steps import Build
 from lakesmith.ports import Capability
 
@@ -17,15 +17,15 @@ STEP = Build(table=named("silver.x"), mode="changes", inputs=(), reason="")
 
 
 def test_a_merge_of_changes_needs_the_change_feed_and_merge() -> None:
-    assert {Capability.MERGE, Capability.CHANGE_FEED, Capability.FENCE} <= needs(TABLE, STEP)
+    assert {Capability.MERGE, Capability.CHANGE_FEED, Capability.FENCE} <= required_capabilities(TABLE, STEP)
 
 
 def test_a_format_that_can_do_all_meets_every_need() -> None:
-    assert unmet(TABLE, STEP, "delta", frozenset(Capability)) is None
+    assert unsupported_step(TABLE, STEP, "delta", frozenset(Capability)) is None
 
 
 def test_a_format_without_merge_is_refused_with_the_reason() -> None:
-    error = unmet(TABLE, STEP, "other", frozenset(Capability) - {Capability.MERGE})
+    error = unsupported_step(TABLE, STEP, "other", frozenset(Capability) - {Capability.MERGE})
     assert error
     assert (error.code, str(error.at)) == ("format-cannot", str(TABLE.declared_at))
     assert error.what == "other tables cannot update and insert by key in one commit"
@@ -43,5 +43,5 @@ def test_a_format_without_merge_is_refused_with_the_reason() -> None:
 )
 def test_a_load_that_changes_rows_needs_merge_unless_all_are_computed(load: Load, merges: bool) -> None:
     table = made("silver.x", "SELECT id, ts, op FROM bronze.orders", load)
-    assert (Capability.MERGE in needs(table, STEP)) == merges
-    assert Capability.MERGE not in needs(table, replace(STEP, mode="whole"))
+    assert (Capability.MERGE in required_capabilities(table, STEP)) == merges
+    assert Capability.MERGE not in required_capabilities(table, replace(STEP, mode="full"))

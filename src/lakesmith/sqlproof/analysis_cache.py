@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-class Readings:
+class AnalysisCache:
     """Answers by question, each question a hash of all that its answer depends on."""
 
     def __init__(self) -> None:
@@ -37,4 +37,4 @@ class Readings:
         return {question: self._answers[question] for question in sorted(self._asked)}
 
 
-readings = Readings()
+analysis_cache = AnalysisCache()

@@ -28,22 +28,22 @@ from dataclasses import dataclass
 from sqlglot import TokenType, exp
 
 from lakesmith.declare import TableName
-from lakesmith.sqlproof.proof import Refused, row_by_row, spelled, times_read, unfollowed, unwrapped
-from lakesmith.sqlproof.spans import JoinSpan, QuerySpan, SelectSpan, Unsplit, inside, split, written
+from lakesmith.sqlproof.proof import NotProvable, count_reads, normalized_sql, row_by_row, unprovable_reason, unwrapped
+from lakesmith.sqlproof.spans import JoinSpan, QuerySpan, SelectSpan, UnsupportedLayout, inside, split_clauses, text_of
 from lakesmith.sqlproof.statement import (
     SPARK,
     Reason,
     Scope,
     Source,
     Statement,
-    bare,
+    column_name,
     is_aggregate,
     is_star,
     line_in,
     outputs,
-    owner,
     parts,
     projection_named,
+    qualified_source,
 )
 
 _MOST_OUTER_JOINS = 4
@@ -52,52 +52,52 @@ _MOST_OUTER_JOINS = 4
 
 def finders(statement: Statement, key: Sequence[str]) -> dict[TableName, str] | Reason:
     """For each input the query that finds the keys which changed rows of it touch, or why that cannot be proved."""
-    if (reason := unfollowed(statement)) is not None:
+    if (reason := unprovable_reason(statement)) is not None:
         return reason
     try:
-        whole = split(statement.tokens, range(len(statement.tokens)))
+        whole = split_clauses(statement.tokens, range(len(statement.tokens)))
         search = _Search(statement, whole.ctes)
-        head = written(statement.text, statement.tokens, whole.head, {})
+        head = text_of(statement.text, statement.tokens, whole.head, {})
         texts = {}
         for table in dict.fromkeys(reference.table for reference in statement.references):
             found = search.selects(statement.root, whole, tuple(key), table)
             if found:
                 texts[table] = f"{head} {' UNION '.join(found)}".strip()
-    except Refused as refused:
+    except NotProvable as refused:
         return refused.reason
-    except Unsplit:
-        return Reason(words="its text is put together in a way that is not followed")
+    except UnsupportedLayout:
+        return Reason(text="its text is put together in a way that is not followed")
     if not texts:
-        return Reason(words="it reads no table")
+        return Reason(text="it reads no table")
     return texts
 
 
 def refuse_what_needs_all_rows(statement: Statement, scope: Scope) -> None:
     """Raises where a row of the result may depend on rows of any key."""
     if scope.recursive or not isinstance(scope.node, exp.Select):
-        raise Refused("it is not a plain SELECT")
+        raise NotProvable("it is not a plain SELECT")
     if scope.cut is not None:
         kind = TokenType.LIMIT if scope.cut == "LIMIT" else TokenType.OFFSET
-        raise Refused("which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind))
+        raise NotProvable("which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind))
     if scope.nested:
         tables = [source for source in scope.nested[0].sources if source.line is not None]
-        raise Refused("it has a subquery in an expression", line=tables[0].line if tables else None)
+        raise NotProvable("it has a subquery in an expression", line=tables[0].line if tables else None)
     group = scope.node.args.get("group")
     if group is None and (scope.aggregates or scope.node.args.get("having")):
-        raise Refused("it aggregates over all rows")
+        raise NotProvable("it aggregates over all rows")
     if group is not None and (
         group.args.get("totals") or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
     ):
-        raise Refused(
+        raise NotProvable(
             "it groups in several ways at once",
             clause="ROLLUP, CUBE or GROUPING SETS",
             line=statement.line_of(TokenType.GROUP_BY),
         )
     for source in scope.sources:
         if source.pivoted:
-            raise Refused("it turns rows into columns or back", clause="PIVOT", line=source.line)
+            raise NotProvable("it turns rows into columns or back", clause="PIVOT", line=source.line)
         if source.table is None and source.scope is None and source.generator is None:
-            raise Refused(f"it reads {source.shown}, not a table", line=source.line)
+            raise NotProvable(f"it reads {source.shown}, not a table", line=source.line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class _Search:
         """The SELECTs that find `names` where rows of `table` changed; of all rows there are when it is None."""
         leaves = list(_leaves(self.statement, scope))
         if len(leaves) != len(span.selects):
-            raise Unsplit
+            raise UnsupportedLayout
         places = _places(leaves[0], names) if len(leaves) > 1 else []
         found: list[str] = []
         for leaf, select in zip(leaves, span.selects, strict=True):
@@ -175,13 +175,13 @@ class _Search:
     def _of_select(self, scope: Scope, span: SelectSpan, keys: tuple[_Key, ...], table: TableName | None) -> list[str]:
         refuse_what_needs_all_rows(self.statement, scope)
         for reference in self.statement.references:
-            if times_read(scope, reference.table) > 1:
-                raise Refused(f"it reads {reference.table} more than once", line=reference.line)
+            if count_reads(scope, reference.table) > 1:
+                raise NotProvable(f"it reads {reference.table} more than once", line=reference.line)
         _check_windows(scope, keys)
         joined = _joined(scope, span)
         try:
             return list(self._asked(_parts(scope, span, keys, joined, where=True), table))
-        except Refused:
+        except NotProvable:
             # A condition on what an inner query computes (`WHERE rank = 1`) only drops rows.
             if not span.where or all(_is_plain(each.source) for each in joined):
                 raise
@@ -194,7 +194,7 @@ class _Search:
         node = unwrapped(projection)
         _check_key(scope, projection, node, name)
         if len(span.items) != len(scope.projections):
-            raise Unsplit
+            raise UnsupportedLayout
         place = next(at for at, each in enumerate(scope.projections) if each is projection)
         return _Key(name=name, node=node, span=self._without_alias(projection, span.items[place]))
 
@@ -213,11 +213,11 @@ class _Search:
             if each.kind == "ANTI" or (each.kind == "LEFT" and whole.reads(at, after=at))
         ]
         if len(read) > _MOST_OUTER_JOINS:
-            raise Refused(f"its key, filters and joins look at {len(read)} tables of outer joins")
+            raise NotProvable(f"its key, filters and joins look at {len(read)} tables of outer joins")
         for number in read:
             source = whole.joined[number].source
             if not _is_plain(source) or table is None:
-                raise Refused(
+                raise NotProvable(
                     f"its key, filters or joins look at the outer join of {source.shown}, with a query between",
                     line=source.line,
                 )
@@ -255,7 +255,7 @@ class _Search:
         if number == at or number not in nothing:
             return self._text(whole, each.condition, at if at in nothing and number != at else None)
         if each.on is None:
-            raise Refused(
+            raise NotProvable(
                 f"its key, filters or joins look at the outer join of {each.source.shown}: write ON",
                 clause="USING",
                 line=each.source.line,
@@ -269,23 +269,23 @@ class _Search:
         if _is_plain(source) or source.scope is None:
             return self._text(whole, each.relation, None)
         if source.columns is not None or source.scope.renamed:
-            raise Refused(f"it names the columns of {source.shown} anew, which is not followed", line=source.line)
+            raise NotProvable(f"it names the columns of {source.shown} anew, which is not followed", line=source.line)
         name = self.statement.tokens[each.relation.start].text.lower()
         is_query = self.statement.tokens[each.relation.start].token_type == TokenType.L_PAREN
         span = inside(self.statement.tokens, each.relation) if is_query else self.ctes.get(name)
         if span is None:
-            raise Unsplit
-        inner = split(self.statement.tokens, span)
+            raise UnsupportedLayout
+        inner = split_clauses(self.statement.tokens, span)
         if inner.head:
-            raise Unsplit
+            raise UnsupportedLayout
         columns = {
-            bare(whole.scope, column): None
+            column_name(whole.scope, column): None
             for node, _ in whole.read
             for column in node.find_all(exp.Column)
             if whole.number(column) == number
         }
         if not columns:
-            raise Refused(f"it takes no column of {source.shown} into account", line=source.line)
+            raise NotProvable(f"it takes no column of {source.shown} into account", line=source.line)
         selects = self.selects(source.scope, inner, tuple(columns), table)
         alias = f" AS `{source.alias}`" if source.alias else ""
         return f"({' UNION '.join(selects)}){alias}"
@@ -306,7 +306,7 @@ class _Search:
                     if whole.number(column) == gone and "start" in column.parts[0].meta:
                         start, end = column.parts[0].meta["start"], column.parts[-1].meta["end"] + 1
                         instead[start] = (end, _null(self.statement.text[start:end]))
-        return written(self.statement.text, self.statement.tokens, span, instead)
+        return text_of(self.statement.text, self.statement.tokens, span, instead)
 
 
 def _holder(whole: _Parts, table: TableName | None) -> int | None:
@@ -345,15 +345,15 @@ def _kept(whole: _Parts, at: int | None, nothing: frozenset[int]) -> list[int]:
 def _leaves(statement: Statement, scope: Scope) -> Iterator[Scope]:
     """The SELECTs of a UNION in their order: rows of one key are made of rows of that key in each of them."""
     if scope.recursive:
-        raise Refused("it is not a plain SELECT", clause="RECURSIVE")
+        raise NotProvable("it is not a plain SELECT", clause="RECURSIVE")
     if not scope.branches:
         yield scope
         return
     if not isinstance(scope.node, exp.Union) or scope.node.args.get("by_name"):
-        raise Refused("it combines several queries otherwise than by UNION")
+        raise NotProvable("it combines several queries otherwise than by UNION")
     if scope.cut is not None:
         kind = TokenType.LIMIT if scope.cut == "LIMIT" else TokenType.OFFSET
-        raise Refused("which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind))
+        raise NotProvable("which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind))
     for branch in scope.branches:
         yield from _leaves(statement, branch)
 
@@ -363,13 +363,13 @@ def _places(leaf: Scope, names: Sequence[str]) -> list[int]:
     low = [] if known is None else [name.lower() for name in known]
     for name in names:
         if name.lower() not in low:
-            raise Refused(f"it is not plain where '{name}' stands in each part of the UNION: name all columns")
+            raise NotProvable(f"it is not plain where '{name}' stands in each part of the UNION: name all columns")
     return [low.index(name.lower()) for name in names]
 
 
 def _at(leaf: Scope, place: int) -> exp.Expr | None:
     if place >= len(leaf.projections) or any(is_star(node) for node in leaf.projections):
-        raise Refused("a part of the UNION hides its columns behind a *: name all columns")
+        raise NotProvable("a part of the UNION hides its columns behind a *: name all columns")
     return leaf.projections[place]
 
 
@@ -377,9 +377,9 @@ def _named(leaf: Scope, name: str) -> exp.Expr | None:
     """The projection that gives a column; None when it comes out of a `*`."""
     found, star = projection_named(leaf, name)
     if len(found) > 1:
-        raise Refused(f"it gives two columns the name '{name}'", line=line_in(found[1]))
+        raise NotProvable(f"it gives two columns the name '{name}'", line=line_in(found[1]))
     if not found and not star:
-        raise Refused(f"it has no column '{name}'")
+        raise NotProvable(f"it has no column '{name}'")
     return found[0] if found else None
 
 
@@ -387,18 +387,18 @@ def _out_of_star(scope: Scope, name: str) -> exp.Column:
     stars = [node for node in scope.projections if is_star(node)]
     held = [_of_star(scope, node) for node in stars]
     if len(held) > 1 or held[0] is None:
-        raise Refused(f"'{name}' comes out of a * over several tables: name the column in the SELECT")
+        raise NotProvable(f"'{name}' comes out of a * over several tables: name the column in the SELECT")
     inner = stars[0].this if isinstance(stars[0], exp.Column) else stars[0]
     if any(inner.args.get(word) for word in ("replace", "rename")):
-        raise Refused(f"'{name}' comes out of a * that changes columns: name the column in the SELECT")
+        raise NotProvable(f"'{name}' comes out of a * that changes columns: name the column in the SELECT")
     if name.lower() in (column.name.lower() for column in inner.args.get("except_") or ()):
-        raise Refused(f"it has no column '{name}'")
+        raise NotProvable(f"it has no column '{name}'")
     return exp.column(name, table=held[0].alias or None, quoted=True)
 
 
 def _of_star(scope: Scope, star: exp.Expr) -> Source | None:
     if isinstance(star, exp.Column):
-        return owner(scope, star)
+        return qualified_source(scope, star)
     return scope.sources[0] if len(scope.sources) == 1 else None
 
 
@@ -406,32 +406,32 @@ def _check_key(scope: Scope, projection: exp.Expr, node: exp.Expr, name: str) ->
     line = line_in(projection)
     for inner in node.walk():
         if isinstance(inner, exp.Window):
-            raise Refused(f"'{name}' is made by a window function", line=line)
+            raise NotProvable(f"'{name}' is made by a window function", line=line)
         if is_aggregate(inner):
-            raise Refused(f"'{name}' is an aggregate", line=line)
+            raise NotProvable(f"'{name}' is an aggregate", line=line)
         if isinstance(inner, exp.UDTF | exp.Explode | exp.Inline | exp.Aliases):
-            raise Refused(f"'{name}' is made by a generator", line=line)
+            raise NotProvable(f"'{name}' is made by a generator", line=line)
     if isinstance(projection, exp.Aliases):
-        raise Refused(f"'{name}' is made by a generator", line=line)
+        raise NotProvable(f"'{name}' is made by a generator", line=line)
     earlier = itertools.takewhile(lambda each: each is not projection, scope.projections)
     aliases = {each.alias.lower(): each.this for each in earlier if isinstance(each, exp.Alias)}
     for column in node.find_all(exp.Column):
         first = parts(column)[0]
-        if owner(scope, column) is None and first in aliases:
+        if qualified_source(scope, column) is None and first in aliases:
             meant = aliases[first]
             if not (isinstance(meant, exp.Column) and meant.name.lower() == first):
-                raise Refused(
+                raise NotProvable(
                     f"'{name}' is made from '{first}', which is also the name of another result column", line=line
                 )
 
 
 def _check_windows(scope: Scope, keys: Sequence[_Key]) -> None:
     for window in scope.windows:
-        partitions = {spelled(scope, node) for node in window.args.get("partition_by") or ()}
+        partitions = {normalized_sql(scope, node) for node in window.args.get("partition_by") or ()}
         for key in keys:
             constant = next(key.node.find_all(exp.Column), None) is None
-            if not constant and spelled(scope, key.node) not in partitions:
-                raise Refused(
+            if not constant and normalized_sql(scope, key.node) not in partitions:
+                raise NotProvable(
                     f"a window function looks at rows of other keys: PARTITION BY lacks '{key.name}'",
                     line=line_in(window),
                 )
@@ -442,12 +442,12 @@ def _joined(scope: Scope, span: SelectSpan) -> tuple[_Joined, ...]:
     clauses = scope.node.args.get("joins") or ()
     sources = [source for at, source in enumerate(scope.sources) if source.generator is None or at == 0]
     if not sources:
-        raise Refused("it reads no table")
+        raise NotProvable("it reads no table")
     if sources[0].generator is not None:
-        raise Refused(f"it reads {sources[0].shown}, not a table", line=sources[0].line)
+        raise NotProvable(f"it reads {sources[0].shown}, not a table", line=sources[0].line)
     kinds = [_join_kind(join, source) for join, source in zip(clauses, sources[1:], strict=False)]
     if not len(clauses) == len(span.joins) == len(sources) - 1:
-        raise Refused("it joins tables in parentheses or laterally, which is not followed", line=sources[-1].line)
+        raise NotProvable("it joins tables in parentheses or laterally, which is not followed", line=sources[-1].line)
     spans = [JoinSpan(relation=span.origin, condition=range(0)), *span.joins]
     conditions = [None, *(join.args.get("on") for join in clauses)]
     return tuple(
@@ -459,14 +459,14 @@ def _joined(scope: Scope, span: SelectSpan) -> tuple[_Joined, ...]:
 def _join_kind(join: exp.Expr, source: Source) -> str:
     side, kind = join.args.get("side") or "", join.args.get("kind") or ""
     if isinstance(join.this, exp.Lateral):
-        raise Refused("it joins a LATERAL query, which is not followed", clause="LATERAL", line=source.line)
+        raise NotProvable("it joins a LATERAL query, which is not followed", clause="LATERAL", line=source.line)
     if join.args.get("method"):
-        raise Refused(
+        raise NotProvable(
             f"it joins {source.shown} by columns that it does not name", clause=join.args["method"], line=source.line
         )
     if side in ("RIGHT", "FULL"):
         hint = ": write it as a LEFT JOIN" if side == "RIGHT" else ""
-        raise Refused(
+        raise NotProvable(
             f"it joins {source.shown} in a way that keeps rows of it that fit nothing{hint}",
             clause=f"{side} JOIN",
             line=source.line,
@@ -474,13 +474,13 @@ def _join_kind(join: exp.Expr, source: Source) -> str:
     condition = join.args.get("on")
     # The parser gives a JOIN without a condition the condition TRUE.
     if not join.args.get("using") and (condition is None or isinstance(condition, exp.Boolean)):
-        raise Refused(
+        raise NotProvable(
             f"it joins {source.shown} without a condition, so a row of it touches every key", line=source.line
         )
     if kind in ("SEMI", "ANTI"):
         return str(kind)
     if kind not in ("", "INNER", "OUTER"):
-        raise Refused(f"it joins {source.shown} by {kind} JOIN, which is not followed", line=source.line)
+        raise NotProvable(f"it joins {source.shown} by {kind} JOIN, which is not followed", line=source.line)
     return "LEFT" if side == "LEFT" else "INNER"
 
 
@@ -498,7 +498,7 @@ def _parts(
         for column in (column for node, _ in read for column in node.find_all(exp.Column)):
             if _source_of(scope, joined, column) is None:
                 name = parts(column)[0]
-                raise Refused(
+                raise NotProvable(
                     f"it is not plain which table '{name}' belongs to: write table.{name}", line=line_in(column)
                 )
         _check_using(scope, joined)
@@ -517,14 +517,14 @@ def _check_using(scope: Scope, joined: Sequence[_Joined]) -> None:
     for at, join in enumerate(scope.node.args.get("joins") or (), start=1):
         for column in join.args.get("using") or ():
             if at > 1 and column.name.lower() not in _first_using(scope):
-                raise Refused(
+                raise NotProvable(
                     f"it is not plain which table '{column.name}' of USING belongs to: write ON",
                     clause="USING",
                     line=line_in(column),
                 )
             for each in (joined[0], joined[at]):
                 if not _is_plain(each.source):
-                    raise Refused(
+                    raise NotProvable(
                         f"it joins {each.source.shown} by USING, with a query between: write ON",
                         clause="USING",
                         line=line_in(column),
@@ -538,7 +538,7 @@ def _first_using(scope: Scope) -> set[str]:
 
 def _source_of(scope: Scope, joined: Sequence[_Joined], column: exp.Column) -> Source | None:
     """The source of a column, None where the text does not tell."""
-    source = owner(scope, column)
+    source = qualified_source(scope, column)
     if source is not None:
         return source
     name = parts(column)[0]
@@ -556,4 +556,4 @@ def _is_plain(source: Source) -> bool:
 
 
 def _holds(source: Source, table: TableName) -> bool:
-    return source.table == table or (source.scope is not None and times_read(source.scope, table) > 0)
+    return source.table == table or (source.scope is not None and count_reads(source.scope, table) > 0)
