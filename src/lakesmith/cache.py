@@ -1,4 +1,4 @@
-"""JSON that is kept between calls to save time. It may be lost or unreadable: whoever keeps it can do without."""
+"""Caches JSON between calls. A cache may be lost or unreadable: callers do without it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 
-def read_kept(file: Path) -> dict[str, Any]:
-    """What was kept, or nothing."""
+def read_cache(file: Path) -> dict[str, Any]:
+    """The cached values; empty where there are none."""
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError):
@@ -19,8 +19,8 @@ def read_kept(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def keep(file: Path, values: dict[str, Any], default: Callable[[Any], object] | None = None) -> None:
-    """Keep the values in place of what was kept; a folder that cannot be written to is left alone."""
+def write_cache(file: Path, values: dict[str, Any], default: Callable[[Any], object] | None = None) -> None:
+    """Replace the cached values; does nothing where the folder is not writable."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as temporary:

@@ -1,7 +1,7 @@
-"""One port per outside thing: what Lakesmith asks of table formats, storage and query engines, and what they answer.
+"""The ports to table formats, storage and query engines, with the values that they exchange.
 
-An adapter says what it can do in `capabilities`; what it cannot do fails before any I/O. `tests/conformance` holds
-the suite that every adapter of a port has to pass.
+An adapter declares what it supports in `capabilities`; a plan that needs more fails before any I/O. Every adapter of a
+port passes the suite in `tests/conformance`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 class Capability(enum.Enum):
-    """What an adapter of the table port may or may not be able to do."""
+    """What an adapter of the table port may support."""
 
     APPEND = "append rows"
     OVERWRITE = "replace all rows in one commit"
     OVERWRITE_WHERE = "replace the rows of some partitions in one commit"
     MERGE = "update and insert by key in one commit"
-    CHANGE_FEED = "tell which rows changed between two versions"
+    CHANGE_FEED = "report which rows changed between two versions"
     FENCE = "commit a sequence number with the rows"
     TIME_TRAVEL = "read an earlier version"
-    SCHEMA_EVOLUTION = "take in a new column with the rows"
-    TYPE_WIDENING = "give a column a wider type without writing its rows anew"
+    SCHEMA_EVOLUTION = "add a new column with the rows"
+    TYPE_WIDENING = "widen a column without rewriting its rows"
     READ_WITHOUT_SPARK = "be read without a JVM"
-    COMPACT = "put the rows of small files together"
-    VACUUM = "delete files that no version needs any more"
-    RESTORE = "go back to an earlier version in one commit"
+    COMPACT = "combine small files"
+    VACUUM = "delete files that no recent version references"
+    RESTORE = "restore an earlier version in one commit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class ColumnFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """What a table's own log tells, without a JVM."""
+    """Facts of a table from its log, read without a JVM."""
 
     location: str
     version: int
     table_id: str
-    """Changes when the table is dropped and made anew."""
+    """Changes when the table is dropped and created again."""
     columns: tuple[ColumnFact, ...]
     partition_by: tuple[str, ...]
     rows: int
@@ -60,20 +60,20 @@ class TableFacts:
     committed_at: datetime
     """When the newest version was committed."""
     oldest: int
-    """The oldest version whose commit is still in the log: changes before it cannot be read."""
+    """The oldest version whose commit is still in the log. Earlier changes are no longer readable."""
     sequence: int
     """The newest batch number that Lakesmith committed with rows; 0 when there is none."""
     change_feed: bool = True
-    """Whether the table tells which rows each version changed. Those that Lakesmith makes do."""
+    """Whether the table has a change feed. Tables that Lakesmith creates have one."""
     widened: bool = False
-    """Whether types of its columns may have become wider since it was made."""
-    quiet: int = 0
-    """How many of the newest versions moved no row: they tell of files that were put together or deleted."""
+    """Whether columns may have been widened since the table was created."""
+    maintenance_commits: int = 0
+    """The number of newest commits that changed no row, such as compactions and vacuums."""
 
     @property
     def changed(self) -> int:
-        """The newest version that may have changed rows: whoever has read so far has read all."""
-        return self.version - self.quiet
+        """The newest version that may have changed rows: a reader of this version is up to date."""
+        return self.version - self.maintenance_commits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +86,19 @@ class CommitFact:
     parameters: Mapping[str, str]
     metrics: Mapping[str, str]
     note: str | None = None
-    """What the writer left in the commit."""
+    """The writer's note in the commit."""
     sequences: Mapping[str, int] = field(default_factory=dict)
-    """By flow, the sequence number that the commit carries."""
+    """The sequence numbers in the commit, by flow."""
     changes_rows: bool = True
-    """Whether rows came or went. False where a commit only moves rows to other files, or tells of no file."""
+    """Whether rows were added or removed. False for a commit that only moves rows between files, or names no file."""
     removes_rows: bool = False
-    """Whether rows that were there before were changed or removed."""
+    """Whether existing rows were changed or removed."""
 
 
 def find_commit(commits: Iterable[CommitFact], flow: str, sequence: int, note: str) -> CommitFact | None:
-    """The commit of a batch, however many of other writers lie above it; None where the log does not have it.
+    """The commit of a batch; None where the log does not have it.
 
-    `commits` is read from the newest back, and no further than a commit of the same flow that precedes the batch.
+    Reads `commits` from the newest back, past those of other writers, to a commit of the same flow before the batch.
     """
     for commit in commits:
         if commit.note == note:
@@ -109,75 +109,76 @@ def find_commit(commits: Iterable[CommitFact], flow: str, sequence: int, note: s
     return None
 
 
-def in_order(commits: Iterable[CommitFact]) -> list[CommitFact]:
-    """The commits from the oldest on, each later than the one before, as Delta counts them for time travel: a clock
-    that was set back makes no version older than those before it."""
-    told: list[CommitFact] = []
+def in_commit_order(commits: Iterable[CommitFact]) -> list[CommitFact]:
+    """The commits from the oldest on, with increasing times as in Delta's time travel: a clock that was set back makes
+    no version older than earlier ones."""
+    ordered: list[CommitFact] = []
     for commit in sorted(commits, key=lambda each: each.version):
-        least = told[-1].committed_at + timedelta(milliseconds=1) if told else commit.committed_at
-        told.append(replace(commit, committed_at=max(commit.committed_at, least)))
-    return told
+        earliest = ordered[-1].committed_at + timedelta(milliseconds=1) if ordered else commit.committed_at
+        ordered.append(replace(commit, committed_at=max(commit.committed_at, earliest)))
+    return ordered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """What goes with the rows into a commit."""
+    """What a commit stores besides the rows, and how it writes them."""
 
     flow: str
-    """Who writes; with `sequence` the fence against a second writer of the same batch."""
+    """The writer. With `sequence`, it fences off a second writer of the same batch."""
     sequence: int
     note: str = ""
-    """Kept in the commit, to tell this writer's commit from a twin's."""
+    """Stored in the commit, to distinguish this writer's commit from another one of the same batch."""
     partition_by: tuple[str, ...] = ()
-    """Used when the table is created by this write."""
+    """Used when this write creates the table."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Likewise."""
+    """Used when this write creates the table."""
     evolve: bool = False
-    """Columns that the table does not have are added to it."""
+    """Add columns that the table does not have."""
     vectors: bool = False
-    """A merge marks the rows that it replaces, where the format can, and leaves their files as they are."""
+    """A merge uses deletion vectors, where the format can, instead of rewriting files."""
     widen: bool = False
-    """Columns for which the rows have a wider type become as wide. Only with `evolve`, and only for `append`."""
-    since: int | None = None
-    """The version of the table that the rows continue: where it was rolled back since, they are not written."""
+    """Widen columns to the types of the rows. Only with `evolve`, and only for `append`."""
+    based_on: int | None = None
+    """The version of the table that the rows continue. After a rollback behind it, the write fails."""
 
 
-QUIET = "lakesmith upkeep "
-"""With this begins the note of a commit that moves no row and that no reader has to follow."""
+MAINTENANCE_NOTE = "lakesmith maintenance "
+"""The start of the note of a commit that changes no row. Readers skip such commits."""
 BROADCAST_ROWS = 4_000_000
-"""Of a frame that has no more rows, every task of a join holds all."""
+"""Joins broadcast frames of at most so many rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upsert:
-    """Rows to put in or, where the column GONE is true, to take away. `source` and `target` name the sides in SQL."""
+    """Rows to upsert or, where the column DELETE_ROW is true, to delete. In SQL, `source` is a row of the batch and
+    `target` a row of the table."""
 
     rows: DataFrame
     """Hidden columns are not stored."""
     key: tuple[str, ...]
     newer: str
-    """SQL: the row of the table is to be replaced."""
+    """SQL: the row of the batch replaces the row of the table."""
     also: str | None = None
-    """SQL: what else makes two rows the same, beside their key."""
+    """SQL: a condition that two rows must meet to match, besides equal keys."""
     by_order: tuple[str, str] | None = None
-    """SQL, a cheaper question than `newer`: the row is to be replaced; and: only `newer` can tell."""
-    met: tuple[int, DataFrame] | None = None
-    """A version of the table and its rows with these keys, with their places, where they were read already."""
+    """Two cheaper SQL conditions: the row of the batch replaces the row of the table; only `newer` can decide."""
+    matched: tuple[int, DataFrame] | None = None
+    """A version of the table and its rows with these keys and their positions, where they were read already."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Which rows of a table are replaced."""
+class ReplaceWhere:
+    """Which rows of a table an overwrite replaces."""
 
     where: str
     """SQL."""
     partitions: tuple[str | None, ...] = ()
-    """Where it stands for whole partitions, the values of the one column that makes them, as Spark spells them."""
+    """For whole partitions: the values of the partition column, as Spark's text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What a commit did, as its log tells."""
+class CommitResult:
+    """What a commit did, from its log."""
 
     version: int
     considered: int = 0
@@ -191,16 +192,16 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file with rows of a table, which no version knows of yet."""
+    """A Parquet file with rows of a table that no version references yet."""
 
     path: str
     """Below the table's folder."""
     size: int
     rows: int
     bounds: Mapping[str, tuple[datetime, datetime]] = field(default_factory=dict)
-    """By column, the least and the greatest value, where they are known."""
+    """The least and the greatest value of columns, where known."""
     stats: str | None = None
-    """Where the file itself was asked, all that the log is to tell of it."""
+    """The statistics for the log, as JSON, where they were read from the file."""
 
 
 class TableFormat(Protocol):
@@ -210,115 +211,119 @@ class TableFormat(Protocol):
     capabilities: frozenset[Capability]
 
     def facts(self, location: str, flow: str) -> TableFacts | None:
-        """What the table's log tells, or None when there is no table."""
+        """The facts of the newest version, or None when there is no table."""
 
     def commits(self, location: str, after: int = -1) -> Iterable[CommitFact]:
-        """The commits of versions > `after`, newest first. Each is read when it is reached, so to look at the newest
-        costs the same however long the log is."""
+        """The commits of versions > `after`, newest first. Each is read on demand, so the newest costs the same however
+        long the log is."""
 
-    def written(self, commit: CommitFact) -> Written:
+    def commit_result(self, commit: CommitFact) -> CommitResult:
         """What a commit did."""
 
-    def added_by(self, location: str, version: int, column: str) -> Mapping[str, int] | None:
+    def rows_added_by(self, location: str, version: int, column: str) -> Mapping[str, int] | None:
         """How many rows the commit of a version added, for each value of a text column; None where the commit or its
         files are gone."""
 
-    def has_changes(self, location: str, after: int) -> bool:
+    def has_change_feed(self, location: str, after: int) -> bool:
         """Whether the change feed was on from the version after `after` to now."""
 
-    def retyped(self, location: str, after: int) -> Sequence[str]:
+    def changed_types(self, location: str, after: int) -> Sequence[str]:
         """The columns, nested ones by dotted names, that had another type at version `after` than they have now."""
 
     def adopt(self, location: str) -> None:
-        """Make the Parquet files of a folder a table, without a copy of any."""
+        """Make a table of the Parquet files in a folder, without copying them."""
 
     def version_at(self, location: str, when: datetime) -> int:
         """The version that was current at `when`."""
 
     def is_readable(self, location: str, version: int) -> bool:
-        """Whether the log and the files of a version are there."""
+        """Whether the log and the data files of a version exist."""
 
     def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
         """The rows of a version for engines that read Arrow."""
 
-    def read(self, spark: SparkSession, location: str, version: int, *, places: bool = False) -> DataFrame:
-        """The rows of exactly that version; with `places`, hidden columns tell where each lies,
-        if the format can."""
+    def read(self, spark: SparkSession, location: str, version: int, *, positions: bool = False) -> DataFrame:
+        """The rows of exactly that version; with `positions` and where the format can, hidden columns hold the position
+        of each row."""
 
     def changes(self, spark: SparkSession, location: str, after: int, until: int) -> DataFrame:
         """The rows that changed in versions after < v <= until, with `_change_type` (insert, update_preimage,
         update_postimage, delete) and `_commit_version`."""
 
-    def append(self, frame: DataFrame, location: str, write: Write) -> Written:
-        """Add the rows; makes the table when there is none."""
+    def append(self, frame: DataFrame, location: str, write: Write) -> CommitResult:
+        """Add the rows; creates the table when there is none."""
 
-    def overwrite(self, frame: DataFrame, location: str, write: Write, part: Part | None = None) -> Written:
-        """Replace all rows, or those of a part, in one commit; makes the table when there is none. Rows that do not
-        belong to the part are refused."""
+    def overwrite(
+        self, frame: DataFrame, location: str, write: Write, only: ReplaceWhere | None = None
+    ) -> CommitResult:
+        """Replace all rows, or those that `only` selects, in one commit; creates the table when there is none. Raises
+        for new rows that `only` does not select."""
 
-    def merge(self, upsert: Upsert, location: str, write: Write) -> Written:
-        """Update rows with the same key when they are to be replaced, insert others, delete those that are gone."""
+    def merge(self, upsert: Upsert, location: str, write: Write) -> CommitResult:
+        """Update, insert and delete rows by key."""
 
     def widen(self, spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
-        """Give columns wider types, which are Spark SQL types by name. No row is written."""
+        """Widen columns to Spark SQL types. Writes no row."""
 
-    def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> Written:
+    def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> CommitResult:
         """Commit the sequence number alone. Without a JVM, unless the table is one that only `spark` can write."""
 
-    def compact(self, spark: SparkSession, location: str, note: str) -> Written | None:
-        """Put the rows of small files together in a commit that changes no row; None when there was nothing to do."""
+    def compact(self, spark: SparkSession, location: str, note: str) -> CommitResult | None:
+        """Combine small files in a commit that changes no row; None when there is nothing to do."""
 
     def vacuum(
-        self, spark: SparkSession, location: str, older_than: float, look: Callable[[], None] | None = None
+        self, spark: SparkSession, location: str, older_than: float, before_delete: Callable[[], None] | None = None
     ) -> None:
-        """Delete the files that no version needs which was current in so many seconds, and that no version knows.
-        `look` may still raise when it is known which these are: no file that comes after it is deleted."""
+        """Delete the files that no version of so many last seconds references. `before_delete` may raise to stop it:
+        files that appear after the call are not deleted."""
 
-    def stale(self, location: str, older_than: float) -> int:
-        """How many files a vacuum would delete at the most. Without a JVM."""
+    def count_unused_files(self, location: str, older_than: float) -> int:
+        """The most files that a vacuum would delete. Without a JVM."""
 
-    def restore(self, location: str, version: int | None, write: Write) -> Written:
-        """Give the table the rows and columns of an earlier version, or no rows, in one commit. Without a JVM."""
+    def restore(self, location: str, version: int | None, write: Write) -> CommitResult:
+        """Restore the rows and columns of an earlier version, or no rows, in one commit. Without a JVM."""
 
-    def refuse_restore(self, location: str, version: int | None) -> None:
-        """Raise where a table cannot be restored so: what it takes is gone from its log or from its folder."""
+    def check_restore(self, location: str, version: int | None) -> None:
+        """Raise where the table cannot be restored to the version: commits or data files are gone."""
 
     def sync_log(self, location: str) -> None:
-        """Make the table's commits survive a power cut: whoever made the newest may have been killed before it did."""
+        """Sync the table's log, so that commits survive a power cut: a killed writer may not have done it."""
 
-    def takes_files(self, location: str) -> bool:
-        """Whether Parquet files that others wrote can be committed to the table, or to one that is made there."""
+    def accepts_files(self, location: str) -> bool:
+        """Whether Parquet files of others can be committed to the table, or make it."""
 
     def add(
         self, files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None
-    ) -> Written:
-        """Add the rows of Parquet files that lie in the table's folder, without a JVM. With an id, the table has it;
-        without one there is none yet, and it is made. `columns` is Spark's JSON of them: the table has them all."""
+    ) -> CommitResult:
+        """Commit Parquet files that lie in the table's folder, without a JVM. Creates the table when `table_id` is
+        None, and raises when the table has another id. `columns` is Spark's JSON: the table has them all."""
 
-    def takes_rows(self, rows: DataFrame, location: str) -> bool:
-        """Whether Parquet files of such rows can be committed to the table as it is, or to one that is made there."""
+    def accepts_rows(self, rows: DataFrame, location: str) -> bool:
+        """Whether Parquet files of such rows can be committed to the table, or make it."""
 
-    def take_folder(self, folder: str, rows: DataFrame, location: str, write: Write, *, whole: bool) -> Written:
-        """Make the Parquet files of a folder, which hold columns like those of `rows` and perhaps hidden ones, part of
-        the table; with `whole`, in the place of all its rows. The files are moved."""
+    def commit_folder(
+        self, folder: str, rows: DataFrame, location: str, write: Write, *, overwrite: bool
+    ) -> CommitResult:
+        """Move the Parquet files of a folder into the table and commit them; with `overwrite`, in place of all its
+        rows. They have the columns of `rows`, and may have hidden ones."""
 
 
 class FileFact(NamedTuple):
-    """A file as a listing shows it. A tuple: there may be a hundred thousand of them in a plan."""
+    """A file of a listing. A tuple: a plan may have a hundred thousand of them."""
 
     path: str
-    """Below the store's root, so that a lake can be moved; absolute when it was asked for so."""
+    """Relative to the store's root, so that a lake can be moved; absolute when the glob is."""
     size: int
     modified: int
     """Milliseconds since 1970."""
 
 
 class SkippedEntry(NamedTuple):
-    """An entry of a landing folder that a listing passes over, although its name fits the glob or would without a
-    leading `_` or `.`."""
+    """An entry of a landing folder that a listing skips, although its name matches the glob, or would without a leading
+    `_` or `.`."""
 
     path: str
-    """Like that of a `FileFact`. Bytes that are not UTF-8 are spelled out, as in `caf\\xe9.json`."""
+    """As in `FileFact`. Bytes that are not UTF-8 are escaped, as in `caf\\xe9.json`."""
     code: str
     """`hidden-name`, `name-not-utf8`, `not-a-file`, `path-too-long`, `broken-link`, `link-loop`, `link-outside` or
     `link-not-followed`."""
@@ -327,12 +332,12 @@ class SkippedEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """A stretch of a source that is not files: what comes after `since`, up to and with `until`."""
+    """A range of a source that is not files: after `since`, up to and including `until`."""
 
     since: Mapping[str, int | str] = field(default_factory=dict)
     """Empty before the first batch."""
     until: Mapping[str, int | str] = field(default_factory=dict)
-    """Empty until it is pinned, where only a run can tell how far the source goes."""
+    """Empty until it is pinned, where only a run can find the end of the source."""
 
 
 class Storage(Protocol):
@@ -347,52 +352,52 @@ class Storage(Protocol):
     def list(
         self,
         pattern: str,
-        known: Mapping[str, FileFact] | None = None,
+        ingested: Mapping[str, FileFact] | None = None,
         after: str | None = None,
         on_skipped: Callable[[SkippedEntry], None] | None = None,
     ) -> Iterable[FileFact]:
-        """The files that match a glob, in order of path, without those that are still as they are known by path.
-        `on_skipped` gets each entry that is passed over; the same one may come more than once.
+        """The files that match a glob, in order of path, without the unchanged files of `ingested`. `on_skipped` gets
+        each skipped entry; the same one may come more than once.
 
-        With `after`, only those whose whole path, compared letter by letter, sorts after it: the others are not looked
-        at, and folders that hold no other are not entered."""
+        With `after`, only files whose full path, compared letter by letter, sorts after it. Other files are not
+        checked, and folders that have only such files are not listed."""
 
     def read(self, key: str) -> bytes | None:
         """The bytes, or None when there is no such file."""
 
     def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
-        """The bytes of a listed file, as a stream; an error when it is gone, or not as it was listed in `as_of`."""
+        """The bytes of a listed file, as a stream; raises when it is gone, or has changed since `as_of`."""
 
     def head(self, path: str, size: int) -> bytes:
         """The first bytes of a listed file."""
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Make the file with all its bytes, or return False and change nothing because it is there already."""
+        """Create the file with all its bytes, or return False and change nothing because it exists."""
 
-    def put_file(self, key: str, file: BinaryIO, *, size: int, tell: Callable[[int], None]) -> bool:
-        """`put_if_absent` for bytes that are too many to hold; `tell` hears how many have been taken so far. What
-        `file` raises ends it, and leaves nothing that can be seen."""
+    def put_file(self, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
+        """`put_if_absent` for content larger than memory; `on_progress` gets the number of bytes read so far. Errors of
+        `file` end it, and leave nothing visible."""
 
     def replace(self, key: str, data: bytes) -> None:
-        """Make or overwrite the file; readers see the old bytes or the new, never a part."""
+        """Create or overwrite the file; readers see the old bytes or the new, never a part."""
 
     def move(self, path: str, to: str) -> None:
-        """Give a listed file another path. To do it twice is as good as once; a file that is there is never replaced
-        by other bytes."""
+        """Move a listed file to another path. A repeated move does nothing; an existing file is never overwritten with
+        other bytes."""
 
     def remove(self, key: str) -> bool:
-        """Remove the file; False when somebody else did."""
+        """Remove the file; False when it is gone already."""
 
     def keys(self, folder: str) -> Sequence[str]:
         """The file names directly in a folder, sorted."""
 
     def probe(self) -> str | None:
-        """Try put-if-absent for real; what is wrong with the store, or None."""
+        """Test put-if-absent in the store; return what is wrong with it, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Rows that a query gave."""
+    """The rows of a query."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -407,14 +412,14 @@ class ViewColumn:
 
     name: str
     sql: str | None = None
-    """Spark SQL over the columns of the table; without it, the column of the same name."""
+    """Spark SQL over the columns of the table; by default the column of the same name."""
     type: str | None = None
     """The Spark SQL type that it is cast to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A table in another shape."""
+    """A view of one table."""
 
     table: str
     columns: tuple[ViewColumn, ...]
@@ -436,4 +441,4 @@ class QueryEngine(Protocol):
         *,
         rows: int | None = None,
     ) -> Answer:
-        """Run the statement over these tables, these views of them, and nothing else. Gives the first `rows`."""
+        """Run the statement over these tables, these views of them, and nothing else. Returns the first `rows`."""

@@ -177,8 +177,8 @@ def test_a_move_never_replaces_other_bytes(storage: Storage) -> None:
 
 def test_a_file_is_put_once_and_tells_how_far_it_is(storage: Storage) -> None:
     data, told = b"x" * 20_000_000, list[int]()
-    assert storage.put_file("large.bin", io.BytesIO(data), size=len(data), tell=told.append)
-    assert not storage.put_file("large.bin", io.BytesIO(b"y" * len(data)), size=len(data), tell=told.append)
+    assert storage.put_file("large.bin", io.BytesIO(data), size=len(data), on_progress=told.append)
+    assert not storage.put_file("large.bin", io.BytesIO(b"y" * len(data)), size=len(data), on_progress=told.append)
     assert told[0] < told[-1] == len(data)
     assert storage.head("large.bin", 2) == b"xx"
 
@@ -192,7 +192,7 @@ def test_a_file_that_cannot_be_read_to_its_end_leaves_nothing(storage: Storage) 
             return found
 
     with pytest.raises(DataError, match="it broke"):
-        storage.put_file("a/large.bin", Broken(b"x" * 20_000_000), size=20_000_000, tell=lambda sent: None)
+        storage.put_file("a/large.bin", Broken(b"x" * 20_000_000), size=20_000_000, on_progress=lambda sent: None)
     assert (list(storage.list("**")), storage.read("a/large.bin")) == ([], None)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakesmith.errors import DataError, InfrastructureError, UsageError
-from lakesmith.formats import Delta, FactsMemory
-from lakesmith.ports import Capability, DataFile, Part, TableFormat, Upsert, Write
+from lakesmith.formats import Delta, FactsCache
+from lakesmith.ports import Capability, DataFile, ReplaceWhere, TableFormat, Upsert, Write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,9 @@ def test_an_overwrite_of_some_partitions_leaves_the_others(
 ) -> None:
     made = write(1, partition_by=("v",))
     format.append(rows(spark, (1, "a"), (2, "b"), (3, "b")), place, made)
-    written = format.overwrite(rows(spark, (9, "b")), place, replace(made, sequence=2, note="2"), Part("`v` IN ('b')"))
+    written = format.overwrite(
+        rows(spark, (9, "b")), place, replace(made, sequence=2, note="2"), ReplaceWhere("`v` IN ('b')")
+    )
     assert written.inserted == 1
     assert held(format, place) == [(1, "a"), (9, "b")]
     facts = format.facts(place, FLOW)
@@ -216,7 +218,7 @@ def test_commits_are_told_newest_first_with_note_and_metrics(
     format.append(rows(spark, (2, "b"), (3, "c")), place, write(2))
     newest, oldest = format.commits(place)
     assert (newest.version, newest.note, oldest.note) == (1, "batch 2", "batch 1")
-    assert format.written(newest).inserted == 2
+    assert format.commit_result(newest).inserted == 2
 
 
 def test_a_new_column_is_taken_in_with_the_rows_of_an_append_and_of_a_merge(
@@ -245,14 +247,14 @@ def test_a_wider_type_is_taken_on_with_the_rows_or_without_any(
     format.append(rows(spark, (1, "a", (2,)), columns=narrow), place, write(1))
     format.append(rows(spark, (1 << 40, "b", (1 << 41,)), columns=wide), place, write(2, evolve=True, widen=True))
     assert held(format, place) == [(1, "a", {"n": 2}), (1 << 40, "b", {"n": 1 << 41})]
-    assert format.retyped(place, 0) == ["id", "s.n"]
+    assert format.changed_types(place, 0) == ["id", "s.n"]
     version = format.advance(place, write(3), spark).version
-    assert format.retyped(place, version) == []
+    assert format.changed_types(place, version) == []
     format.widen(spark, place, {"ID": "decimal(20,0)"})
     facts = format.facts(place, FLOW)
     assert facts
     assert (facts.widened, facts.rows, facts.sequence, facts.columns[0].type) == (True, 2, 3, "decimal(20,0)")
-    assert format.retyped(place, version) == ["id"]
+    assert format.changed_types(place, version) == ["id"]
     # Of a time when the types were narrower, too.
     changes = format.changes(spark.newSession(), place, -1, version)
     assert sorted((int(row.id), row.s.n) for row in changes.collect()) == [(1, 2), (1 << 40, 1 << 41)]
@@ -282,12 +284,12 @@ def test_remembered_facts_are_the_facts_and_a_new_commit_makes_them_read_again(
 ) -> None:
     file = tmp_path / "facts.json"
     Delta().append(rows(spark, (1, "a")), place, write(1))
-    first = FactsMemory(file)
+    first = FactsCache(file)
     facts = Delta(first).facts(place, FLOW)
     first.save()
-    assert FactsMemory(file).recall(place, FLOW) == facts
+    assert FactsCache(file).get(place, FLOW) == facts
     Delta().append(rows(spark, (2, "b")), place, write(2))
-    assert FactsMemory(file).recall(place, FLOW) is None
+    assert FactsCache(file).get(place, FLOW) is None
 
 
 def test_deleted_rows_do_not_show_where_the_table_uses_deletion_vectors(
@@ -332,10 +334,10 @@ COLUMNS = """{"type": "struct", "fields": [
 def test_files_that_others_wrote_make_a_table_and_are_added_to_it(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    assert format.takes_files(place)
+    assert format.accepts_files(place)
     first = format.add([parquet(place, "1.parquet", (1, "a"), (2, "b"))], COLUMNS, place, write(1), None)
     assert (first.version, first.inserted, first.files) == (0, 2, 1)
-    assert format.takes_files(place)
+    assert format.accepts_files(place)
     second = format.add([parquet(place, "2.parquet", (3, "c"))], COLUMNS, place, write(2), id_of(format, place))
     assert (second.version, second.inserted) == (1, 1)
     format.append(rows(spark, (4, "d")), place, write(3))
@@ -421,16 +423,16 @@ def test_a_table_that_asks_more_of_a_writer_takes_no_files(
     format: TableFormat, spark: SparkSession, place: str, asked: str
 ) -> None:
     format.append(rows(spark, (1, "a")), place, write(1))
-    assert format.takes_files(place)
+    assert format.accepts_files(place)
     spark.sql(asked.format(table=f"delta.`{place}`")).collect()
-    assert not format.takes_files(place)
+    assert not format.accepts_files(place)
 
 
 def test_a_table_with_a_column_that_must_have_a_value_takes_no_files(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     spark.sql(f"CREATE TABLE delta.`{place}` (id bigint NOT NULL, v string) USING delta").collect()
-    assert not format.takes_files(place)
+    assert not format.accepts_files(place)
 
 
 def id_of(format: TableFormat, place: str) -> str:

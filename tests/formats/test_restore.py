@@ -1,4 +1,4 @@
-"""What a table cannot be taken back by, and what is said then."""
+"""Tables that cannot be restored, and the hint that says what to do."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakesmith.errors import InfrastructureError
-from lakesmith.formats.delta.restore import way_back
+from lakesmith.formats.delta.restore import restore_actions
 
 
 @pytest.mark.parametrize(
     ("version", "statement"), [(0, "RESTORE delta.`{}` TO VERSION AS OF 0"), (None, "DELETE FROM delta.`{}`")]
 )
-def test_the_hint_for_a_table_that_is_not_known_has_the_statement_for_spark(
+def test_the_hint_for_an_unsupported_table_has_the_statement_for_spark(
     tmp_path: Path, version: int | None, statement: str
 ) -> None:
     place = str(tmp_path / "table")
     write_deltalake(place, pa.table({"id": [1]}), configuration={"delta.appendOnly": "true"})
-    with pytest.raises(InfrastructureError) as refused:
-        way_back(DeltaTable(place), place, version)
-    assert (refused.value.code, refused.value.hint) == ("restore-unable", f"in Spark: {statement.format(place)}")
+    with pytest.raises(InfrastructureError) as caught:
+        restore_actions(DeltaTable(place), place, version)
+    assert (caught.value.code, caught.value.hint) == ("restore-unable", f"in Spark: {statement.format(place)}")

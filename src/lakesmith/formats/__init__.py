@@ -1,5 +1,5 @@
 """Table formats behind one port."""
 
-from lakesmith.formats.delta import Delta, FactsMemory
+from lakesmith.formats.delta import Delta, FactsCache
 
-__all__ = ["Delta", "FactsMemory"]
+__all__ = ["Delta", "FactsCache"]

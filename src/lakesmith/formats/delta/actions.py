@@ -1,4 +1,4 @@
-"""What the log of a table has to say of rows and files that go and of files that come, and the commit that says it."""
+"""Actions of a table's log: those that add and remove files and rows, and those of earlier commits."""
 
 from __future__ import annotations
 
@@ -15,100 +15,102 @@ from urllib.parse import quote, unquote
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.commit import commit
-from lakesmith.formats.delta.integrity import content_of, refuse_damaged_checkpoint
-from lakesmith.formats.delta.names import absolute, checkpoint_name, commit_path, log_names, log_of
-from lakesmith.formats.delta.vectors import read_vector, write_vectors
+from lakesmith.formats.delta.deletion_vectors import read_vector, write_vectors
+from lakesmith.formats.delta.integrity import read_checked, refuse_corrupt_checkpoint
+from lakesmith.formats.delta.log_files import absolute, checkpoint_name, commit_path, list_log_files, log_folder
 from lakesmith.ports import Write
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-_TIGHT = re.compile(r'"tightBounds"\s*:\s*(?:true|false)')
-_AS_IS = "/_-!.~'()*,;:$&+=@"
-"""Characters that a URI of Java's leaves as they are, besides letters and digits."""
-_SHOWN = 32
-"""Text of more characters is not told as a bound."""
+_TIGHT_BOUNDS = re.compile(r'"tightBounds"\s*:\s*(?:true|false)')
+_UNESCAPED = "/_-!.~'()*,;:$&+=@"
+"""Characters that Java's URIs do not escape, besides letters and digits."""
+_MAX_BOUND = 32
+"""Longer text is not stored as a bound."""
 
 
-def marks(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[dict[str, Any]]:
-    """The actions that take rows out of files."""
+def deletion_vector_actions(location: str, version: int, rows: dict[str, BitMap64]) -> Iterator[dict[str, Any]]:
+    """The actions that mark rows of files as deleted."""
     if not rows:
         return
-    gone = {absolute(location, path): numbers for path, numbers in rows.items()}
-    adds = added_files(location, version, lambda add: absolute(location, add["path"]) in gone)
-    if missing := set(gone) - set(adds):
+    deleted = {absolute(location, path): numbers for path, numbers in rows.items()}
+    adds = active_files(location, version, lambda add: absolute(location, add["path"]) in deleted)
+    if missing := set(deleted) - set(adds):
         raise InfrastructureError(
             "commit-conflict",
-            f"{min(missing)} is no longer part of the table",
+            f"another writer removed {min(missing)} from the table",
             hint="nothing is lost: run again",
         )
     for path, add in adds.items():
         if add.get("deletionVector"):
-            gone[path] = gone[path] | read_vector(location, add["deletionVector"])
-    vectors = write_vectors(location, gone)
+            deleted[path] = deleted[path] | read_vector(location, add["deletionVector"])
+    vectors = write_vectors(location, deleted)
     for path, add in adds.items():
         stats = add.get("stats") or "{}"
         count = json.loads(stats).get("numRecords")
         if count is None:
-            count = _rows_of(path)
+            count = _read_row_count(path)
             stats = json.dumps({"numRecords": count})
-        yield removal({**add, "stats": json.dumps({"numRecords": count})})
-        yield {"add": {**add, "dataChange": True, "stats": _loosened(stats), "deletionVector": vectors[path]}}
+        yield remove_action({**add, "stats": json.dumps({"numRecords": count})})
+        yield {"add": {**add, "dataChange": True, "stats": _with_loose_bounds(stats), "deletionVector": vectors[path]}}
 
 
-def removals(location: str, version: int, column: str, values: Set[str | None]) -> Iterator[dict[str, Any]]:
-    """The actions that take whole partitions away."""
-    adds = added_files(location, version, lambda add: (add["partitionValues"].get(column) or None) in values)
-    return map(removal, adds.values())
+def remove_partition_actions(
+    location: str, version: int, column: str, values: Set[str | None]
+) -> Iterator[dict[str, Any]]:
+    """The actions that remove whole partitions."""
+    adds = active_files(location, version, lambda add: (add["partitionValues"].get(column) or None) in values)
+    return map(remove_action, adds.values())
 
 
-def everything(location: str, version: int) -> Iterator[dict[str, Any]]:
-    """The actions that take all files away."""
-    return map(removal, added_files(location, version, lambda _: True).values())
+def remove_all_actions(location: str, version: int) -> Iterator[dict[str, Any]]:
+    """The actions that remove all files."""
+    return map(remove_action, active_files(location, version, lambda _: True).values())
 
 
-def removal(add: dict[str, Any]) -> dict[str, Any]:
-    """The action that takes a file away."""
-    kept = ("path", "partitionValues", "size", "stats", "deletionVector")
-    removed = {name: add[name] for name in kept if add.get(name) is not None}
+def remove_action(add: dict[str, Any]) -> dict[str, Any]:
+    """The action that removes a file."""
+    names = ("path", "partitionValues", "size", "stats", "deletionVector")
+    removed = {name: add[name] for name in names if add.get(name) is not None}
     return {"remove": {**removed, "deletionTimestamp": _now(), "dataChange": True, "extendedFileMetadata": True}}
 
 
-def _loosened(stats: str) -> str:
-    """The same bounds, said to be wider than the rows. As text: long decimals would not survive being read."""
+def _with_loose_bounds(stats: str) -> str:
+    """The same statistics with `tightBounds` false. Edited as text: parsing would change long decimals."""
     if '"tightBounds"' in stats:
-        return _TIGHT.sub('"tightBounds":false', stats, count=1)
+        return _TIGHT_BOUNDS.sub('"tightBounds":false', stats, count=1)
     return '{"tightBounds":false,' + stats.lstrip()[1:]
 
 
-def _rows_of(path: str) -> int:
+def _read_row_count(path: str) -> int:
     import pyarrow.parquet as pq
 
     count: int = pq.ParquetFile(path).metadata.num_rows
     return count
 
 
-def log_files(location: str, version: int) -> tuple[int, range] | None:
-    """The newest checkpoint, or -1, and the commits since; None where they do not lead up to the version."""
-    names = log_names(location)
-    summed = names.checkpoint(version)
-    since = range(summed + 1, version + 1)
-    return (summed, since) if names.commits.issuperset(since) else None
+def log_segment(location: str, version: int) -> tuple[int, range] | None:
+    """The newest checkpoint, or -1, and the later commits of a version; None where commits are missing."""
+    names = list_log_files(location)
+    checkpoint = names.checkpoint(version)
+    later = range(checkpoint + 1, version + 1)
+    return (checkpoint, later) if names.commits.issuperset(later) else None
 
 
-def added_files(location: str, version: int, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
-    """How the log tells of the files that are wanted, by where they lie."""
-    summed, commits = _replayed(location, version, "add")
+def active_files(location: str, version: int, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
+    """The `add` actions of a version's files that are wanted, by path."""
+    from_checkpoint, commits = _log_actions(location, version, "add")
     found: dict[str, dict[str, Any]] = {}
-    for add in summed:
-        kept = {name: value for name, value in add.items() if value is not None and not name.endswith("_parsed")}
-        kept |= {name: dict(kept[name]) for name in ("partitionValues", "tags") if name in kept}
-        if wanted(kept):
-            found[absolute(location, add["path"])] = kept
+    for row in from_checkpoint:
+        add = {name: value for name, value in row.items() if value is not None and not name.endswith("_parsed")}
+        add |= {name: dict(add[name]) for name in ("partitionValues", "tags") if name in add}
+        if wanted(add):
+            found[absolute(location, add["path"])] = add
     for actions in commits:
         for action in actions:
-            if gone := action.get("remove"):
-                found.pop(absolute(location, gone["path"]), None)
+            if deleted := action.get("remove"):
+                found.pop(absolute(location, deleted["path"]), None)
         for action in actions:
             if (added := action.get("add")) and wanted(added):
                 found[absolute(location, added["path"])] = added
@@ -116,11 +118,11 @@ def added_files(location: str, version: int, wanted: Callable[[dict[str, Any]], 
 
 
 def metadata_at(location: str, version: int) -> dict[str, Any]:
-    """How the log tells of a version's columns and settings."""
-    summed, commits = _replayed(location, version, "metaData")
+    """The `metaData` action of a version: its columns and settings."""
+    from_checkpoint, commits = _log_actions(location, version, "metaData")
     found: dict[str, Any] = {}
-    for told in summed:
-        found = {name: value for name, value in told.items() if value is not None}
+    for row in from_checkpoint:
+        found = {name: value for name, value in row.items() if value is not None}
         found["configuration"] = dict(found.get("configuration") or ())
         found["format"] = {**found["format"], "options": dict(found["format"].get("options") or ())}
     for actions in commits:
@@ -129,71 +131,70 @@ def metadata_at(location: str, version: int) -> dict[str, Any]:
     return found
 
 
-def _replayed(
+def _log_actions(
     location: str, version: int, kind: str
 ) -> tuple[Iterator[dict[str, Any]], Iterator[Sequence[dict[str, Any]]]]:
-    """The actions of a kind in the newest sum of the log, and all actions of each commit since."""
-    files = log_files(location, version)
-    assert files is not None
-    summed, commits = files
-    told = _summed(location, summed, kind) if summed >= 0 else iter(())
-    return told, (actions_in(location, number) for number in commits)
+    """The actions of a kind in the newest checkpoint, and all actions of each later commit."""
+    segment = log_segment(location, version)
+    assert segment is not None
+    checkpoint, commits = segment
+    from_checkpoint = _checkpoint_actions(location, checkpoint, kind) if checkpoint >= 0 else iter(())
+    return from_checkpoint, (read_actions(location, number) for number in commits)
 
 
-def _summed(location: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
+def _checkpoint_actions(location: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
-    refuse_damaged_checkpoint(location, version)
-    checkpoint = os.path.join(log_of(location), checkpoint_name(version))
+    refuse_corrupt_checkpoint(location, version)
+    checkpoint = os.path.join(log_folder(location), checkpoint_name(version))
     for batch in pq.ParquetFile(checkpoint).iter_batches(columns=[kind]):
         yield from filter(None, batch.column(0).to_pylist())
 
 
-def actions_in(location: str, version: int) -> list[dict[str, Any]]:
-    """What a commit says, which is what was written; raises where it is not."""
-    return [json.loads(line) for line in content_of(commit_path(location, version)).splitlines()]
+def read_actions(location: str, version: int) -> list[dict[str, Any]]:
+    """The actions of a commit; raises where its file is corrupt."""
+    return [json.loads(line) for line in read_checked(commit_path(location, version)).splitlines()]
 
 
-def fresh_folder(write: Write) -> str:
-    """The name of a folder below the table's, for the files of a batch."""
+def new_batch_folder(write: Write) -> str:
+    """A new name for a folder below the table's, for the files of a batch."""
     return f"batch-{write.sequence:08}-{uuid.uuid4().hex[:8]}"
 
 
 def _as_uri(path: str) -> str:
-    """The path as Delta spells it, letter by letter: a vacuum deletes the file of one that is spelt in another way."""
+    """The path escaped exactly as Delta does it: a vacuum deletes files whose path is escaped in another way."""
     return "".join(
-        letter if letter.isalnum() or letter in _AS_IS or ord(letter) > 127 else quote(letter) for letter in path
+        letter if letter.isalnum() or letter in _UNESCAPED or ord(letter) > 127 else quote(letter) for letter in path
     )
 
 
-def rows_in(added: Sequence[dict[str, Any]]) -> int:
-    """How many rows files have that are to come."""
+def row_count(added: Sequence[dict[str, Any]]) -> int:
+    """The number of rows in new files."""
     return sum(json.loads(add["stats"])["numRecords"] for add in added)
 
 
-def additions(location: str, folder: str, column: str | None = None) -> Iterator[dict[str, Any]]:
-    """How the log is to tell of new files; those without a row are taken away. With a column, each of its values has a
-    folder."""
+def add_actions(location: str, folder: str, column: str | None = None) -> Iterator[dict[str, Any]]:
+    """The `add` actions of new files; files without rows are deleted. With a column, each folder holds one value."""
     import pyarrow.parquet as pq
 
     below = os.path.join(location, folder)
     for parent, folders, names in os.walk(below, topdown=False):
-        values = {} if column is None or parent == below else {column: _value(os.path.basename(parent))}
-        kept = bool(folders)
+        values = {} if column is None or parent == below else {column: _partition_value(os.path.basename(parent))}
+        has_files = bool(folders)
         for name in sorted(names):
             path = os.path.join(parent, name)
             file = pq.ParquetFile(path) if name.endswith(".parquet") else None
             if file is None or file.metadata.num_rows == 0:
                 os.remove(path)
                 continue
-            kept = True
-            yield addition(location, path, values, json.dumps(stats_of(file.metadata)))
-        if not kept:
+            has_files = True
+            yield add_action(location, path, values, json.dumps(file_stats(file.metadata)))
+        if not has_files:
             os.rmdir(parent)
 
 
-def addition(location: str, path: str, values: Mapping[str, str | None], stats: str) -> dict[str, Any]:
-    """How the log is to tell of a new file."""
+def add_action(location: str, path: str, values: Mapping[str, str | None], stats: str) -> dict[str, Any]:
+    """The `add` action of a new file."""
     status = os.stat(path)
     return {
         "path": _as_uri(os.path.relpath(path, location)),
@@ -205,36 +206,36 @@ def addition(location: str, path: str, values: Mapping[str, str | None], stats: 
     }
 
 
-def _value(folder: str) -> str | None:
-    """The value for which Spark has made a folder."""
+def _partition_value(folder: str) -> str | None:
+    """The partition value in the name of a folder by Spark."""
     value = unquote(folder.partition("=")[2])
     return None if value == "__HIVE_DEFAULT_PARTITION__" else value
 
 
-def stats_of(told: Any) -> dict[str, Any]:
-    """The bounds of a file's columns, where text can tell them exactly."""
+def file_stats(metadata: Any) -> dict[str, Any]:
+    """The statistics of a Parquet file, from its metadata, with the bounds that text represents exactly."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
-    empty: dict[str, int] = {}
-    for at in range(told.num_columns):
-        groups = [told.row_group(number).column(at) for number in range(told.num_row_groups)]
+    nulls: dict[str, int] = {}
+    for at in range(metadata.num_columns):
+        groups = [metadata.row_group(number).column(at) for number in range(metadata.num_row_groups)]
         name, found = groups[0].path_in_schema, [group.statistics for group in groups]
         if "." in name or not all(each is not None and each.has_null_count for each in found):
             continue
-        empty[name] = sum(each.null_count for each in found)
-        known = [each for each in found if each.has_min_max]
-        if len(known) == sum(
+        nulls[name] = sum(each.null_count for each in found)
+        bounded = [each for each in found if each.has_min_max]
+        if len(bounded) == sum(
             1 for group, each in zip(groups, found, strict=True) if each.null_count < group.num_values
         ):
-            # Spark knows days and texts that Python does not.
+            # Spark stores dates and texts that Python cannot represent.
             with suppress(OverflowError, ValueError):
-                if between := _bounds([each.min for each in known], [each.max for each in known]):
+                if between := _bounds([each.min for each in bounded], [each.max for each in bounded]):
                     least[name], greatest[name] = between
     return {
-        "numRecords": told.num_rows,
+        "numRecords": metadata.num_rows,
         "minValues": least,
         "maxValues": greatest,
-        "nullCount": empty,
+        "nullCount": nulls,
         "tightBounds": True,
     }
 
@@ -249,21 +250,31 @@ def _bounds(least: Sequence[Any], greatest: Sequence[Any]) -> tuple[Any, Any] | 
         case int():
             return low, high
         case str():
-            return (low[:_SHOWN], high) if len(high) <= _SHOWN else None
+            return (low[:_MAX_BOUND], high) if len(high) <= _MAX_BOUND else None
         case datetime():
-            # Told to the millisecond: the bounds of what lies between have to hold it.
-            whole = timedelta(milliseconds=1)
-            return moment(low), moment(high + whole)
+            # Statistics have milliseconds: the upper bound must not be rounded down.
+            return stats_timestamp(low), stats_timestamp(high + timedelta(milliseconds=1))
         case date():
             return low.isoformat(), high.isoformat()
         case _:
             return None
 
 
-def moment(value: datetime) -> str:
-    """As statistics of a file tell it; without a zone where it has none."""
-    told = value.astimezone(UTC) if value.tzinfo else value
-    return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def stats_timestamp(value: datetime) -> str:
+    """A timestamp as in the statistics of a file; without a zone where it has none."""
+    shown = value.astimezone(UTC) if value.tzinfo else value
+    return shown.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def overwrite_metrics(added: Sequence[dict[str, Any]], removed: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """The metrics of a commit that replaces files."""
+    return {
+        "numFiles": len(added),
+        "numOutputRows": row_count(added),
+        "numOutputBytes": sum(add["size"] for add in added),
+        "numRemovedFiles": len(removed),
+        "numRemovedBytes": sum(each["remove"]["size"] for each in removed),
+    }
 
 
 def commit_actions(
@@ -271,13 +282,13 @@ def commit_actions(
     version: int,
     write: Write | None,
     operation: tuple[str, dict[str, str]],
-    counts: dict[str, int],
+    metrics: dict[str, int],
     actions: Sequence[dict[str, Any]],
     *,
     blind: bool = False,
 ) -> None:
-    """Make the version that comes after the one that was read, -1 for none; raises where another writer was first.
-    Without `write`, the commit has no batch. With `blind`, its rows do not depend on those that were read."""
+    """Commit the version after the one that was read, -1 for none; raises where another writer was first. Without
+    `write`, the commit belongs to no batch. With `blind`, its rows do not depend on those that were read."""
     name, parameters = operation
     info = {
         "timestamp": _now(),
@@ -286,7 +297,7 @@ def commit_actions(
         **({"readVersion": version} if version >= 0 else {}),
         "isolationLevel": "Serializable",
         "isBlindAppend": blind,
-        "operationMetrics": {name: str(count) for name, count in counts.items()},
+        "operationMetrics": {name: str(count) for name, count in metrics.items()},
         **({"userMetadata": write.note} if write else {}),
         "engineInfo": "Lakesmith",
         "txnId": str(uuid.uuid4()),

@@ -1,4 +1,4 @@
-"""Parquet files that lie in a folder become a Delta table: a log is written beside them, and no row moves."""
+"""Makes a Delta table of the Parquet files in a folder: it writes a log beside them and copies no row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError, InfrastructureError
-from lakesmith.formats.delta.actions import actions_in
+from lakesmith.formats.delta.actions import read_actions
 from lakesmith.formats.delta.commit import commit
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def adopt_files(location: str) -> None:
-    """Write the log. What lies in the folder and cannot be part of the table is refused before."""
+    """Write the log; raises where files do not fit into one table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from deltalake import Field, Schema, convert_to_deltalake
@@ -29,7 +29,7 @@ def adopt_files(location: str) -> None:
         raise DataError(
             "nothing-to-adopt",
             f"there are no Parquet files in {location}",
-            hint="name the folder that holds them, or, with Hive partitions, the one above the first partition",
+            hint="name the folder that holds them or, with Hive partitions, the folder above the first partition",
         )
     partitions = _partitions(folder, files)
     first, *others = files
@@ -37,34 +37,34 @@ def adopt_files(location: str) -> None:
         schema = pq.read_schema(first)
         for file in others:
             _refuse_other_columns(schema, pq.read_schema(file), first, file)
-        # delta-rs commits without syncing anything: it works on links, and the commit is made here.
-        with tempfile.TemporaryDirectory(prefix="lakesmith-adopt-") as apart:
+        # delta-rs syncs nothing. So it works on links in a scratch folder, and Lakesmith makes the commit.
+        with tempfile.TemporaryDirectory(prefix="lakesmith-adopt-") as scratch:
             for file in files:
-                link = Path(apart, file.relative_to(folder))
+                link = Path(scratch, file.relative_to(folder))
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(file.absolute())
             convert_to_deltalake(
-                apart,
+                scratch,
                 mode="error",
-                # As the folders spell them: what they mean is for a query to say.
+                # As text, as in the folder names: queries cast them.
                 partition_by=Schema([Field(each, PrimitiveType("string")) for each in partitions])
                 if partitions
                 else None,
                 partition_strategy="hive" if partitions else None,
             )
-            actions = actions_in(apart, 0)
+            actions = read_actions(scratch, 0)
         commit(location, 0, actions, location)
     except pa.ArrowInvalid as error:
         raise DataError(
             "not-parquet",
             f"a file in {location} is not Parquet: {str(error).splitlines()[0]}",
-            hint="take it out of the folder; nothing was written",
+            hint="move it out of the folder; nothing was written",
         ) from error
     except (DeltaError, OSError) as error:
         raise InfrastructureError(
             "adopt-failed",
-            f"no log could be written in {location}: {str(error).splitlines()[0]}",
-            hint="check that this user may write there; the files are as they were",
+            f"cannot write a log in {location}: {str(error).splitlines()[0]}",
+            hint="check that this user may write there; the files are unchanged",
         ) from error
 
 
@@ -73,14 +73,14 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _partitions(folder: Path, files: Sequence[Path]) -> tuple[str, ...]:
-    """The names in folders such as `day=2024-01-01`, the same above every file."""
+    """The partition columns, from folder names such as `day=2024-01-01`."""
     found = {tuple(part.partition("=")[0] for part in file.relative_to(folder).parts[:-1]) for file in files}
     plain = [file for file in files if any("=" not in part for part in file.relative_to(folder).parts[:-1])]
     if plain or len(found) > 1:
         raise DataError(
             "not-one-table",
-            f"{(plain or files)[0]} does not lie in partitions as the other files do",
-            hint="each file has to lie in the folder itself, or each below the same name=value folders",
+            f"{(plain or files)[0]} is not partitioned like the other files",
+            hint="put all files into the folder itself, or all into the same kind of name=value folders",
         )
     return next(iter(found))
 
@@ -94,5 +94,5 @@ def _refuse_other_columns(schema: pa.Schema, other: pa.Schema, first: Path, file
     raise DataError(
         "not-one-table",
         f"{file.name} has other columns than {first.name}: {', '.join(differing)}",
-        hint="take them in as files instead, which brings columns together: source: {files: …/*.parquet}",
+        hint="ingest them as files instead, which merges columns: source: {files: …/*.parquet}",
     )

@@ -1,9 +1,9 @@
-"""A seal beside each file of a log, the checksum that Hadoop knows: a bit that flips is noticed before it is believed.
+"""Checksum files beside the files of a log, in Hadoop's format: they detect flipped bits before a reader uses them.
 
-`.N.json.crc` seals `N.json`: four letters, how many bytes make a piece, and the CRC-32 of each piece. Spark reads a
-local disk through Hadoop, which holds what it reads to such a seal; delta-rs neither writes nor reads one. It is put
-there once its file has its name, by whoever won that name. A writer that was killed in between has left none: the file
-is read as it is, and the next commit to the table makes up for it.
+`.N.json.crc` holds the checksums of `N.json`: four letters, the chunk size, and the CRC-32 of each chunk. Spark reads
+local disks through Hadoop, which verifies these files; delta-rs neither writes nor reads them. The winner of a version
+writes the checksum file once its commit has its name. A writer that was killed in between leaves none: the commit is
+read unverified, and the next commit to the table writes the missing checksums.
 """
 
 from __future__ import annotations
@@ -18,112 +18,115 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from lakesmith.disk import sync_all, write_new
-from lakesmith.formats.delta.names import OF_LOG, files_of_version, log_of
+from lakesmith.formats.delta.log_files import LOG_FILE, log_folder, version_files
 
-_FORM = b"crc\0"
-_PIECE = 512
-"""What Hadoop takes where nobody says otherwise."""
+_MAGIC = b"crc\0"
+_CHUNK = 512
+"""Hadoop's default chunk size."""
 _BLOCK = 1 << 20
-_HEAD = len(_FORM) + 4
-_MOST = 100
-"""So many files are sealed at one time: a long log of others is not what a commit has to wait for."""
-_LEFT = 86_400
-"""After so many seconds nobody comes back for a file that was not given its name."""
+_HEADER = len(_MAGIC) + 4
+_MAX_FILES = 100
+"""The most files that one call writes checksums for: a commit must not wait for the long log of another writer."""
+_ABANDONED_AFTER = 86_400
+"""The age in seconds after which a temporary file is a leftover of a killed writer."""
 
 
-def seal_of(path: str) -> str:
-    """Where the seal of a file lies."""
+def checksum_path(path: str) -> str:
+    """The path of a file's checksum file."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}.crc")
 
 
-def seal_for(content: bytes) -> bytes:
-    """The seal of a file that holds this."""
-    return _told(_sums(content, _PIECE))
+def checksums_of(content: bytes) -> bytes:
+    """The content of the checksum file for this content."""
+    return _with_header(_crcs(content, _CHUNK))
 
 
-def breaks_seal(path: str, content: bytes | None = None) -> bool:
-    """Whether a file, which is read unless its content is given, is not what its seal says. Without a seal there is
-    nothing to say, nor with an empty one: a power cut leaves that of a file which was not brought to the disk."""
+def is_corrupt(path: str, content: bytes | None = None) -> bool:
+    """Whether a file, or its content where given, does not match its checksums. A missing checksum file proves nothing,
+    nor does an empty one, which a power cut leaves where a file was not synced."""
     try:
-        with open(seal_of(path), "rb") as file:
-            told = file.read()
+        with open(checksum_path(path), "rb") as file:
+            stored = file.read()
     except FileNotFoundError:
         return False
-    if not told:
+    if not stored:
         return False
-    if len(told) < _HEAD or not told.startswith(_FORM):
+    if len(stored) < _HEADER or not stored.startswith(_MAGIC):
         return True
-    (piece,) = struct.unpack_from(">i", told, len(_FORM))
-    if not 0 < piece <= _BLOCK:
+    (chunk,) = struct.unpack_from(">i", stored, len(_MAGIC))
+    if not 0 < chunk <= _BLOCK:
         return True
     if content is not None:
-        return _sums(content, piece) != told[_HEAD:]
+        return _crcs(content, chunk) != stored[_HEADER:]
     with open(path, "rb") as file:
-        return _sums_in(file, piece) != told[_HEAD:]
+        return _crcs_of_file(file, chunk) != stored[_HEADER:]
 
 
-def drop_stale_seals(location: str, version: int) -> None:
-    """Before a version is made: a seal that an older file of the same name has left would make the new one unreadable.
-    It is older if the file is not there after the seal was seen, because a file is sealed once it has its name."""
-    for path in files_of_version(location, version):
-        if os.path.exists(seal_of(path)) and not os.path.exists(path):
+def drop_stale_checksums(location: str, version: int) -> None:
+    """Before a version is committed: remove checksum files of deleted files of the same name, which would make the new
+    ones unreadable. They are stale if the file is missing after its checksum file was seen, because a checksum file is
+    written after its file has its name."""
+    for path in version_files(location, version):
+        if os.path.exists(checksum_path(path)) and not os.path.exists(path):
             with suppress(FileNotFoundError):
-                os.remove(seal_of(path))
+                os.remove(checksum_path(path))
 
 
-def seal_log(location: str) -> None:
-    """Seal the newest files of a table's log that have no seal yet, as they are now, and take away what was left: seals
-    of files that were cleaned up, and files that a killed writer gave no name. For whoever has just committed: that is
-    done, so nothing is raised where there is no log any more or no room."""
+def write_checksums(location: str) -> None:
+    """Write the missing checksums of the newest files of a table's log, from their present content. Also remove
+    leftovers: checksums of files that were cleaned up, and temporary files of killed writers. The commit before is
+    made, so nothing is raised where the log is gone or the disk is full."""
     with suppress(OSError):
-        log = log_of(location)
+        log = log_folder(location)
         names = set(os.listdir(log))
-        plain = (name for name in names if name[0] != "." and f".{name}.crc" not in names and OF_LOG.fullmatch(name))
-        for name in sorted(plain, reverse=True)[:_MOST]:
+        missing = (
+            name for name in names if name[0] != "." and f".{name}.crc" not in names and LOG_FILE.fullmatch(name)
+        )
+        for name in sorted(missing, reverse=True)[:_MAX_FILES]:
             with suppress(FileNotFoundError):  # cleaned up meanwhile
-                _seal(os.path.join(log, name))
+                _write_checksums(os.path.join(log, name))
         for name in names:
             if name[0] == ".":
-                _tidy(log, name, names)
+                _remove_leftover(log, name, names)
 
 
-def _tidy(log: str, name: str, names: Set[str]) -> None:
+def _remove_leftover(log: str, name: str, names: Set[str]) -> None:
     path, of = os.path.join(log, name), name[1:].removesuffix(".crc")
     with suppress(FileNotFoundError):
         if name.endswith((".tmp", ".tmp.crc")):
-            if time.time() - os.stat(path).st_mtime > _LEFT:
+            if time.time() - os.stat(path).st_mtime > _ABANDONED_AFTER:
                 os.remove(path)
-        # A listing may show a seal and have passed the place of its file before that came.
-        elif of not in names and OF_LOG.fullmatch(of) and not os.path.exists(os.path.join(log, of)):
+        # A listing may contain a checksum file and miss its file, which was created after the listing had passed it.
+        elif of not in names and LOG_FILE.fullmatch(of) and not os.path.exists(os.path.join(log, of)):
             os.remove(path)
 
 
-def _seal(path: str) -> None:
-    temporary = f"{seal_of(path)}.{uuid.uuid4()}.tmp"
+def _write_checksums(path: str) -> None:
+    temporary = f"{checksum_path(path)}.{uuid.uuid4()}.tmp"
     try:
         with open(path, "rb") as file:
-            write_new(temporary, _told(_sums_in(file, _PIECE)))
-        sync_all([path, temporary])  # a seal that outlives the content of its file would report damage
+            write_new(temporary, _with_header(_crcs_of_file(file, _CHUNK)))
+        sync_all([path, temporary])  # checksums that outlive the content of their file would report corruption
         with suppress(FileExistsError):  # its writer was slow
-            os.link(temporary, seal_of(path))
+            os.link(temporary, checksum_path(path))
     finally:
         with suppress(FileNotFoundError):
             os.remove(temporary)
 
 
-def _told(sums: bytes) -> bytes:
-    return _FORM + struct.pack(">i", _PIECE) + sums
+def _with_header(crcs: bytes) -> bytes:
+    return _MAGIC + struct.pack(">i", _CHUNK) + crcs
 
 
-def _sums_in(file: BinaryIO, piece: int) -> bytes:
+def _crcs_of_file(file: BinaryIO, chunk: int) -> bytes:
     found = bytearray()
-    while block := file.read(_BLOCK // piece * piece):
-        found += _sums(block, piece)
+    while block := file.read(_BLOCK // chunk * chunk):
+        found += _crcs(block, chunk)
     return bytes(found)
 
 
-def _sums(content: bytes, piece: int) -> bytes:
-    whole = memoryview(content)
-    sums = [zlib.crc32(whole[at : at + piece]) for at in range(0, len(content), piece)]
-    return struct.pack(f">{len(sums)}I", *sums)
+def _crcs(content: bytes, chunk: int) -> bytes:
+    view = memoryview(content)
+    crcs = [zlib.crc32(view[at : at + chunk]) for at in range(0, len(content), chunk)]
+    return struct.pack(f">{len(crcs)}I", *crcs)

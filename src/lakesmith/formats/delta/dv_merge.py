@@ -1,22 +1,27 @@
-"""A merge that looks at a large table once: where the rows lie that are to go, and which rows come in their place.
+"""Merges into a large table by deletion vectors, and reads the table once.
 
-Delta's MERGE joins the batch with the table three times, and twice sends every row of the table through a shuffle: rows
-without a match have to be kept in those joins. Here the table is read once, beside a batch that every task holds: the
-columns that decide, and the place of each row in its file. What goes is marked in deletion vectors, what comes is
-written to new files, and both are one commit.
+Delta's MERGE joins the batch with the table three times, and shuffles every row of the table twice: these joins must
+keep rows without a match. Here the batch is broadcast and the table is read once: the columns that decide, and the
+position of each row in its file. Deletion vectors mark the replaced and deleted rows, new files hold the new rows, and
+both are one commit.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import GONE, HIDDEN
+from lakesmith.columns import DELETE_ROW, HIDDEN
 from lakesmith.errors import DataError
-from lakesmith.formats.delta.actions import additions, commit_actions, fresh_folder, marks, rows_in
-from lakesmith.formats.delta.committable import committable, types_in, types_of
+from lakesmith.formats.delta.actions import (
+    add_actions,
+    commit_actions,
+    deletion_vector_actions,
+    new_batch_folder,
+    row_count,
+)
+from lakesmith.formats.delta.commit_rules import can_commit, frame_types, table_types
 from lakesmith.ports import Upsert, Write
 from lakesmith.sql import bounds, quoted
 
@@ -26,142 +31,144 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
     from pyspark.sql import DataFrame, SparkSession
 
-_NUMBER, _FILE, _ROW, _HOW = (f"{HIDDEN}{name}" for name in ("number", "in_file", "at_row", "how"))
-_TARGET_COLUMN = re.compile(r"\btarget\.(?:`((?:[^`]|``)+)`|(\w+))")
+_NUMBER, _FILE, _ROW, _OUTCOME = (f"{HIDDEN}{name}" for name in ("number", "in_file", "at_row", "outcome"))
 
 
-def placeable(table: DeltaTable, rows: DataFrame, location: str) -> bool:
-    """Whether rows of the table can be marked, and Lakesmith may do it."""
+def can_merge_by_vectors(table: DeltaTable, rows: DataFrame, location: str) -> bool:
+    """Whether the table has deletion vectors and Lakesmith may commit to it."""
     settings = table.metadata().configuration
-    return settings.get("delta.enableDeletionVectors") == "true" and committable(table, rows, location)
+    return settings.get("delta.enableDeletionVectors") == "true" and can_commit(table, rows, location)
 
 
-def with_places(rows: DataFrame) -> DataFrame:
-    """The rows of a table as they are read, each with the file and the number that it has there; as they are where rows
-    cannot be marked."""
+def with_positions(rows: DataFrame) -> DataFrame:
+    """Add the file and the row number of each row, where the reader provides them."""
     if "row_index" not in rows.select("_metadata.*").columns:
         return rows
     return rows.selectExpr("*", f"_metadata.file_path AS {_FILE}", f"_metadata.row_index AS {_ROW}")
 
 
-def pinned(upsert: Upsert, table: DeltaTable) -> tuple[Upsert, int]:
-    """The same rows, whatever their query would give another time, with a number each and bounds for the table's; and
-    how many they are."""
-    # What is kept so is lost with its executor, and the job fails: it is never computed again, and other.
+def pin_rows(upsert: Upsert, table: DeltaTable) -> tuple[Upsert, int]:
+    """Compute the rows once, number them, and bound the rows of the table by their first key; also return the count."""
+    # When an executor with these rows is lost, the job fails: they are never recomputed with another result.
     rows = upsert.rows.selectExpr("*", f"monotonically_increasing_id() AS {_NUMBER}").localCheckpoint()
     name = upsert.key[0]
     count, inside = bounds(rows, name, "target.")
-    if types_of(rows, [name])[name] != types_in(table)[name]:
+    if frame_types(rows, [name])[name] != table_types(table)[name]:
         inside = None
     both = " AND ".join(f"({part})" for part in (inside, upsert.also) if part)
     return replace(upsert, rows=rows, also=both or None), count
 
 
-def place(upsert: Upsert, count: int, table: DeltaTable, location: str, write: Write) -> None:
-    """Commit the merge of rows that are pinned and that every task can hold; raises where another writer was first."""
+def match_condition(upsert: Upsert) -> str:
+    """SQL: a row of the batch and a row of the table are the same."""
+    same = [f"target.{quoted(name)} = source.{quoted(name)}" for name in upsert.key]
+    return " AND ".join([*same, *([f"({upsert.also})"] if upsert.also else [])])
+
+
+def merge_by_vectors(upsert: Upsert, count: int, table: DeltaTable, location: str, write: Write) -> None:
+    """Commit the merge of pinned rows, few enough to broadcast; raises where another writer was first."""
     from pyspark.sql import functions as F
 
-    folder = fresh_folder(write)
+    folder = new_batch_folder(write)
     source = upsert.rows
     target = _target(upsert, source.sparkSession, location, table.version())
-    met = _decided(upsert, target, F.broadcast(source))
-    coming = source.join(_numbers(source, met.left), _NUMBER, "left_anti") if met.left else source
-    if GONE in source.columns:
-        coming = coming.where(f"NOT {GONE}")
+    matches = _find_matches(upsert, target, F.broadcast(source))
+    new = source.join(_numbers(source, matches.unchanged), _NUMBER, "left_anti") if matches.unchanged else source
+    if DELETE_ROW in source.columns:
+        new = new.where(f"NOT {DELETE_ROW}")
     stored = [quoted(column.name) for column in table.schema().fields]
-    coming.select(*stored).write.parquet(os.path.join(location, folder))
-    added = list(additions(location, folder))
-    actions = [*marks(location, table.version(), met.rows), *({"add": add} for add in added)]
-    counts = {
+    new.select(*stored).write.parquet(os.path.join(location, folder))
+    added = list(add_actions(location, folder))
+    actions = [
+        *deletion_vector_actions(location, table.version(), matches.rows),
+        *({"add": add} for add in added),
+    ]
+    metrics = {
         "numSourceRows": count,
-        "numTargetRowsInserted": rows_in(added) - met.replaced,
-        "numTargetRowsUpdated": met.replaced,
-        "numTargetRowsDeleted": met.deleted,
+        "numTargetRowsInserted": row_count(added) - matches.replaced,
+        "numTargetRowsUpdated": matches.replaced,
+        "numTargetRowsDeleted": matches.deleted,
         "numTargetFilesAdded": len(added),
         "numTargetBytesAdded": sum(add["size"] for add in added),
     }
-    commit_actions(location, table.version(), write, ("MERGE", {}), counts, actions)
+    commit_actions(location, table.version(), write, ("MERGE", {}), metrics, actions)
 
 
 def _target(upsert: Upsert, spark: SparkSession, location: str, version: int) -> DataFrame:
-    if upsert.met is not None and upsert.met[0] == version and _ROW in upsert.met[1].columns:
-        return upsert.met[1]
-    return with_places(spark.read.format("delta").option("versionAsOf", version).load(location))
+    if upsert.matched is not None and upsert.matched[0] == version and _ROW in upsert.matched[1].columns:
+        return upsert.matched[1]
+    return with_positions(spark.read.format("delta").option("versionAsOf", version).load(location))
 
 
 @dataclass(slots=True, kw_only=True)
-class _Met:
-    """What came of rows of the batch that met rows of the table."""
+class _Matches:
+    """The outcome for rows of the batch that match rows of the table."""
 
     rows: dict[str, BitMap64] = field(default_factory=dict)
-    """By file, the rows of the table that go."""
+    """By file, the rows of the table to delete."""
     replaced: int = 0
     deleted: int = 0
-    left: list[pa.Array] = field(default_factory=list)
+    unchanged: list[pa.Array] = field(default_factory=list)
     """The numbers of rows of the batch that change nothing."""
     tied: list[pa.Array] = field(default_factory=list)
-    """The numbers of those for which the order does not tell."""
+    """The numbers of rows of the batch that `by_order` cannot decide."""
 
 
-def _decided(upsert: Upsert, target: DataFrame, source: DataFrame) -> _Met:
+def _find_matches(upsert: Upsert, target: DataFrame, source: DataFrame) -> _Matches:
     if upsert.by_order is None:
-        return _gathered(_meet(upsert, target, source, upsert.newer))
-    met = _gathered(_meet(upsert, target, source, *upsert.by_order))
-    if met.tied:
-        # Rows of the same time: what else is in them decides.
-        alike = source.join(_numbers(source, met.tied), _NUMBER, "left_semi")
-        met = _gathered(_meet(upsert, target, alike, upsert.newer), met)
-    return met
+        return _collect(_join(upsert, target, source, upsert.newer))
+    matches = _collect(_join(upsert, target, source, *upsert.by_order))
+    if matches.tied:
+        # Rows of the same time: their other columns decide.
+        tied = source.join(_numbers(source, matches.tied), _NUMBER, "left_semi")
+        matches = _collect(_join(upsert, target, tied, upsert.newer), matches)
+    return matches
 
 
-def _meet(upsert: Upsert, target: DataFrame, source: DataFrame, newer: str, tied: str = "false") -> DataFrame:
-    """The rows that meet, by file and by what is to be done: numbers of rows, told together since the name is long."""
+def _join(upsert: Upsert, target: DataFrame, source: DataFrame, newer: str, tied: str = "false") -> DataFrame:
+    """The matching rows by file and outcome, as lists of row numbers: the file names are long."""
     from pyspark.sql import functions as F
 
-    same = [f"target.{quoted(name)} = source.{quoted(name)}" for name in upsert.key]
-    condition = " AND ".join([*same, *([f"({upsert.also})"] if upsert.also else [])])
-    words = _TARGET_COLUMN.findall(f"{condition} {newer} {tied}")
-    asked = {_FILE, _ROW, *((odd.replace("``", "`") or plain).lower() for odd, plain in words)}
-    target = target.select(*(quoted(name) for name in target.columns if name.lower() in asked))
-    gone = f"source.{GONE}" if GONE in source.columns else "false"
-    met = target.alias("target").join(source.alias("source"), F.expr(condition))
-    told = met.selectExpr(
+    delete = f"source.{DELETE_ROW}" if DELETE_ROW in source.columns else "false"
+    # Spark reads only the columns of the table that these conditions use.
+    joined = target.alias("target").join(source.alias("source"), F.expr(match_condition(upsert)))
+    outcomes = joined.selectExpr(
         _FILE,
         _ROW,
         f"source.{_NUMBER}",
-        f"CASE WHEN coalesce({tied}, false) THEN 'tied' WHEN NOT coalesce({newer}, false) THEN 'left' "
-        f"WHEN {gone} THEN 'deleted' ELSE 'replaced' END AS {_HOW}",
+        f"CASE WHEN coalesce({tied}, false) THEN 'tied' WHEN NOT coalesce({newer}, false) THEN 'unchanged' "
+        f"WHEN {delete} THEN 'deleted' ELSE 'replaced' END AS {_OUTCOME}",
     )
     rows, numbers = F.expr(f"collect_list({_ROW})"), F.expr(f"collect_list({_NUMBER})")
-    return told.groupBy(_FILE, _HOW).agg(rows.alias(_ROW), numbers.alias(_NUMBER))
+    return outcomes.groupBy(_FILE, _OUTCOME).agg(rows.alias(_ROW), numbers.alias(_NUMBER))
 
 
-def _gathered(told: DataFrame, before: _Met | None = None) -> _Met:
-    """With what was told before, without the ties that this tells apart."""
+def _collect(outcomes: DataFrame, before: _Matches | None = None) -> _Matches:
+    """Collect the outcomes; with `before`, add them to earlier ones, whose ties they decide."""
     from pyroaring import BitMap64
 
-    met = _Met() if before is None else replace(before, tied=[])
-    found = told.toArrow()
+    matches = _Matches() if before is None else replace(before, tied=[])
+    found = outcomes.toArrow()
     for at in range(found.num_rows):
-        path, how = found[_FILE][at].as_py(), found[_HOW][at].as_py()
+        path, outcome = found[_FILE][at].as_py(), found[_OUTCOME][at].as_py()
         rows, numbers = found[_ROW][at].values, found[_NUMBER][at].values
-        if how in ("tied", "left"):
-            (met.tied if how == "tied" else met.left).append(numbers)
+        if outcome in ("tied", "unchanged"):
+            (matches.tied if outcome == "tied" else matches.unchanged).append(numbers)
             continue
-        going = BitMap64(rows.to_numpy())
-        known = met.rows.get(path, BitMap64())
-        if len(going) != len(rows) or known & going:
+        new = BitMap64(rows.to_numpy())
+        earlier = matches.rows.get(path, BitMap64())
+        if len(new) != len(rows) or earlier & new:
             raise DataError(
                 "key-twice",
-                "two rows of the batch are for one row of the table, and nothing says which of them counts",
-                hint="group by the key, or say order_by: then the latest of them is kept",
+                "two rows of the batch match the same row of the table, and no order decides between them",
+                hint="group by the key, or declare order_by: then the latest row wins",
             )
-        met.rows[path] = known | going
-        if how == "deleted":
-            met.deleted += len(rows)
+        matches.rows[path] = earlier | new
+        if outcome == "deleted":
+            matches.deleted += len(rows)
         else:
-            met.replaced += len(rows)
-    return met
+            matches.replaced += len(rows)
+    return matches
 
 
 def _numbers(source: DataFrame, numbers: list[pa.Array]) -> DataFrame:

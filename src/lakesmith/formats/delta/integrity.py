@@ -1,4 +1,5 @@
-"""Which file of a table is damaged or missing: a reader that stops seldom says, and some do not even stop."""
+"""Finds corrupt or missing files of a table's log: the error of a failed reader seldom names them, and some readers
+return wrong rows instead of failing."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from contextlib import suppress
 
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
-from lakesmith.formats.delta.checksums import breaks_seal, seal_of
-from lakesmith.formats.delta.names import LogNames, checkpoint_name, commit_path, log_names, log_of
+from lakesmith.formats.delta.checksums import checksum_path, is_corrupt
+from lakesmith.formats.delta.log_files import LogListing, checkpoint_name, commit_path, list_log_files, log_folder
 
 _ACTION = re.compile(rb'\s*\{\s*"(\w+)"')
 _ACTIONS = {
@@ -26,133 +27,134 @@ _ACTIONS = {
     b"checkpointMetadata",
     b"sidecar",
 }
-_HINT = (
-    "put the file back as it was, from a copy of the warehouse; a table of silver or gold can be made anew: "
-    "remove its folder and run"
-)
-_HINT_OF_SEAL = f"{_HINT}; where somebody wrote the file anew on purpose, remove its seal"
+_HINT = "restore the file from a backup; a silver or gold table can also be rebuilt: remove its folder and run"
+_CHECKSUM_HINT = f"{_HINT}; if somebody rewrote the file on purpose, remove its checksum file"
 
 
-def refuse_damage(location: str, version: int) -> None:
-    """Raise where a file that a version is made of is not what its seal says, or a commit is empty or says what no
-    commit says: readers take a flipped bit for a value, pass over such lines, and would give other rows."""
-    names = listed(location)
-    for path in names.beside_commits(version):
-        _refuse_broken_seal(path)
-    refuse_damaged_commits(location, names.since(names.checkpoint(version), version))
+def refuse_corruption(location: str, version: int) -> None:
+    """Raise where a file of a version does not match its checksums, or a commit is empty or has an unknown action.
+    Readers take a flipped bit for a value, skip such lines, and would return other rows."""
+    names = list_log(location)
+    for path in names.other_files(version):
+        _refuse_corrupt_file(path)
+    refuse_corrupt_commits(location, names.commits_between(names.checkpoint(version), version))
 
 
-def listed(location: str) -> LogNames:
-    """What is in the log; a folder that cannot be read is named."""
+def list_log(location: str) -> LogListing:
+    """List the log; the error for an unreadable folder names it."""
     try:
-        return log_names(location)
+        return list_log_files(location)
     except OSError as error:
-        raise _unread(log_of(location), str(error)) from error
+        raise _unreadable(log_folder(location), str(error)) from error
 
 
-def refuse_damaged_commits(location: str, numbers: Iterable[int]) -> None:
-    """Likewise, of some commits."""
+def refuse_corrupt_commits(location: str, numbers: Iterable[int]) -> None:
+    """Raise where one of some commits is corrupt."""
     for number in numbers:
-        with suppress(FileNotFoundError):  # cleaned up, or missing: whoever opens the table says so
+        with suppress(FileNotFoundError):  # cleaned up, or missing: opening the table reports it
             commit_lines(commit_path(location, number))
 
 
 def commit_lines(path: str) -> list[bytes]:
-    """The lines of a commit, an action each; raises where it is damaged."""
-    lines = [line for line in content_of(path).splitlines() if not line.isspace()]
+    """The lines of a commit, one action each; raises where it is corrupt."""
+    lines = [line for line in read_checked(path).splitlines() if not line.isspace()]
     if not lines:
-        raise _told(f"{path} is empty")
-    strange = next((place for place, line in enumerate(lines, 1) if action_of(line) not in _ACTIONS), None)
-    if strange is not None:
-        raise _told(f"{path} says what no commit says, in line {strange}")
+        raise _error(f"{path} is empty")
+    unknown = next((number for number, line in enumerate(lines, 1) if action_kind(line) not in _ACTIONS), None)
+    if unknown is not None:
+        raise _error(f"{path} is corrupt: line {unknown} is not an action of Delta")
     return lines
 
 
-def broken_line(path: str, place: int) -> InfrastructureError:
-    """The error for a line of a commit that is no JSON."""
-    return _told(f"{path} is damaged: line {place} is not JSON")
+def invalid_line(path: str, number: int) -> InfrastructureError:
+    """The error for a line of a commit that is not JSON."""
+    return _error(_invalid_line(path, number))
 
 
-def content_of(path: str) -> bytes:
-    """The bytes of a file of a log, which are what they were when it was written, or an error that names it."""
+def _invalid_line(path: str, number: int) -> str:
+    return f"{path} is corrupt: line {number} is not JSON"
+
+
+def read_checked(path: str) -> bytes:
+    """The bytes of a file of a log; raises where they do not match its checksums."""
     try:
         content = _content(path)
-        _refuse_broken_seal(path, content)
+        _refuse_corrupt_file(path, content)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _unread(path, str(error)) from error
+        raise _unreadable(path, str(error)) from error
     return content
 
 
-def refuse_damaged_checkpoint(location: str, version: int) -> None:
-    """Raise where a checkpoint is not what its seal says."""
-    _refuse_broken_seal(os.path.join(log_of(location), checkpoint_name(version)))
+def refuse_corrupt_checkpoint(location: str, version: int) -> None:
+    """Raise where a checkpoint does not match its checksums."""
+    _refuse_corrupt_file(os.path.join(log_folder(location), checkpoint_name(version)))
 
 
-def _refuse_broken_seal(path: str, content: bytes | None = None) -> None:
+def _refuse_corrupt_file(path: str, content: bytes | None = None) -> None:
     try:
-        broken = breaks_seal(path, content)
-    except FileNotFoundError:  # cleaned up since
+        corrupt = is_corrupt(path, content)
+    except FileNotFoundError:  # cleaned up meanwhile
         return
     except OSError as error:
-        raise _unread(path, str(error)) from error
-    if broken:
-        seal = os.path.basename(seal_of(path))
-        raise _told(f"{path} is damaged: it is not what its seal says ({seal})", hint=_HINT_OF_SEAL)
+        raise _unreadable(path, str(error)) from error
+    if corrupt:
+        name = os.path.basename(checksum_path(path))
+        raise _error(f"{path} is corrupt: it does not match its checksum file {name}", hint=_CHECKSUM_HINT)
 
 
-def log_failure(location: str, said: str) -> InfrastructureError:
-    """The error for a log that could not be read, by the name of the file that is to blame where there is one."""
+def log_failure(location: str, reason: str) -> InfrastructureError:
+    """The error for a log that a reader failed on. It names the file that is to blame, if there is one."""
     try:
-        names = listed(location)
-        refuse_damage(location, _newest(names))
+        names = list_log(location)
+        refuse_corruption(location, _newest(names))
         found = next(_faults(location, names), None)
-    except InfrastructureError as damage:
-        return damage
+    except InfrastructureError as corruption:
+        return corruption
     except OSError as error:
-        return _unread(str(error.filename or log_of(location)), str(error))
+        return _unreadable(str(error.filename or log_folder(location)), str(error))
     if found is not None:
-        return _told(found)
-    shown = said.splitlines()[0] if said else "no reason was given"
-    unread = f"{log_of(location)} cannot be read"
-    return disk_failure(said, unread) or _told(f"{unread}: {shown}")
+        return _error(found)
+    shown = reason.splitlines()[0] if reason else "no reason was given"
+    unreadable = f"{log_folder(location)} is unreadable"
+    return disk_failure(reason, unreadable) or _error(f"{unreadable}: {shown}")
 
 
-def _newest(names: LogNames) -> int:
+def _newest(names: LogListing) -> int:
     return max((*names.commits, *(number for number, _ in names.checkpoints)), default=-1)
 
 
-def _faults(location: str, names: LogNames) -> Iterator[str]:
-    """What is wrong with files that no seal tells of, the gravest first."""
-    summed, checkpoint = max(names.checkpoints, default=(-1, ""))
-    for number in range(summed + 1, _newest(names) + 1):
+def _faults(location: str, names: LogListing) -> Iterator[str]:
+    """Faults of files without checksums, the gravest first."""
+    newest_checkpoint, checkpoint = max(names.checkpoints, default=(-1, ""))
+    for number in range(newest_checkpoint + 1, _newest(names) + 1):
         path = commit_path(location, number)
         if number not in names.commits:
             yield f"{path} is missing"
             continue
-        for place, line in enumerate(_content(path).splitlines(), 1):
+        for line_number, line in enumerate(_content(path).splitlines(), 1):
             if not _is_json(line):
-                yield f"{path} is damaged: line {place} is not JSON"
-    if checkpoint and (told := _unreadable(os.path.join(names.folder, checkpoint))):
-        yield told
-    hint = os.path.join(names.folder, "_last_checkpoint")
-    if os.path.exists(hint):
-        said = _content(hint)
-        if _is_json(said) and json.loads(said).get("version") not in dict(names.checkpoints):
-            yield f"{hint} names a checkpoint that is not there"
+                yield _invalid_line(path, line_number)
+    if checkpoint and (fault := _parquet_fault(os.path.join(names.folder, checkpoint))):
+        yield fault
+    pointer = os.path.join(names.folder, "_last_checkpoint")
+    if os.path.exists(pointer):
+        content = _content(pointer)
+        if _is_json(content) and json.loads(content).get("version") not in dict(names.checkpoints):
+            yield f"{pointer} names a checkpoint that does not exist"
 
 
 def _content(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read()
-    except OSError as error:  # one that comes while a file is read does not name it
+    except OSError as error:  # an error during the read does not name the file
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def action_of(line: bytes) -> bytes:
-    """The kind of action in a line of a commit; nothing where it is none."""
+def action_kind(line: bytes) -> bytes:
+    """The kind of action in a line of a commit; empty where it is none."""
     found = _ACTION.match(line)
     return found[1] if found else b""
 
@@ -164,7 +166,7 @@ def _is_json(line: bytes) -> bool:
         return False
 
 
-def _unreadable(path: str) -> str | None:
+def _parquet_fault(path: str) -> str | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -172,13 +174,13 @@ def _unreadable(path: str) -> str | None:
         for _ in pq.ParquetFile(path, page_checksum_verification=True).iter_batches():
             pass
     except pa.ArrowException as error:
-        return f"{path} is damaged: {str(error).splitlines()[0]}"
+        return f"{path} is corrupt: {str(error).splitlines()[0]}"
     return None
 
 
-def _unread(path: str, said: str) -> InfrastructureError:
-    return disk_failure(said, f"cannot read {path}") or _told(f"{path} cannot be read: {said}")
+def _unreadable(path: str, reason: str) -> InfrastructureError:
+    return disk_failure(reason, f"cannot read {path}") or _error(f"cannot read {path}: {reason}")
 
 
-def _told(what: str, hint: str = _HINT) -> InfrastructureError:
+def _error(what: str, hint: str = _HINT) -> InfrastructureError:
     return InfrastructureError("table-unreadable", what, hint=hint)

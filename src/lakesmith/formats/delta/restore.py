@@ -1,7 +1,7 @@
-"""A table goes back to an earlier version: one commit of our own takes its files in again and the others out.
+"""Restores a table to an earlier version: one commit adds the files of that version and removes the others.
 
-Delta's own `RESTORE` carries no batch number, and commits behind whatever others have done since it was asked for: one
-that was suspended would take back rows that came later. This one is refused then, as every commit of a batch is.
+Delta's own `RESTORE` carries no batch number, and commits on top of whatever others committed since it started: a
+suspended one would remove rows that came later. This one then fails with a conflict, like every commit of a batch.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats.delta.actions import (
-    added_files,
+    active_files,
     commit_actions,
-    log_files,
+    log_segment,
     metadata_at,
-    removal,
+    remove_action,
 )
-from lakesmith.formats.delta.files import is_plain_table
-from lakesmith.formats.delta.names import absolute
-from lakesmith.formats.delta.vectors import read_vector
-from lakesmith.ports import Write
+from lakesmith.formats.delta.commit_results import batch_result, commit_lost
+from lakesmith.formats.delta.commit_rules import is_plain_table
+from lakesmith.formats.delta.deletion_vectors import read_vector
+from lakesmith.formats.delta.log_files import absolute
+from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_if_any
+from lakesmith.ports import CommitResult, Write
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -30,42 +32,59 @@ if TYPE_CHECKING:
 _FEATURES = {"deletionVectors", "typeWidening", "typeWidening-preview"}
 
 
-def restore(table: DeltaTable, location: str, version: int | None, write: Write) -> None:
-    """Commit that the table holds what it held at a version, or nothing; raises where another writer was first."""
-    counts, actions = way_back(table, location, version)
-    told = ("RESTORE", {"version": str(version)}) if version is not None else ("DELETE", {"predicate": '["true"]'})
-    commit_actions(location, table.version(), write, told, counts, actions)
+def restore(location: str, version: int | None, write: Write) -> CommitResult:
+    """Commit the rows of a version, or no rows; raises where another writer was first."""
+    table = open_snapshot(location)
+    if (table.transaction_version(write.flow) or 0) >= write.sequence:
+        raise commit_lost(write)
+    counts, actions = restore_actions(table, location, version)
+    operation = ("RESTORE", {"version": str(version)}) if version is not None else ("DELETE", {"predicate": '["true"]'})
+    commit_actions(location, table.version(), write, operation, counts, actions)
+    return batch_result(location, write)
 
 
-def way_back(table: DeltaTable, location: str, version: int | None) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """The actions that lead back to a version, or to no rows, with their counts; raises where there is no such way."""
+def check_restore(location: str, version: int | None) -> None:
+    """Raise where the table cannot be restored to the version."""
+    table = open_snapshot_if_any(location)
+    if table is not None:
+        restore_actions(table, location, version)
+
+
+def restore_actions(
+    table: DeltaTable, location: str, version: int | None
+) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """The actions that restore a version, or no rows, with their counts; raises where that is not possible."""
     now = table.version()
     partitions = table.metadata().partition_columns
-    fixed = table.metadata().configuration.get("delta.appendOnly") == "true"
-    if fixed or not is_plain_table(table, also=_FEATURES, partitions=partitions) or not log_files(location, now):
+    append_only = table.metadata().configuration.get("delta.appendOnly") == "true"
+    if (
+        append_only
+        or not is_plain_table(table, also=_FEATURES, partitions=partitions)
+        or not log_segment(location, now)
+    ):
         raise InfrastructureError(
             "restore-unable",
-            "the table has features, or a log, that Lakesmith does not know how to take back",
+            "Lakesmith cannot restore this table: it has unsupported features, or commits of its log are missing",
             hint=f"in Spark: {_in_spark(location, version)}",
         )
-    if version is not None and not log_files(location, version):
+    if version is not None and not log_segment(location, version):
         raise DataError(
             "restore-gone",
-            f"version {version} cannot be read any more: the log was cleaned up since",
+            f"version {version} is no longer readable: its commits were cleaned up",
             hint="`lakesmith history TABLE` lists the versions",
         )
-    held = dict(_by_content(location, now))
+    current = dict(_by_content(location, now))
     wanted = dict(_by_content(location, version)) if version is not None else {}
-    comes = [add for key, add in wanted.items() if key not in held]
-    goes = [add for key, add in held.items() if key not in wanted]
-    _refuse_missing(location, version, comes)
+    restored = [add for key, add in wanted.items() if key not in current]
+    removed = [add for key, add in current.items() if key not in wanted]
+    _refuse_missing(location, version, restored)
     counts = {
-        "numRestoredFiles": len(comes),
-        "restoredFilesSize": sum(add["size"] for add in comes),
-        "numRemovedFiles": len(goes),
-        "removedFilesSize": sum(add["size"] for add in goes),
+        "numRestoredFiles": len(restored),
+        "restoredFilesSize": sum(add["size"] for add in restored),
+        "numRemovedFiles": len(removed),
+        "removedFilesSize": sum(add["size"] for add in removed),
     }
-    actions = [*map(removal, goes), *({"add": {**add, "dataChange": True}} for add in comes)]
+    actions = [*map(remove_action, removed), *({"add": {**add, "dataChange": True}} for add in restored)]
     if version is not None and (before := metadata_at(location, version)) != metadata_at(location, now):
         actions.insert(0, {"metaData": before})
     return counts, actions
@@ -78,8 +97,8 @@ def _in_spark(location: str, version: int | None) -> str:
 
 
 def _by_content(location: str, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The files of a version: one is another where other rows of it are deleted."""
-    for path, add in added_files(location, version, lambda _: True).items():
+    """The files of a version, by path and deletion vector."""
+    for path, add in active_files(location, version, lambda _: True).items():
         vector = {name: value for name, value in (add.get("deletionVector") or {}).items() if value is not None}
         yield f"{path} {json.dumps(vector, sort_keys=True)}", add | ({"deletionVector": vector} if vector else {})
 

@@ -1,11 +1,11 @@
-"""A batch continues what the table held when it was made. Where that was rolled back since, it would leave a gap."""
+"""Detects rollbacks under a batch: its rows continue a version, and without that version they would leave a gap."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import InfrastructureError
-from lakesmith.formats.delta.commits import commits_back
+from lakesmith.formats.delta.commits import read_commits
 from lakesmith.ports import Write
 
 if TYPE_CHECKING:
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def refuse_if_rolled_back(table: DeltaTable | None, location: str, write: Write) -> None:
-    """Raise where somebody has rolled the table back since the version that the batch was made for."""
-    if table is None or write.since is None or table.version() <= write.since:
+    """Raise where the table was rolled back after the version that the batch is based on."""
+    if table is None or write.based_on is None or table.version() <= write.based_on:
         return
-    commits = commits_back(location, table.version(), write.since)
+    commits = read_commits(location, table.version(), write.based_on)
     if any(commit.operation == "RESTORE" for commit in commits):
         raise InfrastructureError(
             "commit-conflict",
-            f"somebody rolled the table back while batch {write.sequence} was made for it",
-            hint="nothing is lost: run again, and what was rolled back is read again",
+            f"somebody rolled the table back while batch {write.sequence} was being made for it",
+            hint="nothing is lost: run again, which reads the rows again that were rolled back",
         )

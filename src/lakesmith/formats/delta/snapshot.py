@@ -1,4 +1,4 @@
-"""The one place where a table of ours is opened: what it is made of was looked at, or it is not opened."""
+"""The one place that opens tables of the lake: each snapshot is checked for corruption."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError
-from lakesmith.formats.delta.integrity import log_failure, refuse_damage
-from lakesmith.formats.delta.names import log_of
+from lakesmith.formats.delta.integrity import log_failure, refuse_corruption
+from lakesmith.formats.delta.log_files import log_folder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-def opened_if_any(location: str) -> DeltaTable | None:
+def open_snapshot_if_any(location: str) -> DeltaTable | None:
     """The newest version; None where there is no table."""
-    if not os.path.isdir(log_of(location)):
+    if not os.path.isdir(log_folder(location)):
         return None
     # deltalake takes a tenth of a second to import: too long where there is no table to read.
     from deltalake import DeltaTable
@@ -27,27 +27,27 @@ def opened_if_any(location: str) -> DeltaTable | None:
         return None
     except (DeltaError, OSError) as error:
         raise log_failure(location, str(error)) from error
-    refuse_damage(location, table.version())
+    refuse_corruption(location, table.version())
     return table
 
 
-def opened(location: str) -> DeltaTable:
-    """The newest version of a table that there is."""
-    table = opened_if_any(location)
+def open_snapshot(location: str) -> DeltaTable:
+    """The newest version; raises where there is no table."""
+    table = open_snapshot_if_any(location)
     if table is None:
         raise DataError("no-table", f"there is no table at {location}", hint="run again")
     return table
 
 
-def opened_at(location: str, version: int) -> DeltaTable:
-    """A version; raises as delta-rs does where it is gone."""
+def open_snapshot_at(location: str, version: int) -> DeltaTable:
+    """A version; raises delta-rs's error where it is gone."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
         table = DeltaTable(location, version=version)
-    except DeltaError:  # damage, too, can look like a version that is gone
-        refuse_damage(location, version)
+    except DeltaError:  # corruption, too, can look like a version that is gone
+        refuse_corruption(location, version)
         raise
-    refuse_damage(location, version)
+    refuse_corruption(location, version)
     return table

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from lakesmith.columns import GONE
+from lakesmith.columns import DELETE_ROW
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats import Delta
-from lakesmith.formats.delta import commit, rows
-from lakesmith.formats.delta import dv_merge as placing
-from lakesmith.formats.delta.vectors import read_vector
+from lakesmith.formats.delta import commit, dv_merge, spark_writes
+from lakesmith.formats.delta.deletion_vectors import read_vector
 from lakesmith.ports import Upsert, Write
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def write(sequence: int) -> Write:
 
 
 def frame(spark: SparkSession, rows: list[tuple[int, int, str, bool]]) -> DataFrame:
-    return spark.createDataFrame(rows, f"id bigint, at int, v string, {GONE} boolean")
+    return spark.createDataFrame(rows, f"id bigint, at int, v string, {DELETE_ROW} boolean")
 
 
 def upsert(
@@ -71,7 +70,7 @@ def test_many_batches_lead_to_the_rows_that_the_model_has(
     monkeypatch.setattr(commit, "_INTERVAL", 2)
     place, format, drawn = str(tmp_path / "a table"), Delta(), random.Random(7)
     model: Rows = dict.fromkeys(range(200), (0, "first"))
-    format.append(frame(spark, [(id, at, v, False) for id, (at, v) in model.items()]).drop(GONE), place, write(1))
+    format.append(frame(spark, [(id, at, v, False) for id, (at, v) in model.items()]).drop(DELETE_ROW), place, write(1))
     seen = [model]
     for number in range(2, 5):
         ids = drawn.sample(range(250), 60)
@@ -116,16 +115,16 @@ def test_it_reads_the_table_once_and_only_the_columns_that_decide(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, format = str(tmp_path / "t"), Delta()
-    format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(GONE), place, write(1))
+    format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(DELETE_ROW), place, write(1))
     plans = []
-    meet: Callable[..., DataFrame] = placing._meet
+    meet: Callable[..., DataFrame] = dv_merge._join
 
     def told(*given: object) -> DataFrame:
         found = meet(*given)
         plans.append(found._jdf.queryExecution().executedPlan().toString())
         return found
 
-    monkeypatch.setattr(placing, "_meet", told)
+    monkeypatch.setattr(dv_merge, "_join", told)
     format.merge(upsert(frame(spark, [(7, 2, "y", False), (99, 1, "n", False)]), by_order=BY_ORDER), place, write(2))
     assert len(plans) == 1
     assert "BroadcastHashJoin" in plans[0]
@@ -139,7 +138,7 @@ def test_it_reads_the_table_once_and_only_the_columns_that_decide(
 
 def test_rows_outside_the_bounds_of_a_batch_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     place, format = str(tmp_path / "t"), Delta()
-    format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(GONE), place, write(1))
+    format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(DELETE_ROW), place, write(1))
     format.merge(upsert(frame(spark, [(n, 1, "x", False) for n in range(100, 150)])), place, write(2))
     actions = [json.loads(line) for line in (Path(place) / "_delta_log" / f"{2:020}.json").read_text().splitlines()]
     stats = [json.loads(action["add"]["stats"]) for action in actions if "add" in action]
@@ -167,13 +166,13 @@ def test_bounds_of_files_hold_what_is_in_them_whatever_it_is(spark: SparkSession
 
 def test_of_two_writers_of_one_version_one_wins(spark: SparkSession, tmp_path: Path) -> None:
     place, format = str(tmp_path / "t"), Delta()
-    format.append(frame(spark, [(1, 1, "x", False)]).drop(GONE), place, write(1))
+    format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), place, write(1))
     format.merge(upsert(frame(spark, [(2, 1, "x", False)])), place, write(2))
     table = DeltaTable(place)
     format.merge(upsert(frame(spark, [(3, 1, "x", False)])), place, write(3))
     late = upsert(frame(spark, [(4, 1, "x", False)]))
     with pytest.raises(InfrastructureError) as caught:
-        placing.place(*placing.pinned(late, table), table, place, write(4))
+        dv_merge.merge_by_vectors(*dv_merge.pin_rows(late, table), table, place, write(4))
     assert caught.value.code == "commit-conflict"
     twin = Write(flow=FLOW, sequence=3, note="a twin", vectors=True)
     with pytest.raises(InfrastructureError) as again:
@@ -184,7 +183,7 @@ def test_of_two_writers_of_one_version_one_wins(spark: SparkSession, tmp_path: P
 
 def test_two_rows_of_a_batch_for_one_row_of_the_table_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     place, format = str(tmp_path / "t"), Delta()
-    format.append(frame(spark, [(1, 1, "x", False)]).drop(GONE), place, write(1))
+    format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), place, write(1))
     with pytest.raises(DataError) as caught:
         format.merge(upsert(frame(spark, [(1, 2, "y", False), (1, 3, "z", False)]), newer="true"), place, write(2))
     assert caught.value.code == "key-twice"
@@ -202,14 +201,14 @@ def test_a_table_that_asks_more_of_its_writers_is_left_to_merge(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     format, batch = Delta(), frame(spark, [(1, 2, "y", False)])
-    monkeypatch.setattr(rows, "place", None)
+    monkeypatch.setattr(spark_writes, "place", None)
     plain = place = str(tmp_path / "plain")
     vectors = {"delta.enableDeletionVectors": "true"}
-    format.append(frame(spark, [(1, 1, "x", False)]).drop(GONE), plain, replace(write(1), properties=vectors))
-    assert placing.placeable(DeltaTable(plain), batch, plain)
+    format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), plain, replace(write(1), properties=vectors))
+    assert dv_merge.can_merge_by_vectors(DeltaTable(plain), batch, plain)
     for number, change in enumerate(ASKS_MORE):
         place = str(tmp_path / str(number))
         shutil.copytree(plain, place)
         spark.sql(change.format(place)).collect()
-        assert not placing.placeable(DeltaTable(place), batch, place), change
+        assert not dv_merge.can_merge_by_vectors(DeltaTable(place), batch, place), change
     assert format.merge(upsert(batch), place, write(2)).updated == 1

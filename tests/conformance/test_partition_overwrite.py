@@ -16,9 +16,8 @@ from deltalake import DeltaTable
 
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats import Delta
-from lakesmith.formats.delta import actions
-from lakesmith.formats.delta import partition_overwrite as parts
-from lakesmith.ports import Part, Write
+from lakesmith.formats.delta import actions, partition_overwrite
+from lakesmith.ports import ReplaceWhere, Write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,9 +44,9 @@ def frame(spark: SparkSession, kind: str, rows: list[Row]) -> DataFrame:
     return spark.createDataFrame(rows, f"p {kind}, v int")
 
 
-def part(spark: SparkSession, kind: str, values: list[object]) -> Part:
+def part(spark: SparkSession, kind: str, values: list[object]) -> ReplaceWhere:
     told = frame(spark, kind, [(value, 0) for value in values]).selectExpr("CAST(p AS string) AS t").collect()
-    return Part("true", tuple(row.t for row in told))
+    return ReplaceWhere("true", tuple(row.t for row in told))
 
 
 def by_delta(spark: SparkSession, location: str) -> list[str]:
@@ -94,7 +93,7 @@ def test_rows_of_other_partitions_are_refused_and_nothing_is_left(spark: SparkSe
     place = made(spark, tmp_path, [(1, 1), (2, 2)])
     before = sorted(path.name for path in Path(place).iterdir())
     with pytest.raises(DataError) as found:
-        Delta().overwrite(frame(spark, "int", [(1, 9), (2, 9)]), place, write(2), Part("p = 1", ("1",)))
+        Delta().overwrite(frame(spark, "int", [(1, 9), (2, 9)]), place, write(2), ReplaceWhere("p = 1", ("1",)))
     assert found.value.code == "partition-escaped"
     assert sorted(path.name for path in Path(place).iterdir()) == before
     assert by_delta(spark, place) == ["Row(p=1, v=1)", "Row(p=2, v=2)"]
@@ -110,9 +109,9 @@ def test_of_two_writers_of_one_version_one_wins(
         spark.sql(f"DELETE FROM delta.`{place}` WHERE p = 2").collect()
         commit(location, version, *rest)
 
-    monkeypatch.setattr(parts, "commit_actions", after_another)
+    monkeypatch.setattr(partition_overwrite, "commit_actions", after_another)
     with pytest.raises(InfrastructureError) as found:
-        Delta().overwrite(frame(spark, "int", [(1, 9)]), place, write(2), Part("p = 1", ("1",)))
+        Delta().overwrite(frame(spark, "int", [(1, 9)]), place, write(2), ReplaceWhere("p = 1", ("1",)))
     assert found.value.code == "commit-conflict"
     assert by_delta(spark, place) == ["Row(p=1, v=1)"]
 
@@ -121,7 +120,7 @@ def test_rows_that_were_marked_go_with_their_partition(spark: SparkSession, tmp_
     place = made(spark, tmp_path, [(1, 1), (1, 2), (2, 3)])
     spark.sql(f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')").collect()
     spark.sql(f"DELETE FROM delta.`{place}` WHERE v = 1").collect()
-    version = Delta().overwrite(frame(spark, "int", [(1, 9)]), place, write(2), Part("p = 1", ("1",))).version
+    version = Delta().overwrite(frame(spark, "int", [(1, 9)]), place, write(2), ReplaceWhere("p = 1", ("1",))).version
     assert by_delta(spark, place) == ["Row(p=1, v=9)", "Row(p=2, v=3)"]
     told = Delta().changes(spark, place, version - 1, version).selectExpr("v", "_change_type").collect()
     assert sorted((row.v, row._change_type) for row in told) == [(2, "delete"), (9, "insert")]
@@ -136,23 +135,29 @@ ASKS_MORE = (
 
 
 def test_a_table_that_asks_more_of_its_writers_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
-    batch, part = frame(spark, "int", [(1, 9)]), Part("p = 1", ("1",))
+    batch, part = frame(spark, "int", [(1, 9)]), ReplaceWhere("p = 1", ("1",))
     plain = made(spark, tmp_path, [(1, 1), (2, 2)])
-    assert parts.replaceable(part, batch, DeltaTable(plain), plain, write(2))
-    assert not parts.replaceable(Part("p = 1"), batch, DeltaTable(plain), plain, write(2))
+    assert partition_overwrite.can_replace_partitions(part, batch, DeltaTable(plain), plain, write(2))
+    assert not partition_overwrite.can_replace_partitions(
+        ReplaceWhere("p = 1"), batch, DeltaTable(plain), plain, write(2)
+    )
     for number, change in enumerate(ASKS_MORE):
         place = str(tmp_path / str(number))
         shutil.copytree(plain, place)
         spark.sql(change.format(place)).collect()
-        assert not parts.replaceable(part, batch, DeltaTable(place), place, write(2)), change
+        assert not partition_overwrite.can_replace_partitions(part, batch, DeltaTable(place), place, write(2)), change
     assert Delta().overwrite(batch, place, write(2), part).inserted == 1
     assert writer(place) != "Lakesmith"
     assert by_delta(spark, place) == ["Row(p=1, v=9)", "Row(p=2, v=2)"]
     spelt_otherwise = made(spark, tmp_path / "other", [(1.5, 1)], "double")
     of_doubles = frame(spark, "double", [])
-    assert not parts.replaceable(part, of_doubles, DeltaTable(spelt_otherwise), spelt_otherwise, write(2))
+    assert not partition_overwrite.can_replace_partitions(
+        part, of_doubles, DeltaTable(spelt_otherwise), spelt_otherwise, write(2)
+    )
     by_another = replace(write(2), partition_by=("v",))
-    assert not parts.replaceable(part, batch, DeltaTable(plain), plain, by_another)
-    letters = Part("p IN ('a', 'A')", ("a", "A"))  # one folder on some disks
+    assert not partition_overwrite.can_replace_partitions(part, batch, DeltaTable(plain), plain, by_another)
+    letters = ReplaceWhere("p IN ('a', 'A')", ("a", "A"))  # one folder on some disks
     texts = made(spark, tmp_path / "texts", [("a", 1), ("A", 2)], "string")
-    assert not parts.replaceable(letters, frame(spark, "string", []), DeltaTable(texts), texts, write(2))
+    assert not partition_overwrite.can_replace_partitions(
+        letters, frame(spark, "string", []), DeltaTable(texts), texts, write(2)
+    )

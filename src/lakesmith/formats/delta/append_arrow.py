@@ -1,4 +1,4 @@
-"""Rows that this process holds are appended to a table, without Spark."""
+"""Appends Arrow tables to a Delta table, without Spark."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakesmith.disk import create, make_folders
-from lakesmith.formats.delta.actions import addition, metadata_at, stats_of
-from lakesmith.formats.delta.files import append_actions, new_table
+from lakesmith.formats.delta.actions import add_action, file_stats, metadata_at
+from lakesmith.formats.delta.add_files import append_actions, new_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
 
-def append_rows(location: str, rows: pa.Table) -> None:
-    """Append the rows to the table, or make it. Columns that it lacks are added."""
+def append_arrow(location: str, rows: pa.Table) -> None:
+    """Append the rows to the table, or create it. Adds missing columns."""
     import pyarrow.parquet as pq
     from deltalake import Schema
 
@@ -27,7 +27,7 @@ def append_rows(location: str, rows: pa.Table) -> None:
     with os.fdopen(create(path), "wb") as file:
         pq.write_table(rows, file, compression="zstd", store_schema=False, write_page_checksum=True)
     schema = Schema.from_arrow(rows.schema)
-    added = {"add": addition(location, path, {}, json.dumps(stats_of(pq.read_metadata(path))))}
+    added = {"add": add_action(location, path, {}, json.dumps(file_stats(pq.read_metadata(path))))}
 
     def actions(table: DeltaTable | None) -> Sequence[dict[str, Any]]:
         if table is None:
@@ -39,7 +39,7 @@ def append_rows(location: str, rows: pa.Table) -> None:
 
 
 def _new_columns(location: str, table: DeltaTable, schema: str) -> Sequence[dict[str, Any]]:
-    """The action that adds the columns of the rows which the table lacks, where there are such."""
+    """The action that adds the columns that the table lacks, if any."""
     stored = json.loads(table.schema().to_json())
     names = {field["name"] for field in stored["fields"]}
     new = [field for field in json.loads(schema)["fields"] if field["name"] not in names]

@@ -17,8 +17,8 @@ from lakesmith import failpoints
 from lakesmith.errors import DataError, LakesmithError
 from lakesmith.formats import Delta
 from lakesmith.jvm.session import isolated
-from lakesmith.ports import QUIET, DataFile, Part, TableFormat, Upsert, Write
-from lakesmith.run.failures import is_foreign
+from lakesmith.ports import MAINTENANCE_NOTE, DataFile, ReplaceWhere, TableFormat, Upsert, Write
+from lakesmith.run.failures import is_external
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,14 +88,14 @@ def test_a_vacuum_deletes_what_is_old_and_keeps_what_a_version_since_needs(
     stray.parent.mkdir()
     stray.write_bytes(b"never committed")
     before = files(place)
-    assert format.stale(place, 3600.0) == 0
+    assert format.count_unused_files(place, 3600.0) == 0
     format.vacuum(spark, place, 3600.0)
     assert files(place) == before
     assert held(format, place, 0) == [(1, "a"), (2, "a")]
     format.overwrite(rows(spark, (3, "c")), place, write(3))
-    assert format.stale(place, 0.0) >= 3
+    assert format.count_unused_files(place, 0.0) >= 3
     format.vacuum(spark, place, 0.0)
-    assert format.stale(place, 0.0) == 0
+    assert format.count_unused_files(place, 0.0) == 0
     assert not stray.exists()
     assert len(files(place)) == 1
     assert held(format, place) == [(3, "c")]
@@ -131,12 +131,12 @@ def test_a_vacuum_keeps_the_files_of_partitions_whatever_they_are_called(
     format.append(rows(spark, *enumerate(names)), place, first)
     second = Write(flow=FLOW, sequence=2, note="2", properties=FEED, partition_by=("v",))
     format.overwrite(
-        rows(spark, *((at + 10, name) for at, name in enumerate(names))), place, second, Part("true", names)
+        rows(spark, *((at + 10, name) for at, name in enumerate(names))), place, second, ReplaceWhere("true", names)
     )
     assert any(path.name.startswith("batch-") for path in Path(place).iterdir()), "written by Delta itself"
     format.vacuum(spark, place, 0.0)
     assert held(format, place) == [(at + 10, name) for at, name in enumerate(names)]
-    assert format.stale(place, 0.0) == 0
+    assert format.count_unused_files(place, 0.0) == 0
 
 
 def test_a_version_comes_back_in_one_commit_with_its_columns_and_its_deleted_rows(
@@ -150,7 +150,7 @@ def test_a_version_comes_back_in_one_commit_with_its_columns_and_its_deleted_row
     format.append(wider, place, Write(flow=FLOW, sequence=3, note="batch 3", evolve=True))
     for number in range(4, 13):
         format.advance(place, write(number), spark)
-    format.refuse_restore(place, marked.version)
+    format.check_restore(place, marked.version)
     restored = format.restore(place, marked.version, write(13))
     facts = format.facts(place, FLOW)
     assert facts
@@ -179,7 +179,7 @@ def test_a_version_whose_files_are_gone_does_not_come_back_in_part(
     format.append(rows(spark, (1, "a")), place, write(1))
     format.overwrite(rows(spark, (2, "b")), place, write(2))
     format.vacuum(spark, place, 0.0)
-    for refused in (lambda: format.restore(place, 0, write(3)), lambda: format.refuse_restore(place, 0)):
+    for refused in (lambda: format.restore(place, 0, write(3)), lambda: format.check_restore(place, 0)):
         with pytest.raises(DataError) as raised:
             refused()
         assert raised.value.code == "restore-vacuumed"
@@ -269,20 +269,22 @@ def test_a_writer_that_slept_through_a_vacuum_cannot_commit(
             new,
             place,
             Write(flow=FLOW, sequence=2, note="late", partition_by=("v",)),
-            Part("`v` IN ('late')", ("late",)),
+            ReplaceWhere("`v` IN ('late')", ("late",)),
         ),
         "merge": lambda: format.merge(Upsert(rows=new, key=("id",), newer="true"), place, late),
         "place": lambda: format.merge(Upsert(rows=new, key=("id",), newer="true"), place, late),
         "add": add,
-        "take": lambda: format.take_folder(_staged(tmp_path), rows(spark, (7, "late")), place, late, whole=False),
-        "take whole": lambda: format.take_folder(_staged(tmp_path), rows(spark, (7, "late")), place, late, whole=True),
+        "take": lambda: format.commit_folder(_staged(tmp_path), rows(spark, (7, "late")), place, late, overwrite=False),
+        "take whole": lambda: format.commit_folder(
+            _staged(tmp_path), rows(spark, (7, "late")), place, late, overwrite=True
+        ),
     }
     failpoints.watch(sleeper.moved)
     try:
         thread = sleeper(commits[path])
         assert thread.is_alive(), sleeper.raised
         own = isolated(spark)
-        format.advance(place, Write(flow=FLOW, sequence=2, note=f"{QUIET}2.1 run 1"), own)
+        format.advance(place, Write(flow=FLOW, sequence=2, note=f"{MAINTENANCE_NOTE}2.1 run 1"), own)
         format.vacuum(own, place, 0.0)
     finally:
         sleeper.awake.touch()
@@ -290,7 +292,7 @@ def test_a_writer_that_slept_through_a_vacuum_cannot_commit(
     thread.join(WAIT)
     (error,) = sleeper.raised
     # Whoever sleeps in the middle of a file finds it gone, which Spark tells in words of its own.
-    assert error.code in ("commit-lost", "commit-conflict") if isinstance(error, LakesmithError) else is_foreign(error)
+    assert error.code in ("commit-lost", "commit-conflict") if isinstance(error, LakesmithError) else is_external(error)
     assert held(format, place) == [(1, "a"), (2, "b")]
     now = format.facts(place, FLOW)
     assert now

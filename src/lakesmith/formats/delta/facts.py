@@ -1,0 +1,143 @@
+"""Facts of a table, read from its log by delta-rs without a JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from lakesmith.formats.delta.commits import is_maintenance, read_commits
+from lakesmith.formats.delta.log_files import list_log_files, log_folder
+from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_at, open_snapshot_if_any
+from lakesmith.ports import ColumnFact, TableFacts
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+
+
+def read_facts(location: str, flow: str) -> TableFacts | None:
+    """The facts of the newest version; None when there is no table."""
+    table = open_snapshot_if_any(location)
+    if table is None:
+        return None
+    metadata = table.metadata()
+    version = table.version()
+    newest = next(read_commits(location, version), None)
+    adds = table.get_add_actions(flatten=True)
+    return TableFacts(
+        location=location,
+        version=version,
+        table_id=str(metadata.id),
+        columns=tuple(ColumnFact(field["name"], sql_type(field["type"])) for field in _schema(table)["fields"]),
+        partition_by=tuple(metadata.partition_columns),
+        rows=_count(table),
+        bytes=sum(adds["size_bytes"].to_pylist()),
+        files=adds.num_rows,
+        committed_at=newest.committed_at if newest else _log_modified_at(location),
+        oldest=_oldest_commit(location),
+        sequence=table.transaction_version(flow) or 0,
+        change_feed=_has_feed(table),
+        widened=is_widened(table),
+        maintenance_commits=sum(1 for _ in takewhile(is_maintenance, read_commits(location, version))),
+    )
+
+
+def has_change_feed(location: str, after: int) -> bool:
+    """Whether the change feed is on now and was on in the version after `after`."""
+    from deltalake import exceptions
+
+    try:
+        return _has_feed(open_snapshot(location)) and _has_feed(open_snapshot_at(location, after + 1))
+    except exceptions.DeltaError:  # that version is gone, and its changes with it
+        return False
+
+
+def changed_types(location: str, after: int) -> Sequence[str]:
+    """The columns, nested ones by dotted names, that had another type at version `after` than they have now."""
+    from deltalake import exceptions
+
+    table = open_snapshot_if_any(location)
+    if table is None:
+        return ()
+    try:
+        before = dict(_leaf_types("", _schema(open_snapshot_at(location, after))))
+    except exceptions.DeltaError:  # that version is gone, and its changes with it
+        return ()
+    return [name for name, type in _leaf_types("", _schema(table)) if before.get(name, type) != type]
+
+
+def sql_type(stored: str | dict[str, Any]) -> str:
+    """Convert a type from Delta's log into Spark SQL."""
+    if isinstance(stored, str):
+        return _SQL_TYPES.get(stored, stored)
+    if stored["type"] == "array":
+        return f"array<{sql_type(stored['elementType'])}>"
+    if stored["type"] == "map":
+        return f"map<{sql_type(stored['keyType'])},{sql_type(stored['valueType'])}>"
+    fields = ",".join(f"{_field_name(field['name'])}:{sql_type(field['type'])}" for field in stored["fields"])
+    return f"struct<{fields}>"
+
+
+def _field_name(name: str) -> str:
+    """A field name inside a type: plain where possible, otherwise in backticks."""
+    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
+
+
+def deletes_by_vector(table: DeltaTable) -> bool:
+    """Whether files of the table may have deletion vectors."""
+    return "deletionVectors" in (table.protocol().reader_features or ())
+
+
+def is_widened(table: DeltaTable) -> bool:
+    """Whether files of the table may hold narrower types than its columns. delta-rs can read the log of such a table,
+    but can neither write it nor plan a query over it."""
+    return "typeWidening" in (table.protocol().reader_features or ())
+
+
+def _schema(table: DeltaTable) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(table.schema().to_json())
+    return found
+
+
+def _leaf_types(name: str, stored: str | dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The primitive types inside a type, with dotted names."""
+    if isinstance(stored, str):
+        yield name, sql_type(stored)
+    elif stored["type"] == "struct":
+        for field in stored["fields"]:
+            yield from _leaf_types(f"{name}.{field['name']}".lstrip("."), field["type"])
+    else:
+        for part in ("elementType", "keyType", "valueType"):
+            if part in stored:
+                inside = part.removesuffix("Type")
+                yield from _leaf_types(f"{name}.{inside}", stored[part])
+
+
+def _has_feed(table: DeltaTable) -> bool:
+    return table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
+
+
+def _count(table: DeltaTable) -> int:
+    # With both features, delta-rs can only count the rows before deletes.
+    if is_widened(table) or not deletes_by_vector(table):
+        return table.count()
+    # The statistics of a file count its deleted rows too.
+    from deltalake import QueryBuilder
+
+    counted = QueryBuilder().register("rows", table).execute("SELECT count(*) AS n FROM rows").read_all()
+    return int(counted["n"].to_pylist()[0])
+
+
+def _log_modified_at(location: str) -> datetime:
+    """When the table last changed, for a log that has only a checkpoint and no commit."""
+    return datetime.fromtimestamp(os.stat(log_folder(location)).st_mtime, UTC)
+
+
+def _oldest_commit(location: str) -> int:
+    """The oldest commit in the log. Older ones were cleaned up, and their changes cannot be read."""
+    return min(list_log_files(location).commits, default=0)
