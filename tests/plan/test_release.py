@@ -22,9 +22,9 @@ BRONZE, SILVER = TableName("bronze", "orders"), TableName("silver", "orders")
         (
             facts(7, maintenance_commits=1),
             Position(table_id="one", version=5),
-            "made from version 5 of bronze.orders, not from 7",
+            "built from version 5 of bronze.orders, not from 7",
         ),
-        (facts(4), Position(table_id="one", version=5), "made from version 5 of bronze.orders, not from 4"),
+        (facts(4), Position(table_id="one", version=5), "built from version 5 of bronze.orders, not from 4"),
         (facts(5, table_id="other"), Position(table_id="one", version=5), "built from another bronze.orders"),
         (None, Position(table_id="one", version=5), "built from another bronze.orders"),
     ],

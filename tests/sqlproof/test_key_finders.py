@@ -17,7 +17,8 @@ from tests.plan.lakes import named, sql
 
 from lakesmith.declare import TableName
 from lakesmith.jvm.session import isolated
-from lakesmith.sqlproof.query import KeyFinder, bind, key_finder
+from lakesmith.sqlproof.binding import bind
+from lakesmith.sqlproof.query import KeyFinder, key_finder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ import pytest
 from tests.plan.lakes import named, sql
 from tests.plan.queries import ROWWISE, TRACED
 
+from lakesmith.sqlproof.binding import bind
 from lakesmith.sqlproof.functions import AGGREGATES
-from lakesmith.sqlproof.query import bind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

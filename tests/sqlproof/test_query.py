@@ -11,12 +11,11 @@ from tests.plan.queries import ROWWISE, TRACED
 from lakesmith.declare import Append, Changes, Check, Load, Merge, ReplacePartitions, Scd2, Snapshot
 from lakesmith.declare.checks import BatchSql, RowSql
 from lakesmith.errors import DeclarationError, LakesmithError, Place
+from lakesmith.sqlproof.binding import bind
+from lakesmith.sqlproof.column_checks import check_columns, check_conditions
 from lakesmith.sqlproof.functions import AGGREGATES, CHANGING
 from lakesmith.sqlproof.query import (
     PartitionTrace,
-    bind,
-    check_columns,
-    check_conditions,
     given_columns,
     output_columns,
     partition_source,

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.plan.lakes import named, sql
 
-from lakesmith.sqlproof.query import Sums, bind, sums
+from lakesmith.sqlproof.binding import bind
+from lakesmith.sqlproof.query import Sums, sums
 
 KEPT = [
     ("SELECT k, count(*) AS n FROM silver.o GROUP BY k", ["k"], {"n": "add"}),

@@ -72,7 +72,7 @@ def _query(table: Table) -> object:
     match table.origin:
         case SqlQuery(text=text):
             # sqlglot is slow to import and needed only where there is SQL.
-            from lakesmith.sqlproof.statement import normalized_tokens
+            from lakesmith.sqlproof.parsing import normalized_tokens
 
             return ["sql", *normalized_tokens(text)]
         case PythonQuery(source=source, function=function, refs=refs):

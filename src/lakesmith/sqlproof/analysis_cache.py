@@ -17,7 +17,7 @@ class AnalysisCache:
 
     def __init__(self) -> None:
         self._answers: dict[str, Any] = {}
-        self._asked: set[str] = set()
+        self._variants: set[str] = set()
         self.grown = False
 
     def answer(self, kind: str, about: object, read: Callable[[], Any]) -> Any:
@@ -26,7 +26,7 @@ class AnalysisCache:
         if question not in self._answers:
             self._answers[question] = read()
             self.grown = True
-        self._asked.add(question)
+        self._variants.add(question)
         return self._answers[question]
 
     def fill(self, answers: Mapping[str, Any]) -> None:
@@ -34,7 +34,7 @@ class AnalysisCache:
 
     def kept(self) -> dict[str, Any]:
         """The answers that were asked for in this process: the others are of queries that have changed since."""
-        return {question: self._answers[question] for question in sorted(self._asked)}
+        return {question: self._answers[question] for question in sorted(self._variants)}
 
 
 analysis_cache = AnalysisCache()

@@ -8,19 +8,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from lakesmith.declare import TableName
-from lakesmith.sqlproof.statement import (
-    ColumnUse,
-    Scope,
-    Source,
-    Statement,
-    column_name,
-    expand,
-    is_star,
-    output_names,
-    parts,
-    qualified_source,
-    source_columns,
-)
+from lakesmith.sqlproof.output_columns import expand, output_names, source_columns
+from lakesmith.sqlproof.scopes import ColumnUse, Scope, Source, column_name, column_parts, is_star, qualified_source
+from lakesmith.sqlproof.statement import Statement
 
 Schemas = Mapping[TableName, Sequence[str]]
 Origins = frozenset[tuple[TableName, str]]
@@ -57,7 +47,7 @@ def reads(statement: Statement) -> dict[TableName, frozenset[str]]:
             if seen is not None:
                 source, name = seen
             elif len(scope.sources) == 1 and scope.parent is None:
-                source, name = scope.sources[0], parts(use.node)[0]
+                source, name = scope.sources[0], column_parts(use.node)[0]
                 if _is_result_name(scope, use, name):
                     continue
             else:
@@ -116,7 +106,7 @@ def _is_result_name(scope: Scope, use: ColumnUse, name: str) -> bool:
 
 
 def _unknown(scope: Scope, use: ColumnUse, schemas: Schemas) -> UnknownColumn | None:
-    written = parts(use.node)
+    written = column_parts(use.node)
     if is_star(use.node) or written[0] == "_metadata":
         return None
     seen = _visible_owner(scope, use.node)
@@ -202,7 +192,7 @@ class _Follower:
         seen = _visible_owner(scope, column)
         if seen is not None:
             return self._of_source(*seen)
-        name = parts(column)[0]
+        name = column_parts(column)[0]
         for each in _outward(scope):
             having: list[Source] = []
             hiding: list[Source] = []

@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from lakesmith.sqlproof.nesting import TooDeep, check_text, check_tree
-from lakesmith.sqlproof.statement import SPARK
+from lakesmith.sqlproof.parsing import SPARK
 
 
 class ConditionFault(Exception):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from lakesmith.declare import TableName
+from lakesmith.sqlproof.parsing import SPARK
 from lakesmith.sqlproof.rowwise import changing
-from lakesmith.sqlproof.statement import SPARK, Reason, Scope, Statement, column_name, is_star, parts, qualified_source
+from lakesmith.sqlproof.scopes import Reason, Scope, column_name, column_parts, is_star, qualified_source
+from lakesmith.sqlproof.statement import Statement
 
 
 class NotProvable(Exception):
@@ -24,13 +26,43 @@ def unprovable_reason(statement: Statement) -> Reason | None:
     return changing(statement)
 
 
+def refuse_what_needs_all_rows(statement: Statement, scope: Scope) -> None:
+    """Raises where a row of the result may depend on rows of any key."""
+    if scope.recursive or not isinstance(scope.node, exp.Select):
+        raise NotProvable("it is not a plain SELECT")
+    if scope.row_limit is not None:
+        kind = TokenType.LIMIT if scope.row_limit == "LIMIT" else TokenType.OFFSET
+        raise NotProvable(
+            "which rows it keeps depends on all of them", clause=scope.row_limit, line=statement.line_of(kind)
+        )
+    if scope.nested:
+        tables = [source for source in scope.nested[0].sources if source.line is not None]
+        raise NotProvable("it has a subquery in an expression", line=tables[0].line if tables else None)
+    group = scope.node.args.get("group")
+    if group is None and (scope.aggregates or scope.node.args.get("having")):
+        raise NotProvable("it aggregates over all rows")
+    if group is not None and (
+        group.args.get("totals") or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
+    ):
+        raise NotProvable(
+            "it groups in several ways at once",
+            clause="ROLLUP, CUBE or GROUPING SETS",
+            line=statement.line_of(TokenType.GROUP_BY),
+        )
+    for source in scope.sources:
+        if source.pivoted:
+            raise NotProvable("it turns rows into columns or back", clause="PIVOT", line=source.line)
+        if source.table is None and source.scope is None and source.generator is None:
+            raise NotProvable(f"it reads {source.shown}, not a table", line=source.line)
+
+
 def row_by_row(scope: Scope) -> bool:
     """Whether each row of the scope is made from one row of one table."""
     clauses = scope.node.args
     tables = [source for source in scope.sources if source.generator is None]
     return (
         isinstance(scope.node, exp.Select)
-        and not (scope.recursive or scope.cut or scope.windows or scope.nested or scope.aggregates)
+        and not (scope.recursive or scope.row_limit or scope.windows or scope.nested or scope.aggregates)
         and not any(clauses.get(clause) for clause in ("group", "having", "distinct", "qualify"))
         and len(tables) == 1
         and not tables[0].pivoted
@@ -65,7 +97,7 @@ def normalized_sql(scope: Scope, node: exp.Expr, *, qualified: bool = True) -> s
 
 def fields(scope: Scope, column: exp.Column) -> list[str]:
     """Of a column's parts, its name and the fields below it."""
-    written = parts(column)
+    written = column_parts(column)
     return (
         written if qualified_source(scope, column) is None else written[written.index(column_name(scope, column), 1) :]
     )

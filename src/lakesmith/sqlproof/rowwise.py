@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlglot import TokenType, exp
 
 from lakesmith.sqlproof.functions import AGGREGATES, CHANGING
-from lakesmith.sqlproof.statement import Reason, Scope, Statement
+from lakesmith.sqlproof.scopes import Reason, Scope
+from lakesmith.sqlproof.statement import Statement
 
 _SET_OPERATIONS = {
     exp.Union: ("UNION", TokenType.UNION),
@@ -78,9 +79,9 @@ def _clause_reason(statement: Statement, scope: Scope) -> Reason | None:
     if clauses.get("distinct") is not None:
         line = statement.line_of(TokenType.DISTINCT)
         return Reason(text="it drops repeated rows", clause="DISTINCT", line=line)
-    if scope.cut is not None:
-        kind = TokenType.LIMIT if scope.cut == "LIMIT" else TokenType.OFFSET
-        return Reason(text="it keeps some rows only", clause=scope.cut, line=statement.line_of(kind))
+    if scope.row_limit is not None:
+        kind = TokenType.LIMIT if scope.row_limit == "LIMIT" else TokenType.OFFSET
+        return Reason(text="it keeps some rows only", clause=scope.row_limit, line=statement.line_of(kind))
     if scope.windows:
         return Reason(text="it uses a window function", line=statement.line_of(TokenType.OVER))
     if clauses.get("qualify") is not None:

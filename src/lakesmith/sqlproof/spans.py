@@ -109,13 +109,13 @@ def text_of(text: str, tokens: Sequence[Token], span: range, instead: Mapping[in
 def _selects(tokens: Sequence[Token], span: range) -> Iterator[SelectSpan]:
     start = span.start
     cuts = list(_set_operators(tokens, span))
-    for cut in (*cuts, span.stop):
-        inner = _unwrapped(tokens, range(start, cut))
+    for row_limit in (*cuts, span.stop):
+        inner = _unwrapped(tokens, range(start, row_limit))
         if any(_set_operators(tokens, inner)):
             yield from _selects(tokens, inner)
         else:
             yield _select(tokens, inner)
-        start = cut + 1
+        start = row_limit + 1
         while start < span.stop and tokens[start].token_type in (TokenType.ALL, TokenType.DISTINCT):
             start += 1
 

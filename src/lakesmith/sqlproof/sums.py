@@ -8,10 +8,18 @@ from typing import Literal
 
 from sqlglot import TokenType, exp
 
-from lakesmith.sqlproof.key_finders import refuse_what_needs_all_rows
-from lakesmith.sqlproof.proof import NotProvable, normalized_sql, row_by_row, unprovable_reason, unwrapped
+from lakesmith.sqlproof.output_columns import output_names
+from lakesmith.sqlproof.proof import (
+    NotProvable,
+    normalized_sql,
+    refuse_what_needs_all_rows,
+    row_by_row,
+    unprovable_reason,
+    unwrapped,
+)
 from lakesmith.sqlproof.rowwise import set_operation
-from lakesmith.sqlproof.statement import Reason, Scope, Statement, is_aggregate, is_star, line_in, output_names, parts
+from lakesmith.sqlproof.scopes import Reason, Scope, column_parts, is_aggregate, is_star, line_in
+from lakesmith.sqlproof.statement import Statement
 
 Combination = Literal["add", "least", "greatest"]
 
@@ -116,7 +124,7 @@ def _column_of(scope: Scope, node: exp.Expr) -> str | None:
     name = node.name.lower()
     for projection in scope.projections:
         # A name may also be a column of the table, which then wins in Spark: `upper(k) AS k … GROUP BY k`.
-        reads = (parts(column)[-1] for column in projection.find_all(exp.Column))
+        reads = (column_parts(column)[-1] for column in projection.find_all(exp.Column))
         if name in (each.lower() for each in output_names(projection)) and name not in reads:
             return name
     return None

@@ -13,20 +13,12 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType, exp
 
 from lakesmith.declare import TableName
+from lakesmith.sqlproof.output_columns import projection_named
+from lakesmith.sqlproof.parsing import one_line
 from lakesmith.sqlproof.proof import NotProvable, count_reads, fields, normalized_sql, unprovable_reason, unwrapped
 from lakesmith.sqlproof.rowwise import set_operation
-from lakesmith.sqlproof.statement import (
-    Reason,
-    Scope,
-    Source,
-    Statement,
-    is_aggregate,
-    line_in,
-    one_line,
-    parts,
-    projection_named,
-    qualified_source,
-)
+from lakesmith.sqlproof.scopes import Reason, Scope, Source, column_parts, is_aggregate, line_in, qualified_source
+from lakesmith.sqlproof.statement import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +49,11 @@ def _column(statement: Statement, scope: Scope, name: str) -> TracedColumn:
         raise NotProvable(combined.text, line=combined.line, clause=combined.clause)
     if scope.recursive or not isinstance(scope.node, exp.Select):
         raise NotProvable("it is not a plain SELECT")
-    if scope.cut is not None:
-        kind = TokenType.LIMIT if scope.cut == "LIMIT" else TokenType.OFFSET
-        raise NotProvable("which rows it keeps depends on all of them", clause=scope.cut, line=statement.line_of(kind))
+    if scope.row_limit is not None:
+        kind = TokenType.LIMIT if scope.row_limit == "LIMIT" else TokenType.OFFSET
+        raise NotProvable(
+            "which rows it keeps depends on all of them", clause=scope.row_limit, line=statement.line_of(kind)
+        )
     found, star = projection_named(scope, name)
     if len(found) > 1:
         raise NotProvable(f"it gives two columns the name '{name}'", line=line_in(found[1]))
@@ -98,7 +92,7 @@ def _only_source(scope: Scope, node: exp.Expr, name: str) -> Source:
     columns = list(node.find_all(exp.Column))
     if not columns:
         raise NotProvable(f"'{name}' is not made from a column", line=line_in(node))
-    sources = {id(source): source for source in (_source_of(scope, column, name) for column in columns)}
+    sources = {id(source): source for source in (source_of_column(scope, column, name) for column in columns)}
     if len(sources) > 1:
         told = " and ".join(sorted(source.shown for source in sources.values()))
         raise NotProvable(f"'{name}' is made from columns of {told}", line=line_in(node))
@@ -113,11 +107,11 @@ def _only_source(scope: Scope, node: exp.Expr, name: str) -> Source:
     return source
 
 
-def _source_of(scope: Scope, column: exp.Column, name: str) -> Source:
+def source_of_column(scope: Scope, column: exp.Column, name: str) -> Source:
     source = qualified_source(scope, column)
     if source is not None:
         return source
-    written = parts(column)[0]
+    written = column_parts(column)[0]
     earlier = [node for node in scope.projections if isinstance(node, exp.Alias) and node.alias.lower() == written]
     if any(not _is_column(node.this, written) and column not in node.find_all(exp.Column) for node in earlier):
         raise NotProvable(
@@ -243,14 +237,14 @@ def _written_over(
         table = below.table
         first = next(i for i, token in enumerate(tokens) if token.start == written[0].meta["start"])
         last = next(i for i, token in enumerate(tokens) if token.start == name.meta["start"])
-        told = _joined(told, statement, tokens, at, first) + below.text
+        told = joined_sources(told, statement, tokens, at, first) + below.text
         at = last + 1
     if table is None:
         raise NotProvable("it is not made from a column")
-    return TracedColumn(table, _joined(told, statement, tokens, at, len(tokens)))
+    return TracedColumn(table, joined_sources(told, statement, tokens, at, len(tokens)))
 
 
-def _joined(told: str, statement: Statement, tokens: Sequence[Token], start: int, end: int) -> str:
+def joined_sources(told: str, statement: Statement, tokens: Sequence[Token], start: int, end: int) -> str:
     def gap(at: int) -> str:
         return " " if 0 < at < len(tokens) and tokens[at - 1].end + 1 < tokens[at].start else ""
 
