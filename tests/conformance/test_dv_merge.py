@@ -201,7 +201,7 @@ def test_a_table_that_asks_more_of_its_writers_is_left_to_merge(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     format, batch = Delta(), frame(spark, [(1, 2, "y", False)])
-    monkeypatch.setattr(spark_writes, "place", None)
+    monkeypatch.setattr(spark_writes, "merge_by_vectors", None)
     plain = place = str(tmp_path / "plain")
     vectors = {"delta.enableDeletionVectors": "true"}
     format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), plain, replace(write(1), properties=vectors))

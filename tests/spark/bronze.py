@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakesmith.columns import AGAIN, CODE, CORRUPT
+from lakesmith.columns import ALREADY_INGESTED, CORRUPT, ERROR_CODE
 from lakesmith.declare import Append, Column, Environment, Source, Table, TableName
 from lakesmith.declare.contract import Contract
 from lakesmith.declare.secrets import Settings
@@ -15,10 +15,10 @@ from lakesmith.errors import Place
 from lakesmith.formats import Delta
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFacts, Write
-from lakesmith.sources import new_in
-from lakesmith.spark.ingest import Inlet, pin_slice, read_batch
-from lakesmith.spark.ingest.known import wider_fields
-from lakesmith.spark.ingest.staged import forget
+from lakesmith.sources import new_slice
+from lakesmith.spark.ingest import IngestContext, pin_slice, read_batch
+from lakesmith.spark.ingest.staged_extract import remove_staged_extracts
+from lakesmith.spark.ingest.table_schema import wider_fields
 from lakesmith.storage import Warehouse, open_storage
 
 if TYPE_CHECKING:
@@ -39,17 +39,17 @@ class Bronze:
     sequence: int = 0
 
     @property
-    def inlet(self) -> Inlet:
+    def context(self) -> IngestContext:
         warehouse = str(self.folder / "lake")
         environment = Environment(
             name="dev", warehouse=warehouse, landing=str(self.folder), connections=self.connections
         )
         landing = open_storage(str(self.folder))
-        return Inlet(spark=self.spark, landing=landing, warehouse=Warehouse(warehouse), environment=environment)
+        return IngestContext(spark=self.spark, landing=landing, warehouse=Warehouse(warehouse), environment=environment)
 
     @property
     def facts(self) -> TableFacts | None:
-        return Delta().facts(self.inlet.warehouse.table(NAME), "bronze.orders")
+        return Delta().facts(self.context.warehouse.table(NAME), "bronze.orders")
 
     @property
     def staged(self) -> list[str]:
@@ -62,7 +62,7 @@ class Bronze:
 
     def pin(self, table: Table) -> Batch | None:
         """The next batch, or None when nothing is new."""
-        found = new_in(table, self.inlet.environment, self.reached)
+        found = new_slice(table, self.context.environment, self.reached)
         if found is None:
             return None
         batch = Batch(
@@ -75,15 +75,17 @@ class Bronze:
             mode="files",
             slice=found,
         )
-        pinned = pin_slice(self.inlet, table, batch)
+        pinned = pin_slice(self.context, table, batch)
         assert pinned.slice is not None
         return pinned if pinned.slice.until != pinned.slice.since else None
 
     def read(self, table: Table, batch: Batch) -> DataFrame:
-        return read_batch(self.inlet, table, batch, self.facts, survey=False)
+        return read_batch(self.context, table, batch, self.facts, survey=False)
 
     def commit(self, rows: DataFrame, batch: Batch) -> None:
-        fresh = rows.where(f"NOT {AGAIN}").drop(AGAIN) if AGAIN in rows.columns else rows
+        fresh = (
+            rows.where(f"NOT {ALREADY_INGESTED}").drop(ALREADY_INGESTED) if ALREADY_INGESTED in rows.columns else rows
+        )
         write = Write(
             flow="bronze.orders",
             sequence=batch.sequence,
@@ -91,7 +93,7 @@ class Bronze:
             evolve=self.facts is not None,
             widen=bool(wider_fields(fresh, self.facts)),
         )
-        Delta().append(fresh.drop(CORRUPT, CODE), self.inlet.warehouse.table(NAME), write)
+        Delta().append(fresh.drop(CORRUPT, ERROR_CODE), self.context.warehouse.table(NAME), write)
 
     def run(self, table: Table) -> tuple[int, int] | None:
         """How many rows a batch wrote, and how many were there already; None when nothing was new."""
@@ -100,14 +102,14 @@ class Bronze:
             return None
         before = self.facts
         rows = self.read(table, batch)
-        again = rows.where(AGAIN).count() if AGAIN in rows.columns else 0
+        again = rows.where(ALREADY_INGESTED).count() if ALREADY_INGESTED in rows.columns else 0
         self.commit(rows, batch)
-        forget(self.inlet, table, batch)
+        remove_staged_extracts(self.context, table, batch)
         assert batch.slice is not None
         self.sequence, self.reached = batch.sequence, batch.slice.until
         assert self.facts is not None
         return self.facts.rows - (before.rows if before else 0), again
 
     def rows(self, *columns: str, order: str = "id") -> list[tuple[Any, ...]]:
-        stored = self.spark.read.format("delta").load(self.inlet.warehouse.table(NAME))
+        stored = self.spark.read.format("delta").load(self.context.warehouse.table(NAME))
         return [tuple(row) for row in stored.orderBy(*order.split(", ")).selectExpr(*columns).collect()]

@@ -16,11 +16,11 @@ from typing import Any
 from deltalake import DeltaTable
 
 from lakesmith.errors import InfrastructureError
-from lakesmith.formats.delta import files
+from lakesmith.formats.delta import add_files as files
 from lakesmith.formats.delta.actions import commit_actions
-from lakesmith.formats.delta.checksums import seal_log
+from lakesmith.formats.delta.add_files import add_files
+from lakesmith.formats.delta.checksums import write_checksums
 from lakesmith.formats.delta.commit import VersionTaken
-from lakesmith.formats.delta.files import add_files
 from lakesmith.ports import DataFile, Write
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
@@ -31,7 +31,7 @@ _OTHER, _SELF, _ROUND = 0, 64, ">i"
 def make(location: Path) -> None:
     """A table without rows, whose version 0 belongs to neither writer."""
     add_files(str(location), (), COLUMNS, Write(flow="made", sequence=1, note="made"), None)
-    seal_log(str(location))
+    write_checksums(str(location))
 
 
 def _link(location: str) -> Callable[[Write], None]:
@@ -62,7 +62,7 @@ def _add(location: str) -> Callable[[Write], None]:
         Path(location, f"{write.sequence}.parquet").write_bytes(b"x")
         file = DataFile(f"{write.sequence}.parquet", 1, 1)
         assert add_files(location, [file], COLUMNS, write, table_id), "it was passed over as if it were there already"
-        seal_log(location)
+        write_checksums(location)
 
     return commit
 

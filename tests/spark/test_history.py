@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from lakesmith.columns import OVERLAP
+from lakesmith.columns import BROKEN_INTERVALS
 from lakesmith.declare.loads import Scd2
-from lakesmith.spark.loads.history import _GONE, _proved
+from lakesmith.spark.loads.history import _DELETED, _assert_gapless
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,10 +32,11 @@ pytestmark = pytest.mark.spark
 def test_overlaps_and_gaps_are_errors(
     spark: SparkSession, rows: list[tuple[int, int | None, bool]], right: bool
 ) -> None:
-    made = spark.createDataFrame([(1, *row) for row in rows], f"id int, valid_from int, valid_to int, {_GONE} boolean")
-    proved = _proved(Scd2(key=("id",), order_by=("at",)), made)
+    columns = f"id int, valid_from int, valid_to int, {_DELETED} boolean"
+    made = spark.createDataFrame([(1, *row) for row in rows], columns)
+    proved = _assert_gapless(Scd2(key=("id",), order_by=("at",)), made)
     if right:
         assert proved.count() == len(rows)
     else:
-        with pytest.raises(PySparkException, match=OVERLAP):
+        with pytest.raises(PySparkException, match=BROKEN_INTERVALS):
             proved.collect()

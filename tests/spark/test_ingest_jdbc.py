@@ -12,11 +12,11 @@ import pytest
 from tests.servers.postgresql import PASSWORD, USER, Database
 from tests.spark.bronze import NAME, Bronze
 
-from lakesmith.columns import AGAIN
+from lakesmith.columns import ALREADY_INGESTED
 from lakesmith.declare import Jdbc
 from lakesmith.declare.secrets import Reference, Secret, Settings
 from lakesmith.errors import LakesmithError
-from lakesmith.spark.ingest.staged import staged_folder
+from lakesmith.spark.ingest.staged_extract import staged_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,12 +164,12 @@ def test_a_batch_that_was_cut_short_is_read_from_where_its_rows_were_kept(bronze
     database.sql("INSERT INTO orders VALUES (3, 3, '2024-01-01')")
     batch = bronze.pin(table)
     assert batch is not None
-    before = sorted(bronze.read(table, batch).select("id", "_row_hash", AGAIN).collect())
+    before = sorted(bronze.read(table, batch).select("id", "_row_hash", ALREADY_INGESTED).collect())
     bronze.commit(bronze.read(table, batch), batch)
     database.sql("DROP TABLE orders")
-    after = sorted(bronze.read(table, batch).select("id", "_row_hash", AGAIN).collect())
+    after = sorted(bronze.read(table, batch).select("id", "_row_hash", ALREADY_INGESTED).collect())
     assert after == before
-    assert [(row.id, row[AGAIN]) for row in after] == [(1, True), (2, True), (3, False)]
+    assert [(row.id, row[ALREADY_INGESTED]) for row in after] == [(1, True), (2, True), (3, False)]
 
 
 def test_rows_that_were_kept_in_part_are_read_again(bronze: Bronze, database: Database) -> None:
@@ -178,7 +178,7 @@ def test_rows_that_were_kept_in_part_are_read_again(bronze: Bronze, database: Da
     batch = bronze.pin(table)
     assert batch is not None
     bronze.read(table, batch)
-    Path(staged_folder(bronze.inlet.warehouse, NAME, batch), "_SUCCESS").unlink()
+    Path(staged_folder(bronze.context.warehouse, NAME, batch), "_SUCCESS").unlink()
     database.sql("INSERT INTO orders VALUES (2, 2, NULL)")
     assert bronze.read(table, batch).count() == 2
 
@@ -189,10 +189,10 @@ def test_a_committed_batch_whose_rows_are_gone_is_not_made_up_from_others(bronze
     batch = bronze.pin(table)
     assert batch is not None
     bronze.commit(bronze.read(table, batch), batch)
-    shutil.rmtree(staged_folder(bronze.inlet.warehouse, NAME, batch))
+    shutil.rmtree(staged_folder(bronze.context.warehouse, NAME, batch))
     with pytest.raises(LakesmithError) as caught:
         bronze.read(table, batch)
-    assert caught.value.code == "staged-rows-gone"
+    assert caught.value.code == "staged-extract-missing"
 
 
 def test_what_was_kept_is_forgotten_when_the_batch_is_done(bronze: Bronze, database: Database) -> None:
@@ -223,7 +223,7 @@ def test_a_parallel_read_brings_the_same_rows_as_a_serial_one(bronze: Bronze, da
     found = sorted(row._row_hash for row in read.collect())
     assert found == sorted(row._row_hash for row in serial.collect())
     assert len(found) == 100
-    files = Path(staged_folder(bronze.inlet.warehouse, NAME, replace(batch, attempt=2))).glob("*.parquet")
+    files = Path(staged_folder(bronze.context.warehouse, NAME, replace(batch, attempt=2))).glob("*.parquet")
     assert len([*files]) == 4
 
 

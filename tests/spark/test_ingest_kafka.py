@@ -223,7 +223,7 @@ def test_records_that_retention_took_are_an_error_and_can_be_accepted(lake: Writ
     lake.run(ok=False)
     (error,) = lake.reports[-1].errors
     assert (error.code, error.exit_code) == ("offsets-lost", 1)
-    assert "read up to 1 and begins at 2" in error.what
+    assert "read up to 1 and now starts at 2" in error.what
     connect(lake, **kafka.settings(), accept_lost=f"{topic}/0:2")
     lake.run()
     assert lake.rows("SELECT id FROM bronze.events ORDER BY id") == [(1,), (3,)]

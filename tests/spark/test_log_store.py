@@ -17,7 +17,7 @@ import pytest
 from tests.servers.fetch import strace
 from tests.spark import rival
 
-from lakesmith.formats.delta.checksums import seal_for, seal_of
+from lakesmith.formats.delta.checksums import checksum_path, checksums_of
 from lakesmith.jvm.jars import LOG_STORE, digest, spark_jars
 from lakesmith.jvm.java import find_java
 from lakesmith.jvm.session import LOG_STORE_CLASS
@@ -98,7 +98,7 @@ class Race:
 def assert_sealed(log: Path) -> None:
     """Each commit has the seal of its own content, not of one that lost, and nothing else was left behind."""
     for commit in log.glob("[0-9]*.json"):
-        assert Path(seal_of(str(commit))).read_bytes() == seal_for(commit.read_bytes()), commit
+        assert Path(checksum_path(str(commit))).read_bytes() == checksums_of(commit.read_bytes()), commit
     assert not list(log.glob(".*.tmp"))
 
 
@@ -233,13 +233,13 @@ def test_a_commit_is_sealed_as_python_and_hadoop_do_it_and_a_flipped_bit_is_not_
     commit = tmp_path / "00000000000000000000.json"
     drive("write", OURS, commit, "\n".join(lines), False)
     whole = commit.read_bytes()
-    assert Path(seal_of(str(commit))).read_bytes() == seal_for(whole)
+    assert Path(checksum_path(str(commit))).read_bytes() == checksums_of(whole)
     assert drive("read", OURS, commit) == lines
     commit.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
     *_, last = drive("read", OURS, commit)
     assert last == "refused org.apache.hadoop.fs.ChecksumException"
     assert commit.is_file(), "Hadoop may put a file away that breaks its seal"
-    Path(seal_of(str(commit))).unlink()
+    Path(checksum_path(str(commit))).unlink()
     assert len(drive("read", OURS, commit)) == len(lines)
 
 
@@ -273,11 +273,11 @@ def test_what_delta_writes_beside_a_commit_meets_no_seal_of_an_older_file(drive:
     stale = [tmp_path / f".{0:020}.{kind}.crc" for kind in ("json", "crc", "checkpoint.parquet")]
     kept = tmp_path / f".{1:020}.crc.crc"
     for seal in (*stale, kept):
-        seal.write_bytes(seal_for(b"older"))
+        seal.write_bytes(checksums_of(b"older"))
     (tmp_path / f"{1:020}.crc").write_bytes(b"older")
     drive("write", OURS, tmp_path / f"{0:020}.json", "first", False)
     assert [seal.exists() for seal in stale] == [True, False, False]
-    assert stale[0].read_bytes() == seal_for(b"first\n")
+    assert stale[0].read_bytes() == checksums_of(b"first\n")
     drive("write", OURS, tmp_path / f"{1:020}.json", "second", False)
     assert kept.exists(), "the file that it is for is there"
 

@@ -1,1 +1,1 @@
-"""The only room that moves rows: finds Java and jars, starts Spark, reads sources and writes tables."""
+"""Everything that moves rows with Spark: reads sources, runs queries, checks rows and writes tables."""

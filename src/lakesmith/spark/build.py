@@ -1,4 +1,4 @@
-"""Queries become rows of a silver or gold table, over the inputs that a batch has pinned."""
+"""Runs the query of a silver or gold table over the input versions that a batch has pinned."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from lakesmith.columns import HIDDEN
 from lakesmith.declare import PythonQuery, ReplacePartitions, SqlQuery, Table, TableName
-from lakesmith.declare.loads import Append, Load, Merge, respelt
+from lakesmith.declare.loads import Append, Load, Merge, with_query_case
 from lakesmith.errors import DataError
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import flow
 from lakesmith.load import call_function
 from lakesmith.plan.backfill import day_column
-from lakesmith.ports import Part, TableFormat
-from lakesmith.spark.days import refused_within, within
-from lakesmith.spark.loads import is_keyed, shaped
-from lakesmith.spark.loads.keys import touched_keys
-from lakesmith.spark.loads.order import have_values
-from lakesmith.spark.types import parse_columns, spelt
+from lakesmith.ports import ReplaceWhere, TableFormat
+from lakesmith.spark.day_range import in_days, quarantined_in_days
+from lakesmith.spark.loads import apply_load, is_keyed
+from lakesmith.spark.loads.order import all_not_null
+from lakesmith.spark.loads.touched_keys import touched_keys
+from lakesmith.spark.types import parse_columns, type_sql
 from lakesmith.sql import literal, quoted
-from lakesmith.sqlproof.query import KeyFinder, PartitionTrace, bind, by_finder, key_finder, partition_source
+from lakesmith.sqlproof.binding import bind
+from lakesmith.sqlproof.query import KeyFinder, PartitionTrace, key_finder, partition_source, uses_key_finder
 from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
@@ -38,95 +39,109 @@ BEFORE = f"{HIDDEN}before_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """The rows that a query gives for a batch."""
+    """The rows that a query returns for a batch."""
 
     rows: DataFrame
     casts: Mapping[str, str]
-    """By column, the hidden column that holds its value before the cast to the declared type."""
-    part: Part | None = None
-    """Which rows are replaced, when it is not the whole table."""
-    refused_part: Part | None = None
-    """Which rows of the quarantine are replaced, when it is not all of them and not none."""
-    whole: DataFrame | None = None
-    """All rows that the query gives, where those of the batch may not suffice."""
+    """By column, the hidden column with its value before the cast to the declared type."""
+    replace_where: ReplaceWhere | None = None
+    """Which rows of the table are replaced, when not all are."""
+    replace_quarantine: ReplaceWhere | None = None
+    """Which rows of the quarantine are replaced, when some but not all are."""
+    all_rows: DataFrame | None = None
+    """All rows of the query, where the rows of the batch may not be enough to compute a key."""
     keys: DataFrame | None = None
-    """The keys that changes touch, when these are computed from all their rows; all keys when it is None."""
+    """The keys to recompute from all their rows. None means every key."""
     load: Load | None = None
-    """The table's load, with the columns spelt as the query spells them."""
+    """The table's load, with column names in the case that the query uses."""
     inputs: Mapping[str, DataFrame] = field(default_factory=dict)
-    """By input table, the rows that these were made from, where these are all of them."""
+    """By input table, the rows that the query read, where the batch covers all of them."""
     missing: tuple[str, ...] = ()
-    """Declared columns that the query does not give; they are there, without values."""
+    """Declared columns that the query does not return. They are added as NULL."""
     undeclared: tuple[str, ...] = ()
-    """Columns that the contract does not let in."""
+    """Columns that the query returns and the contract does not allow."""
 
 
 def build_batch(
     spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse
 ) -> Built | None:
-    """The rows of the batch; None when the changes touch no partition."""
-    frames = {
-        name: _input(spark, TableName.parse(name) or _unreachable(name), batch, format, warehouse)
-        for name in batch.inputs
-    }
-    if batch.mode == "sums" or (batch.mode == "keys" and by_finder(table)):
-        return _grouped(spark, table, batch, format, warehouse)
-    if batch.mode in ("changes", "keys") and is_keyed(table.load):
-        return _weighed(spark, table, batch, frames, format, warehouse)
-    if batch.mode == "days":
-        return _refilled(spark, table, batch, frames, format, warehouse)
-    if batch.mode != "partitions":
-        built = typed(spark, table, _run_query(spark, table, frames))
-        return replace(built, load=respelt(table.load, built.rows.columns), inputs=frames)
+    """Return the rows of the batch, or None when the changes touch no partition."""
+    frames = {name: _input(spark, name, batch, format, warehouse) for name in batch.inputs}
+    match batch.mode:
+        case "sums":
+            return _changed_groups(spark, table, batch, format, warehouse)
+        case "keys" if uses_key_finder(table):
+            return _changed_groups(spark, table, batch, format, warehouse)
+        case "changes" | "keys" if is_keyed(table.load):
+            return _new_and_all_rows(spark, table, batch, frames, format, warehouse)
+        case "days":
+            return _selected_days(spark, table, batch, frames, format, warehouse)
+        case "partitions":
+            return _build_partitions(spark, table, batch, frames, format, warehouse)
+        case "changes" | "keys" | "full":
+            built = cast_to_declared(spark, table, _run_query(spark, table, frames))
+            return replace(built, load=with_query_case(table.load, built.rows.columns), inputs=frames)
+        case "files" | "slice" | "replay" | "vacuum" | "follow" | "restore":
+            raise AssertionError(f"a batch of mode {batch.mode} runs no query")
+        case _:
+            assert_never(batch.mode)
+
+
+def _build_partitions(
+    spark: SparkSession,
+    table: Table,
+    batch: Batch,
+    frames: dict[str, DataFrame],
+    format: TableFormat,
+    warehouse: Warehouse,
+) -> Built | None:
+    """The rows of the partitions that changes touch; None when they touch none."""
     trace = partition_source(table)
     assert isinstance(trace, PartitionTrace)
     assert isinstance(table.load, ReplacePartitions)
-    decides = _decides(table, trace)
-    touched, kind = _touched(spark, trace, decides, batch, format, warehouse)
+    decides = _partition_expression(table, trace)
+    touched, kind = _touched_partitions(spark, trace, decides, batch, format, warehouse)
     if not touched:
         return None
     values, texts = zip(*touched, strict=True)
     frames[str(trace.table)] = frames[str(trace.table)].where(among(decides, values))
-    built = typed(spark, table, _run_query(spark, table, frames))
-    # What `same_as` names may be spelt in another way, and an empty text is then nothing that could be cast.
+    built = cast_to_declared(spark, table, _run_query(spark, table, frames))
+    # The column that `same_as` names may have another type, and an empty text cannot be cast to it.
     same = built.rows.schema[table.load.by].dataType == kind
     held = values if same else tuple(value for value in values if value != "")
     return replace(
         built,
         inputs=frames,
-        part=Part(among(quoted(table.load.by), held), texts if same else ()),
-        refused_part=Part(among("partition", texts), texts),
+        replace_where=ReplaceWhere(among(quoted(table.load.by), held), texts if same else ()),
+        replace_quarantine=ReplaceWhere(among("partition", texts), texts),
     )
 
 
-def whole_query(
-    spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse
-) -> DataFrame:
-    """All rows that the query gives over the inputs that a batch has pinned, before values are cast."""
+def full_query(spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse) -> DataFrame:
+    """Return all rows of the query over the pinned inputs of a batch, before casts to declared types."""
     frames = {
-        name: format.read(spark, warehouse.table(_named(name)), position.version)
+        name: format.read(spark, warehouse.table(_table_name(name)), position.version)
         for name, position in batch.inputs.items()
     }
     return _run_query(spark, table, frames)
 
 
-def analysed(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
-    """The rows that the query gives when its inputs are these frames, with the declared types; and the rows that the
-    table then holds."""
-    built = typed(spark, table, _run_query(spark, table, frames))
+def empty_result(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
+    """Return the rows of the query over these inputs, with declared types, and the rows that the load makes of them."""
+    built = cast_to_declared(spark, table, _run_query(spark, table, frames))
     rows = built.rows.drop(*built.casts.values())
-    load = respelt(table.load, rows.columns)
-    return rows, shaped(load, rows) if is_keyed(load) else rows
+    load = with_query_case(table.load, rows.columns)
+    return rows, apply_load(load, rows) if is_keyed(load) else rows
 
 
-def _decides(table: Table, trace: PartitionTrace) -> str:
-    """SQL over the traced table: the partition that its rows end up in."""
+def _partition_expression(table: Table, trace: PartitionTrace) -> str:
+    """Return SQL over the traced input: the partition that its rows belong to."""
     assert isinstance(table.load, ReplacePartitions)
     declared = next((column.type for column in table.columns if column.name == table.load.by), None)
     return f"try_cast({trace.expression} AS {declared})" if declared else trace.expression
 
 
-def _refilled(
+def _selected_days(
     spark: SparkSession,
     table: Table,
     batch: Batch,
@@ -134,37 +149,39 @@ def _refilled(
     format: TableFormat,
     warehouse: Warehouse,
 ) -> Built:
-    """The rows of some days; or the keys that rows of these days have, now or in the table, and all rows."""
+    """Return the rows of some days. For keyed loads, also their keys (new and stored) and all rows."""
     location, days = warehouse.table(table.name), batch.days
     facts = format.facts(location, flow(table.name))
     assert facts is not None
     assert days is not None
     column = day_column(table, facts)
     kind = next(known.type for known in facts.columns if known.name == column)
-    inside = within(quoted(column), kind, days)
+    inside = in_days(quoted(column), kind, days)
     trace = partition_source(table)
     if isinstance(trace, PartitionTrace):
-        frames[str(trace.table)] = frames[str(trace.table)].where(within(_decides(table, trace), kind, days))
-    whole = typed(spark, table, _run_query(spark, table, frames))
-    load = respelt(table.load, whole.rows.columns)
+        frames[str(trace.table)] = frames[str(trace.table)].where(
+            in_days(_partition_expression(table, trace), kind, days)
+        )
+    whole = cast_to_declared(spark, table, _run_query(spark, table, frames))
+    load = with_query_case(table.load, whole.rows.columns)
     built = replace(
         whole,
         rows=whole.rows.where(inside),
-        whole=whole.rows,
+        all_rows=whole.rows,
         load=load,
-        part=Part(inside),
-        refused_part=Part(refused_within(column, kind, days, batch.sequence)),
+        replace_where=ReplaceWhere(inside),
+        replace_quarantine=ReplaceWhere(quarantined_in_days(column, kind, days, batch.sequence)),
     )
     if not is_keyed(load) or isinstance(load, Append):
         return built
     keys = touched_keys(load, built.rows)
     if keys is not None:
         held = format.read(spark, location, facts.version).where(inside)
-        keys = keys.unionByName(held.select(*keys.columns).where(have_values(keys.columns))).distinct()
-    return replace(built, part=None, keys=keys)
+        keys = keys.unionByName(held.select(*keys.columns).where(all_not_null(keys.columns))).distinct()
+    return replace(built, replace_where=None, keys=keys)
 
 
-def _weighed(
+def _new_and_all_rows(
     spark: SparkSession,
     table: Table,
     batch: Batch,
@@ -172,75 +189,79 @@ def _weighed(
     format: TableFormat,
     warehouse: Warehouse,
 ) -> Built:
-    """The rows that are new, and all rows: those of one key are weighed against each other."""
+    """Return the new rows and all rows: a keyed load compares the rows of one key."""
     (name,) = frames
-    source = TableName.parse(name) or _unreachable(name)
-    location, version = warehouse.table(source), batch.inputs[name].version
+    location, version = warehouse.table(_table_name(name)), batch.inputs[name].version
     feed = format.changes(spark, location, batch.since[name], version)
-    arriving = feed.where("_change_type IN ('insert', 'update_postimage')").drop(*_FEED_COLUMNS)
-    built = typed(spark, table, _run_query(spark, table, {name: arriving}))
+    arriving = _new_rows(feed)
+    built = cast_to_declared(spark, table, _run_query(spark, table, {name: arriving}))
     all_rows = {name: format.read(spark, location, version)}
-    whole = typed(spark, table, _run_query(spark, table, all_rows)).rows
-    load = respelt(table.load, built.rows.columns)
+    whole = cast_to_declared(spark, table, _run_query(spark, table, all_rows)).rows
+    load = with_query_case(table.load, built.rows.columns)
     if batch.mode != "keys":
-        return replace(built, whole=whole, load=load, inputs={name: arriving})
-    # A row that changed or went away leaves its mark on the key that it had.
-    before_and_after = typed(spark, table, _run_query(spark, table, {name: feed.drop(*_FEED_COLUMNS)}))
+        return replace(built, all_rows=whole, load=load, inputs={name: arriving})
+    # A row that was updated or deleted touches the key that it had before.
+    before_and_after = cast_to_declared(spark, table, _run_query(spark, table, {name: feed.drop(*_FEED_COLUMNS)}))
     assert is_keyed(load)
-    return replace(built, whole=whole, load=load, keys=touched_keys(load, before_and_after.rows))
+    return replace(built, all_rows=whole, load=load, keys=touched_keys(load, before_and_after.rows))
 
 
-def _grouped(spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse) -> Built:
-    """The rows of the keys that changes of any input touch; or, to be added up, what new rows alone give."""
+def _changed_groups(
+    spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse
+) -> Built:
+    """Return the rows of the keys that changes of any input touch; in mode `sums`, the totals of new rows alone."""
     assert isinstance(table.origin, SqlQuery)
     assert isinstance(table.load, Merge)
     now, feeds = {}, {}
     for name, position in batch.inputs.items():
-        location = warehouse.table(TableName.parse(name) or _unreachable(name))
+        location = warehouse.table(_table_name(name))
         now[name] = format.read(spark, location, position.version)
         if position.version > batch.since[name]:
             feed = format.changes(spark, location, batch.since[name], position.version)
             feeds[name] = feed.drop(*_FEED_COLUMNS)
     if batch.mode == "sums":
-        built = typed(spark, table, _run_query(spark, table, {**now, **feeds}))
-        return replace(built, load=respelt(table.load, built.rows.columns))
+        built = cast_to_declared(spark, table, _run_query(spark, table, {**now, **feeds}))
+        return replace(built, load=with_query_case(table.load, built.rows.columns))
     from pyspark.sql import DataFrame
 
     finder = key_finder(table.origin, table.load.key)
     assert isinstance(finder, KeyFinder)
     found = [
-        _found(spark, finder.queries[_named(name)], name, feeds, now)
+        _keys_from_changes(spark, finder.queries[_table_name(name)], name, feeds, now)
         for name in feeds
-        if _named(name) in finder.queries
+        if _table_name(name) in finder.queries
     ]
-    built = typed(spark, table, _run_query(spark, table, now))
-    load = respelt(table.load, built.rows.columns)
+    built = cast_to_declared(spark, table, _run_query(spark, table, now))
+    load = with_query_case(table.load, built.rows.columns)
     assert isinstance(load, Merge)
     own = built.rows.select(*map(quoted, load.key))
     keys = reduce(DataFrame.unionByName, found) if found else own.limit(0)
-    # As the table's own: a declared type may make one key of several.
-    types = {field.name: spelt(field.dataType) for field in own.schema.fields}
+    # Cast to the table's types: a declared type may map several keys to one.
+    types = {field.name: type_sql(field.dataType) for field in own.schema.fields}
     keys = keys.selectExpr(*(f"try_cast({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in load.key))
-    keys = keys.where(have_values(load.key)).distinct()
+    keys = keys.where(all_not_null(load.key)).distinct()
     rows = built.rows.join(keys, list(load.key), "left_semi")
-    return replace(built, rows=rows, whole=rows, load=load, keys=keys)
+    return replace(built, rows=rows, all_rows=rows, load=load, keys=keys)
 
 
-def _found(
+def _keys_from_changes(
     spark: SparkSession, query: SqlQuery, name: str, feeds: Mapping[str, DataFrame], now: Mapping[str, DataFrame]
 ) -> DataFrame:
-    """The keys that changes of one input touch, the others being as they were and as they are."""
+    """Return the keys that changes of one input touch, with old and new rows of the other inputs."""
     frames = {other: rows.unionByName(feeds[other]) if other in feeds else rows for other, rows in now.items()}
     return spark.sql(bind(query, _views({**frames, name: feeds[name]})))
 
 
-def _input(spark: SparkSession, name: TableName, batch: Batch, format: TableFormat, warehouse: Warehouse) -> DataFrame:
-    position = batch.inputs[str(name)]
-    location = warehouse.table(name)
-    since = batch.since.get(str(name))
+def _input(spark: SparkSession, name: str, batch: Batch, format: TableFormat, warehouse: Warehouse) -> DataFrame:
+    position = batch.inputs[name]
+    location = warehouse.table(_table_name(name))
+    since = batch.since.get(name)
     if since is None or batch.mode != "changes":
         return format.read(spark, location, position.version)
-    feed = format.changes(spark, location, since, position.version)
+    return _new_rows(format.changes(spark, location, since, position.version))
+
+
+def _new_rows(feed: DataFrame) -> DataFrame:
     return feed.where("_change_type IN ('insert', 'update_postimage')").drop(*_FEED_COLUMNS)
 
 
@@ -258,42 +279,44 @@ def _run_query(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame
             f"{query.function}() returned {type(rows).__name__}, not a DataFrame",
             at=query.declared_at,
             table=str(table.name),
-            hint="return the DataFrame that the table is to hold",
+            hint="return a DataFrame with the rows of the table",
         )
     return rows
 
 
 def _views(frames: Mapping[str, DataFrame]) -> dict[TableName, str]:
-    """By table, the view that stands for it."""
+    """Create a temporary view for each input and return the view names by table."""
     views = {}
     for name, frame in frames.items():
         view = f"lakesmith_{name.replace('.', '_')}"
         frame.createOrReplaceTempView(view)
-        views[_named(name)] = view
+        views[_table_name(name)] = view
     return views
 
 
-def _named(name: str) -> TableName:
-    return TableName.parse(name) or _unreachable(name)
+def _table_name(name: str) -> TableName:
+    parsed = TableName.parse(name)
+    assert parsed is not None, f"{name} was validated when it was loaded"
+    return parsed
 
 
-def typed(spark: SparkSession, table: Table, rows: DataFrame, beside: Sequence[str] = ()) -> Built:
-    """Cast to the declared types, keeping the values before, and hold the output to the contract. Columns in `beside`
-    are none of the query's, and come along."""
-    found = {each.name: each.dataType for each in rows.schema.fields if each.name not in beside}
+def cast_to_declared(spark: SparkSession, table: Table, rows: DataFrame, extra: Sequence[str] = ()) -> Built:
+    """Check the output against the contract and cast it to the declared types; the original values stay in hidden
+    columns. Columns in `extra` do not belong to the query and are passed through."""
+    found = {each.name: each.dataType for each in rows.schema.fields if each.name not in extra}
     drift = table.drift
     missing = tuple(column.name for column in table.columns if column.name not in found)
     undeclared = tuple(name for name in found if name not in {column.name for column in table.columns})
     undeclared = undeclared if drift.new_column != "evolve" else ()
     stops = missing if drift.missing_column == "freeze" else ()
     if stops or (undeclared and drift.new_column == "freeze"):
-        wrong = f"does not give {', '.join(stops)}" if stops else f"also gives {', '.join(undeclared)}"
+        wrong = f"does not return {', '.join(stops)}" if stops else f"also returns {', '.join(undeclared)}"
         raise DataError(
             "contract-broken",
             f"the query {wrong}",
             at=table.declared_at,
             table=str(table.name),
-            hint=f"the query gives {', '.join(found)}; declare the columns that it gives",
+            hint=f"the query returns {', '.join(found)}; declare exactly these columns",
         )
     if undeclared and drift.new_column == "discard":
         rows = rows.drop(*undeclared)
@@ -301,15 +324,15 @@ def typed(spark: SparkSession, table: Table, rows: DataFrame, beside: Sequence[s
     if missing:
         types = {column.name: column.type or "string" for column in table.columns}
         rows = rows.selectExpr("*", *(f"CAST(NULL AS {types[name]}) AS {quoted(name)}" for name in missing))
-        found = {each.name: each.dataType for each in rows.schema.fields if each.name not in beside}
+        found = {each.name: each.dataType for each in rows.schema.fields if each.name not in extra}
     hidden = [name for name in found if name.startswith(HIDDEN)]
     if hidden:
         raise DataError(
             "reserved-column",
-            f"the query gives the column {hidden[0]!r}, a name that Lakesmith uses itself",
+            f"the query returns a column {hidden[0]!r}, which is a name reserved by Lakesmith",
             at=table.declared_at,
             table=str(table.name),
-            hint=f"give it a name that does not start with {HIDDEN}",
+            hint=f"rename it: names must not start with {HIDDEN}",
         )
     declared = parse_columns(spark, {column.name: column.type for column in table.columns if column.type})
     casts = {field.name: field for field in declared.fields if field.dataType != found[field.name]}
@@ -322,12 +345,12 @@ def typed(spark: SparkSession, table: Table, rows: DataFrame, beside: Sequence[s
         for name in found
     ]
     before = {name: BEFORE + name for name in casts}
-    kept = [f"{quoted(name)} AS {quoted(hidden)}" for name, hidden in before.items()]
-    cast = rows.selectExpr(*selected, *kept, *beside)
+    originals = [f"{quoted(name)} AS {quoted(hidden)}" for name, hidden in before.items()]
+    cast = rows.selectExpr(*selected, *originals, *extra)
     return Built(rows=cast, casts=before, missing=missing, undeclared=undeclared)
 
 
-def _touched(
+def _touched_partitions(
     spark: SparkSession,
     trace: PartitionTrace,
     decides: str,
@@ -335,25 +358,25 @@ def _touched(
     format: TableFormat,
     warehouse: Warehouse,
 ) -> tuple[list[tuple[object, str | None]], DataType]:
-    """The partitions of every row that was there before or is there now, as values and as Spark spells them, and the
-    type of the values: a row that moved touches both."""
+    """Return the partitions that changed rows belonged to before or belong to now, as values and as Spark's text, and
+    the type of the values. A row that moved touches both partitions."""
     from pyspark.sql.types import StringType
 
     name = str(trace.table)
     feed = format.changes(spark, warehouse.table(trace.table), batch.since[name], batch.inputs[name].version)
-    told = feed.selectExpr(f"{decides} AS value", f"CAST({decides} AS string) AS text").distinct()
-    kind = told.schema["value"].dataType
-    found: set[tuple[object, str | None]] = {(row.value, row.text) for row in told.collect()}
+    changed = feed.selectExpr(f"{decides} AS value", f"CAST({decides} AS string) AS text").distinct()
+    kind = changed.schema["value"].dataType
+    found: set[tuple[object, str | None]] = {(row.value, row.text) for row in changed.collect()}
     share: set[tuple[object, str | None]] = {(None, None), ("", "")}
     if isinstance(kind, StringType) and found & share:
-        found |= share  # Delta keeps a text without letters as NULL: one partition holds both
+        found |= share  # Delta stores an empty text as NULL, so one partition holds both
     return sorted(found, key=lambda pair: (pair[1] is not None, pair[1])), kind
 
 
 def among(expression: str, values: Sequence[object]) -> str:
-    """SQL: the expression has one of the values."""
-    listed = ", ".join(_literal(value) for value in values if value is not None)
-    parts = [f"{expression} IN ({listed})"] if listed else []
+    """Return SQL: whether the expression has one of the values."""
+    column_list = ", ".join(_literal(value) for value in values if value is not None)
+    parts = [f"{expression} IN ({column_list})"] if column_list else []
     if None in values:
         parts.append(f"{expression} IS NULL")
     return " OR ".join(parts)
@@ -366,7 +389,7 @@ def _literal(value: object) -> str:
         case int() | Decimal():
             return str(value)
         case datetime():
-            # PySpark gives timestamps in the time zone of this machine.
+            # PySpark returns timestamps in the time zone of this machine.
             return f"TIMESTAMP'{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00:00'"
         case date():
             return f"DATE'{value.isoformat()}'"
@@ -378,7 +401,3 @@ def _literal(value: object) -> str:
                 f"a table cannot be partitioned by a {type(value).__name__}",
                 hint="partition by a date, a string, an integer or a boolean",
             )
-
-
-def _unreachable(name: str) -> TableName:
-    raise AssertionError(f"{name} was validated when it was loaded")

@@ -1,4 +1,4 @@
-"""The gate before the commit: what the checks found, and whether the batch may pass."""
+"""The gate before the commit: judges the checks and decides whether the batch may be committed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import AUDIT, HIDDEN
 from lakesmith.declare.checks import Limit, Reconcile
 from lakesmith.errors import DataError, Place
-from lakesmith.quality import Found, Measure, Past, RowRule, Verdict, alike, judge
+from lakesmith.quality import CheckVerdict, Measure, Measurements, PastResult, RowRule, comparable_batches, judge
 from lakesmith.records import CheckRecord
-from lakesmith.spark.count import Counts
+from lakesmith.spark.batch_counts import Counts
 from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.sql import quoted
 
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SAMPLES = 3
-"""So many rows are shown of those that broke a rule."""
-MASKED = "•••"
+"""Number of sample rows in the error."""
+MASK = "•••"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a batch may not pass."""
+    """Why a batch failed the gate."""
 
     check: str
     what: str
@@ -36,21 +37,21 @@ class Failure:
 
 
 class GateFailed(DataError):
-    """A batch that was refused before its commit, with what its checks found."""
+    """A batch failed the gate before its commit. Carries the check results."""
 
     def __init__(
-        self, arrival: IncomingBatch, failures: Sequence[Failure], checks: tuple[CheckRecord, ...], counts: Counts
+        self, incoming: IncomingBatch, failures: Sequence[Failure], checks: tuple[CheckRecord, ...], counts: Counts
     ) -> None:
-        version = "not been made" if arrival.facts is None else f"stayed at version {arrival.facts.version}"
-        run = arrival.batch.run_id
+        version = "was not created" if incoming.facts is None else f"stayed at version {incoming.facts.version}"
+        run = incoming.batch.run_id
         super().__init__(
             "gate-failed",
             "; ".join(failure.what for failure in failures),
             at=failures[0].at,
-            table=str(arrival.table.name),
-            hint=f"the table has {version}; mend the data or the check and run again, or look at the batch "
-            f'(lakesmith query "FROM held.{arrival.table.name.layer}_{arrival.table.name.name}") and publish it all '
-            f"the same: lakesmith approve {run} --reason …",
+            table=str(incoming.table.name),
+            hint=f"the table {version}; fix the data or the check and run again, or inspect the batch "
+            f'(lakesmith query "FROM held.{incoming.table.name.layer}_{incoming.table.name.name}") and approve it: '
+            f"lakesmith approve {run} --reason …",
         )
         self.checks = checks
         self.failures = tuple(failures)
@@ -58,44 +59,44 @@ class GateFailed(DataError):
         self.samples: tuple[str, ...] = ()
 
 
-def judged(arrival: IncomingBatch, counts: Counts) -> tuple[tuple[CheckRecord, ...], tuple[Failure, ...]]:
-    """What every check found, and what keeps the batch from passing."""
-    verdicts = _compatibility_verdicts(arrival, counts)
-    failures = [failure for rule in arrival.rules.rows if (failure := _row_failure(rule, counts))]
-    for measure in arrival.rules.batch:
+def judge_batch(incoming: IncomingBatch, counts: Counts) -> tuple[tuple[CheckRecord, ...], tuple[Failure, ...]]:
+    """Return the result of every check, and the failures that block the commit."""
+    verdicts = _judge_measures(incoming, counts)
+    failures = [failure for rule in incoming.rules.rows if (failure := _row_failure(rule, counts))]
+    for measure in incoming.rules.batch:
         verdict = verdicts[measure.name]
         if measure.severity == "fail" and not verdict.passed:
-            told = f"{measure.name}: expected {verdict.expected}, found {verdict.observed}"
-            failures.append(Failure(check=measure.name, what=_told(told, measure), at=measure.declared_at))
-    records = _records(arrival, counts, verdicts, committed=not failures)
+            text = f"{measure.name}: expected {verdict.expected}, found {verdict.observed}"
+            failures.append(Failure(check=measure.name, what=_with_contact(text, measure), at=measure.declared_at))
+    records = _records(incoming, counts, verdicts, committed=not failures)
     return records, tuple(failures)
 
 
-def _compatibility_verdicts(arrival: IncomingBatch, counts: Counts) -> dict[str, Verdict]:
-    remembering = [measure.name for measure in arrival.rules.batch if measure.remembers]
-    past: Mapping[str, Sequence[Past]] = arrival.past(remembering) if remembering else {}
-    fields = [field for field in arrival.rows.schema.fields if not field.name.startswith(HIDDEN)]
+def _judge_measures(incoming: IncomingBatch, counts: Counts) -> dict[str, CheckVerdict]:
+    remembering = [measure.name for measure in incoming.rules.batch if measure.uses_history]
+    past: Mapping[str, Sequence[PastResult]] = incoming.past(remembering) if remembering else {}
+    fields = [field for field in incoming.rows.schema.fields if not field.name.startswith(HIDDEN)]
     types = {field.name: field.dataType.simpleString() for field in fields if field.name not in AUDIT}
     return {
         measure.name: judge(
             measure,
-            Found(
+            Measurements(
                 values=counts.measured.get(measure.name, {}),
-                pinned_at=arrival.batch.pinned_at,
+                pinned_at=incoming.batch.pinned_at,
                 types=types,
-                theirs=_theirs(arrival, measure),
-                past=alike(past.get(measure.name, ()), arrival.batch.mode),
+                theirs=_input_total(incoming, measure),
+                past=comparable_batches(past.get(measure.name, ()), incoming.batch.mode),
             ),
         )
-        for measure in arrival.rules.batch
+        for measure in incoming.rules.batch
     }
 
 
-def _theirs(arrival: IncomingBatch, measure: Measure) -> str | None:
-    """The total of the input rows that the batch was made from."""
+def _input_total(incoming: IncomingBatch, measure: Measure) -> str | None:
+    """Return the total of the input rows for a reconcile check."""
     if not isinstance(measure.rule, Reconcile):
         return None
-    rows = arrival.inputs.get(str(measure.rule.table))
+    rows = incoming.inputs.get(str(measure.rule.table))
     if rows is None:
         return None
     ((total,),) = rows.selectExpr(f"CAST({measure.rule.theirs} AS string)").collect()
@@ -105,15 +106,15 @@ def _theirs(arrival: IncomingBatch, measure: Measure) -> str | None:
 def _row_failure(rule: RowRule, counts: Counts) -> Failure | None:
     broken = counts.broken.get(rule.name, 0)
     if rule.limit is not None:
-        if not _exceeds(rule.limit, broken, counts.came):
+        if not _exceeds(rule.limit, broken, counts.rows_in):
             return None
         most = f"{rule.limit.rows:,}" if rule.limit.rows is not None else f"{rule.limit.share:.2%}"
-        share = f"{broken / counts.came:.2%}" if rule.limit.share is not None else f"{broken:,}"
-        what = f"{rule.name}: {share} of {counts.came:,} rows break it, and {most} are tolerated: {rule.reason}"
+        share = f"{broken / counts.rows_in:.2%}" if rule.limit.share is not None else f"{broken:,}"
+        what = f"{rule.name}: {share} of {counts.rows_in:,} rows failed, {most} are allowed: {rule.reason}"
         return Failure(check=rule.name, what=what, at=rule.declared_at, rows=broken)
     if rule.severity != "fail" or not broken:
         return None
-    what = f"{rule.name}: {broken:,} rows break it: {rule.reason}"
+    what = f"{rule.name}: {broken:,} rows failed: {rule.reason}"
     return Failure(check=rule.name, what=what, at=rule.declared_at, rows=broken)
 
 
@@ -124,37 +125,36 @@ def _exceeds(limit: Limit, broken: int, came: int) -> bool:
     return came > 0 and broken / came > limit.share
 
 
-def _told(what: str, measure: Measure) -> str:
+def _with_contact(what: str, measure: Measure) -> str:
     owner = f" (ask {measure.owner})" if measure.owner else ""
     return f"{what}{f'; {measure.description}' if measure.description else ''}{owner}"
 
 
 def _records(
-    arrival: IncomingBatch, counts: Counts, verdicts: Mapping[str, Verdict], *, committed: bool
+    incoming: IncomingBatch, counts: Counts, verdicts: Mapping[str, CheckVerdict], *, committed: bool
 ) -> tuple[CheckRecord, ...]:
-    now = datetime.now(UTC)
-    batch = arrival.batch
+    batch = incoming.batch
+    record = partial(
+        CheckRecord,
+        run_id=batch.run_id,
+        table=str(incoming.table.name),
+        sequence=batch.sequence,
+        mode=batch.mode,
+        committed=committed,
+        checked_at=datetime.now(UTC),
+    )
     rows = [
-        CheckRecord(
-            run_id=batch.run_id,
-            table=str(arrival.table.name),
-            sequence=batch.sequence,
+        record(
             check=rule.name,
             severity=rule.severity,
             failed_rows=counts.broken.get(rule.name, 0),
             passed=_row_failure(rule, counts) is None if rule.limit else counts.broken.get(rule.name, 0) == 0,
-            mode=batch.mode,
-            committed=committed,
             owner=rule.owner,
-            checked_at=now,
         )
-        for rule in arrival.rules.rows
+        for rule in incoming.rules.rows
     ]
-    whole = [
-        CheckRecord(
-            run_id=batch.run_id,
-            table=str(arrival.table.name),
-            sequence=batch.sequence,
+    measures = [
+        record(
             check=measure.name,
             severity=measure.severity,
             failed_rows=0,
@@ -162,35 +162,32 @@ def _records(
             observed=verdicts[measure.name].observed,
             value=verdicts[measure.name].value,
             sketch=verdicts[measure.name].sketch,
-            mode=batch.mode,
-            committed=committed,
             owner=measure.owner,
-            checked_at=now,
         )
-        for measure in arrival.rules.batch
+        for measure in incoming.rules.batch
     ]
-    return tuple(rows + whole)
+    return tuple(rows + measures)
 
 
-def samples(rows: DataFrame, arrival: IncomingBatch, failures: Sequence[Failure]) -> tuple[str, ...]:
-    """Some of the rows that broke a rule, as text; what is tagged as personal is not shown."""
-    broken = [rule for rule in arrival.rules.rows if any(f.check == rule.name and f.rows for f in failures)]
+def sample_rows(rows: DataFrame, incoming: IncomingBatch, failures: Sequence[Failure]) -> tuple[str, ...]:
+    """Return some rows that failed a rule, as text. Columns tagged as personal are masked."""
+    broken = [rule for rule in incoming.rules.rows if any(f.check == rule.name and f.rows for f in failures)]
     if not broken:
         return ()
-    secret = {column.name.lower() for column in arrival.table.columns if column.is_private}
-    names = [name for name in arrival.payload if name not in AUDIT]
+    secret = {column.name.lower() for column in incoming.table.columns if column.is_private}
+    names = [name for name in incoming.payload if name not in AUDIT]
     shown = [quoted(name) for name in names if name.lower() not in secret]
-    which = " OR ".join(arrival.rules.broke(rule) for rule in broken)
-    told = (
+    which = " OR ".join(incoming.rules.breaks(rule) for rule in broken)
+    found = (
         rows.where(which)
         .limit(_SAMPLES)
         .selectExpr(
             f"to_json(struct({', '.join(shown)})) AS row" if shown else "'{}' AS row",
-            f"{arrival.rules.names()} AS rules",
+            f"{incoming.rules.names()} AS rules",
         )
     )
-    hidden = {name: MASKED for name in names if name.lower() in secret}
+    hidden = {name: MASK for name in names if name.lower() in secret}
     return tuple(
         f"{', '.join(row.rules)}: {json.dumps({**json.loads(row.row), **hidden}, ensure_ascii=False)}"
-        for row in told.collect()
+        for row in found.collect()
     )

@@ -1,4 +1,4 @@
-"""Rows on their way into a table, and what became of them."""
+"""The input of a table write (the rows of one batch and their rules) and its result."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN
 from lakesmith.declare import Table
-from lakesmith.ledger.batch import Batch, Done
-from lakesmith.ports import Part, TableFacts
-from lakesmith.quality import Past, Rules
+from lakesmith.ledger.batch import Batch, CompletedBatch
+from lakesmith.ports import ReplaceWhere, TableFacts
+from lakesmith.quality import PastResult, Rules
 from lakesmith.records import CheckRecord
 
 if TYPE_CHECKING:
@@ -19,87 +19,89 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-ARRIVING = ("files", "slice", "changes", "sums", "replay")
-"""Modes of batches that bring rows which were not there before; those of others were computed before."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingBatch:
-    """Rows on their way into a table."""
+    """The rows of one batch, with everything that is needed to judge and commit them."""
 
     table: Table
     batch: Batch
     rows: DataFrame
     rules: Rules
     facts: TableFacts | None
-    """The table as it is before this batch."""
+    """The table before this batch."""
     evolve: bool
-    """The table's columns follow the rows'."""
+    """Whether new columns of the rows are added to the table."""
     own_rows: str | None = None
-    """SQL: rows of the table that the batch itself wrote, where `facts` are those of the table after it."""
-    part: Part | None = None
-    """The rows that are replaced, when it is not the whole table."""
-    refused_part: Part | None = None
-    """Which rows of the quarantine are replaced with it, when it is not all of them and not none."""
+    """SQL predicate over the table: rows that this batch wrote. Set only when `facts` describe the table after it."""
+    replace_where: ReplaceWhere | None = None
+    """Which rows of the table are replaced, when not all are."""
+    replace_quarantine: ReplaceWhere | None = None
+    """Which rows of the quarantine are replaced, when some but not all are."""
     columns_added: tuple[str, ...] = ()
-    """Fields that are new with these rows, at every depth, where that is known already."""
-    whole: DataFrame | None = None
-    """All rows that the query gives, where those of the batch may not suffice."""
-    beside: DataFrame | None = None
-    """Good rows that are not among them, because they were mended."""
-    whole_rules: Rules | None = None
-    """The rules that these are judged by, where they are others."""
+    """New fields at every depth, as dotted names, where the reader determined them."""
+    all_rows: DataFrame | None = None
+    """All rows of the query, where the rows of the batch may not be enough to compute a key."""
+    fixed_rows: DataFrame | None = None
+    """Good rows that `all_rows` lacks, because they were fixed in the quarantine."""
+    all_rows_rules: Rules | None = None
+    """The rules for `all_rows`, when they differ from `rules`."""
     keys: DataFrame | None = None
-    """The keys that are computed from all their rows, where some are; every key when it is None."""
+    """The keys to recompute from all their rows. None means every key."""
     columns_widened: tuple[str, ...] = ()
-    """Likewise, fields for which these rows have a wider type than the table: `name: int → bigint`."""
+    """Fields for which the rows have a wider type than the table, as `name: int → bigint`."""
     inputs: Mapping[str, DataFrame] = field(default_factory=dict)
-    """By input table, the rows that these were made from, where these are all of them."""
-    past: Callable[[Sequence[str]], Mapping[str, Sequence[Past]]] = lambda _: {}
-    """By name of a check, what it found in the good batches before, newest first."""
-    again: Callable[[Sequence[str]], Rules] | None = None
-    """The rules where the batch does not bring some declared columns; None where that does not matter."""
+    """By input table, the rows that the query read, where the batch covers all of them."""
+    past: Callable[[Sequence[str]], Mapping[str, Sequence[PastResult]]] = lambda _: {}
+    """Returns earlier results of good batches by check name, newest first."""
+    rules_if_missing: Callable[[Sequence[str]], Rules] | None = None
+    """Returns the rules for a batch that lacks some declared columns. None where missing columns do not matter."""
 
     @property
     def payload(self) -> list[str]:
-        """The columns that are stored."""
+        """The stored columns."""
         return [name for name in self.rows.columns if not name.startswith(HIDDEN)]
 
     @property
     def replaces(self) -> bool:
-        """The batch is the whole content of the table or of some part of it, not an addition to it."""
-        return self.batch.mode == "whole" or self.part is not None
+        """Whether the batch replaces the rows of the table, or of a part of it."""
+        return self.batch.is_full or self.replace_where is not None
 
     @property
     def recomputes(self) -> bool:
-        """Rows of some keys are computed anew, also of those of which nothing is left."""
-        return self.batch.mode in ("keys", "replay") or (self.batch.mode == "days" and not self.replaces)
+        """Whether the batch recomputes keys from all their rows, including keys that have no rows left."""
+        match self.batch.mode:
+            case "keys" | "replay":
+                return True
+            case "days":
+                return not self.replaces
+            case _:
+                return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileEnd:
+class FileRead:
     """What was read from one file."""
 
     number: int
-    """Its place in the batch."""
+    """The index of the file in the batch."""
     rows: int
     refused: int
     rescued: int
     bytes: int
     code: str | None
-    """Why the file as a whole could not be read."""
+    """Why the whole file could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """What became of a batch."""
+    """The outcome of a batch."""
 
-    done: Done
+    done: CompletedBatch
     bytes: int
     checks: tuple[CheckRecord, ...]
     columns_added: tuple[str, ...] = ()
     columns_widened: tuple[str, ...] = ()
     rescued: int = 0
-    """Rows with fields that did not fit their columns."""
-    ends: tuple[FileEnd, ...] = ()
-    """For files, what was read from each."""
+    """Number of rows with a value that did not fit its column."""
+    file_reads: tuple[FileRead, ...] = ()
+    """What was read from each file."""

@@ -1,4 +1,4 @@
-"""Spark types from the SQL text that declarations and table logs use."""
+"""Conversions between Spark types and their SQL text, as declarations and table logs write them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
 
-# The default formats stop at milliseconds: values that differ below would look the same.
+# The default formats cut off below milliseconds, so different values would look equal.
 EXACT_JSON = (
     "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
     "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'timeZone', 'UTC')"
 )
-"""SQL: how `to_json` is to write times."""
+"""SQL: options for `to_json` and `from_json` that preserve microseconds."""
 
 
 def parse_columns(spark: SparkSession, columns: Mapping[str, str]) -> StructType:
-    """The schema that `name type, …` spells."""
+    """Return the Spark schema of columns that are given as name and SQL type."""
     from pyspark.sql.types import StructType
 
     if not columns:
@@ -30,38 +30,38 @@ def parse_columns(spark: SparkSession, columns: Mapping[str, str]) -> StructType
     return spark.sql(f"SELECT {casts}").schema
 
 
-def merged(known: StructType, found: Sequence[StructField]) -> StructType:
-    """The known fields with their types, then the found ones that are new, at every depth."""
+def merge_fields(known: StructType, found: Sequence[StructField]) -> StructType:
+    """Return the existing fields with their types, then the new fields, at every depth."""
     from pyspark.sql.types import StructField, StructType
 
     fields = {field.name: field.dataType for field in known.fields}
     lower = {name.lower(): name for name in fields}
     for field in found:
         name = lower.get(field.name.lower(), field.name)
-        fields[name] = _merged_type(fields[name], field.dataType) if name in fields else field.dataType
+        fields[name] = _merge_types(fields[name], field.dataType) if name in fields else field.dataType
     return StructType([StructField(name, type) for name, type in fields.items()])
 
 
-def _merged_type(known: DataType, found: DataType) -> DataType:
+def _merge_types(known: DataType, found: DataType) -> DataType:
     from pyspark.sql.types import ArrayType, StructType
 
     if isinstance(known, StructType) and isinstance(found, StructType):
-        return merged(known, found.fields)
+        return merge_fields(known, found.fields)
     if isinstance(known, ArrayType) and isinstance(found, ArrayType):
-        return ArrayType(_merged_type(known.elementType, found.elementType))
+        return ArrayType(_merge_types(known.elementType, found.elementType))
     return known
 
 
-def spelt(type: DataType) -> str:
-    """A type as Spark SQL reads it, whole: `simpleString` leaves out fields of a wide one."""
+def type_sql(type: DataType) -> str:
+    """Return a type as complete SQL text. `simpleString` truncates structs with many fields."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     match type:
         case StructType():
-            return f"struct<{', '.join(f'{quoted(each.name)}:{spelt(each.dataType)}' for each in type.fields)}>"
+            return f"struct<{', '.join(f'{quoted(each.name)}:{type_sql(each.dataType)}' for each in type.fields)}>"
         case ArrayType():
-            return f"array<{spelt(type.elementType)}>"
+            return f"array<{type_sql(type.elementType)}>"
         case MapType():
-            return f"map<{spelt(type.keyType)},{spelt(type.valueType)}>"
+            return f"map<{type_sql(type.keyType)},{type_sql(type.valueType)}>"
         case _:
             return str(type.simpleString())

@@ -1,4 +1,4 @@
-"""A batch enters its table: rules judged, good rows and refused rows parted, gates before the commit, books closed."""
+"""Writes a batch to its table: judges rules, commits good rows, quarantines rejected rows, reconciles row counts."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import END, WRITTEN
+from lakesmith.columns import FILE_END, WRITTEN_FILE
 from lakesmith.declare import Append, Merge, ReplacePartitions, Snapshot, Source, SqlQuery
 from lakesmith.errors import DataError, InfrastructureError
-from lakesmith.failpoints import reach
-from lakesmith.ledger.batch import Done
-from lakesmith.ledger.batches import flow, version_of
-from lakesmith.ports import DataFile, Part, TableFacts, TableFormat, Upsert, Write, Written, find_commit
+from lakesmith.failpoints import failpoint
+from lakesmith.ledger.batch import CompletedBatch
+from lakesmith.ledger.batches import committed_version, flow
+from lakesmith.ports import CommitResult, DataFile, ReplaceWhere, TableFacts, TableFormat, Upsert, Write, find_commit
 from lakesmith.records import CheckRecord
-from lakesmith.spark.checked import checked, counted_by_readers, good_rows, refused_rows, rolled_back
-from lakesmith.spark.count import Counts, Watch, count, count_written
-from lakesmith.spark.decisions import recalled
-from lakesmith.spark.flags import flagged, is_comparable, without_own_rows
-from lakesmith.spark.gate import GateFailed, judged
-from lakesmith.spark.held import hold, let_go
-from lakesmith.spark.incoming import ARRIVING, BatchResult, IncomingBatch
-from lakesmith.spark.loads import Shaped, is_keyed, shaped
+from lakesmith.spark.batch_counts import Counts, RowCounter, count_rows, count_written_files
+from lakesmith.spark.gate import GateFailed, judge_batch
+from lakesmith.spark.hold_batch import discard_held_batch, hold_batch
+from lakesmith.spark.incoming import BatchResult, IncomingBatch
+from lakesmith.spark.loads import KeyedLoad, apply_load, is_keyed
 from lakesmith.spark.loads.deleted_keys import DeletedKeys
-from lakesmith.spark.loads.extracts import newest_extract, refuse_shrunk, sizes
+from lakesmith.spark.loads.extracts import extract_sizes, newest_extract, refuse_shrunk
 from lakesmith.spark.loads.merge_input import MergeInput
-from lakesmith.spark.stage import Stage
+from lakesmith.spark.quarantine_decisions import apply_decisions
+from lakesmith.spark.row_checks import check_rows, counted_by_readers, good_rows, rejected_rows, rolled_back
+from lakesmith.spark.rule_flags import add_rule_flags, is_comparable, without_own_rows
+from lakesmith.spark.staged_files import StagedFiles
 from lakesmith.sql import quoted
 from lakesmith.sqlproof.query import Sums, sums
 from lakesmith.storage import Warehouse
@@ -34,338 +34,347 @@ from lakesmith.storage import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PROPERTIES = {"delta.enableChangeDataFeed": "true"}
-_BRONZE = {
-    **_PROPERTIES,
-    # Bronze is read by what is new, not by what is in it: statistics of every column would cost a fifth of the write.
+_TABLE_PROPERTIES = {"delta.enableChangeDataFeed": "true"}
+_BRONZE_PROPERTIES = {
+    **_TABLE_PROPERTIES,
+    # Readers of bronze filter by ingestion time only. Statistics of every column would add a fifth to the write.
     "delta.dataSkippingStatsColumns": "_ingested_at",
 }
-_VECTORS = 64 << 20
-"""A merge into a table of more bytes marks the rows that it replaces, in place of writing their files anew: in a small
-table that would cost readers more than it saves the writer."""
+_DV_MERGE_BYTES = 64 << 20
+"""Above this table size, a merge marks replaced rows in deletion vectors. In smaller tables, vectors would cost readers
+more than they save the writer."""
 
 
-class Writer:
-    """Brings arrivals into the tables of one warehouse."""
+class BatchWriter:
+    """Writes batches to the tables of one warehouse."""
 
     def __init__(self, format: TableFormat, warehouse: Warehouse) -> None:
         self._format = format
         self._warehouse = warehouse
 
-    def settle(self, arrival: IncomingBatch) -> BatchResult:
-        """Commit the good rows to the table, then the refused ones to its quarantine."""
-        if WRITTEN in arrival.rows.columns:
-            settled = self._settle_written(arrival, checked(arrival))
+    def write_batch(self, incoming: IncomingBatch) -> BatchResult:
+        """Commit the good rows to the table, then the rejected rows to its quarantine."""
+        if WRITTEN_FILE in incoming.rows.columns:
+            result = self._write_reader_files(incoming, check_rows(incoming))
         else:
             try:
-                settled = self._through_gate(*self._judgeable(arrival))
-            except _Missing as missing:
-                assert arrival.again is not None
-                return self.settle(replace(arrival, rules=arrival.again(missing.columns), again=None))
-        let_go(self._warehouse, arrival.table)
-        return settled
+                result = self._judge_and_write(*self._apply_rules(incoming))
+            except _MissingColumns as missing:
+                assert incoming.rules_if_missing is not None
+                return self.write_batch(
+                    replace(incoming, rules=incoming.rules_if_missing(missing.columns), rules_if_missing=None)
+                )
+        discard_held_batch(self._warehouse, incoming.table)
+        return result
 
-    def _judgeable(self, arrival: IncomingBatch) -> tuple[IncomingBatch, DataFrame]:
-        """The arrival with flags, and its rows with what the rules think of them."""
-        arrival = flagged(arrival, self._format, self._warehouse)
-        rows = checked(arrival)
-        if arrival.batch.mode in ARRIVING:
-            return arrival, rows  # nothing was decided of rows that nobody has seen yet
-        return arrival, recalled(rows, arrival, self._format, self._warehouse)
+    def _apply_rules(self, incoming: IncomingBatch) -> tuple[IncomingBatch, DataFrame]:
+        """Return the batch with rule flags, and its rows with the rules that each failed."""
+        incoming = add_rule_flags(incoming, self._format, self._warehouse)
+        rows = check_rows(incoming)
+        if incoming.batch.brings_new_rows:
+            return incoming, rows  # new rows have no earlier quarantine decisions
+        return incoming, apply_decisions(rows, incoming, self._format, self._warehouse)
 
-    def _through_gate(self, arrival: IncomingBatch, rows: DataFrame) -> BatchResult:
+    def _judge_and_write(self, incoming: IncomingBatch, rows: DataFrame) -> BatchResult:
         # A merge reads its rows more than once.
-        if is_keyed(arrival.table.load) and arrival.batch.mode != "whole":
-            return self._settle_held(arrival, rows)
-        if self._is_staged(arrival):
-            return self._settle_staged(arrival, rows)
-        if arrival.rules.gate or arrival.rules.batch or _filled(arrival):
-            return self._settle_held(arrival, rows)
-        watch = Watch(arrival.rules)
-        written = self._commit(arrival, good_rows(watch.over(rows), arrival.rules), None)
-        counts = watch.counts()
-        refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
-        newest = self._newest_extract(arrival, rows)
-        return self._close(arrival, counts, written, refused, self._judged(arrival, counts, rows), newest)
+        if is_keyed(incoming.table.load) and not incoming.batch.is_full:
+            return self._write_cached(incoming, rows)
+        if self._is_staged(incoming):
+            return self._write_staged(incoming, rows)
+        if incoming.rules.gate or incoming.rules.batch or _columns_to_count(incoming):
+            return self._write_cached(incoming, rows)
+        counter = RowCounter(incoming.rules)
+        written = self._commit(incoming, good_rows(counter.over(rows), incoming.rules), None)
+        counts = counter.counts()
+        quarantined = self._quarantine(incoming, rejected_rows(rows, incoming), counts.rejected)
+        newest = self._newest_extract(incoming, rows)
+        return self._reconcile(
+            incoming, counts, written, quarantined, self._check_records(incoming, counts, rows), newest
+        )
 
-    def _settle_held(self, arrival: IncomingBatch, rows: DataFrame) -> BatchResult:
-        """Keep the rows until they are judged, and read them again to commit them."""
+    def _write_cached(self, incoming: IncomingBatch, rows: DataFrame) -> BatchResult:
+        """Cache the rows, judge them, and commit them from the cache."""
         rows = rows.persist()
         try:
-            counts = count(rows, arrival.rules, _filled(arrival))
-            _refuse_missing(arrival, counts)
-            # What only went away is not judged.
-            judge = counts.came or arrival.batch.mode not in ("keys", "days")
-            checks = self._judged(arrival, counts, rows) if judge else ()
-            written = self._commit(arrival, good_rows(rows, arrival.rules), counts)
-            refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
-            newest = self._newest_extract(arrival, rows)
+            counts = count_rows(rows, incoming.rules, _columns_to_count(incoming))
+            _refuse_missing(incoming, counts)
+            # A recomputation that only deletes rows is not judged.
+            judge = counts.rows_in or incoming.batch.mode not in ("keys", "days")
+            checks = self._check_records(incoming, counts, rows) if judge else ()
+            written = self._commit(incoming, good_rows(rows, incoming.rules), counts)
+            quarantined = self._quarantine(incoming, rejected_rows(rows, incoming), counts.rejected)
+            newest = self._newest_extract(incoming, rows)
         finally:
             rows.unpersist()
-        return self._close(arrival, counts, written, refused, checks, newest)
+        return self._reconcile(incoming, counts, written, quarantined, checks, newest)
 
-    def _is_staged(self, arrival: IncomingBatch) -> bool:
-        """Whether the batch is worth being written before it is judged: then the files that hold it are committed."""
-        rules = arrival.rules
-        if not (rules.gate or rules.batch or rules.sets_aside) or counted_by_readers(rules, arrival.rows.columns):
+    def _is_staged(self, incoming: IncomingBatch) -> bool:
+        """Whether the batch is written to files before it is judged, and the files are then committed."""
+        rules = incoming.rules
+        if not (rules.gate or rules.batch or rules.removes_rows) or counted_by_readers(rules, incoming.rows.columns):
             return False
-        plain = arrival.part is None and not is_keyed(arrival.table.load)
-        if not plain or _write(arrival).partition_by or arrival.columns_widened:
+        plain = incoming.replace_where is None and not is_keyed(incoming.table.load)
+        if not plain or _write(incoming).partition_by or incoming.columns_widened:
             return False
-        stored = arrival.rows.select(*map(quoted, arrival.payload))
+        stored = incoming.rows.select(*map(quoted, incoming.payload))
         if "void" in stored.schema.simpleString():
-            return False  # a column of which nobody has seen a value yet has no place in a file
-        return self._format.takes_rows(stored, self._location(arrival))
+            return False  # Parquet has no type for a column that has only been NULL so far
+        return self._format.accepts_rows(stored, self._location(incoming))
 
-    def _settle_staged(self, arrival: IncomingBatch, rows: DataFrame) -> BatchResult:
-        """Write good rows and refused ones in one pass that counts them; what passes the gate is only committed."""
-        stage = Stage(beside=self._warehouse.staged(arrival.table.name), arrival=arrival)
+    def _write_staged(self, incoming: IncomingBatch, rows: DataFrame) -> BatchResult:
+        """Write good and rejected rows to files in one pass that also counts them. Commit the files after the gate."""
+        stage = StagedFiles(attempts_folder=self._warehouse.staged(incoming.table.name), incoming=incoming)
         try:
             stage.write(rows)
-            reach("batch.staged", arrival.table.name)
+            failpoint("batch.staged", incoming.table.name)
             counts = stage.counts()
-            _refuse_missing(arrival, counts)
-            checks = self._judged(arrival, counts, stage.all())
-            written = self._commit(arrival, stage if stage.has_good else stage.good(), counts)
-            refused = self._quarantine(arrival, stage.refused(), counts.refused)
+            _refuse_missing(incoming, counts)
+            checks = self._check_records(incoming, counts, stage.all())
+            written = self._commit(incoming, stage if stage.has_good else stage.good(), counts)
+            quarantined = self._quarantine(incoming, stage.rejected(), counts.rejected)
             stage.remove_outdated()
         finally:
             stage.remove()
-        return self._close(arrival, counts, written, refused, checks)
+        return self._reconcile(incoming, counts, written, quarantined, checks)
 
-    def _judged(self, arrival: IncomingBatch, counts: Counts, rows: DataFrame) -> tuple[CheckRecord, ...]:
-        """What the checks found; a batch that may not pass is kept to be looked at, and nothing is committed."""
-        checks, failures = judged(arrival, counts)
-        approval = arrival.batch.approval
-        if approval is not None and (approval.rows, approval.refused) != (counts.came, counts.refused):
+    def _check_records(self, incoming: IncomingBatch, counts: Counts, rows: DataFrame) -> tuple[CheckRecord, ...]:
+        """Return the check results. A batch that fails the gate is stored as a held batch, and nothing is committed."""
+        checks, failures = judge_batch(incoming, counts)
+        approval = incoming.batch.approval
+        if approval is not None and (approval.rows, approval.rejected) != (counts.rows_in, counts.rejected):
             raise DataError(
                 "held-outdated",
-                f"the batch has {counts.came:,} rows now, {counts.refused:,} of them refused; "
-                f"{approval.rows:,} and {approval.refused:,} were held back",
-                at=arrival.table.declared_at,
-                table=str(arrival.table.name),
-                hint="its source has changed since; run again, and approve that run's batch",
+                f"the batch has {counts.rows_in:,} rows now, {counts.rejected:,} of them rejected; "
+                f"the held batch had {approval.rows:,} rows, {approval.rejected:,} of them rejected",
+                at=incoming.table.declared_at,
+                table=str(incoming.table.name),
+                hint="the source changed after the batch was held; run again and approve the new held batch",
             )
         if failures and approval is None:
-            raise hold(self._warehouse, arrival, rows, GateFailed(arrival, failures, checks, counts))
+            raise hold_batch(self._warehouse, incoming, rows, GateFailed(incoming, failures, checks, counts))
         return tuple(replace(check, committed=True) for check in checks)
 
-    def _settle_written(self, arrival: IncomingBatch, rows: DataFrame) -> BatchResult:
-        """Commit the files that the readers of a batch have filled with its good rows."""
-        # Held, because to evaluate it again would be to write the rows again.
+    def _write_reader_files(self, incoming: IncomingBatch, rows: DataFrame) -> BatchResult:
+        """Commit the files that the readers wrote with the good rows."""
+        # Cached, because a second evaluation would write the rows again.
         rows = rows.persist()
         try:
-            counts, made = count_written(rows)
-            pinned = datetime.fromtimestamp(arrival.batch.pinned_at / 1000, UTC)
+            counts, made = count_written_files(rows)
+            pinned = datetime.fromtimestamp(incoming.batch.pinned_at / 1000, UTC)
             files = tuple(DataFile(f.path, f.size, f.rows, {"_ingested_at": (pinned, pinned)}) for f in made)
-            written = self._commit(arrival, files, counts)
-            refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
+            written = self._commit(incoming, files, counts)
+            quarantined = self._quarantine(incoming, rejected_rows(rows, incoming), counts.rejected)
         finally:
             rows.unpersist()
-        return self._close(arrival, counts, written, refused, judged(arrival, counts)[0])
+        return self._reconcile(incoming, counts, written, quarantined, judge_batch(incoming, counts)[0])
 
-    def _location(self, arrival: IncomingBatch) -> str:
-        return self._warehouse.table(arrival.table.name)
+    def _location(self, incoming: IncomingBatch) -> str:
+        return self._warehouse.table(incoming.table.name)
 
-    def finish(self, arrival: IncomingBatch) -> BatchResult:
-        """Complete a batch whose good rows are in the table already: only the refused rows may be missing."""
-        location, batch = self._location(arrival), arrival.batch
-        made = find_commit(self._format.commits(location), flow(arrival.table.name), batch.sequence, batch.note)
-        # As it was judged: against the table before the batch was in it.
-        if made is None or not is_comparable(arrival.rules, self._format, location, made.version - 1):
-            before = without_own_rows(arrival)
+    def finish(self, incoming: IncomingBatch) -> BatchResult:
+        """Complete a batch whose good rows are committed already: only the rejected rows may be missing."""
+        location, batch = self._location(incoming), incoming.batch
+        made = find_commit(self._format.commits(location), flow(incoming.table.name), batch.sequence, batch.note)
+        # Judge the batch as it was judged: against the table before its commit.
+        if made is None or not is_comparable(incoming.rules, self._format, location, made.version - 1):
+            before = without_own_rows(incoming)
         else:
-            facts = replace(arrival.facts, version=made.version - 1) if arrival.facts and made.version else None
-            before = replace(arrival, facts=facts)
-        judgeable, rows = self._judgeable(before)
+            facts = replace(incoming.facts, version=made.version - 1) if incoming.facts and made.version else None
+            before = replace(incoming, facts=facts)
+        flagged, rows = self._apply_rules(before)
         rows = rows.persist()
         try:
-            counts = count(rows, arrival.rules, _filled(arrival))
-            if missing := _missing(arrival, counts):
-                assert arrival.again is not None
-                return self.finish(replace(arrival, rules=arrival.again(missing), again=None))
-            refused = self._quarantine(arrival, refused_rows(rows, arrival), counts.refused)
-            newest = self._newest_extract(arrival, rows)
+            counts = count_rows(rows, incoming.rules, _columns_to_count(incoming))
+            if missing := _missing_columns(incoming, counts):
+                assert incoming.rules_if_missing is not None
+                return self.finish(replace(incoming, rules=incoming.rules_if_missing(missing), rules_if_missing=None))
+            quarantined = self._quarantine(incoming, rejected_rows(rows, incoming), counts.rejected)
+            newest = self._newest_extract(incoming, rows)
         finally:
             rows.unpersist()
         if made is None:
-            # The table has its number, so it has its rows: with no commit left that counts them, all good ones.
-            good = counts.came - counts.refused - counts.discarded - counts.again
-            written = Written(version=version_of(batch, self._format.commits(location)), inserted=good)
+            # The table has the batch number, so it has all good rows, although the commit with the counts is gone.
+            good = counts.rows_in - counts.rejected - counts.discarded - counts.already_ingested
+            written = CommitResult(version=committed_version(batch, self._format.commits(location)), inserted=good)
         else:
-            written = self._format.written(made)
-        return self._close(judgeable, counts, written, refused, judged(judgeable, counts)[0], newest)
+            written = self._format.commit_result(made)
+        return self._reconcile(flagged, counts, written, quarantined, judge_batch(flagged, counts)[0], newest)
 
-    def commit(self, arrival: IncomingBatch, good: DataFrame) -> Written:
-        """Commit rows that are known to be good."""
-        return self._commit(arrival, good, None)
+    def commit(self, incoming: IncomingBatch, good: DataFrame) -> CommitResult:
+        """Commit rows that have been judged good."""
+        return self._commit(incoming, good, None)
 
     def _commit(
-        self, arrival: IncomingBatch, good: DataFrame | Stage | tuple[DataFile, ...], counts: Counts | None
-    ) -> Written:
-        """The one place where rows of a batch, or files that hold them, become part of the table."""
-        reach("table.committing", arrival.table.name)
-        written = self._committed(arrival, good, counts)
-        reach("table.committed", arrival.table.name)
+        self, incoming: IncomingBatch, good: DataFrame | StagedFiles | tuple[DataFile, ...], counts: Counts | None
+    ) -> CommitResult:
+        """Commit the rows of a batch, or files with them, to the table. Every commit of rows goes through here."""
+        failpoint("table.committing", incoming.table.name)
+        written = self._commit_to_table(incoming, good, counts)
+        failpoint("table.committed", incoming.table.name)
         return written
 
-    def _committed(
-        self, arrival: IncomingBatch, good: DataFrame | Stage | tuple[DataFile, ...], counts: Counts | None
-    ) -> Written:
-        location, write, load = self._location(arrival), _write(arrival), arrival.table.load
-        stored = list(map(quoted, arrival.payload))
+    def _commit_to_table(
+        self, incoming: IncomingBatch, good: DataFrame | StagedFiles | tuple[DataFile, ...], counts: Counts | None
+    ) -> CommitResult:
+        location, write, load = self._location(incoming), _write(incoming), incoming.table.load
+        stored = list(map(quoted, incoming.payload))
         if isinstance(good, tuple):
-            made_for = arrival.facts.table_id if arrival.facts else None
-            return self._format.add(good, arrival.rows.select(*stored).schema.json(), location, write, made_for)
-        if isinstance(good, Stage):
-            whole, like = arrival.facts is not None and arrival.replaces, arrival.rows.select(*stored)
-            return self._format.take_folder(good.good_folder, like, location, write, whole=whole)
+            table_id = incoming.facts.table_id if incoming.facts else None
+            return self._format.add(good, incoming.rows.select(*stored).schema.json(), location, write, table_id)
+        if isinstance(good, StagedFiles):
+            overwrite = incoming.facts is not None and incoming.replaces
+            like = incoming.rows.select(*stored)
+            return self._format.commit_folder(good.good_folder, like, location, write, overwrite=overwrite)
         good = good.select(*stored)
-        if arrival.facts is None or arrival.replaces:
-            if is_keyed(load) and arrival.part is not None:
-                assert arrival.facts is not None
-                good = shaped(load, self._entering(arrival, load, good, arrival.facts).whole()).where(
-                    arrival.part.where
+        if incoming.facts is None or incoming.replaces:
+            if is_keyed(load) and incoming.replace_where is not None:
+                assert incoming.facts is not None
+                good = apply_load(load, self._merge_input(incoming, load, good, incoming.facts).all_rows()).where(
+                    incoming.replace_where.where
                 )
             elif is_keyed(load):
-                good = good.select(*map(quoted, _column_order(arrival)))
+                good = good.select(*map(quoted, _column_order(incoming)))
                 if isinstance(load, Snapshot) and load.max_shrink is not None:
-                    extracts = sizes(load, good)
+                    extracts = extract_sizes(load, good)
                     refuse_shrunk(load, extracts, [at for at, _ in extracts[-1:]])
-                self._ends(arrival).keep(load, good, arrival.batch, all_there_are=True)
-                good = shaped(load, good)
-            if arrival.facts is None:
+                self._deleted_keys(incoming).store(load, good, incoming.batch, replace_all=True)
+                good = apply_load(load, good)
+            if incoming.facts is None:
                 return self._format.append(good, location, replace(write, evolve=False))
-            return self._format.overwrite(good, location, write, arrival.part)
-        nothing_came = counts is not None and counts.came == 0
-        if nothing_came and not arrival.recomputes:
-            return self._format.advance(location, write, arrival.rows.sparkSession)
+            return self._format.overwrite(good, location, write, incoming.replace_where)
+        is_empty = counts is not None and counts.rows_in == 0
+        if is_empty and not incoming.recomputes:
+            return self._format.advance(location, write, incoming.rows.sparkSession)
         if not is_keyed(load):
             return self._format.append(good, location, write)
-        entering = self._entering(arrival, load, good, arrival.facts)
+        merge_input = self._merge_input(incoming, load, good, incoming.facts)
         try:
-            return self._format.merge(self._upsert(arrival, entering), location, write)
+            return self._format.merge(self._upsert(incoming, merge_input), location, write)
         finally:
-            for frame in entering.held:
+            for frame in merge_input.cached:
                 frame.unpersist()
 
-    def _upsert(self, arrival: IncomingBatch, entering: MergeInput) -> Upsert:
-        if arrival.recomputes and not isinstance(entering.load, Append):
-            compute = entering.recomputed if arrival.batch.replay is None else entering.replayed
-            return compute(arrival.keys)
-        if arrival.batch.mode == "sums":
-            assert isinstance(arrival.table.origin, SqlQuery)
-            assert isinstance(entering.load, Merge)
-            combined = sums(arrival.table.origin, entering.load.key)
+    def _upsert(self, incoming: IncomingBatch, merge_input: MergeInput) -> Upsert:
+        if incoming.recomputes and not isinstance(merge_input.load, Append):
+            compute = merge_input.recompute if incoming.batch.replay is None else merge_input.replay
+            return compute(incoming.keys)
+        if incoming.batch.mode == "sums":
+            assert isinstance(incoming.table.origin, SqlQuery)
+            assert isinstance(merge_input.load, Merge)
+            combined = sums(incoming.table.origin, merge_input.load.key)
             assert isinstance(combined, Sums)
-            return entering.added_up(combined.combine)
-        return entering.followed()
+            return merge_input.add_to_totals(combined.combine)
+        return merge_input.incremental()
 
-    def _entering(self, arrival: IncomingBatch, load: Shaped, good: DataFrame, facts: TableFacts) -> MergeInput:
-        order = list(map(quoted, _column_order(arrival)))
+    def _merge_input(self, incoming: IncomingBatch, load: KeyedLoad, good: DataFrame, facts: TableFacts) -> MergeInput:
+        order = list(map(quoted, _column_order(incoming)))
 
-        def whole() -> DataFrame:
-            assert arrival.whole is not None
-            whole = replace(arrival, rows=arrival.whole, rules=arrival.whole_rules or arrival.rules)
-            every = flagged(whole, self._format, self._warehouse, alone=True)
-            rows = recalled(checked(every), every, self._format, self._warehouse)
-            every_good = good_rows(rows, every.rules).select(*order)
-            return every_good if arrival.beside is None else every_good.unionByName(arrival.beside.select(*order))
+        def all_rows() -> DataFrame:
+            assert incoming.all_rows is not None
+            everything = replace(incoming, rows=incoming.all_rows, rules=incoming.all_rows_rules or incoming.rules)
+            everything = add_rule_flags(everything, self._format, self._warehouse, many_batches=True)
+            rows = apply_decisions(check_rows(everything), everything, self._format, self._warehouse)
+            all_good = good_rows(rows, everything.rules).select(*order)
+            fixed = incoming.fixed_rows
+            return all_good if fixed is None else all_good.unionByName(fixed.select(*order))
 
         return MergeInput(
             load=load,
-            batch=arrival.batch,
+            batch=incoming.batch,
             facts=facts,
             format=self._format,
-            ends=self._ends(arrival),
+            deleted_keys=self._deleted_keys(incoming),
             good=good.select(*order),
-            whole=whole,
-            large=facts.bytes > _VECTORS,
+            all_rows=all_rows,
+            large=facts.bytes > _DV_MERGE_BYTES,
         )
 
-    def _ends(self, arrival: IncomingBatch) -> DeletedKeys:
-        location = self._warehouse.ends(arrival.table.name)
-        return DeletedKeys(format=self._format, location=location, flow=flow(arrival.table.name))
+    def _deleted_keys(self, incoming: IncomingBatch) -> DeletedKeys:
+        location = self._warehouse.deleted_keys(incoming.table.name)
+        return DeletedKeys(format=self._format, location=location, flow=flow(incoming.table.name))
 
-    def _newest_extract(self, arrival: IncomingBatch, rows: DataFrame) -> str | None:
-        """For the load `snapshot`, the newest extract in the table with this batch; None where the batch may have taken
-        extracts away, so that the next one compares them all."""
-        load, batch = arrival.table.load, arrival.batch
-        if not isinstance(load, Snapshot) or batch.mode not in ("whole", "changes"):
+    def _newest_extract(self, incoming: IncomingBatch, rows: DataFrame) -> str | None:
+        """Return the newest extract in the table after this batch, for the load `snapshot`.
+
+        None when the batch may have removed extracts: the next batch then compares all of them.
+        """
+        load, batch = incoming.table.load, incoming.batch
+        if not isinstance(load, Snapshot) or batch.mode not in ("full", "changes"):
             return None
-        good = good_rows(rows, arrival.rules)
+        good = good_rows(rows, incoming.rules)
         if batch.mode == "changes" and batch.newest_extract is None:
-            assert arrival.facts is not None
-            good = self._entering(arrival, load, good, arrival.facts).whole()
+            assert incoming.facts is not None
+            good = self._merge_input(incoming, load, good, incoming.facts).all_rows()
         return newest_extract(load, good, batch.newest_extract)
 
-    def _quarantine(self, arrival: IncomingBatch, rows: DataFrame, refused: int) -> int:
-        """Keep the refused rows; what a recomputed part of the table had refused before is replaced, and so is what
-        batches had refused that were rolled back: their rows come again."""
-        location = self._warehouse.quarantine(arrival.table.name)
-        name = flow(arrival.table.name)
+    def _quarantine(self, incoming: IncomingBatch, rows: DataFrame, quarantined: int) -> int:
+        """Write the rejected rows to the quarantine. Replace the rows of a recomputed part of the table, and the rows
+        of batches that were rolled back: these rows are ingested again."""
+        location = self._warehouse.quarantine(incoming.table.name)
+        name = flow(incoming.table.name)
         facts = self._format.facts(location, name)
-        part = arrival.refused_part
-        if not arrival.replaces and part is None and arrival.batch.follows_rollback:
-            part = Part(rolled_back(arrival.batch))
-        replaces = arrival.replaces or part is not None
+        part = incoming.replace_quarantine
+        if not incoming.replaces and part is None and incoming.batch.follows_rollback:
+            part = ReplaceWhere(rolled_back(incoming.batch))
+        replaces = incoming.replaces or part is not None
         stale = replaces and facts is not None and facts.rows > 0
-        if refused == 0 and not stale:
+        if quarantined == 0 and not stale:
             return 0
-        if facts is not None and facts.sequence >= arrival.batch.sequence:
-            return refused  # an earlier attempt to finish this batch got this far
+        if facts is not None and facts.sequence >= incoming.batch.sequence:
+            return quarantined  # an earlier attempt to finish this batch got this far
         write = Write(
             flow=name,
-            sequence=arrival.batch.sequence,
-            note=arrival.batch.note,
-            # Whatever the load is today: it may be another tomorrow, and the layout of a table cannot follow.
+            sequence=incoming.batch.sequence,
+            note=incoming.batch.note,
+            # For every load: the load may change later, and the layout of a table cannot.
             partition_by=("partition",),
-            properties=_PROPERTIES,
+            properties=_TABLE_PROPERTIES,
             evolve=True,
         )
         if not replaces or facts is None:
-            kept = self._format.append(rows, location, write)
+            committed = self._format.append(rows, location, write)
         else:
-            kept = self._format.overwrite(rows, location, write, part)
-        reach("quarantine.committed", arrival.table.name)
-        return kept.inserted
+            committed = self._format.overwrite(rows, location, write, part)
+        failpoint("quarantine.committed", incoming.table.name)
+        return committed.inserted
 
-    def _close(
+    def _reconcile(
         self,
-        arrival: IncomingBatch,
+        incoming: IncomingBatch,
         counts: Counts,
-        written: Written,
-        refused: int,
+        written: CommitResult,
+        quarantined: int,
         checks: tuple[CheckRecord, ...],
         newest: str | None = None,
     ) -> BatchResult:
-        kept = written.inserted + written.updated
-        deduplicated = counts.again
-        if is_keyed(arrival.table.load):
-            # Rows of a key are weighed against each other: those that change nothing in the table are duplicates.
-            good = counts.came - counts.refused - counts.discarded
-            kept = min(good, kept if arrival.replaces else kept + written.deleted)
-            deduplicated = good - kept
-        _check_files(arrival, counts)
-        accounted = kept + refused + deduplicated + counts.discarded
-        if refused != counts.refused or counts.came != accounted or deduplicated < 0:
+        """Return the result of the batch. Raise when its row counts do not add up."""
+        stored = written.inserted + written.updated
+        deduplicated = counts.already_ingested
+        if is_keyed(incoming.table.load):
+            # A keyed load compares the rows of one key: rows that change nothing in the table are duplicates.
+            good = counts.rows_in - counts.rejected - counts.discarded
+            stored = min(good, stored if incoming.replaces else stored + written.deleted)
+            deduplicated = good - stored
+        _check_files(incoming, counts)
+        accounted = stored + quarantined + deduplicated + counts.discarded
+        if quarantined != counts.rejected or counts.rows_in != accounted or deduplicated < 0:
             raise InfrastructureError(
-                "books-open",
-                f"batch {arrival.batch.sequence} does not add up: {counts.came} rows came, {kept} were written, "
-                f"{refused} quarantined (of {counts.refused}), {deduplicated} deduplicated, "
+                "row-count-mismatch",
+                f"batch {incoming.batch.sequence} does not add up: {counts.rows_in} rows read, {stored} written, "
+                f"{quarantined} quarantined (of {counts.rejected}), {deduplicated} deduplicated, "
                 f"{counts.discarded} discarded",
-                table=str(arrival.table.name),
-                hint="the query gives other rows each time it is evaluated; make it deterministic and run again "
+                table=str(incoming.table.name),
+                hint="the query returns different rows each time it runs; make it deterministic and run again "
                 "with --full-refresh",
             )
-        done = Done(
-            sequence=arrival.batch.sequence,
-            attempt=arrival.batch.attempt,
+        done = CompletedBatch(
+            sequence=incoming.batch.sequence,
+            attempt=incoming.batch.attempt,
             version=written.version,
-            run_id=arrival.batch.run_id,
-            rows_in=counts.came,
-            rows_written=kept,
-            rows_quarantined=refused,
+            run_id=incoming.batch.run_id,
+            rows_in=counts.rows_in,
+            rows_written=stored,
+            rows_quarantined=quarantined,
             rows_deduplicated=deduplicated,
             rows_discarded=counts.discarded,
             newest_extract=newest,
@@ -374,85 +383,85 @@ class Writer:
             done=done,
             bytes=written.bytes,
             checks=checks,
-            columns_added=arrival.columns_added or _columns_added(arrival),
-            columns_widened=arrival.columns_widened,
+            columns_added=incoming.columns_added or _columns_added(incoming),
+            columns_widened=incoming.columns_widened,
             rescued=counts.rescued,
-            ends=counts.ends,
+            file_reads=counts.file_reads,
         )
 
 
-def _write(arrival: IncomingBatch) -> Write:
-    load = arrival.table.load
+def _write(incoming: IncomingBatch) -> Write:
+    load = incoming.table.load
     return Write(
-        flow=flow(arrival.table.name),
-        sequence=arrival.batch.sequence,
-        note=arrival.batch.note,
+        flow=flow(incoming.table.name),
+        sequence=incoming.batch.sequence,
+        note=incoming.batch.note,
         partition_by=(load.by,) if isinstance(load, ReplacePartitions) else (),
-        properties=_BRONZE if isinstance(arrival.table.origin, Source) else _PROPERTIES,
-        evolve=arrival.evolve,
-        vectors=arrival.facts is not None and arrival.facts.bytes > _VECTORS,
-        widen=bool(arrival.columns_widened),
-        since=arrival.batch.continues,
+        properties=_BRONZE_PROPERTIES if isinstance(incoming.table.origin, Source) else _TABLE_PROPERTIES,
+        evolve=incoming.evolve,
+        vectors=incoming.facts is not None and incoming.facts.bytes > _DV_MERGE_BYTES,
+        widen=bool(incoming.columns_widened),
+        based_on=incoming.batch.base_version,
     )
 
 
-def _check_files(arrival: IncomingBatch, counts: Counts) -> None:
-    """Every file was read to its end, and its reader counted the rows that came out of it."""
-    files = arrival.batch.files
-    if not files or END not in arrival.rows.columns:
+def _check_files(incoming: IncomingBatch, counts: Counts) -> None:
+    """Raise unless every file was read completely and its reader counted exactly the rows of the batch."""
+    files = incoming.batch.files
+    if not files or FILE_END not in incoming.rows.columns:
         return
-    told, sizes = sum(end.rows for end in counts.ends), sum(file.size for file in files)
-    read = sum(end.bytes for end in counts.ends)
-    if len(counts.ends) != len(files) or told != counts.came or read != sizes:
+    rows, size = sum(read.rows for read in counts.file_reads), sum(file.size for file in files)
+    bytes_read = sum(read.bytes for read in counts.file_reads)
+    if len(counts.file_reads) != len(files) or rows != counts.rows_in or bytes_read != size:
         raise InfrastructureError(
-            "books-open",
-            f"batch {arrival.batch.sequence} does not add up: {len(counts.ends)} of {len(files)} files were read to "
-            f"their end, {read:,} of {sizes:,} bytes, {counts.came:,} of {told:,} rows",
-            table=str(arrival.table.name),
-            hint="files were changed while they were read; landing is append-only",
+            "row-count-mismatch",
+            f"batch {incoming.batch.sequence} does not add up: {len(counts.file_reads)} of {len(files)} files "
+            f"were read completely, {bytes_read:,} of {size:,} bytes, {counts.rows_in:,} of {rows:,} rows",
+            table=str(incoming.table.name),
+            hint="files changed while they were read; the landing zone is append-only: add files, do not change them",
         )
 
 
-def _columns_added(arrival: IncomingBatch) -> tuple[str, ...]:
-    if arrival.facts is None:
+def _columns_added(incoming: IncomingBatch) -> tuple[str, ...]:
+    if incoming.facts is None:
         return ()
-    stored = {column.name for column in arrival.facts.columns}
-    return tuple(name for name in arrival.payload if name not in stored)
+    stored = {column.name for column in incoming.facts.columns}
+    return tuple(name for name in incoming.payload if name not in stored)
 
 
-def _column_order(arrival: IncomingBatch) -> list[str]:
-    """The stored columns in the order that the table gained them: the tie-break must not depend on today's query."""
-    stored = [column.name for column in arrival.facts.columns] if arrival.facts else []
+def _column_order(incoming: IncomingBatch) -> list[str]:
+    """Return the columns in the order of the table, so that tie-breaks do not depend on the current query."""
+    stored = [column.name for column in incoming.facts.columns] if incoming.facts else []
     return [
-        *(name for name in stored if name in arrival.payload),
-        *(n for n in arrival.payload if n not in stored),
+        *(name for name in stored if name in incoming.payload),
+        *(n for n in incoming.payload if n not in stored),
     ]
 
 
-def _filled(arrival: IncomingBatch) -> tuple[str, ...]:
-    """The declared columns of which a batch has to bring at least one value."""
-    if arrival.again is None:
+def _columns_to_count(incoming: IncomingBatch) -> tuple[str, ...]:
+    """Return the declared columns that need at least one value in the batch."""
+    if incoming.rules_if_missing is None:
         return ()
-    there = {name.lower(): name for name in arrival.payload}
-    return tuple(there[c.name.lower()] for c in arrival.table.columns if c.name.lower() in there)
+    there = {name.lower(): name for name in incoming.payload}
+    return tuple(there[c.name.lower()] for c in incoming.table.columns if c.name.lower() in there)
 
 
-class _Missing(Exception):
-    """Declared columns that the batch does not bring: it has to be judged again, by what is said of that."""
+class _MissingColumns(Exception):
+    """The batch lacks declared columns and must be judged again by the rules for that case."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         super().__init__(*columns)
         self.columns = columns
 
 
-def _refuse_missing(arrival: IncomingBatch, counts: Counts) -> None:
-    if missing := _missing(arrival, counts):
-        raise _Missing(missing)
+def _refuse_missing(incoming: IncomingBatch, counts: Counts) -> None:
+    if missing := _missing_columns(incoming, counts):
+        raise _MissingColumns(missing)
 
 
-def _missing(arrival: IncomingBatch, counts: Counts) -> list[str]:
-    """The declared columns that the batch does not bring."""
-    if not counts.came or arrival.again is None:
+def _missing_columns(incoming: IncomingBatch, counts: Counts) -> list[str]:
+    """Return the declared columns that have no value in the batch."""
+    if not counts.rows_in or incoming.rules_if_missing is None:
         return []
     filled = {name.lower() for name, rows in counts.filled.items() if rows}
-    return [column.name for column in arrival.table.columns if column.name.lower() not in filled]
+    return [column.name for column in incoming.table.columns if column.name.lower() not in filled]

@@ -1,4 +1,4 @@
-"""What a batch stands for becomes rows: as they arrived, with where they came from, unreadable ones marked."""
+"""Reads the source of a batch into rows with audit columns, and marks records that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inlet:
-    """What rows are taken in through."""
+class IngestContext:
+    """What every reader needs: the Spark session, the stores and the environment."""
 
     spark: SparkSession
     landing: Storage
@@ -26,39 +26,45 @@ class Inlet:
 
 
 def read_batch(
-    inlet: Inlet, table: Table, batch: Batch, facts: TableFacts | None, *, survey: bool, into: str | None = None
+    context: IngestContext,
+    table: Table,
+    batch: Batch,
+    facts: TableFacts | None,
+    *,
+    survey: bool,
+    into: str | None = None,
 ) -> DataFrame:
-    """The rows of a batch: the payload, the audit columns, and hidden ones that tell what could not be read.
+    """Return the rows of a batch: payload, audit columns, and hidden columns about records that cannot be parsed.
 
-    `survey` looks through all of it for columns that are new before any row is read. Good rows may be written to the
-    table's folder `into` as they are read: whether they were, the column that tells of the files shows.
+    With `survey`, all input is scanned for new columns before any row is read. With `into`, readers may write good
+    rows to this folder of the table; then the rows have the column WRITTEN_FILE.
     """
-    # One module for each kind of source: most lakes use few of them.
+    # Imported on use, because most lakes use few kinds of sources.
     match table.origin:
         case Files() as source:
             from lakesmith.spark.ingest.files import read_files
 
-            return read_files(inlet, table, source, batch, facts, survey=survey, into=into)
+            return read_files(context, table, source, batch, facts, survey=survey, into=into)
         case Kafka() as source:
             from lakesmith.spark.ingest.kafka import read_topic
 
-            return read_topic(inlet, table, source, batch, facts, survey=survey)
+            return read_topic(context, table, source, batch, facts, survey=survey)
         case Jdbc() as source:
             from lakesmith.spark.ingest.jdbc import read_database
 
-            return read_database(inlet, table, source, batch, facts)
+            return read_database(context, table, source, batch, facts)
         case OtherTable() as source:
-            from lakesmith.spark.ingest.tables import read_table
+            from lakesmith.spark.ingest.other_tables import read_table
 
-            return read_table(inlet, table, source, batch, facts)
+            return read_table(context, table, source, batch, facts)
         case _:
             raise AssertionError(f"{table.name} has no source")
 
 
 def check_source(environment: Environment, table: Table, batch: Batch, facts: TableFacts | None) -> tuple[str, ...]:
-    """What is new in the source's schemas that the table cannot hold as it is; an error where that is not allowed.
+    """Return schema changes of the source that do not fit the table, before any record is read.
 
-    Told before a record is read, where the source has schemas by itself.
+    Raise when the contract or the source forbids them. Only sources with a schema registry report changes.
     """
     match table.origin:
         case Kafka() as source:
@@ -70,12 +76,12 @@ def check_source(environment: Environment, table: Table, batch: Batch, facts: Ta
             return ()
 
 
-def pin_slice(inlet: Inlet, table: Table, batch: Batch) -> Batch:
-    """The batch with its stretch of the source settled, where only the source itself can tell how far it goes."""
+def pin_slice(context: IngestContext, table: Table, batch: Batch) -> Batch:
+    """Return the batch with the end of its slice, where only the source knows how far it goes."""
     match table.origin:
         case Jdbc() as source:
-            from lakesmith.spark.ingest.jdbc import pin_rows
+            from lakesmith.spark.ingest.jdbc import pin_watermark
 
-            return pin_rows(inlet, table, source, batch)
+            return pin_watermark(context, table, source, batch)
         case _:
             return batch

@@ -1,4 +1,4 @@
-"""Files become rows of a bronze table: Spark's Python workers read them, so that every store is met alike."""
+"""Reads files into rows of a bronze table. Spark's Python workers read them, in the same way from every store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from lakesmith.columns import CHANGE_AUDIT, CODE, CORRUPT, END, FILE, RESCUED, ROW_HASH, SOURCE_ROW, WRITTEN
+from lakesmith.columns import (
+    CHANGE_AUDIT,
+    CORRUPT,
+    ERROR_CODE,
+    FILE_END,
+    FILE_NUMBER,
+    RESCUED,
+    ROW_HASH,
+    SOURCE_ROW,
+    WRITTEN_FILE,
+)
 from lakesmith.declare import Files, Table
 from lakesmith.intake.debezium import COLUMNS as CHANGES
 from lakesmith.intake.direct import WRITTEN_FIELD, Destination
@@ -20,33 +30,33 @@ from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import STRING, arrow_type, schema_of, spark_type, wider
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import FileFact, Storage, TableFacts
-from lakesmith.spark.ingest.known import grown_columns, known_columns, may_widen
+from lakesmith.spark.ingest.table_schema import evolved_schema, table_schema, widenable_columns
 from lakesmith.sql import literal, quoted
 from lakesmith.storage import LocalStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakesmith.spark.ingest import Inlet
+    from lakesmith.spark.ingest import IngestContext
 
 _SPLIT = 64 << 20
-"""About how many bytes of files one task reads."""
-_HERE = 8 << 20
-"""Fewer bytes than this are looked through without a Spark job."""
+"""Target size of the files that one task reads, in bytes."""
+_SMALL = 8 << 20
+"""Below this many bytes, files are surveyed in the driver without a Spark job."""
 _ANSWER = pa.schema([("number", pa.int64()), ("shape", STRING), ("why", STRING), ("passing", pa.bool_())])
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Look:
-    """What a survey found in all files together."""
+class _SurveyResult:
+    """The shape of all files together, and the files that cannot be read."""
 
     found: pa.DataType
     refused: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _AsListed:
-    """Opens files of a store as they were listed: one that was written anew since is told, not read."""
+class _ListedFiles:
+    """Opens files as they were listed. A file that was overwritten since raises an error."""
 
     storage: Storage
     facts: Mapping[str, FileFact]
@@ -56,7 +66,7 @@ class _AsListed:
 
 
 def read_files(
-    inlet: Inlet,
+    context: IngestContext,
     table: Table,
     source: Files,
     batch: Batch,
@@ -65,31 +75,32 @@ def read_files(
     survey: bool,
     into: str | None = None,
 ) -> DataFrame:
-    """The rows of the batch's files, and one row more for each file that tells what was read from it.
+    """Return the rows of the batch's files, and one marker row per file with what was read from it.
 
-    With `into`, the folder of the table, good rows are written there where the table has all their columns; then only
-    the others come back, and a row for each Parquet file that was made.
+    With `into`, the folder of the table, readers write good rows there when the table has all their columns. Then the
+    result has only the other rows, and one marker row per Parquet file that was written.
     """
-    known = known_columns(table, facts)
-    opened = _AsListed(inlet.landing, {file.path: file for file in batch.files})
+    known = table_schema(table, facts)
+    opened = _ListedFiles(context.landing, {file.path: file for file in batch.files})
     tasks = [
-        Task(number, file.path, file.size, batch.refused.get(file.path)) for number, file in enumerate(batch.files)
+        Task(number, file.path, file.size, batch.rejected_files.get(file.path))
+        for number, file in enumerate(batch.files)
     ]
-    # A job that ends because a column is new costs more than a look through a little data on this machine.
-    little = isinstance(inlet.landing, LocalStorage) and sum(task.size for task in tasks) < _HERE
+    # A job that is aborted because of a new column costs more than a survey of a little local data.
+    little = isinstance(context.landing, LocalStorage) and sum(task.size for task in tasks) < _SMALL
     surveyed = survey or little or table.drift.new_column != "evolve" or not len(known)
     if surveyed:
-        look = _survey(inlet, source, opened, known.names, tasks)
+        look = _survey(context, source, opened, known.names, tasks)
         tasks = [Task(task.number, task.path, task.size, look.refused.get(task.path)) for task in tasks]
-        columns = grown_columns(table, known, look.found)
+        columns = evolved_schema(table, known, look.found)
     else:
         columns = known
     if source.envelope:
         columns = pa.schema([*columns, *CHANGES])
-    widening = may_widen(table, known)
+    widening = widenable_columns(table, known)
     target = Target(schema=columns, timezone=source.timezone, surveyed=surveyed, widening=widening)
     reader = Reader(source=source, target=target, open=opened, held=HELD)
-    places = [inlet.landing.location(file.path) for file in batch.files]
+    places = [context.landing.location(file.path) for file in batch.files]
     destination = None
     if into is not None and _has_all(facts, columns):
         destination = Destination(
@@ -100,11 +111,11 @@ def read_files(
             pinned_at=batch.pinned_at,
             run_id=batch.run_id,
         )
-    return _audited(_rows(inlet.spark, reader, tasks, destination), batch, places, columns)
+    return _with_audit_columns(_rows(context.spark, reader, tasks, destination), batch, places, columns)
 
 
 def _has_all(facts: TableFacts | None, columns: pa.Schema) -> bool:
-    """Whether rows with these columns can be added to the table as it is, or make one."""
+    """Whether rows with these columns can be added to the table without a schema change, or create it."""
     if facts is None:
         return not any(pa.types.is_null(type) for type in columns.types)
     stored = schema_of({fact.name: fact.type for fact in facts.columns})
@@ -126,7 +137,7 @@ def _rows(spark: SparkSession, reader: Reader, tasks: Sequence[Task], destinatio
 
 
 def _groups(spark: SparkSession, tasks: Sequence[Task]) -> list[list[Task]]:
-    """The files in as many lots of about the same size as are worth a task."""
+    """Distribute the files over tasks of about the same size."""
     total = sum(task.size for task in tasks)
     cores = int(spark.conf.get("spark.sql.shuffle.partitions", "2") or 2)
     count = min(len(tasks), max(cores, -(-total // _SPLIT)))
@@ -139,24 +150,26 @@ def _groups(spark: SparkSession, tasks: Sequence[Task]) -> list[list[Task]]:
     return groups
 
 
-def _survey(inlet: Inlet, source: Files, open: Opener, expected: Sequence[str], tasks: Sequence[Task]) -> _Look:
-    """Look through all files for the columns that they bring."""
-    if sum(task.size for task in tasks) < _HERE:
+def _survey(
+    context: IngestContext, source: Files, open: Opener, expected: Sequence[str], tasks: Sequence[Task]
+) -> _SurveyResult:
+    """Scan all files for their columns."""
+    if sum(task.size for task in tasks) < _SMALL:
         with ThreadPoolExecutor(max_workers=4) as pool:
             answers = list(pool.map(partial(survey, source, open, expected), tasks))
     else:
-        answers = _survey_in_spark(inlet.spark, source, open, expected, tasks)
+        answers = _survey_in_spark(context.spark, source, open, expected, tasks)
     passing = {task.path: answer.why or "" for task, answer in zip(tasks, answers, strict=True) if answer.passing}
     if passing:
         raise Abort("left-out", Abort.SEPARATOR.join(passing), next(iter(passing.values())))
-    return _Look(
-        found=reduce(_together(source), (answer.shape for answer in answers), pa.struct([])),
+    return _SurveyResult(
+        found=reduce(_shape_merger(source), (answer.shape for answer in answers), pa.struct([])),
         refused={t.path: answer.why for t, answer in zip(tasks, answers, strict=True) if answer.why is not None},
     )
 
 
-def _together(source: Files) -> Callable[[pa.DataType, pa.DataType], pa.DataType]:
-    """How the columns of two files become those of both: in XML, one element and a list of it are one thing."""
+def _shape_merger(source: Files) -> Callable[[pa.DataType, pa.DataType], pa.DataType]:
+    """Return the function that merges the shapes of two files. In XML, an element and a list of it are compatible."""
     if source.format == "xml":
         from lakesmith.intake import xml
 
@@ -188,11 +201,11 @@ def _survey_in_spark(
     return [found[task.number] for task in tasks]
 
 
-def _audited(rows: DataFrame, batch: Batch, places: Sequence[str], columns: pa.Schema) -> DataFrame:
-    path = _of_file(places, "string")
-    modified = _of_file([file.modified for file in batch.files], "bigint")
-    # The same for all; as a plain literal it would make Spark compile the whole stage anew for each batch.
-    pinned = _of_file([batch.pinned_at] * len(batch.files), "bigint")
+def _with_audit_columns(rows: DataFrame, batch: Batch, places: Sequence[str], columns: pa.Schema) -> DataFrame:
+    path = _value_per_file(places, "string")
+    modified = _value_per_file([file.modified for file in batch.files], "bigint")
+    # The same value for all files. As a plain literal, it would make Spark compile the stage again for each batch.
+    pinned = _value_per_file([batch.pinned_at] * len(batch.files), "bigint")
     changes = [name for name in columns.names if name in CHANGE_AUDIT]
     return rows.selectExpr(
         *(quoted(name) for name in columns.names if name not in changes),
@@ -205,13 +218,13 @@ def _audited(rows: DataFrame, batch: Batch, places: Sequence[str], columns: pa.S
         ROW_HASH,
         RESCUED,
         CORRUPT,
-        CODE,
-        FILE,
-        END,
-        *([WRITTEN] if WRITTEN in rows.columns else []),
+        ERROR_CODE,
+        FILE_NUMBER,
+        FILE_END,
+        *([WRITTEN_FILE] if WRITTEN_FILE in rows.columns else []),
     )
 
 
-def _of_file(values: Sequence[object], type: str) -> str:
-    """SQL: the value that belongs to a row's file. One literal, folded once: a batch may have thousands of files."""
-    return f"element_at(from_json({literal(json.dumps(values))}, 'array<{type}>'), {FILE} + 1)"
+def _value_per_file(values: Sequence[object], type: str) -> str:
+    """Return SQL: the value for a row's file. One literal, folded once, because a batch may have thousands of files."""
+    return f"element_at(from_json({literal(json.dumps(values))}, 'array<{type}>'), {FILE_NUMBER} + 1)"

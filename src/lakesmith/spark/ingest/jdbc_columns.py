@@ -1,4 +1,4 @@
-"""How each column of a database is read, so that no value becomes another one on its way into Spark's types."""
+"""Generates the database SQL that reads each column, so that Spark's types do not change any value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError
 from lakesmith.sources.jdbc import Kind
-from lakesmith.spark.types import spelt
+from lakesmith.spark.types import type_sql
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DecimalType, StructField
@@ -22,39 +22,39 @@ _KINDS: Mapping[str, Kind] = {
     "string": "text",
 }
 _AS_TEXT = ("time", "timetz", "interval", "bit", "varbit")
-"""Types of PostgreSQL that Spark gives a date, cuts to milliseconds, or turns into a flag or bytes."""
+"""PostgreSQL types that Spark would change: it adds a date, truncates to milliseconds, or reads booleans or bytes."""
 _COMPARABLE = "abs({column}) < 1e1000"
-"""PostgreSQL's numbers may also be NaN and Infinity, which are greater than all others."""
+"""PostgreSQL numbers may be NaN or Infinity, which sort after all other numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseColumn:
-    """A column, and SQL of its database that reads it."""
+    """A column and the database SQL that reads it."""
 
     name: str
     quoted: str
-    """Its name, for the database."""
+    """The name, quoted for the database."""
     value: str
     fits: str | None = None
-    """Where this does not hold, the value has no place in Spark's type: NULL is read, and text beside the column."""
+    """SQL: whether the value fits Spark's type. Otherwise NULL is read, and the text into a second column."""
     kind: Kind | None = None
-    """What its values can be compared as."""
+    """How the values compare. None when they have no order."""
     as_text: bool = False
-    """Only the database itself can write its numbers with all their digits."""
+    """Whether only the database can write the numbers with all their digits."""
 
     @property
     def unfit(self) -> str:
-        """SQL: what has no place in Spark's type, as text."""
+        """SQL: the text of a value that does not fit Spark's type."""
         return f"CASE WHEN NOT ({self.fits}) THEN CAST({self.quoted} AS text) END"
 
     def extreme(self, function: str) -> str:
-        """SQL: the least or the greatest value, exactly."""
+        """Return SQL: the exact minimum or maximum."""
         found = f"{function}({self.quoted})"
         return f"CAST({found} AS text)" if self.as_text else found
 
 
 def database_column(field: StructField, url: str, wanted: str | None = None) -> DatabaseColumn:
-    """The way to read a column that Spark describes so. `wanted` is the type that the bronze table has for it."""
+    """Return how to read a column. `wanted` is its type in the bronze table."""
     quoted = database_name(field.name, url)
     if url.startswith("jdbc:postgresql:"):
         return _postgresql_column(field, quoted, wanted)
@@ -62,14 +62,14 @@ def database_column(field: StructField, url: str, wanted: str | None = None) -> 
         described = field.metadata.get("jdbcClientType", "of a type")
         raise DataError(
             "type-inexact",
-            f"the column '{field.name}' is {described}, and Spark would read other values ({spelt(field.dataType)})",
-            hint=f"cast it in the source, such as jdbc: (SELECT CAST({field.name} AS VARCHAR(40)) AS {field.name}, …)",
+            f"the column '{field.name}' is {described}, and Spark would change its values ({type_sql(field.dataType)})",
+            hint=f"cast it in the source: jdbc: (SELECT CAST({field.name} AS VARCHAR(40)) AS {field.name}, …)",
         )
     return DatabaseColumn(name=field.name, quoted=quoted, value=quoted, kind=_kind(field))
 
 
 def database_name(name: str, url: str) -> str:
-    """A name, quoted for the database."""
+    """Return a name, quoted for the database."""
     sign = "`" if url.startswith(("jdbc:mysql:", "jdbc:mariadb:")) else '"'
     return sign + name.replace(sign, sign * 2) + sign
 
@@ -79,7 +79,7 @@ def _postgresql_column(field: StructField, quoted: str, wanted: str | None) -> D
     value, kind, fits = quoted, _kind(field), None
     match type:
         case "timestamp" | "date" | "timestamptz":
-            # Without infinity and the years before Christ, which few others can read.
+            # Without infinity and BC dates, which few readers support.
             zone = "+00" if type == "timestamptz" else ""
             fits = f"{quoted} >= '0001-01-01{zone}' AND {quoted} < '10000-01-01{zone}'"
             value = f"CASE WHEN {fits} THEN {quoted} END"
@@ -91,13 +91,13 @@ def _postgresql_column(field: StructField, quoted: str, wanted: str | None) -> D
         case _ if type in _AS_TEXT:
             value, kind = f"CAST({quoted} AS text)", None
         case _ if type.startswith("_"):
-            # One that is declared flat may hold arrays of arrays; as JSON they all have a place.
+            # A column that is declared as a flat array may hold nested arrays. JSON can represent them all.
             value, kind = f"CAST(to_json({quoted}) AS text)", None
     return DatabaseColumn(name=field.name, quoted=quoted, value=value, fits=fits, kind=kind, as_text=type == "numeric")
 
 
 def _number(field: StructField, quoted: str, wanted: str | None) -> tuple[str, str | None]:
-    """SQL of a number and of whether it fits: one that may have any digits has the declared type, or is text."""
+    """Return SQL for a number and for whether it fits. Unconstrained numbers get the wanted type, or become text."""
     from pyspark.sql.types import DecimalType
 
     if not _is_cut(field):
@@ -110,17 +110,17 @@ def _number(field: StructField, quoted: str, wanted: str | None) -> tuple[str, s
     else:
         return f"CAST({quoted} AS text)", None
     fits = f"abs({quoted}) < 1e{digits - scale} AND round({quoted}, {scale}) = {quoted}"
-    # A CASE forgets how many digits its branches have.
+    # A CASE loses the precision of its branches.
     return f"CAST(CASE WHEN {fits} THEN {quoted} END AS numeric({digits},{scale}))", fits
 
 
 def comparable(column: DatabaseColumn) -> str | None:
-    """SQL: the column holds a value that can be compared with others; None where each does."""
+    """Return SQL: whether the value is comparable with others. None when every value is."""
     return _COMPARABLE.format(column=column.quoted) if column.as_text else column.fits
 
 
 def _is_cut(field: StructField) -> bool:
-    """Spark gives the numbers other digits than the database does."""
+    """Whether Spark reads the numbers with another scale than the database."""
     if field.dataType.typeName() != "decimal":
         return False
     type: DecimalType = field.dataType  # type: ignore[assignment]
@@ -128,4 +128,4 @@ def _is_cut(field: StructField) -> bool:
 
 
 def _kind(field: StructField) -> Kind | None:
-    return "number" if field.dataType.typeName() == "decimal" else _KINDS.get(spelt(field.dataType))
+    return "number" if field.dataType.typeName() == "decimal" else _KINDS.get(type_sql(field.dataType))

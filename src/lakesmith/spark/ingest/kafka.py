@@ -1,5 +1,4 @@
-"""Records of a topic become rows of a bronze table: exactly the offsets that the batch has pinned, each with its key,
-headers, place and time."""
+"""Reads the pinned offsets of a topic into rows of a bronze table, with key, headers, offset and timestamp."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ assert ("_topic", *_AUDIT) == KAFKA_AUDIT
 def read_topic(
     context: IngestContext, table: Table, source: Kafka, batch: Batch, facts: TableFacts | None, *, survey: bool
 ) -> DataFrame:
-    """The rows of the batch's stretch of the topic."""
+    """Return the rows of the batch's offsets."""
     assert batch.slice is not None
     settings = connection(table, context.environment)
     schemas = _Schemas.of(table, source, settings)
@@ -83,11 +82,11 @@ def read_topic(
 def check_schemas(
     table: Table, source: Kafka, settings: Mapping[str, str], stretch: Slice, facts: TableFacts | None
 ) -> tuple[str, ...]:
-    """What versions of the subject that are new since the table's last batch bring that it cannot hold.
+    """Return the schema changes since the table's last batch that the table cannot store.
 
-    Asked before a record is read. What the contract or the source does not allow is an error.
+    Called before any record is read. Raise when the contract or the source forbids the changes.
     """
-    # The first batch notes the newest schema at both of its ends.
+    # The slice of the first batch has the newest schema at both ends.
     before = int(stretch.since.get(SCHEMA, 0)) if facts is not None else 0
     newest = int(stretch.until.get(SCHEMA, 0))
     if table.contract == "open" or before == newest or (table.contract == "strict" and not before):
@@ -95,31 +94,31 @@ def check_schemas(
     lines = tuple(_Schemas.of(table, source, settings).changes(before, newest, facts))
     if not lines:
         return ()
-    told = f"{subject_of(source)} has a new schema: {'; '.join(lines)}"
+    message = f"{subject_of(source)} has a new schema: {'; '.join(lines)}"
     if table.contract == "strict":
         raise DataError(
             "contract-broken",
-            f"the contract is strict, and {told}",
+            f"the contract is strict, and {message}",
             at=table.declared_at,
             table=str(table.name),
-            hint=f"say `contract: additive` in {table.declared_at.file} to take it in, or delete the version from the "
-            "registry and have the producers go back",
+            hint=f"set `contract: additive` in {table.declared_at.file} to accept it, or delete the version from the "
+            "registry and roll back the producers",
         )
     if source.incompatible == "fail":
         raise DataError(
             "schema-incompatible",
-            f"the table cannot hold what comes: {told}",
+            f"the table cannot store the new schema: {message}",
             at=table.declared_at,
             table=str(table.name),
-            hint="delete the version from the registry and have the producers go back, or say `incompatible: warn` in "
-            f"{table.declared_at.file} to read it, with what does not fit in _rescued",
+            hint="delete the version from the registry and roll back the producers, or set `incompatible: warn` in "
+            f"{table.declared_at.file} to read it; values that do not fit go to _rescued",
         )
     return lines
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Schemas:
-    """What the registry knows of a topic's values, and of its keys where rows are made of them."""
+    """The registered schemas of a topic's values, and of its keys where the envelope needs them."""
 
     table: Table
     source: Kafka
@@ -129,18 +128,18 @@ class _Schemas:
 
     @classmethod
     def of(cls, table: Table, source: Kafka, settings: Mapping[str, str]) -> _Schemas:
-        """Every version of the subject. A registry that does not answer is an error: nothing is read without it."""
+        """Read every version of the subject. Raise when the registry does not answer."""
         registry = Registry.of(settings) if source.values != "text" else None
         decoder = Decoder(values=source.values, envelope=source.envelope)
         bare = cls(table=table, source=source, registry=registry, decoder=decoder)
         if registry is None:
             return bare
         keys = registry.versions(f"{source.topic}-key") if source.envelope else ()
-        told = bare._with([*registry.versions(subject_of(source)), *keys])
-        return replace(told, of_keys=frozenset(schema.id for schema in keys))
+        schemas = bare._with([*registry.versions(subject_of(source)), *keys])
+        return replace(schemas, of_keys=frozenset(schema.id for schema in keys))
 
     def with_ids(self, ids: Iterable[int]) -> _Schemas:
-        """With the schemas of ids that came and are not of the subject, as far as the registry knows them."""
+        """Add the schemas of ids that do not belong to the subject, as far as the registry has them."""
         if self.registry is None:
             return self
         found = [self.registry.by_id(id) for id in sorted(set(ids) - self.decoder.writers.keys())]
@@ -148,29 +147,31 @@ class _Schemas:
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """The ids of the schemas of values, the oldest first."""
+        """The ids of the value schemas, oldest first."""
         return tuple(id for id in self.decoder.writers if id not in self.of_keys)
 
     def changes(self, before: int, newest: int, facts: TableFacts | None) -> Iterator[str]:
-        """For each version after `before` up to `newest`, what the table cannot hold as it did; under a strict
-        contract, all that is different. Where no version is known to have been read, only the columns are asked."""
+        """Yield the incompatible changes of each version after `before` up to `newest`.
+
+        Under a strict contract, yield all changes. Without an earlier version, compare with the columns only.
+        """
         fresh = self._between(before, newest)
         known = table_schema(self.table, facts)
         strict = self.table.contract == "strict"
         shape = reduce(wider, (self.decoder.schema_shape((id, FIRST)) for id in fresh), pa.struct([]))
         columns = flat(known if strict else evolved_schema(self.table, known, shape))
         required = [column.name for column in self.table.columns if column.required]
-        # The one that was read last may have been deleted since: its id still tells it.
-        told = self.with_ids([before]) if before else self
+        # The version that was read last may be deleted from the subject. It is still found by its id.
+        schemas = self.with_ids([before]) if before else self
         for earlier, id in pairwise([before, *fresh]):
-            new, old = told._fields(id), told._fields(earlier) if before else None
+            new, old = schemas._fields(id), schemas._fields(earlier) if before else None
             if new is None:
                 yield f"schema {id} is not one of {self.source.values}"
                 continue
             lines = breaks(new, old, columns, required)
             if strict and old is not None:
                 types = (
-                    {path: said.type for path, said in side.items() if said.type is not None} for side in (old, new)
+                    {path: field.type for path, field in side.items() if field.type is not None} for side in (old, new)
                 )
                 lines = list(dict.fromkeys([*differences(*types, spelt=spelt, fits=eq), *lines]))
             yield from (f"schema {id}: {line}" for line in lines)
@@ -181,7 +182,7 @@ class _Schemas:
             del ids[ids.index(newest) + 1 :]
         if before in ids:
             return ids[ids.index(before) + 1 :]
-        # It was deleted, or the subject is another one. A registry counts its ids up.
+        # The version was deleted, or the subject changed. Registries assign increasing ids.
         return [id for id in ids if id > before] or ids[-1:]
 
     def _fields(self, id: int) -> Fields | None:
@@ -213,7 +214,7 @@ def _records(
     context: IngestContext, source: Kafka, settings: Mapping[str, str], stretch: Mapping[int, tuple[int, int]]
 ) -> DataFrame:
     some = {part: ends for part, ends in stretch.items() if ends[0] < ends[1]}
-    # Spark cannot read nothing of a topic: no records of one partition stand for it.
+    # Spark cannot read an empty set of partitions, so an empty range of one partition is read.
     taken = some or dict(list(stretch.items())[:1])
     sides = ({str(part): ends[side] for part, ends in taken.items()} for side in (0, 1))
     since, until = (json.dumps({source.topic: side}) for side in sides)
@@ -232,7 +233,7 @@ def _records(
 
 
 def _survey(records: DataFrame, decoder: Decoder) -> tuple[pa.DataType, list[Header]]:
-    """Look through the whole stretch for the columns that JSON brings, and for the schemas that were written with."""
+    """Scan all records for the columns of JSON values, and for the schema ids in use."""
 
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: set[Header] = set()
@@ -242,8 +243,8 @@ def _survey(records: DataFrame, decoder: Decoder) -> tuple[pa.DataType, list[Hea
             found |= headers(values, decoder.values)
             if decoder.values == "json":
                 shape = wider(shape, decoder.shape(values, keys))
-        told = {"shape": [spark_type(shape) if len(shape) else ""], "found": [json.dumps(sorted(found))]}
-        yield pa.RecordBatch.from_pydict(told, schema=pa.schema([("shape", STRING), ("found", STRING)]))
+        result = {"shape": [spark_type(shape) if len(shape) else ""], "found": [json.dumps(sorted(found))]}
+        yield pa.RecordBatch.from_pydict(result, schema=pa.schema([("shape", STRING), ("found", STRING)]))
 
     shapes: list[pa.DataType] = [pa.struct([])]
     found: set[Header] = set()
@@ -271,8 +272,8 @@ def _rows(records: DataFrame, decoder: Decoder, target: Target) -> DataFrame:
             yield pa.RecordBatch.from_arrays([*made.columns, *audit], schema=output)
 
     schema = ", ".join(f"{quoted(field.name)} {spark_type(field.type)}" for field in output)
-    # As JSON, in which Spark writes bytes as base64: the way of a list of structs to the workers and back takes longer
-    # than all that is done with the record.
+    # Headers as JSON (bytes as base64): sending a list of structs to the workers and back takes longer than all other
+    # work on the record.
     taken = records.selectExpr("key", "value", "partition", "offset", "timestamp", "to_json(headers) AS headers")
     return taken.mapInArrow(read, schema)
 
@@ -281,7 +282,7 @@ def _with_audit_columns(rows: DataFrame, source: Kafka, batch: Batch, columns: p
     changes = [name for name in columns.names if name in CHANGE_AUDIT]
     return rows.selectExpr(
         *(quoted(name) for name in columns.names if name not in changes),
-        # The same in every row: it need not go through the workers.
+        # A constant: it need not go through the workers.
         f"{literal(source.topic)} AS _topic",
         *(name for name in _AUDIT if name != "_headers"),
         f"from_json(_headers, '{_HEADERS}') AS _headers",

@@ -1,8 +1,7 @@
-"""The keys that are gone. A table holds no row of them, and must still know when they ended: a late row, older than
-that, brings none of them back.
+"""Stores deleted keys (tombstones) beside a table, so that a late row does not bring a deleted key back.
 
-They are kept beside the table, and written before it is. Where a batch that was never committed, or was rolled back,
-has written there since, they are not believed: the next batch tells them anew from all rows.
+They are written before the table. When a batch that never committed or was rolled back has written them, they are
+invalid, and the next batch rebuilds them from all rows.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakesmith.declare.loads import Changes, Load, Merge, Scd2
-from lakesmith.failpoints import reach
+from lakesmith.failpoints import failpoint
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFormat, Write
-from lakesmith.quality.rules import kind
-from lakesmith.spark.loads.order import DELETE, greatest, nothing, with_deletes
+from lakesmith.quality.rules import operation_sql
+from lakesmith.spark.loads.order import IS_DELETE, greatest, null_of, with_deletes
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 _ATTEMPTS = 1000
 
 
-def has_ends(load: Load) -> bool:
-    """Whether keys of the table may be gone without a row that tells so."""
+def tracks_deleted_keys(load: Load) -> bool:
+    """Whether the load deletes keys without leaving a row that records it."""
     match load:
         case Merge(delete=str(), soft_delete=None, update=()) | Scd2(delete=str()):
             return True
@@ -36,67 +35,68 @@ def has_ends(load: Load) -> bool:
 
 
 def as_merge(load: Merge | Changes) -> Merge:
-    """The merge that a load with ends comes down to, which keeps one row a key."""
+    """Return the merge that is equivalent to a load with deleted keys."""
     if isinstance(load, Merge):
         return load
-    return Merge(key=load.key, order_by=load.order_by, delete=f"{kind(load)} = 'delete'")
+    return Merge(key=load.key, order_by=load.order_by, delete=f"{operation_sql(load)} = 'delete'")
 
 
-def ends_in(load: Merge | Scd2 | Changes, rows: DataFrame) -> DataFrame:
-    """The keys whose last row says that they are gone, with its place in the order; a truncate has no key."""
-    told = (*load.key, *load.order_by)
+def find_deleted_keys(load: Merge | Scd2 | Changes, rows: DataFrame) -> DataFrame:
+    """Return the keys whose last row is a delete, with its order columns. A truncate is a row with a NULL key."""
+    columns = (*load.key, *load.order_by)
     if not isinstance(load, Changes):
         last = greatest(load.key, load.order_by, with_deletes(rows, load.delete))
-        return last.where(DELETE).select(*map(quoted, told))
-    emptied = rows.where(f"{kind(load)} = 'truncate'").selectExpr(
-        *(f"{nothing(rows, name)} AS {quoted(name)}" for name in load.key), *map(quoted, load.order_by)
+        return last.where(IS_DELETE).select(*map(quoted, columns))
+    emptied = rows.where(f"{operation_sql(load)} = 'truncate'").selectExpr(
+        *(f"{null_of(rows, name)} AS {quoted(name)}" for name in load.key), *map(quoted, load.order_by)
     )
-    return ends_in(as_merge(load), rows.where(f"{kind(load)} <> 'truncate'")).unionByName(emptied.distinct())
+    return find_deleted_keys(as_merge(load), rows.where(f"{operation_sql(load)} <> 'truncate'")).unionByName(
+        emptied.distinct()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedKeys:
-    """The ends of one table's keys."""
+    """The deleted keys of one table."""
 
     format: TableFormat
     location: str
     flow: str
 
-    def follows(self, parent: int) -> bool:
-        """Whether they are there, and none was kept after `parent`: by a batch that was never committed, or was rolled
-        back since."""
+    def is_current(self, parent: int) -> bool:
+        """Whether they exist and no batch after `parent` has written them (one that never committed or was rolled
+        back)."""
         facts = self.format.facts(self.location, self.flow)
         return facts is not None and facts.sequence // _ATTEMPTS <= parent
 
     def fence(self, batch: Batch, *, believed: bool = True) -> None:
-        """Let no run that was suspended add to them any more. Those that are not believed are not from now on either:
-        the next batch has this one before it."""
+        """Prevent suspended runs from writing to them. Invalid deleted keys stay invalid for the next batch."""
         facts = self.format.facts(self.location, self.flow)
         own = batch.sequence * _ATTEMPTS + batch.attempt
         if facts is None or facts.sequence == own:
             return
-        believed = believed and self.follows(batch.parent)
+        believed = believed and self.is_current(batch.parent)
         sequence = own if believed else (batch.sequence + 1) * _ATTEMPTS
         if facts.sequence < sequence:
             self.format.advance(self.location, Write(flow=self.flow, sequence=sequence, note=batch.note))
 
-    def known(self, spark: SparkSession) -> DataFrame | None:
-        """All that there are; None when there is none."""
+    def read(self, spark: SparkSession) -> DataFrame | None:
+        """Return all deleted keys, or None when they were never written."""
         facts = self.format.facts(self.location, self.flow)
         return None if facts is None else self.format.read(spark, self.location, facts.version)
 
-    def keep(self, load: Load, rows: DataFrame, batch: Batch, *, all_there_are: bool = False) -> None:
-        """Add the ends that rows of a batch tell, or put them in the place of all others."""
-        if not has_ends(load):
+    def store(self, load: Load, rows: DataFrame, batch: Batch, *, replace_all: bool = False) -> None:
+        """Add the keys that the rows delete, or replace all deleted keys by them."""
+        if not tracks_deleted_keys(load):
             return
         assert isinstance(load, Merge | Scd2 | Changes)
-        ends = ends_in(load, rows)
-        if not all_there_are and ends.isEmpty():
+        deleted = find_deleted_keys(load, rows)
+        if not replace_all and deleted.isEmpty():
             return
         facts = self.format.facts(self.location, self.flow)
         write = Write(flow=self.flow, sequence=batch.sequence * _ATTEMPTS + batch.attempt, note=batch.note)
-        if facts is None or not all_there_are:
-            self.format.append(ends, self.location, write)
+        if facts is None or not replace_all:
+            self.format.append(deleted, self.location, write)
         else:
-            self.format.overwrite(ends, self.location, write)
-        reach("ends.kept", self.flow)
+            self.format.overwrite(deleted, self.location, write)
+        failpoint("deleted_keys.stored", self.flow)

@@ -1,4 +1,4 @@
-"""Full extracts become events: what each of them changes against the one before."""
+"""The load `snapshot`: turns full extracts into changes, by comparing each extract with the one before."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lakesmith.declare.loads import Scd2, Snapshot
 from lakesmith.errors import DataError
 from lakesmith.spark.loads.history import SINCE
 from lakesmith.spark.loads.order import (
-    DELETE,
+    IS_DELETE,
+    all_not_null,
+    column_list,
     content,
     descending,
     expression,
     first_of,
-    have_values,
-    listed,
-    nothing,
-    only,
+    null_of,
     payload,
+    sparse_columns,
 )
-from lakesmith.spark.types import EXACT_JSON, spelt
+from lakesmith.spark.types import EXACT_JSON, type_sql
 from lakesmith.sql import literal, quoted
 
 if TYPE_CHECKING:
@@ -40,47 +40,47 @@ _CHANGED = f"{HIDDEN}changed"
 _MISSING = f"{HIDDEN}missing"
 
 Sizes = Sequence[tuple[Any, int]]
-"""How many keys each extract has, in order."""
+"""Number of keys of each extract, in order."""
 
 
 def as_history(load: Snapshot) -> Scd2:
-    """The history that extracts lead to, once they are events."""
+    """Return the SCD2 load for the changes of the extracts."""
     return Scd2(key=load.key, order_by=(load.taken,), track=load.track, ignore=load.ignore)
 
 
-def as_events(load: Snapshot, rows: DataFrame, held: DataFrame | None = None) -> DataFrame:
-    """What each extract changes against the one before: rows of keys that are new or differ, and a delete for each key
-    that is missing. A row that an extract repeats is no event, so that the event keeps the date of the change.
+def extract_changes(load: Snapshot, rows: DataFrame, held: DataFrame | None = None) -> DataFrame:
+    """Return the changes of each extract against the one before: new and changed rows, and deletes of missing keys.
+    An unchanged row is no change, so that a change keeps its date.
 
     `held` are the rows of the extract before all of these. Of them come only those whose key has another event.
     """
-    walked = _walked(load, rows, held)
+    walked = _compared(load, rows, held)
     if held is not None:
         new = f"(({_CHANGED} AND {_EXTRACT} IS NOT NULL) OR {_MISSING})"
-        touched = f"max({new}) OVER (PARTITION BY {listed(load.key)})"
+        touched = f"max({new}) OVER (PARTITION BY {column_list(load.key)})"
         walked = walked.selectExpr("*", f"{touched} AS {_NEXT}").where(_NEXT)
     since = SINCE in walked.columns
     key = {name: quoted(name) for name in load.key}
-    row = [*map(quoted, payload(rows)), *([SINCE] if since else []), f"false AS {DELETE}"]
+    row = [*map(quoted, payload(rows)), *([SINCE] if since else []), f"false AS {IS_DELETE}"]
     delete = [
-        *only(rows, {**key, load.taken: _FOLLOWING}),
-        *([f"{nothing(walked, SINCE)} AS {SINCE}"] if since else []),
-        f"true AS {DELETE}",
+        *sparse_columns(rows, {**key, load.taken: _FOLLOWING}),
+        *([f"{null_of(walked, SINCE)} AS {SINCE}"] if since else []),
+        f"true AS {IS_DELETE}",
     ]
     events = f"IF({_CHANGED}, struct({', '.join(row)}), NULL), IF({_MISSING}, struct({', '.join(delete)}), NULL)"
     return walked.where(f"{_CHANGED} OR {_MISSING}").selectExpr(f"inline(filter(array({events}), e -> e IS NOT NULL))")
 
 
-def _walked(load: Snapshot, rows: DataFrame, held: DataFrame | None) -> DataFrame:
-    """One row for each key of each extract, with whether it changed against the extract before, and whether the next
-    extract is without it."""
-    key, taken = listed(load.key), quoted(load.taken)
-    every = first_of(rows.where(have_values([load.taken])), [key, taken], descending(content(rows)))
+def _compared(load: Snapshot, rows: DataFrame, held: DataFrame | None) -> DataFrame:
+    """Return one row per key and extract, with whether it changed since the extract before, and whether the next
+    extract lacks it."""
+    key, taken = column_list(load.key), quoted(load.taken)
+    every = first_of(rows.where(all_not_null([load.taken])), [key, taken], descending(content(rows)))
     every = every.selectExpr("*", f"{taken} AS {_EXTRACT}")
     if held is not None:
-        before = held.selectExpr("*", f"{nothing(rows, load.taken)} AS {_EXTRACT}")
+        before = held.selectExpr("*", f"{null_of(rows, load.taken)} AS {_EXTRACT}")
         every = every.unionByName(before, allowMissingColumns=True)
-    # The extract without a date is the one that the table holds: it comes first.
+    # The extract without a date is the stored state of the table. It sorts first.
     numbered = (
         every.select(_EXTRACT)
         .distinct()
@@ -111,44 +111,46 @@ def _walked(load: Snapshot, rows: DataFrame, held: DataFrame | None) -> DataFram
 
 
 def are_later(load: Snapshot, rows: DataFrame, newest: str | None) -> bool:
-    """Whether all extracts that have rows among these are later than the newest one of the table."""
+    """Whether all extracts in these rows are later than the newest extract of the table."""
     if newest is None:
         return False
     taken = quoted(load.taken)
-    ((later,),) = rows.selectExpr(f"min({taken}) IS NULL OR min({taken}) > {_read(load, rows, newest)}").collect()
+    ((later,),) = rows.selectExpr(
+        f"min({taken}) IS NULL OR min({taken}) > {_decode_date(load, rows, newest)}"
+    ).collect()
     return bool(later)
 
 
 def newest_extract(load: Snapshot, rows: DataFrame, known: str | None) -> str | None:
-    """The newest extract that has rows among these, or the one that is known where that is later; as JSON, whose times
-    do not depend on the session's time zone."""
+    """Return the newest extract of these rows or of the table, whichever is later. As JSON, whose times do not depend
+    on the session's time zone."""
     newest = f"max({quoted(load.taken)})"
-    newest = f"greatest({newest}, {_read(load, rows, known)})" if known else newest
+    newest = f"greatest({newest}, {_decode_date(load, rows, known)})" if known else newest
     encoded = f"IF({newest} IS NULL, NULL, to_json(named_struct('taken', {newest}), {EXACT_JSON}))"
     ((found,),) = rows.selectExpr(encoded).collect()
     return None if found is None else str(found)
 
 
-def _read(load: Snapshot, rows: DataFrame, encoded: str) -> str:
-    """SQL: the date of an extract, from JSON."""
-    column = literal(f"taken {spelt(rows.schema[load.taken].dataType)}")
+def _decode_date(load: Snapshot, rows: DataFrame, encoded: str) -> str:
+    """Return SQL: the date of an extract, from JSON."""
+    column = literal(f"taken {type_sql(rows.schema[load.taken].dataType)}")
     return f"from_json({literal(encoded)}, {column}, {EXACT_JSON}).taken"
 
 
-def sizes(load: Snapshot, rows: DataFrame) -> Sizes:
-    """Of the extracts that have rows among these."""
+def extract_sizes(load: Snapshot, rows: DataFrame) -> Sizes:
+    """Return the number of keys of each extract in these rows."""
     taken = quoted(load.taken)
-    counted = rows.groupBy(taken).agg(expression(f"count(DISTINCT {listed(load.key)}) AS {_KEYS}")).orderBy(taken)
+    counted = rows.groupBy(taken).agg(expression(f"count(DISTINCT {column_list(load.key)}) AS {_KEYS}")).orderBy(taken)
     return [(row[load.taken], row[_KEYS]) for row in counted.collect() if row[load.taken] is not None]
 
 
 def refuse_shrunk(load: Snapshot, extracts: Sizes, new: Container[Any]) -> None:
-    """Raise when one of the new extracts lost more keys than it may against the one before."""
+    """Raise when a new extract has lost more keys than `max_shrink` allows against the one before."""
     for (_, before), (at, now) in pairwise(extracts):
         if at in new and load.max_shrink is not None and now < before * (1 - Decimal(str(load.max_shrink))):
             raise DataError(
                 "snapshot-shrank",
-                f"the extract of {at} has {now:,} keys, and the one before had {before:,}: "
+                f"the extract of {at} has {now:,} keys, the one before had {before:,}: "
                 f"more than max_shrink ({load.max_shrink:.0%}) are missing",
-                hint="the table stays as it is; when the extract is right, raise max_shrink and run again",
+                hint="the table is unchanged; if the extract is right, raise max_shrink and run again",
             )

@@ -1,4 +1,4 @@
-"""A batch meets a table whose load weighs rows of one key against each other."""
+"""Computes the upsert that merges a batch into a stored table with a keyed load."""
 
 from __future__ import annotations
 
@@ -6,156 +6,160 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import GONE, HIDDEN, IS_CURRENT, VALID_FROM
+from lakesmith.columns import DELETE_ROW, HIDDEN, IS_CURRENT, VALID_FROM
 from lakesmith.declare.loads import Append, Changes, Merge, Scd2, Snapshot
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import BROADCAST_ROWS, TableFacts, TableFormat, Upsert
-from lakesmith.quality.rules import kind
-from lakesmith.spark.loads import Shaped, shaped
-from lakesmith.spark.loads.deleted_keys import DeletedKeys, as_merge, has_ends
-from lakesmith.spark.loads.extracts import are_later, as_events, as_history, refuse_shrunk, sizes
+from lakesmith.quality.rules import operation_sql
+from lakesmith.spark.loads import KeyedLoad, apply_load
+from lakesmith.spark.loads.deleted_keys import DeletedKeys, as_merge, tracks_deleted_keys
+from lakesmith.spark.loads.extracts import are_later, as_history, extract_changes, extract_sizes, refuse_shrunk
 from lakesmith.spark.loads.history import SINCE, intervals
-from lakesmith.spark.loads.in_order import continued, late_keys
-from lakesmith.spark.loads.keys import rows_of, touched_keys
-from lakesmith.spark.loads.order import DELETE, greatest, only, payload
-from lakesmith.spark.loads.upsert import additions, difference, of_batch, of_ends
-from lakesmith.spark.types import spelt
+from lakesmith.spark.loads.open_intervals import continue_intervals, late_keys
+from lakesmith.spark.loads.order import IS_DELETE, greatest, payload, sparse_columns
+from lakesmith.spark.loads.touched_keys import rows_for_keys, touched_keys
+from lakesmith.spark.loads.upsert import upsert_difference, upsert_rows, upsert_with_deletes, upsert_without_deletes
+from lakesmith.spark.types import type_sql
 from lakesmith.sql import bounds, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_HELD = f"{HIDDEN}held_"
+_STORED = f"{HIDDEN}held_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeInput:
-    """What is known when a batch enters a table that is there."""
+    """A batch and the table that it is merged into."""
 
-    load: Shaped
+    load: KeyedLoad
     batch: Batch
     facts: TableFacts
-    """The table as it is before."""
+    """The table before this batch."""
     format: TableFormat
-    ends: DeletedKeys
+    deleted_keys: DeletedKeys
     good: DataFrame
-    """The rows of the batch that no rule refuses."""
-    whole: Callable[[], DataFrame]
-    """All rows that the query gives and no rule refuses."""
+    """The good rows of the batch."""
+    all_rows: Callable[[], DataFrame]
+    """Returns all good rows of the query."""
     large: bool
-    """Whether the table is so large that it pays to find out what need not be read."""
-    held: list[DataFrame] = field(default_factory=list)
-    """What is kept in memory until the rows are written."""
+    """Whether the table is so large that computing bounds for file skipping pays off."""
+    cached: list[DataFrame] = field(default_factory=list)
+    """Cached frames, to be released after the write."""
 
-    def recomputed(self, keys: DataFrame | None) -> Upsert:
-        """The keys that changes touch, from all their rows; every key when `keys` is None."""
+    def recompute(self, keys: DataFrame | None) -> Upsert:
+        """Recompute some keys from all their rows, or every key when `keys` is None."""
         if isinstance(self.load, Snapshot) and self.load.max_shrink is not None:
-            refuse_shrunk(self.load, sizes(self.load, self.whole()), dict(sizes(self.load, self.good)))
-        rows = self.whole() if keys is None else rows_of(self.load, self.whole(), keys)
-        made = shaped(self.load, rows)
+            refuse_shrunk(
+                self.load, extract_sizes(self.load, self.all_rows()), dict(extract_sizes(self.load, self.good))
+            )
+        rows = self.all_rows() if keys is None else rows_for_keys(self.load, self.all_rows(), keys)
+        made = apply_load(self.load, rows)
         if keys is not None and isinstance(self.load, Changes) and self.load.previous_key:
-            # Of a row that left one of these keys for another, the other is not computed from all its rows.
+            # Drop other keys that rows of these keys moved to: they were not computed from all their rows.
             made = made.join(keys, list(self.load.key), "left_semi").select(*map(quoted, made.columns))
-        return difference(self.load, keys, made, self._old())
+        return upsert_difference(self.load, keys, made, self._table_rows())
 
-    def replayed(self, keys: DataFrame | None) -> Upsert:
-        """The keys of rows that leave the quarantine, from all their rows; with them go the ends that they tell."""
-        if has_ends(self.load):
-            believed = self.ends.follows(self.batch.parent)
-            self.ends.keep(self.load, self.good if believed else self.whole(), self.batch, all_there_are=not believed)
-        return self.recomputed(keys)
+    def replay(self, keys: DataFrame | None) -> Upsert:
+        """Recompute the keys of replayed rows from all their rows, and store the keys that these rows delete."""
+        if tracks_deleted_keys(self.load):
+            believed = self.deleted_keys.is_current(self.batch.parent)
+            self.deleted_keys.store(
+                self.load, self.good if believed else self.all_rows(), self.batch, replace_all=not believed
+            )
+        return self.recompute(keys)
 
-    def followed(self) -> Upsert:
-        """The rows of the batch against those of the table."""
+    def incremental(self) -> Upsert:
+        """Merge the rows of the batch with the rows of the table."""
         load = self.load
-        if has_ends(load) and not self.ends.follows(self.batch.parent):
-            self.ends.keep(load, self.whole(), self.batch, all_there_are=True)
-            return self.recomputed(touched_keys(load, self.good))
+        if tracks_deleted_keys(load) and not self.deleted_keys.is_current(self.batch.parent):
+            self.deleted_keys.store(load, self.all_rows(), self.batch, replace_all=True)
+            return self.recompute(touched_keys(load, self.good))
         if isinstance(load, Scd2):
-            return self._history(load)
+            return self._merge_history(load)
         if isinstance(load, Snapshot):
-            return self._extracts(load)
-        if isinstance(load, Changes) and not self.good.where(f"{kind(load)} = 'truncate'").isEmpty():
-            self.ends.keep(load, self.whole(), self.batch, all_there_are=True)
-            return self.recomputed(None)
+            return self._merge_extracts(load)
+        if isinstance(load, Changes) and not self.good.where(f"{operation_sql(load)} = 'truncate'").isEmpty():
+            self.deleted_keys.store(load, self.all_rows(), self.batch, replace_all=True)
+            return self.recompute(None)
         types = {column.name: column.type for column in self.facts.columns}
-        if has_ends(load):
+        if tracks_deleted_keys(load):
             assert isinstance(load, Merge | Changes)
-            known = self.ends.known(self.good.sparkSession)  # as they are now: what this batch adds is not among them
-            self.ends.keep(load, self.good, self.batch)
-            return of_ends(as_merge(load), self.good, known, types)
+            known = self.deleted_keys.read(self.good.sparkSession)  # before this batch adds its own
+            self.deleted_keys.store(load, self.good, self.batch)
+            return upsert_with_deletes(as_merge(load), self.good, known, types)
         assert isinstance(load, Append | Merge)
-        return of_batch(load, self.good, types)
+        return upsert_rows(load, self.good, types)
 
-    def added_up(self, combine: Mapping[str, str]) -> Upsert:
-        """What new rows give by key, together with what the table holds of it."""
+    def add_to_totals(self, combine: Mapping[str, str]) -> Upsert:
+        """Add the totals of the new rows, by key, to the totals of the table."""
         assert isinstance(self.load, Merge)
         key = list(self.load.key)
-        held = self._old().selectExpr(
-            *map(quoted, key), *(f"{quoted(name)} AS {quoted(_HELD + name)}" for name in combine)
+        held = self._table_rows().selectExpr(
+            *map(quoted, key), *(f"{quoted(name)} AS {quoted(_STORED + name)}" for name in combine)
         )
         both = self.good.join(held, key, "left")
         how = {"add": "({old} + {new})", "least": "least({old}, {new})", "greatest": "greatest({old}, {new})"}
         made = {
-            # One side may have no value; least and greatest pass over it by themselves.
-            name: f"coalesce({how[word].format(old=quoted(_HELD + name), new=quoted(name))}, "
-            f"{quoted(_HELD + name)}, {quoted(name)}) AS {quoted(name)}"
+            # One side may be NULL; least and greatest ignore it.
+            name: f"coalesce({how[word].format(old=quoted(_STORED + name), new=quoted(name))}, "
+            f"{quoted(_STORED + name)}, {quoted(name)}) AS {quoted(name)}"
             for name, word in combine.items()
         }
-        types = {field.name: spelt(field.dataType) for field in self.good.schema.fields}
+        types = {field.name: type_sql(field.dataType) for field in self.good.schema.fields}
         rows = both.selectExpr(*(made.get(name, quoted(name)) for name in self.good.columns))
         cast = [f"CAST({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in self.good.columns]
         return Upsert(rows=rows.selectExpr(*cast), key=self.load.key, newer="true")
 
-    def _history(self, load: Scd2) -> Upsert:
-        """Rows that are later than all that is known of their key go on from there; the others need its history."""
-        # Of a key without an open interval, the end is known.
-        now = self._held(self._met(load.key).where(IS_CURRENT))
-        known = self.ends.known(self.good.sparkSession) if has_ends(load) else None
+    def _merge_history(self, load: Scd2) -> Upsert:
+        """Continue the open intervals of keys without late rows. Recompute the other keys from all their rows."""
+        # For a key without an open interval, the deleted keys have its end.
+        now = self._cached(self._matching_rows(load.key).where(IS_CURRENT))
+        known = self.deleted_keys.read(self.good.sparkSession) if tracks_deleted_keys(load) else None
         late = late_keys(load, self.good, now, known)
         if late.isEmpty():
-            self.ends.keep(load, self.good, self.batch)
-            # An interval that goes on keeps its start: none goes away.
-            going_on = intervals(load, continued(load, self.good, now))
-            return replace(additions(load, going_on, now), met=(self.facts.version, now))
+            self.deleted_keys.store(load, self.good, self.batch)
+            # A continued interval keeps its start, so no row is deleted.
+            going_on = intervals(load, continue_intervals(load, self.good, now))
+            return replace(upsert_without_deletes(load, going_on, now), matched=(self.facts.version, now))
         key = list(load.key)
-        old = self._held(self._met(load.key))
+        old = self._cached(self._matching_rows(load.key))
         rows, before = (frame.join(late, key, "left_anti") for frame in (self.good, old))
-        going_on = intervals(load, continued(load, rows, before))
-        history = rows_of(load, self.whole(), late)
-        anew = difference(load, None, intervals(load, history), old.join(late, key, "left_semi"))
-        self.ends.keep(load, rows.unionByName(history), self.batch)
-        both = going_on.selectExpr("*", f"false AS {GONE}").unionByName(anew.rows)
-        return replace(anew, rows=both, met=(self.facts.version, old))
+        going_on = intervals(load, continue_intervals(load, rows, before))
+        history = rows_for_keys(load, self.all_rows(), late)
+        anew = upsert_difference(load, None, intervals(load, history), old.join(late, key, "left_semi"))
+        self.deleted_keys.store(load, rows.unionByName(history), self.batch)
+        both = going_on.selectExpr("*", f"false AS {DELETE_ROW}").unionByName(anew.rows)
+        return replace(anew, rows=both, matched=(self.facts.version, old))
 
-    def _extracts(self, load: Snapshot) -> Upsert:
-        """Extracts that are later than all others are compared with what the table holds. Only changes are merged:
-        Delta's MERGE copies every file in which a row has a match, whether the row changes or not."""
+    def _merge_extracts(self, load: Snapshot) -> Upsert:
+        """Compare later extracts with the stored rows, and merge only the changes: Delta's MERGE rewrites every file
+        with a matching row, even when the row does not change."""
         if not are_later(load, self.good, self.batch.newest_extract):
-            return self.recomputed(None)
-        old = self._old()
+            return self.recompute(None)
+        old = self._table_rows()
         current = old if load.into == "merge" else old.where(IS_CURRENT)
         if load.max_shrink is not None:
-            new = sizes(load, self.good)
+            new = extract_sizes(load, self.good)
             refuse_shrunk(load, [(None, current.count()), *new], dict(new))
-        held = only(self.good, {name: quoted(name) for name in payload(self.good) if name in old.columns})
+        held = sparse_columns(self.good, {name: quoted(name) for name in payload(self.good) if name in old.columns})
         if load.into == "merge":
-            events = as_events(load, self.good, current.selectExpr(*held))
+            events = extract_changes(load, self.good, current.selectExpr(*held))
             last = greatest(load.key, (load.taken,), events)
-            return Upsert(rows=last.withColumnRenamed(DELETE, GONE), key=load.key, newer="true")
-        events = as_events(load, self.good, current.selectExpr(*held, f"{VALID_FROM} AS {SINCE}"))
-        # An interval that goes on keeps its start: none goes away.
-        return additions(load, intervals(as_history(load), events), old)
+            return Upsert(rows=last.withColumnRenamed(IS_DELETE, DELETE_ROW), key=load.key, newer="true")
+        events = extract_changes(load, self.good, current.selectExpr(*held, f"{VALID_FROM} AS {SINCE}"))
+        # A continued interval keeps its start, so no row is deleted.
+        return upsert_without_deletes(load, intervals(as_history(load), events), old)
 
-    def _held(self, frame: DataFrame) -> DataFrame:
-        self.held.append(frame.persist())
+    def _cached(self, frame: DataFrame) -> DataFrame:
+        self.cached.append(frame.persist())
         return frame
 
-    def _met(self, key: Sequence[str]) -> DataFrame:
-        """The table's rows of the keys that the batch has, with their places."""
+    def _matching_rows(self, key: Sequence[str]) -> DataFrame:
+        """Return the table rows of the batch's keys, with their positions in files."""
         from pyspark.sql import functions as F
 
-        old = self.format.read(self.good.sparkSession, self.facts.location, self.facts.version, places=True)
+        old = self.format.read(self.good.sparkSession, self.facts.location, self.facts.version, positions=True)
         keys = self.good.select(*map(quoted, key))
         if self.large:
             count, inside = bounds(keys, key[0])
@@ -164,5 +168,5 @@ class MergeInput:
             keys = F.broadcast(keys) if count <= BROADCAST_ROWS else keys
         return old.join(keys, list(key), "left_semi")
 
-    def _old(self) -> DataFrame:
+    def _table_rows(self) -> DataFrame:
         return self.format.read(self.good.sparkSession, self.facts.location, self.facts.version)

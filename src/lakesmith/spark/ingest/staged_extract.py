@@ -1,4 +1,4 @@
-"""What a batch reads is kept below the warehouse until the batch is done, where its source would not give it twice."""
+"""Stores the extract of a batch in the warehouse until the batch is done, for sources that cannot be read again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from lakesmith.declare import Table, TableName
 from lakesmith.ledger.batch import Batch
-from lakesmith.spark.ingest import Inlet
+from lakesmith.spark.ingest import IngestContext
 from lakesmith.storage import Warehouse
 
 
 def staged_key(table: TableName, batch: Batch) -> str:
-    """Where the rows of one attempt are kept, below the warehouse."""
+    """Return the storage key of the extract of one attempt."""
     return f"{_folder(table)}/{batch.sequence:08}.{batch.attempt:02}"
 
 
@@ -21,22 +21,22 @@ def staged_folder(warehouse: Warehouse, table: TableName, batch: Batch) -> str:
 
 
 def is_staged(warehouse: Warehouse, table: TableName, batch: Batch) -> bool:
-    """Whether all rows are there: Spark makes the mark when the last file is in its place."""
+    """Whether the extract is complete: Spark writes `_SUCCESS` after the last file."""
     return warehouse.storage.read(f"{staged_key(table, batch)}/_SUCCESS") is not None
 
 
-def take_over(warehouse: Warehouse, table: TableName, held: Batch, batch: Batch) -> None:
-    """Give the rows that were kept for one attempt to another: the source might give others by now."""
+def hand_over_staged(warehouse: Warehouse, table: TableName, held: Batch, batch: Batch) -> None:
+    """Move the extract of one attempt to the next, because the source might return other rows by now."""
     if is_staged(warehouse, table, held):
         Path(staged_folder(warehouse, table, held)).rename(staged_folder(warehouse, table, batch))
 
 
-def forget(inlet: Inlet, table: Table, batch: Batch) -> None:
-    """Remove what was kept for a batch that is done, for its other attempts and for those before it."""
+def remove_staged_extracts(context: IngestContext, table: Table, batch: Batch) -> None:
+    """Remove the extracts of a completed batch and of earlier batches, for all attempts."""
     folder = _folder(table.name)
-    for name in inlet.warehouse.storage.keys(folder):
+    for name in context.warehouse.storage.keys(folder):
         if int(name.partition(".")[0]) <= batch.sequence:
-            shutil.rmtree(Path(inlet.warehouse.root, folder, name), ignore_errors=True)
+            shutil.rmtree(Path(context.warehouse.root, folder, name), ignore_errors=True)
 
 
 def _folder(table: TableName) -> str:

@@ -1,4 +1,4 @@
-"""Rows that are typed where they come from meet the table's columns: what does not fit is kept, never bent."""
+"""Fits typed rows of a source to the columns of the table. Values that do not fit are rescued as text."""
 
 from __future__ import annotations
 
@@ -9,63 +9,63 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakesmith.columns import AGAIN, AUDIT, CHANGE_AUDIT, CODE, CORRUPT, HIDDEN, RESCUED, ROW_HASH
+from lakesmith.columns import ALREADY_INGESTED, AUDIT, CHANGE_AUDIT, CORRUPT, ERROR_CODE, HIDDEN, RESCUED, ROW_HASH
 from lakesmith.declare import Table
 from lakesmith.errors import DataError
 from lakesmith.intake.differences import differences
 from lakesmith.intake.shapes import arrow_type, spark_type, storable
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFacts
-from lakesmith.spark.ingest.known import known_columns, widened_columns
-from lakesmith.spark.types import EXACT_JSON, merged, parse_columns, spelt
+from lakesmith.spark.ingest.table_schema import table_schema, widened_schema
+from lakesmith.spark.types import EXACT_JSON, merge_fields, parse_columns, type_sql
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
 
-_WHOLE = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-"""Types of whole numbers, and how many digits they can have."""
+_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+"""Integer types with their maximum number of digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extract:
-    """Rows as a source gave them."""
+class SourceRows:
+    """Rows as a source returned them."""
 
     rows: DataFrame
-    told: str
-    """Where they come from, in a few words."""
+    source_name: str
+    """The source, for error messages."""
     unfit: Mapping[str, str] = field(default_factory=dict)
-    """By column, the one beside it that holds as text what has no place in the column's type."""
+    """By column, a second column with the text of values that do not fit the column's type."""
     added: tuple[str, ...] = ()
-    """Audit columns and hidden ones that the rows have already."""
+    """Audit and hidden columns that the rows have already."""
 
     @property
     def payload(self) -> list[StructField]:
-        """The columns that the source itself has."""
+        """The columns of the source itself."""
         others = {*self.unfit.values(), *self.added}
         return [found for found in self.rows.schema.fields if found.name not in others]
 
 
-def row_hash(extract: Extract) -> str:
-    """SQL: 128 bits that tell a record from any other, from its content alone."""
-    # NULLs are left out, so the hash of a row stays the same when the source gains a column. Computed by Spark itself:
-    # the rows need not leave the JVM for it.
+def row_hash(extract: SourceRows) -> str:
+    """Return SQL: a 128-bit hash of the record's content."""
+    # NULLs are left out, so the hash of a row stays the same when the source gains a column. Spark computes it without
+    # Python workers.
     held = [quoted(found.name) for found in extract.payload]
     held += [f"{quoted(beside)} AS {quoted('unfit ' + name)}" for name, beside in extract.unfit.items()]
     return f"left(sha2(to_json(struct({', '.join(held)}), {EXACT_JSON}), 256), 32)"
 
 
-def check_columns(table: Table, extract: Extract, facts: TableFacts | None) -> None:
-    """Refuse names that a table cannot hold, and what a strict contract does not allow."""
+def check_columns(table: Table, extract: SourceRows, facts: TableFacts | None) -> None:
+    """Reject column names that a table cannot store, and columns that the contract does not allow."""
     names = [found.name for found in extract.payload]
     odd = [name for name in names if not storable(name)]
     if odd:
         reserved = odd[0].lower() in (*AUDIT, "_metadata") or odd[0].lower().startswith(HIDDEN)
         raise DataError(
             "reserved-column" if reserved else "bad-column-name",
-            f"{extract.told} has a column named {odd[0]!r}, "
-            + ("a name that Lakesmith uses itself" if reserved else "which a table cannot store"),
+            f"{extract.source_name} has a column named {odd[0]!r}, "
+            + ("a name reserved by Lakesmith" if reserved else "which a table cannot store"),
             table=str(table.name),
             hint="give it another name in the source, such as jdbc: (SELECT … AS other_name FROM …)",
         )
@@ -73,23 +73,23 @@ def check_columns(table: Table, extract: Extract, facts: TableFacts | None) -> N
     if twice := sorted({name for name in names if lower.count(name.lower()) > 1}):
         raise DataError(
             "header-twice",
-            f"{extract.told} has the column {' and '.join(map(repr, twice))} more than once",
+            f"{extract.source_name} has duplicate columns: {' and '.join(map(repr, twice))}",
             table=str(table.name),
-            hint="names that differ only in upper and lower case are one column here: rename one in the source",
+            hint="column names are case-insensitive: rename one of them in the source",
         )
-    if changes := _not_let_in(table, extract, facts):
+    if changes := _contract_violations(table, extract, facts):
         raise DataError(
             "contract-broken",
-            f"the contract does not let in what {extract.told} has: {'; '.join(changes)}",
+            f"{extract.source_name} does not match the contract: {'; '.join(changes)}",
             table=str(table.name),
-            hint=f"change the columns in {table.declared_at.file}, or say `contract: additive` to take new ones in",
+            hint=f"change the columns in {table.declared_at.file}, or set `contract: additive` to add new columns",
         )
 
 
-def audited(table: Table, batch: Batch, extract: Extract, facts: TableFacts | None) -> DataFrame:
-    """The payload as the table's columns have it, the audit columns, and the hidden ones."""
+def fit_to_table(table: Table, batch: Batch, extract: SourceRows, facts: TableFacts | None) -> DataFrame:
+    """Return the payload in the columns of the table, with audit columns and hidden columns."""
     check_columns(table, extract, facts)
-    fits = list(_fits(table, extract, facts))
+    fits = list(_column_fills(table, extract, facts))
     unfit = [fit for fit in fits if fit.unfit is not None]
     rescued = "CAST(NULL AS string)"
     if unfit:
@@ -104,119 +104,119 @@ def audited(table: Table, batch: Batch, extract: Extract, facts: TableFacts | No
         ROW_HASH if ROW_HASH in extract.added else f"{row_hash(extract)} AS {ROW_HASH}",
         f"{rescued} AS {RESCUED}",
         f"CAST(NULL AS string) AS {CORRUPT}",
-        f"CAST(NULL AS string) AS {CODE}",
-        *([AGAIN] if AGAIN in extract.added else []),
+        f"CAST(NULL AS string) AS {ERROR_CODE}",
+        *([ALREADY_INGESTED] if ALREADY_INGESTED in extract.added else []),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Fit:
-    """How one column of the table is filled."""
+class _ColumnFill:
+    """How one column of the table is computed."""
 
     name: str
     value: str | None
-    """SQL; None where the table does not take the column in."""
+    """SQL. None when the table does not get the column."""
     unfit: str | None = None
-    """SQL: what cannot be in the column, NULL when all can."""
+    """SQL: the text of a value that does not fit the column, else NULL."""
 
 
-def _fits(table: Table, extract: Extract, facts: TableFacts | None) -> Iterator[_Fit]:
-    known = _known(table, extract, facts)
+def _column_fills(table: Table, extract: SourceRows, facts: TableFacts | None) -> Iterator[_ColumnFill]:
+    known = _expected_columns(table, extract, facts)
     found = {each.name.lower(): each for each in extract.payload}
     let_in = table.drift.new_column == "evolve" or not len(known.fields)
-    target = merged(known, extract.payload) if let_in else known
+    target = merge_fields(known, extract.payload) if let_in else known
     for extra in () if let_in else found.values():
         if extra.name.lower() not in {column.name.lower() for column in known.fields}:
-            yield _Fit(extra.name, None, _text(quoted(extra.name), extra.dataType))
+            yield _ColumnFill(extra.name, None, _text(quoted(extra.name), extra.dataType))
     for column in target.fields:
         name, wanted = column.name, column.dataType
         if name.lower() not in found:
-            yield _Fit(name, f"CAST(NULL AS {spelt(wanted)})")
+            yield _ColumnFill(name, f"CAST(NULL AS {type_sql(wanted)})")
             continue
         came = found[name.lower()]
         held, beside = quoted(came.name), extract.unfit.get(came.name)
         text = quoted(beside) if beside else None
         if table.contract == "open":
             value = _text(held, came.dataType)
-            yield _Fit(name, f"coalesce({value}, {text})" if text else value)
+            yield _ColumnFill(name, f"coalesce({value}, {text})" if text else value)
             continue
-        fitted = _fitted(held, came.dataType, wanted)
+        fitted = _lossless_cast(held, came.dataType, wanted)
         if fitted is not None:
-            yield _Fit(name, fitted, text)
+            yield _ColumnFill(name, fitted, text)
         elif not _are_numbers(came.dataType, wanted):
-            yield _Fit(
-                name, f"CAST(NULL AS {spelt(wanted)})", f"coalesce({_text(held, came.dataType)}, {text or 'NULL'})"
+            yield _ColumnFill(
+                name, f"CAST(NULL AS {type_sql(wanted)})", f"coalesce({_text(held, came.dataType)}, {text or 'NULL'})"
             )
         else:
-            narrow = f"try_cast({held} AS {spelt(wanted)})"
-            same = f"try_cast({narrow} AS {spelt(came.dataType)}) <=> {held}"
+            narrow = f"try_cast({held} AS {type_sql(wanted)})"
+            same = f"try_cast({narrow} AS {type_sql(came.dataType)}) <=> {held}"
             text = f"coalesce(IF({same}, NULL, CAST({held} AS string)), {text or 'NULL'})"
-            yield _Fit(name, f"IF({same}, {narrow}, NULL)", text)
+            yield _ColumnFill(name, f"IF({same}, {narrow}, NULL)", text)
 
 
-def _known(table: Table, extract: Extract, facts: TableFacts | None) -> StructType:
-    known = widened_columns(table, known_columns(table, facts), _described(extract))
+def _expected_columns(table: Table, extract: SourceRows, facts: TableFacts | None) -> StructType:
+    known = widened_schema(table, table_schema(table, facts), _arrow_type(extract))
     return parse_columns(extract.rows.sparkSession, {each.name: spark_type(each.type) for each in known})
 
 
-def _described(extract: Extract) -> pa.DataType:
-    """What the source brings, as far as Arrow has types for it."""
+def _arrow_type(extract: SourceRows) -> pa.DataType:
+    """Return the columns of the source that have an Arrow type."""
     found = []
     for each in extract.payload:
         with suppress(KeyError):
-            found.append((each.name, arrow_type(spelt(each.dataType))))
+            found.append((each.name, arrow_type(type_sql(each.dataType))))
     return pa.struct(found)
 
 
-def _fitted(held: str, found: DataType, wanted: DataType, depth: int = 0) -> str | None:
-    """SQL: the value as the wanted type has it, where every value of the found type has a place in it."""
+def _lossless_cast(held: str, found: DataType, wanted: DataType, depth: int = 0) -> str | None:
+    """Return SQL that casts the value to the wanted type, or None when some value would not fit."""
     from pyspark.sql.types import ArrayType, StructType
 
-    if spelt(found) == spelt(wanted) or _is_wider(found, wanted):
-        # The cast also takes away what the source noted about the column, such as a length that Delta would enforce.
-        return f"CAST({held} AS {spelt(wanted)})"
+    if type_sql(found) == type_sql(wanted) or _fits_into(found, wanted):
+        # The cast also removes column metadata of the source, such as a length that Delta would enforce.
+        return f"CAST({held} AS {type_sql(wanted)})"
     if isinstance(found, StructType) and isinstance(wanted, StructType):
         names = {each.name.lower(): each for each in found.fields}
         parts: list[str] = []
         for each in wanted.fields:
-            part: str | None = f"CAST(NULL AS {spelt(each.dataType)})"
+            part: str | None = f"CAST(NULL AS {type_sql(each.dataType)})"
             if came := names.get(each.name.lower()):
-                part = _fitted(f"{held}.{quoted(came.name)}", came.dataType, each.dataType, depth)
+                part = _lossless_cast(f"{held}.{quoted(came.name)}", came.dataType, each.dataType, depth)
             if part is None:
                 return None
             parts.append(f"{part} AS {quoted(each.name)}")
         return f"IF({held} IS NULL, NULL, struct({', '.join(parts)}))"
     if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
         item = f"item{depth}"
-        each_fitted = _fitted(item, found.elementType, wanted.elementType, depth + 1)
+        each_fitted = _lossless_cast(item, found.elementType, wanted.elementType, depth + 1)
         return None if each_fitted is None else f"transform({held}, {item} -> {each_fitted})"
     return None
 
 
-def _is_wider(found: DataType, wanted: DataType) -> bool:
-    """Every number of the one type is a number of the other, unchanged."""
-    one, other = spelt(found), spelt(wanted)
+def _fits_into(found: DataType, wanted: DataType) -> bool:
+    """Whether every number of the found type is representable in the wanted type."""
+    one, other = type_sql(found), type_sql(wanted)
     if one == "float":
         return other == "double"
-    digits, room = _digits(found), _digits(wanted)
+    digits, room = _integer_and_scale(found), _integer_and_scale(wanted)
     return digits is not None and room is not None and digits[0] <= room[0] and digits[1] <= room[1]
 
 
-def _digits(type: DataType) -> tuple[int, int] | None:
-    """Before and after the point."""
+def _integer_and_scale(type: DataType) -> tuple[int, int] | None:
+    """Return the digits before and after the decimal point, or None when the type has no fixed number of digits."""
     from pyspark.sql.types import DecimalType
 
     if isinstance(type, DecimalType):
         return type.precision - type.scale, type.scale
-    return (_WHOLE[spelt(type)], 0) if spelt(type) in _WHOLE else None
+    return (_INTEGER_DIGITS[type_sql(type)], 0) if type_sql(type) in _INTEGER_DIGITS else None
 
 
 def _are_numbers(*types: DataType) -> bool:
-    return all(spelt(type) in ("float", "double") or _digits(type) is not None for type in types)
+    return all(type_sql(type) in ("float", "double") or _integer_and_scale(type) is not None for type in types)
 
 
 def _text(held: str, type: DataType) -> str:
-    """SQL: a value as text that tells all of it."""
+    """Return SQL: the value as text, without loss."""
     match type.typeName():
         case "array" | "map" | "struct" | "variant":
             return f"to_json({held}, {EXACT_JSON})"
@@ -228,8 +228,8 @@ def _text(held: str, type: DataType) -> str:
             return f"CAST({held} AS string)"
 
 
-def _not_let_in(table: Table, extract: Extract, facts: TableFacts | None) -> list[str]:
-    """What the source has that the contract does not let in."""
+def _contract_violations(table: Table, extract: SourceRows, facts: TableFacts | None) -> list[str]:
+    """Return the differences that the contract does not allow."""
     drift = table.drift
     frozen = {"+": drift.new_column, "~": drift.type, "-": drift.missing_column}
     kinds = tuple(kind for kind, reaction in frozen.items() if reaction == "freeze")
@@ -238,7 +238,7 @@ def _not_let_in(table: Table, extract: Extract, facts: TableFacts | None) -> lis
     return [line for line in _differences(table, extract, facts) if line.startswith(kinds)] if kinds else []
 
 
-def _differences(table: Table, extract: Extract, facts: TableFacts | None) -> list[str]:
-    before = {each.name: each.dataType for each in _known(table, extract, facts).fields}
+def _differences(table: Table, extract: SourceRows, facts: TableFacts | None) -> list[str]:
+    before = {each.name: each.dataType for each in _expected_columns(table, extract, facts).fields}
     now = {each.name: each.dataType for each in extract.payload}
-    return differences(before, now, spelt=spelt, fits=lambda old, new: _fitted("", new, old) is not None)
+    return differences(before, now, spelt=type_sql, fits=lambda old, new: _lossless_cast("", new, old) is not None)

@@ -1,4 +1,4 @@
-"""Tables of other lakes become bronze: all rows of the first version, then what each later one brought."""
+"""Reads tables of other lakes into bronze: first all rows of a version, then the rows that later versions added."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lakesmith.jvm.jars import HINT
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFacts
 from lakesmith.sources.tables import VERSION, newest_metadata, open_iceberg
-from lakesmith.spark.ingest import Inlet
-from lakesmith.spark.ingest.audit import Extract, audited, check_columns
-from lakesmith.spark.ingest.staged import staged_folder, staged_key
+from lakesmith.spark.ingest import IngestContext
+from lakesmith.spark.ingest.fit_columns import SourceRows, check_columns, fit_to_table
+from lakesmith.spark.ingest.staged_extract import staged_folder, staged_key
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -28,49 +28,52 @@ if TYPE_CHECKING:
 
 _FEED = "delta.enableChangeDataFeed"
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
-_KEEPS_ROWS = ("append", "replace")
-"""Operations of Iceberg that take no row away; `replace` writes the same rows into other files."""
+_APPEND_ONLY = ("append", "replace")
+"""Iceberg operations that remove no row. `replace` rewrites the same rows into other files."""
+_INGEST_AGAIN = "ingest it under another table name, which starts with all rows"
 
 
-def read_table(inlet: Inlet, table: Table, source: OtherTable, batch: Batch, facts: TableFacts | None) -> DataFrame:
-    """The rows of the batch: as they were at its version, or what came since the version before."""
+def read_table(
+    context: IngestContext, table: Table, source: OtherTable, batch: Batch, facts: TableFacts | None
+) -> DataFrame:
+    """Return the rows of the pinned version, or the rows that were added since the last version."""
     assert batch.slice is not None
     since, until = batch.slice.since.get(VERSION), int(batch.slice.until[VERSION])
-    reading = _Reading(inlet, table, source)
+    reading = _TableReader(context, table, source)
     read = reading.delta if source.format == "delta" else reading.iceberg
-    with reading.translated(since, until):
+    with reading.translate_errors(since, until):
         extract = read(batch, None if since is None else int(since), until)
-        return audited(table, batch, extract, facts)
+        return fit_to_table(table, batch, extract, facts)
 
 
-class _Reading:
-    """One read of another lake's table."""
+class _TableReader:
+    """Reads one table of another lake."""
 
-    def __init__(self, inlet: Inlet, table: Table, source: OtherTable) -> None:
-        self._spark = inlet.spark
-        self._warehouse = inlet.warehouse
+    def __init__(self, context: IngestContext, table: Table, source: OtherTable) -> None:
+        self._spark = context.spark
+        self._warehouse = context.warehouse
         self._table = table
         self._source = source
         self._location = source.location.rstrip("/")
 
-    def delta(self, batch: Batch, since: int | None, until: int) -> Extract:
-        """All rows, those of the change feed where there is one, else those of the files that were added."""
+    def delta(self, batch: Batch, since: int | None, until: int) -> SourceRows:
+        """Return all rows on the first read; then the change feed where there is one, else the rows of added files."""
         if since is None:
             rows = self._spark.read.format("delta").option("versionAsOf", until).load(self._location)
-            return self._as_inserts(rows, until) if self._has_feed(until) else self._extract(rows)
+            return self._mark_as_inserts(rows, until) if self._has_feed(until) else self._extract(rows)
         actions = self._actions(since, until)
         described = [action["metaData"] for action in actions if "metaData" in action]
         if self._has_feed(since + 1) and all(each["configuration"].get(_FEED) == "true" for each in described):
             return self._changes(since, until)
         removed = [action["remove"] for action in actions if "remove" in action and action["remove"]["dataChange"]]
         if removed:
-            raise self._not_append_only(f"{len(removed)} of its files were removed or written anew")
+            raise self._not_append_only(f"{len(removed)} of its files were removed or rewritten")
         added = [action["add"] for action in actions if "add" in action and action["add"]["dataChange"]]
-        return self._extract(self._only(added, batch, until))
+        return self._extract(self._read_files(added, batch, until))
 
-    def iceberg(self, batch: Batch, since: int | None, until: int) -> Extract:
-        """All rows of a snapshot, or those that snapshots since have appended."""
-        reader, location = self._spark.read.format("iceberg"), self._as_of_now(batch)
+    def iceberg(self, batch: Batch, since: int | None, until: int) -> SourceRows:
+        """Return all rows of a snapshot, or the rows that later snapshots appended."""
+        reader, location = self._spark.read.format("iceberg"), self._copy_metadata(batch)
         if since is None:
             return self._extract(reader.option("versionAsOf", until).load(location))
         snapshots = {each.snapshot_id: each for each in open_iceberg(self._table, self._source).snapshots()}
@@ -85,29 +88,29 @@ class _Reading:
             at = snapshot.parent_snapshot_id
         for snapshot in passed:
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
-            if operation not in _KEEPS_ROWS:
-                raise self._not_append_only(f"snapshot {snapshot.snapshot_id} is of the kind '{operation}'")
+            if operation not in _APPEND_ONLY:
+                raise self._not_append_only(f"snapshot {snapshot.snapshot_id} is of type '{operation}'")
         if all(snapshot.summary and snapshot.summary.operation.value != "append" for snapshot in passed):
             return self._extract(reader.load(location).limit(0))
         reader = reader.option("start-snapshot-id", since).option("end-snapshot-id", until)
         return self._extract(reader.load(location))
 
-    def _as_of_now(self, batch: Batch) -> str:
-        """A folder with a copy of the newest metadata, under the name by which a table is found without a catalog."""
+    def _copy_metadata(self, batch: Batch) -> str:
+        """Copy the newest metadata to a folder where Iceberg finds it without a catalog. Return the folder."""
         from pyarrow.fs import FileSystem
 
         metadata = newest_metadata(self._table, self._source)
         files, path = FileSystem.from_uri(metadata)
         with files.open_input_stream(path, compression=None) as stream:
-            told = stream.read()
+            content = stream.read()
         key = f"{staged_key(self._table.name, batch)}/metadata"
         packed = ".gz" if metadata.endswith(".gz.metadata.json") else ""
-        self._warehouse.storage.replace(f"{key}/v1{packed}.metadata.json", told)
+        self._warehouse.storage.replace(f"{key}/v1{packed}.metadata.json", content)
         self._warehouse.storage.replace(f"{key}/version-hint.text", b"1")
         return staged_folder(self._warehouse, self._table.name, batch)
 
     def _actions(self, since: int, until: int) -> Sequence[Action]:
-        """What the commits after `since` did, as the log has it."""
+        """Return the log actions of the commits after `since`."""
         from pyspark.errors import AnalysisException
 
         paths = [f"{self._location}/_delta_log/{version:020}.json" for version in range(since + 1, until + 1)]
@@ -122,11 +125,10 @@ class _Reading:
     def _has_feed(self, version: int) -> bool:
         from deltalake import DeltaTable
 
-        told = DeltaTable(self._location, version=version).metadata()
-        return told.configuration.get(_FEED) == "true"
+        return DeltaTable(self._location, version=version).metadata().configuration.get(_FEED) == "true"
 
-    def _changes(self, since: int, until: int) -> Extract:
-        """Rows that were inserted, updated (as they are since) and deleted (as they were)."""
+    def _changes(self, since: int, until: int) -> SourceRows:
+        """Return inserted rows, updated rows (new values) and deleted rows (old values)."""
         reader = self._spark.read.format("delta").option("readChangeFeed", "true")
         feed = reader.option("startingVersion", since + 1).option("endingVersion", until).load(self._location)
         rows = [name for name in feed.columns if name not in _FEED_COLUMNS]
@@ -140,8 +142,8 @@ class _Reading:
         )
         return self._extract(changes, CHANGE_AUDIT)
 
-    def _as_inserts(self, rows: DataFrame, version: int) -> Extract:
-        """The rows of a first read in the shape that the changes after it will have."""
+    def _mark_as_inserts(self, rows: DataFrame, version: int) -> SourceRows:
+        """Return the rows of the first read as inserts, in the shape of later changes."""
         self._check(rows)
         inserts = rows.selectExpr(
             "*",
@@ -152,31 +154,31 @@ class _Reading:
         )
         return self._extract(inserts, CHANGE_AUDIT)
 
-    def _only(self, added: Sequence[Action], batch: Batch, until: int) -> DataFrame:
-        """The rows of some files of the table, read through a log of their own that names no others.
+    def _read_files(self, added: Sequence[Action], batch: Batch, until: int) -> DataFrame:
+        """Read some files of the table through a temporary log that lists only them.
 
-        The log tells how the files are to be read: partitions, renamed columns, columns that came later.
+        The log provides what is needed to read the files: partitions, renamed columns, columns that were added later.
         """
         from deltalake import DeltaTable
 
-        told = DeltaTable(self._location, version=until)
-        here = {uri.rsplit("/", 1)[-1] for uri in told.file_uris()}
+        table = DeltaTable(self._location, version=until)
+        here = {uri.rsplit("/", 1)[-1] for uri in table.file_uris()}
         self._refuse_missing([each["path"] for each in added if each["path"].rsplit("/", 1)[-1] not in here])
-        protocol, metadata = told.protocol(), told.metadata()
+        protocol, metadata = table.protocol(), table.metadata()
         features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
         actions: list[Mapping[str, object]] = [
             {
                 "protocol": {
                     "minReaderVersion": protocol.min_reader_version,
                     "minWriterVersion": protocol.min_writer_version,
-                    **{name: listed for name, listed in features.items() if listed},
+                    **{name: column_list for name, column_list in features.items() if column_list},
                 }
             },
             {
                 "metaData": {
                     "id": str(uuid4()),
                     "format": {"provider": "parquet", "options": {}},
-                    "schemaString": told.schema().to_json(),
+                    "schemaString": table.schema().to_json(),
                     "partitionColumns": metadata.partition_columns,
                     "configuration": metadata.configuration,
                 }
@@ -194,7 +196,7 @@ class _Reading:
         return f"{self._location if '://' in self._location else Path(self._location).as_uri()}/{path}"
 
     def _refuse_missing(self, paths: Sequence[str]) -> None:
-        """Files that were merged into others since may have been deleted for good."""
+        """Raise when files are missing: compacted files may have been vacuumed."""
         from urllib.parse import unquote
 
         from pyarrow.fs import FileSystem, FileType
@@ -206,35 +208,34 @@ class _Reading:
         if any(info.type == FileType.NotFound for info in files.get_file_info(uris)):
             raise self._gap("files that were added and then merged with others were deleted by VACUUM")
 
-    def _extract(self, rows: DataFrame, added: tuple[str, ...] = ()) -> Extract:
-        return Extract(rows=rows, told=self._location, added=added)
+    def _extract(self, rows: DataFrame, added: tuple[str, ...] = ()) -> SourceRows:
+        return SourceRows(rows=rows, source_name=self._location, added=added)
 
     def _check(self, rows: DataFrame) -> None:
-        """Refuse reserved names before columns of the same name are added."""
+        """Reject reserved names before columns with these names are added."""
         check_columns(self._table, self._extract(rows), None)
 
     def _not_append_only(self, why: str) -> DataError:
         return DataError(
             "not-append-only",
-            f"rows of {self._location} changed or went away, and which ones cannot be told: {why}",
+            f"rows of {self._location} were updated or deleted, and it has no change feed: {why}",
             table=str(self._table.name),
-            hint=f"set {_FEED} on that table, or use it where it lies (adopt:); "
-            "then take it in as a table of another name, which begins with all its rows"
+            hint=f"enable {_FEED} on that table, or read it in place (adopt:); then {_INGEST_AGAIN}"
             if self._source.format == "delta"
-            else "take it in as a table of another name, which begins with all its rows",
+            else _INGEST_AGAIN,
         )
 
     def _gap(self, why: str) -> DataError:
         return DataError(
             "source-gap",
-            f"what {self._location} has added since the last run cannot be read any more: {why}",
+            f"rows that {self._location} added since the last run can no longer be read: {why}",
             table=str(self._table.name),
-            hint="keep more of its history, and take it in as a table of another name, which begins with all its rows",
+            hint=f"retain more of its history, and {_INGEST_AGAIN}",
         )
 
     @contextmanager
-    def translated(self, since: int | str | None, until: int) -> Iterator[None]:
-        """Errors of Spark and delta-rs that come from the other table's state."""
+    def translate_errors(self, since: int | str | None, until: int) -> Iterator[None]:
+        """Translate errors of Spark and delta-rs that are caused by the state of the other table."""
         from deltalake import exceptions
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -246,7 +247,7 @@ class _Reading:
         except (PySparkException, Py4JError) as error:
             text = str(error)
             if "DATA_SOURCE_NOT_FOUND" in text:
-                what = "this Spark runs without what reads Iceberg tables"
+                what = "the Spark session has no Iceberg jars"
                 raise InfrastructureError("jars-missing", what, hint=HINT) from error
             if any(
                 word in text for word in ("VERSION_NOT_FOUND", "VersionNotFound", "Cannot find snapshot", "recreate")
