@@ -13,7 +13,7 @@ from tests.faults.delta_files import Files
 from tests.faults.flows import Decided
 from tests.faults.layouts import Stream
 
-_NOTE = re.compile(r"lakesmith (?:batch|upkeep) (\d+)\.(\d+) run ")
+_NOTE = re.compile(r"lakesmith (?:batch|maintenance) (\d+)\.(\d+) run ")
 
 
 _MOST = 200

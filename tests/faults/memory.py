@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from lakesmith.formats.delta.log import commit_lost
 from tests.faults.processes import Clock, Process
 
 from lakesmith.columns import DELETE_ROW
 from lakesmith.errors import InfrastructureError
+from lakesmith.formats.delta.commit_results import commit_lost
 from lakesmith.ports import (
     Capability,
     CommitFact,
@@ -203,7 +203,7 @@ class MemoryStorage:
     def head(self, path: str, size: int) -> bytes:
         return self._disk.files[path][:size]
 
-    def put_file(self, key: str, file: BinaryIO, *, size: int, tell: Callable[[int], None]) -> bool:
+    def put_file(self, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
         return self.put_if_absent(key, file.read())
 
     def move(self, path: str, to: str) -> None:
@@ -452,7 +452,7 @@ class MemoryFormat:
         commit = find_commit(self.commits(location), write.flow, write.sequence, write.note)
         if commit is None:
             raise commit_lost(write)
-        return self.written(commit)
+        return self.commit_result(commit)
 
     def _write(
         self,

@@ -106,14 +106,15 @@ def _vacuum_unlocked() -> None:
 
 def _few_commits() -> None:
     """Whoever looks for a commit looks at the newest twenty only."""
-    from lakesmith.formats.delta.log import DeltaLog
+    from lakesmith.formats.delta import commit_results, commits
 
-    original: Any = DeltaLog.commits
+    original: Any = commits.table_commits
 
-    def commits(self: DeltaLog, *which: Any) -> Any:
-        return tuple(islice(original(self, *which), 20))
+    def newest(*which: Any) -> Any:
+        return tuple(islice(original(*which), 20))
 
-    _put(DeltaLog, "commits", commits)
+    for module in (commits, commit_results):
+        _put(module, "table_commits", newest)
 
 
 def _jvm_death_escapes() -> None:

@@ -81,7 +81,7 @@ class Recorded:
 
     def run(self, *, large: bool = False) -> None:
         """Land a file and run; with `large`, a merge marks rows in deletion vectors."""
-        vars(write)["_VECTORS"] = 0 if large else 64 << 20
+        vars(write)["_DV_MERGE_BYTES"] = 0 if large else 64 << 20
         self._landed += 1
         land(self._folder, self._landed)
         self._do("run", lambda: self._lake.run(jobs=1, session=self._spark))

@@ -258,13 +258,13 @@ def _shortened(trace: str) -> str:
 _FAULTS = {
     "batch-unknown",
     "batch-unreadable",
-    "books-open",
+    "row-count-mismatch",
     "commits-missing",
     "intervals-broken",
     "key-twice",
     "ledger-unreadable",
     "partition-escaped",
-    "staged-rows-gone",
+    "staged-extract-missing",
     "table-unreadable",
     "unknown-progress",
 }

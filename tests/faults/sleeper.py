@@ -103,7 +103,7 @@ def _sleep(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) 
     from lakesmith.cli import app
     from lakesmith.ledger import lease
     from lakesmith.run import execute
-    from lakesmith.run.step import StepRunner
+    from lakesmith.run.table_state import TableState
 
     left = {(stop.place, stop.table) for stop in stops}
 
@@ -114,13 +114,13 @@ def _sleep(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) 
 
     lease.LEASE_SECONDS = SHORT
     failpoints.watch(reached)
-    real = StepRunner._batch
+    real = TableState.new_batch
 
-    def batch(self: StepRunner, table: Any, *rest: Any, **named: Any) -> Any:
-        reached("facts.read", str(table.name))
-        return real(self, table, *rest, **named)
+    def new_batch(self: TableState, *rest: Any, **named: Any) -> Any:
+        reached("facts.read", str(self.table.name))
+        return real(self, *rest, **named)
 
-    setattr(StepRunner, "_batch", batch)  # noqa: B010 - mypy would not have it otherwise
+    setattr(TableState, "new_batch", new_batch)  # noqa: B010 - mypy would not have it otherwise
     if jvm is not None:
         session = jvm.attach()
         vars(execute).update(open_session=lambda *_, **__: session, close_session=lambda _: None)

@@ -26,7 +26,8 @@ import lakesmith.lake.running
 import lakesmith.ledger.lease
 import lakesmith.run.batch_reader
 import lakesmith.run.execute
-import lakesmith.run.step
+import lakesmith.run.replay
+import lakesmith.run.table_state
 import lakesmith.spark.replay
 import lakesmith.spark.write
 from lakesmith import failpoints
@@ -168,7 +169,7 @@ class VirtualLeases(Leases):
         self._process: Process = storage._process
 
     @contextmanager
-    def _kept_alive(self, key: str, lease: Lease) -> Iterator[None]:
+    def _renewed(self, key: str, lease: Lease) -> Iterator[None]:
         hold = Hold(key.split("/")[-2], lambda: self._renew(key, lease), lease.expires_at - LEASE_SECONDS)
         hold.sound = self._clock() < lease.expires_at
         self._process.holds.append(hold)
@@ -241,7 +242,7 @@ class RowCounter:
         return count(self._rows, self._rules)
 
 
-def hold(warehouse: Warehouse, incoming: IncomingBatch, _: Rows, failed: GateFailed) -> GateFailed:
+def hold_batch(warehouse: Warehouse, incoming: IncomingBatch, _: Rows, failed: GateFailed) -> GateFailed:
     batch = incoming.batch
     HeldBatches(warehouse.storage).keep(
         HeldBatch(
@@ -281,7 +282,7 @@ class MemoryWriter(BatchWriter):
 class MemoryReplay(QuarantineReplay):
     """Rows of a quarantine are judged in memory."""
 
-    def _judged(self) -> Any:
+    def _checked_rows(self) -> Any:
         chosen = cast("Rows", self._chosen())
         return Rows(tuple(row.row for row in chosen.rows if isinstance(row, Refused)))
 
@@ -371,15 +372,15 @@ class Bridge:
 def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
     """Put what needs no Spark in the place of what does, and the virtual clock in the place of the real one."""
     with pytest.MonkeyPatch.context() as patch:
-        arrivals, step, write = lakesmith.run.batch_reader, lakesmith.run.step, lakesmith.spark.write
-        patch.setattr(arrivals, "read_batch", lambda *a, **k: read_batch(bridge.disk, *a, **k))
-        patch.setattr(arrivals, "build_batch", build_batch)
-        patch.setattr(arrivals, "field_paths", lambda _: ())
-        patch.setattr(arrivals, "new_fields", lambda *_: ())
-        patch.setattr(arrivals, "wider_fields", lambda *_: ())
-        patch.setattr(step, "BatchWriter", MemoryWriter)
-        patch.setattr(step, "QuarantineReplay", MemoryReplay)
-        patch.setattr(step, "time", SimpleNamespace(time_ns=lambda: bridge.clock.time_ns()))
+        reader, state, write = lakesmith.run.batch_reader, lakesmith.run.table_state, lakesmith.spark.write
+        patch.setattr(reader, "read_batch", lambda *a, **k: read_batch(bridge.disk, *a, **k))
+        patch.setattr(reader, "build_batch", build_batch)
+        patch.setattr(reader, "field_paths", lambda _: ())
+        patch.setattr(reader, "new_fields", lambda *_: ())
+        patch.setattr(reader, "wider_fields", lambda *_: ())
+        patch.setattr(state, "BatchWriter", MemoryWriter)
+        patch.setattr(lakesmith.run.replay, "QuarantineReplay", MemoryReplay)
+        patch.setattr(state, "time", SimpleNamespace(time_ns=lambda: bridge.clock.time_ns()))
         patch.setattr(write, "add_rule_flags", lambda incoming, *_: incoming)
         patch.setattr(write, "check_rows", lambda incoming: incoming.rows)
         patch.setattr(write, "apply_decisions", lambda rows, *_: rows)
@@ -387,7 +388,7 @@ def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(write, "good_rows", good_rows)
         patch.setattr(write, "rejected_rows", rejected_rows)
         patch.setattr(write, "RowCounter", RowCounter)
-        patch.setattr(write, "hold", hold)
+        patch.setattr(write, "hold_batch", hold_batch)
         patch.setattr(write, "discard_held_batch", discard_held_batch)
         patch.setattr(write, "apply_load", lambda _, rows: Rows(tuple(latest(rows.rows))))
         replay = lakesmith.spark.replay

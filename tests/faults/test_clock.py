@@ -101,19 +101,19 @@ def test_a_holder_that_died_before_the_clock_was_set_back_does_not_hold_its_tabl
     _lease(storage, 1_000_000.0 + LEASE_SECONDS)
     with (
         pytest.raises(InfrastructureError) as caught,
-        Leases(storage, "b", clock=lambda: 1_000_000.0).held(BRONZE, "run"),
+        Leases(storage, "b", clock=lambda: 1_000_000.0).hold(BRONZE, "run"),
     ):
         pass
     assert caught.value.code == "table-leased"
-    with Leases(storage, "b", clock=lambda: 1_000_000.0 - DAY).held(BRONZE, "run"):
+    with Leases(storage, "b", clock=lambda: 1_000_000.0 - DAY).hold(BRONZE, "run"):
         pass
 
 
 def test_a_holder_that_lives_keeps_its_table_when_the_clock_is_set_back_a_little(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     now = [1_000_000.0]
-    second = Leases(storage, "second", clock=lambda: now[0]).held(BRONZE, "run")
-    with Leases(storage, "first", clock=lambda: now[0]).held(BRONZE, "run"):
+    second = Leases(storage, "second", clock=lambda: now[0]).hold(BRONZE, "run")
+    with Leases(storage, "first", clock=lambda: now[0]).hold(BRONZE, "run"):
         now[0] -= 300
         with pytest.raises(InfrastructureError), second:
             pass
@@ -124,9 +124,9 @@ def test_a_lease_taken_over_because_the_clock_is_a_day_ahead_is_given_back_by_ne
 ) -> None:
     storage = LocalStorage(tmp_path)
     second = Leases(storage, "second", clock=lambda: time.time() + DAY)
-    with Leases(storage, "first").held(BRONZE, "run"), second.held(BRONZE, "run"):
+    with Leases(storage, "first").hold(BRONZE, "run"), second.hold(BRONZE, "run"):
         pass
-    with Leases(storage, "third").held(BRONZE, "run"):
+    with Leases(storage, "third").hold(BRONZE, "run"):
         pass
 
 

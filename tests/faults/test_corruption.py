@@ -275,7 +275,7 @@ def test_a_sum_of_files_taken_in_is_read_whole_or_not_at_all(made: Made) -> None
     batches = made.batches
     taken = {file.path: file for number in range(1, 5) for file in batches.pinned(number, 1).files}
     batches.write_summary(4, 1, taken)
-    summed = made.warehouse / "_lakesmith/taken/bronze.orders/00000004.01.json"
+    summed = made.warehouse / "_lakesmith/ingested/bronze.orders/00000004.01.json"
     whole = summed.read_bytes()
     for damage in ("empty", "garbage", "cut off", "a bit of a path"):
         BATCH_DAMAGES[damage](summed)
@@ -299,7 +299,7 @@ def test_a_lease_that_is_garbage_is_held_by_nobody(made: Made) -> None:
     storage = LocalStorage(made.warehouse)
     for number, said in enumerate((b"", b"garbage", b"\0\0\0", b"[]", b"{}"), 1):
         storage.replace(f"_lakesmith/leases/bronze.orders/{number * 10:08}.json", said)
-        with Leases(storage, "run").held(BRONZE, "run"):
+        with Leases(storage, "run").hold(BRONZE, "run"):
             assert storage.keys("_lakesmith/leases/bronze.orders") == [f"{number * 10 + 1:08}.json"]
 
 

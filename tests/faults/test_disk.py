@@ -86,7 +86,7 @@ def test_a_disk_that_fills_up_while_data_is_written_costs_nothing_but_a_rerun(la
         before = content(lake)
         when(place, table, disk.fill)
         report = failing(lake)
-        assert [(error.code, error.table) for error in report.errors] == [(code, table), ("ledger-unwritten", None)]
+        assert [(error.code, error.table) for error in report.errors] == [(code, table), ("ledger-write-failed", None)]
         assert "disk is full" in report.errors[0].what
         disk.free()
         if place == "table.committing":
@@ -133,7 +133,7 @@ def test_a_disk_that_is_full_where_batches_are_noted_loses_no_batch(lake: Writte
         ("batch.finishing", "silver.orders"),
     ):
         when(place, table, disk.fill)
-        assert codes(lake) == ["disk-full", "ledger-unwritten"]
+        assert codes(lake) == ["disk-full", "ledger-write-failed"]
         disk.free()
     assert_right_after_a_rerun(lake)
 
@@ -145,7 +145,7 @@ def test_a_ledger_that_cannot_be_written_hides_neither_what_was_done_nor_what_we
     when("ledger.recording", "", disk.fill)
     report = failing(lake)
     assert [step.outcome for step in report.steps] == ["ok", "ok", "ok"]
-    assert [error.code for error in report.errors] == ["ledger-unwritten"]
+    assert [error.code for error in report.errors] == ["ledger-write-failed"]
     disk.free()
     assert_right_after_a_rerun(lake)
 
@@ -162,7 +162,7 @@ def test_a_warehouse_that_may_only_be_read_is_read_and_not_written(lake: Written
     disk.unlock()
     for place, table in (("batch.pinned", "bronze.orders"), ("table.committed", "silver.orders")):
         when(place, table, disk.lock)
-        assert codes(lake) in (["storage-write", "ledger-unwritten"], ["commit-unknown", "ledger-unwritten"])
+        assert codes(lake) in (["storage-write", "ledger-write-failed"], ["commit-unknown", "ledger-write-failed"])
         disk.unlock()
     assert_right_after_a_rerun(lake)
 

@@ -12,8 +12,7 @@ import pytest
 from tests.faults.foreign import cleaned_by_others, commits_by_others, compacted_by_others, says
 from tests.run.lakes import Cut, Written, cut_at, watched
 
-from lakesmith.formats.delta import checksums as seals
-from lakesmith.formats.delta import log
+from lakesmith.formats.delta import checksums, commit_results
 from lakesmith.jvm.session import isolated
 from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.reports import RunReport, Version
@@ -96,10 +95,10 @@ def others_between_commit_and_look(count: int) -> Iterator[list[str]]:
     def beside(location: str) -> None:
         seen.append(location)
         commits_by_others(Path(location), count)
-        seals.write_checksums(location)
+        checksums.write_checksums(location)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "write_checksums", beside)
+        patch.setattr(commit_results, "write_checksums", beside)
         yield seen
 
 

@@ -82,7 +82,7 @@ def test_a_rollback_in_the_moment_before_spark_commits_is_told_with_the_way_out(
         if (place, about) == ("table.committed", "silver.orders"):
             raise Cut
 
-    monkeypatch.setattr("lakesmith.formats.delta.spark.refuse_if_rolled_back", too_early)
+    monkeypatch.setattr("lakesmith.formats.delta.spark_writes.refuse_if_rolled_back", too_early)
     if cut:
         failpoints.watch(killed)
         try:

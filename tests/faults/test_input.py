@@ -99,7 +99,7 @@ def test_a_query_that_gives_other_rows_each_time_is_not_asked_again_for_those_it
     failpoints.watch(None)
     lake.run(ok=False)
     [error] = lake.reports[-1].errors
-    assert_typed(error, "books-open")
+    assert_typed(error, "row-count-mismatch")
     assert "rand()" in error.what
     assert lake.rows("SELECT count(*) FROM silver.dice") == [(20,)]
     lake.run("silver.dice", full_refresh=True)

@@ -105,12 +105,12 @@ def test_a_lease_is_taken_once_and_given_back_whatever_the_line_does(
     place: Place, proxy: HttpProxy, storage: Storage, spoil: Spoil
 ) -> None:
     proxy.spoil(spoil, "PUT", times=4)
-    with Leases(storage, "run one").held(NAME, "run"):
-        with pytest.raises(InfrastructureError, match="run one"), Leases(place.open(), "run two").held(NAME, "run"):
+    with Leases(storage, "run one").hold(NAME, "run"):
+        with pytest.raises(InfrastructureError, match="run one"), Leases(place.open(), "run two").hold(NAME, "run"):
             pass
         proxy.spoil(spoil, "PUT", times=4)
     assert len(proxy.spoilt) == 8
-    with Leases(place.open(), "run two").held(NAME, "run"):
+    with Leases(place.open(), "run two").hold(NAME, "run"):
         pass
     assert list(place.open().keys(LEASES)) == ["00000002.json"]
 
@@ -118,20 +118,20 @@ def test_a_lease_is_taken_once_and_given_back_whatever_the_line_does(
 def test_a_lease_that_cannot_be_given_back_fails_nothing_and_ends_by_itself(
     place: Place, proxy: HttpProxy, storage: Storage
 ) -> None:
-    with Leases(storage, "run one").held(NAME, "run"):
+    with Leases(storage, "run one").hold(NAME, "run"):
         proxy.spoil("503", times=-1)
     (lease,) = place.open().keys(LEASES)
     kept = json.loads(place.open().read(f"{LEASES}/{lease}") or b"")
     assert kept["released"] is False
-    with Leases(place.open(), "run two", clock=lambda: kept["expires_at"]).held(NAME, "run"):
+    with Leases(place.open(), "run two", clock=lambda: kept["expires_at"]).hold(NAME, "run"):
         pass
 
 
 def test_the_last_reply_to_a_large_file_may_be_lost(place: Place, proxy: HttpProxy, storage: Storage) -> None:
     proxy.spoil("drop reply", "POST", "uploadId=")
-    assert storage.put_file("large.bin", io.BytesIO(LARGE), size=len(LARGE), tell=lambda _: None)
+    assert storage.put_file("large.bin", io.BytesIO(LARGE), size=len(LARGE), on_progress=lambda _: None)
     assert len(proxy.spoilt) == 1
-    assert not storage.put_file("large.bin", io.BytesIO(LARGE), size=len(LARGE), tell=lambda _: None)
+    assert not storage.put_file("large.bin", io.BytesIO(LARGE), size=len(LARGE), on_progress=lambda _: None)
     assert place.open().open("large.bin").read() == LARGE
 
 
@@ -185,7 +185,7 @@ def test_credentials_that_expire_in_the_middle_are_told_and_nothing_is_half_done
         lambda: batches.finish(DONE),
         lambda: batches.pin(replace(BATCH, sequence=8)),
         lambda: batches.done(7),
-        lambda: Leases(storage, "run").held(NAME, "run").__enter__(),
+        lambda: Leases(storage, "run").hold(NAME, "run").__enter__(),
     ):
         with pytest.raises(InfrastructureError) as caught:
             ask()

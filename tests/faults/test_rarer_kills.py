@@ -17,7 +17,7 @@ from tests.faults.test_kills import KILLS
 from tests.faults.victim import Deed, Order, answer_of, start
 from tests.run.lakes import Written
 
-from lakesmith.failpoints import PLACES
+from lakesmith.failpoints import FAILPOINTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def lake(tmp_path: Path, spark: SparkSession, jvm: Jvm) -> Lake:
 
 def test_every_place_is_one_at_which_a_process_is_killed() -> None:
     elsewhere = {kill.place for rows in KILLS.values() for row in rows for kill in row}
-    assert elsewhere | _killed_here() == PLACES.keys()
+    assert elsewhere | _killed_here() == FAILPOINTS.keys()
 
 
 def _killed_here() -> set[str]:

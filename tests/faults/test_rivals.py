@@ -196,7 +196,7 @@ def test_while_its_lease_lasts_a_holder_that_sleeps_keeps_others_off(shop: Shop)
     shop.run("bronze.clicks", ok=False)
     (error,) = shop.reports[-1].errors
     assert (error.code, error.exit_code) == ("table-leased", 4)
-    assert "wait until it has ended" in str(error.hint)
+    assert "wait until it ends" in str(error.hint)
     sleeper.wake()
     assert sleeper.ended().exit_code == 0
     assert shop.run("bronze.clicks") == {}

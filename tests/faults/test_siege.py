@@ -18,7 +18,8 @@ def test_an_error_with_code_exit_code_and_hint_is_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    "lacking", [{"code": ""}, {"hint": None}, {"exit_code": 70}, {"code": "books-open"}, {"code": "intervals-broken"}]
+    "lacking",
+    [{"code": ""}, {"hint": None}, {"exit_code": 70}, {"code": "row-count-mismatch"}, {"code": "intervals-broken"}],
 )
 def test_an_error_that_lacks_something_or_tells_of_a_fault_is_not(lacking: dict[str, object]) -> None:
     [broken] = untyped(Answer(errors=({**ERROR, **lacking},)))

@@ -21,9 +21,9 @@ from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import LEASE_SECONDS, Lease, Leases
 from lakesmith.plan.steps import Progress
-from lakesmith.ports import CommitFact, TableFacts, Write, Written
+from lakesmith.ports import CommitFact, CommitResult, TableFacts, Write
 from lakesmith.run.failures import is_external
-from lakesmith.run.step import StepRunner
+from lakesmith.run.table_state import TableState
 from lakesmith.spark.incoming import IncomingBatch
 
 STEPS = 100_000
@@ -110,7 +110,7 @@ def _no_lease(patch: pytest.MonkeyPatch) -> None:
 def _bookmark_first(patch: pytest.MonkeyPatch) -> None:
     append = MemoryFormat.append
 
-    def first(self: MemoryFormat, frame: Rows, location: str, write: Write) -> Written:
+    def first(self: MemoryFormat, frame: Rows, location: str, write: Write) -> CommitResult:
         made = append(self, Rows(()), location, write)
         written = append(self, frame, location, replace(write, flow="rows", note=f"{write.note} rows"))
         return replace(written, version=made.version)
@@ -144,13 +144,13 @@ def _done_before_quarantine(patch: pytest.MonkeyPatch) -> None:
 
 
 def _cleanup_when_the_reply_is_lost(patch: pytest.MonkeyPatch) -> None:
-    def cleaned(self: StepRunner, table: Any, batch: Batch, error: Exception) -> None:
+    def cleaned(state: TableState, batch: Batch, error: Exception) -> None:
         if not is_external(error):
             return
-        key = f"_lakesmith/batches/{table.name}/{batch.sequence:08}.{batch.attempt:02}.json"
-        self.warehouse.storage.remove(key)
+        key = f"_lakesmith/batches/{state.table.name}/{batch.sequence:08}.{batch.attempt:02}.json"
+        state.warehouse.storage.remove(key)
 
-    patch.setattr(StepRunner, "_tell_outcome", cleaned)
+    patch.setattr("lakesmith.run.commit.raise_known_outcome", cleaned)
 
 
 def _refused_rows_of_a_rollback_stay(patch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def _refused_rows_of_a_rollback_stay(patch: pytest.MonkeyPatch) -> None:
 
 def _rolled_back_beneath(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryFormat, "rolled_back", lambda *_: False)
-    patch.setattr(StepRunner, "_refuse_gap", lambda *_: None)
+    patch.setattr(TableState, "refuse_if_rolled_back", lambda *_: None)
 
 
 def _whatever_there_is_is_released(patch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ _BESIDE_OTHERS = {"land": 4, "start": 8, "advance": 4, "kill": 3, "foreign": 4}
         (
             _cleanup_when_the_reply_is_lost,
             _CUT_SHORT,
-            "what it was made from is not in|is missing from the warehouse|batch-unknown|R: ",
+            "its pinned inputs are missing from|is missing from the warehouse|batch-unknown|R: ",
         ),
         (_position_from_the_number, _ROLLED_BACK, "N: |R: "),
         (_rolled_back_beneath, _ROLLED_BACK, "N: the bookmark is ahead of the rows|R: "),

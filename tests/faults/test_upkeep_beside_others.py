@@ -123,7 +123,7 @@ def test_a_merge_beneath_which_files_are_put_together_is_refused_and_comes_with_
     orders: Written, tmp_path: Path, vectors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if vectors:
-        monkeypatch.setattr(write, "_VECTORS", 0)
+        monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0)
         setting = "SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
         orders.spark.sql(f"ALTER TABLE delta.`{silver(orders)}` {setting}").collect()
     lake, beside = about_to_compact(orders, tmp_path)

@@ -136,7 +136,7 @@ def prepare(order: Order) -> None:
     if order.large:
         from lakesmith.spark import write
 
-        write._VECTORS = 0
+        write._DV_MERGE_BYTES = 0
     if order.plant is not None:
         plant(order.plant)
 

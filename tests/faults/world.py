@@ -314,7 +314,7 @@ class World:
 
     def spoil(self, which: int) -> None:
         """A file is overwritten with garbage."""
-        keys = [key for key in self.disk.files if key.startswith((_BATCHES, "_lakesmith/held", "_lakesmith/taken"))]
+        keys = [key for key in self.disk.files if key.startswith((_BATCHES, "_lakesmith/held", "_lakesmith/ingested"))]
         if keys and not self.spoilt:
             key = sorted(keys)[which % len(keys)]
             self.spoilt[key] = self.disk.files[key]

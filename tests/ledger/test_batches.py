@@ -231,7 +231,7 @@ def test_which_files_were_taken_in_is_summed_up_now_and_then(batches: Batches, t
         progress = batches.progress(facts(number, number), tuple)
     assert sorted(progress.ingested) == sorted(f"f{number}" for number in range(1, 2 * SUMMARY_INTERVAL + 2))
     assert progress.ingested["f3"] == FileFact("f3", 3, 1)
-    kept = sorted(path.name for path in (tmp_path / "_lakesmith/taken/silver.orders").iterdir())
+    kept = sorted(path.name for path in (tmp_path / "_lakesmith/ingested/silver.orders").iterdir())
     assert kept == [f"{SUMMARY_INTERVAL:08}.01.json", f"{2 * SUMMARY_INTERVAL:08}.01.json"]
     # What was summed up is not read batch by batch.
     (tmp_path / "_lakesmith/batches/silver.orders/00000003.01.json").unlink()

@@ -23,8 +23,8 @@ NAME = TableName("gold", "sales")
 
 def test_a_second_holder_is_refused_and_told_who_holds_the_table(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
-    second = Leases(storage, "run two").held(NAME, "vacuum")
-    with Leases(storage, "run one").held(NAME, "run"), pytest.raises(InfrastructureError) as caught, second:
+    second = Leases(storage, "run two").hold(NAME, "vacuum")
+    with Leases(storage, "run one").hold(NAME, "run"), pytest.raises(InfrastructureError) as caught, second:
         pass
     assert caught.value.code == "table-leased"
     assert "run one" in caught.value.what
@@ -34,14 +34,14 @@ def test_a_second_holder_is_refused_and_told_who_holds_the_table(tmp_path: Path)
 def test_a_released_lease_can_be_taken_again(tmp_path: Path) -> None:
     leases = Leases(LocalStorage(tmp_path), "run")
     for _ in range(3):
-        with leases.held(NAME, "run"):
+        with leases.hold(NAME, "run"):
             pass
     assert len(LocalStorage(tmp_path).keys(f"_lakesmith/leases/{NAME}")) == 1
 
 
 def test_two_tables_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
     leases = Leases(LocalStorage(tmp_path), "run")
-    with leases.held(NAME, "run"), leases.held(TableName("gold", "other"), "run"):
+    with leases.hold(NAME, "run"), leases.hold(TableName("gold", "other"), "run"):
         pass
 
 
@@ -50,11 +50,11 @@ def test_a_lease_whose_process_died_is_taken_over_at_once(tmp_path: Path) -> Non
         "import os, sys\n"
         "from lakesmith.ledger.lease import Leases\nfrom lakesmith.storage import LocalStorage\n"
         "from lakesmith.declare import TableName\n"
-        f"context = Leases(LocalStorage({str(tmp_path)!r}), 'run dead').held(TableName('gold', 'sales'), 'run')\n"
+        f"context = Leases(LocalStorage({str(tmp_path)!r}), 'run dead').hold(TableName('gold', 'sales'), 'run')\n"
         "context.__enter__()\nos._exit(9)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
-    with Leases(LocalStorage(tmp_path), "run alive").held(NAME, "run"):
+    with Leases(LocalStorage(tmp_path), "run alive").hold(NAME, "run"):
         pass
 
 
@@ -62,9 +62,9 @@ def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(tmp_path
     storage = LocalStorage(tmp_path)
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 1000.0, "released": False}
     storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
-    with pytest.raises(InfrastructureError), Leases(storage, "b", clock=lambda: 999.0).held(NAME, "run"):
+    with pytest.raises(InfrastructureError), Leases(storage, "b", clock=lambda: 999.0).hold(NAME, "run"):
         pass
-    with Leases(storage, "b", clock=lambda: 1000.0 + LEASE_SECONDS).held(NAME, "run"):
+    with Leases(storage, "b", clock=lambda: 1000.0 + LEASE_SECONDS).hold(NAME, "run"):
         pass
 
 
@@ -72,7 +72,7 @@ def test_a_lease_of_a_clock_that_was_a_day_ahead_does_not_hold_the_table_for_a_d
     storage = LocalStorage(tmp_path)
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 87400.0, "released": False}
     storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
-    with Leases(storage, "b", clock=lambda: 1000.0).held(NAME, "run"):
+    with Leases(storage, "b", clock=lambda: 1000.0).hold(NAME, "run"):
         pass
 
 
@@ -92,7 +92,7 @@ def test_a_sign_of_life_that_the_store_does_not_take_is_followed_by_others(
             heard.set()
 
     monkeypatch.setattr(lease_room, "LEASE_SECONDS", 0.04)
-    with Leases(Faulty(tmp_path), "run").held(NAME, "run"):
+    with Leases(Faulty(tmp_path), "run").hold(NAME, "run"):
         assert heard.wait(60)
 
 
@@ -102,9 +102,9 @@ def test_an_old_lease_that_cannot_be_removed_does_not_keep_the_table_from_its_ne
             raise InfrastructureError("storage-write", "not now", hint="later")
 
     for holder in ("one", "two", "three"):
-        with Leases(Faulty(tmp_path), f"run {holder}").held(NAME, "run"):
+        with Leases(Faulty(tmp_path), f"run {holder}").hold(NAME, "run"):
             pass
-    with Leases(LocalStorage(tmp_path), "run four").held(NAME, "run"):
+    with Leases(LocalStorage(tmp_path), "run four").hold(NAME, "run"):
         assert len(LocalStorage(tmp_path).keys(f"_lakesmith/leases/{NAME}")) == 1
 
 
@@ -113,12 +113,12 @@ def test_a_holder_that_was_taken_over_while_it_gave_a_sign_of_life_leaves_nothin
         """Falls asleep for the length of a lease in the middle of a write."""
 
         def replace(self, key: str, data: bytes) -> None:
-            with Leases(LocalStorage(tmp_path), "run awake", clock=lambda: 2 * LEASE_SECONDS).held(NAME, "run"):
+            with Leases(LocalStorage(tmp_path), "run awake", clock=lambda: 2 * LEASE_SECONDS).hold(NAME, "run"):
                 pass
             super().replace(key, data)
 
     folder = f"_lakesmith/leases/{NAME}"
-    with Leases(Slow(tmp_path), "run asleep", clock=lambda: 0.0).held(NAME, "run"):
+    with Leases(Slow(tmp_path), "run asleep", clock=lambda: 0.0).hold(NAME, "run"):
         pass
     (left,) = LocalStorage(tmp_path).keys(folder)
     assert "run awake" in (tmp_path / folder / left).read_text()
@@ -132,7 +132,7 @@ def test_of_many_that_take_over_a_dead_lease_one_wins(tmp_path: Path) -> None:
 
     def take(number: int) -> None:
         try:
-            context = Leases(storage, f"run {number}").held(NAME, "run")
+            context = Leases(storage, f"run {number}").hold(NAME, "run")
             context.__enter__()
         except InfrastructureError:
             return

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lakesmith.ledger.staged import MARK, last_changed, remove_staged, staged_folders, staged_name
+from lakesmith.ledger.staged import SUCCESS_MARKER, last_changed, remove_staged, staged_folders, staged_name
 
 
 def stage(beside: Path, name: str) -> Path:
     folder = beside / name
     folder.mkdir(parents=True)
-    (folder / MARK).touch()
+    (folder / SUCCESS_MARKER).touch()
     (folder / "part.parquet").write_bytes(b"rows")
     return folder
 

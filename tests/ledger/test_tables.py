@@ -32,10 +32,10 @@ def test_a_system_table_in_whose_log_a_bit_has_flipped_is_not_believed_and_the_f
             ledger.releases(9)
         assert caught.value.code == "ledger-unreadable"
         assert str(file) in caught.value.what
-        assert "put the file back" in (caught.value.hint or "")
+        assert "restore the file" in (caught.value.hint or "")
         with pytest.raises(InfrastructureError) as caught:
             ledger._append("releases", [record(3)])
-        assert caught.value.code == "ledger-unwritten"
+        assert caught.value.code == "ledger-write-failed"
         assert str(file) in caught.value.what
         file.write_bytes(whole)
     assert [each.release for each in ledger.releases(9)] == ["r2", "r1"]

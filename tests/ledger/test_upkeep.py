@@ -11,7 +11,7 @@ from tests.ledger.made import NAME, START, done, facts
 
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import EMPTY, Batches, version_left_by
-from lakesmith.plan.steps import Position, Rollback
+from lakesmith.plan.steps import BatchMode, Position, Rollback
 from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, FileFact
 from lakesmith.storage import LocalStorage
 
@@ -21,7 +21,7 @@ def batches(tmp_path: Path) -> Batches:
     return Batches(LocalStorage(tmp_path), NAME)
 
 
-def batch(sequence: int, *, mode: str = "files", parent: int | None = None) -> Batch:
+def batch(sequence: int, *, mode: BatchMode = "files", parent: int | None = None) -> Batch:
     return Batch(
         sequence=sequence,
         attempt=0,
@@ -138,7 +138,7 @@ def test_how_far_the_rows_of_an_earlier_version_had_come_is_told(batches: Batche
     for number in (1, 2, 3):
         finish(batches, batch(number), number * 2)
     commits = [commit(version) for version in range(7, -1, -1)]
-    assert [batches.at(version, 3, commits).head for version in (7, 6, 5, 3, 1)] == [3, 3, 2, 1, 0]
+    assert [batches.progress_at(version, 3, commits).head for version in (7, 6, 5, 3, 1)] == [3, 3, 2, 1, 0]
 
 
 def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_computed_anew(batches: Batches) -> None:
@@ -147,12 +147,12 @@ def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_com
     made.append(finish(batches, batch(4, mode="full", parent=0), 3))
     made.append(finish(batches, batch(5), 4))
     log = [commit(version, each.note) for version, each in enumerate(made)][::-1]
-    assert [batches.at(version, 5, log).head for version in (4, 3, 2, 1, 0)] == [5, 4, 3, 2, 1]
-    assert set(batches.at(1, 5, log).ingested) == {"f1", "f2"}
+    assert [batches.progress_at(version, 5, log).head for version in (4, 3, 2, 1, 0)] == [5, 4, 3, 2, 1]
+    assert set(batches.progress_at(1, 5, log).ingested) == {"f1", "f2"}
     # What the first batches had refused was replaced with the rebuild, and a rollback by others does not bring it back.
     rolled_back = [commit(5, operation="RESTORE", version="1"), *log]
     assert batches.progress(facts(5, 5), lambda: rolled_back).head == 0
-    assert batches.at(5, 5, rolled_back).head == 2
+    assert batches.progress_at(5, 5, rolled_back).head == 2
 
 
 def test_a_later_batch_that_somebody_has_pinned_is_seen(batches: Batches) -> None:

@@ -90,7 +90,7 @@ def _earlier_key(row: Row, key: Sequence[str], previous: Mapping[str, str]) -> t
 
 
 def _walk(events: Sequence[Event], order_by: Sequence[str], amounts: Sequence[str]) -> list[Row]:
-    keeps_rows: list[Row] = []
+    stays: list[Row] = []
     current: Row | None = None
     for event in events:
         if event.kind in ("correction", "reversal") and current is not None:

@@ -93,7 +93,7 @@ def test_partitions_are_recomputed_by_the_change_feed_and_all_of_them_without_on
 def test_a_plan_says_that_there_is_nothing_to_do(written: Written, other: Path) -> None:
     write_deltalake(other, rows("a"))
     (table,) = written.lake().plan().tables
-    assert table.reason == f"adopted where it lies ({other}): nothing to do"
+    assert table.reason == f"adopted in place ({other}): nothing to do"
 
 
 def test_a_folder_of_parquet_files_is_adopted_only_when_it_is_asked_for(written: Written, other: Path) -> None:
@@ -104,10 +104,10 @@ def test_a_folder_of_parquet_files_is_adopted_only_when_it_is_asked_for(written:
     assert (problem.code, files_of(other)) == ("not-adopted", before)
     assert "lakesmith adopt bronze.orders" in str(problem.hint)
     made = written.lake().adopt("bronze.orders")
-    assert (made.files, made.rows, made.made) == (1, 2, True)
+    assert (made.files, made.rows, made.created) == (1, 2, True)
     assert files_of(other)["one.parquet"] == before["one.parquet"]
     assert written.rows("SELECT id, day FROM bronze.orders ORDER BY id") == [(0, "a"), (1, "b")]
-    assert written.lake().adopt("bronze.orders").made is False
+    assert written.lake().adopt("bronze.orders").created is False
 
 
 def test_partitions_become_columns_of_text(written: Written, other: Path) -> None:

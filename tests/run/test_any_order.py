@@ -139,7 +139,7 @@ def _run_and_compare(
             )
         after = upto
         if upto >= LARGE:
-            monkeypatch.setattr(write, "_VECTORS", 0)
+            monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0)
         written.run()
         for load, drawn in ((load, drawn) for loads, drawn in given.values() for load in loads):
             table = _table(written, load)

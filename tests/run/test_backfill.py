@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from tests.run.lakes import Cut, Written
 
+from lakesmith.declare import Table
 from lakesmith.lake import Lake
-from lakesmith.run.step import StepRunner
+from lakesmith.plan.steps import Step
+from lakesmith.run.context import RunContext
+from lakesmith.run.step import run_step
 
 pytestmark = pytest.mark.spark
 
@@ -128,15 +131,14 @@ def test_a_backfill_that_was_cut_goes_on_where_it_stopped(events: Written, monke
     whole = held(events, "gold.traced")
     damage(events, "gold.traced")
     taken = []
-    take = StepRunner.take
 
-    def cut(self: StepRunner, table: object, step: object) -> object:
+    def cut(run: RunContext, table: Table, step: Step) -> object:
         taken.append(step)
         if len(taken) == 3:
             raise Cut
-        return take(self, table, step)  # type: ignore[arg-type]
+        return run_step(run, table, step)
 
-    monkeypatch.setattr(StepRunner, "take", cut)
+    monkeypatch.setattr("lakesmith.run.execute.run_step", cut)
     with pytest.raises(Cut):
         events.run("gold.traced", days=MARCH, chunk=7)
     monkeypatch.undo()
@@ -152,7 +154,7 @@ def test_a_backfill_that_was_cut_goes_on_where_it_stopped(events: Written, monke
         "2026-03-29 to 2026-03-31",
     ]
     other = events.lake().plan(["gold.traced"], days=WEEK, chunk=7)
-    assert "that of 2026-03-01 to 2026-03-31, done up to 2026-03-14, is given up" in next(other.steps).reason
+    assert "the backfill of 2026-03-01 to 2026-03-31, done up to 2026-03-14, is abandoned" in next(other.steps).reason
     events.run("gold.traced", days=MARCH, chunk=7)
     expected = {**{row[0]: row[1] for row in whole["gold.traced"]}, date(2026, 3, 9): 1009}
     assert {row[0]: row[1] for row in held(events, "gold.traced")["gold.traced"]} == expected

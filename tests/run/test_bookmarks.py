@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from lakesmith.formats.delta.spark import FENCE
 from tests.run.lakes import Cut, Written
 
 from lakesmith.errors import LakesmithError
 from lakesmith.formats import Delta
+from lakesmith.formats.delta.spark_settings import FENCE
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import Lease

@@ -72,7 +72,7 @@ def test_row_rules_refuse_what_breaks_them_with_every_reason_and_leave_null_alon
     assert isinstance(reasons, list)
     assert worst[1] == ["known", "sane", "form", "short", "once", "customer_there", "evens"]
     assert empty[1] == ["there", "once", "evens"]
-    assert reasons[0] == "currency is none of EUR, USD"
+    assert reasons[0] == "currency is not one of EUR, USD"
     assert worst[4] == 7
     assert json.loads(str(worst[3]))["email"] == "nobody"
     checks = {check.check: check for check in checked.reports[-1].checks if check.table == "silver.orders"}
@@ -193,7 +193,7 @@ def test_history_tells_what_is_usual_and_only_good_batches_count(written: Writte
     written.land("orders/many.json", *numbered(600, lambda n: n % 10))
     written.run(ok=False)
     (error,) = written.reports[-1].errors
-    assert "steady: expected at most 50% from the batches before, found 600 rows" in error.what
+    assert "steady: expected at most 50% from the mean of earlier batches, found 600 rows" in error.what
     (written.folder / "landing/orders/many.json").unlink()
     written.land("orders/other.json", *numbered(60, lambda n: 100 + n))
     # What was refused is in bronze all the same: the batch that comes next holds it too.
@@ -228,5 +228,5 @@ def test_more_broken_rows_than_are_tolerated_refuse_the_batch(written: Written) 
     written.land("orders/2.json", *numbered(4, lambda n: n - 2))
     written.run(ok=False)
     (error,) = written.reports[-1].errors
-    assert "sane: 50.00% of 4 rows break it, and 25.00% are tolerated: amounts are prices" in error.what
+    assert "sane: 50.00% of 4 rows failed, 25.00% are allowed: amounts are prices" in error.what
     assert written.version("silver.orders") == 0

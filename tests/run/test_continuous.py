@@ -56,7 +56,7 @@ def test_sigterm_lets_the_round_end_and_nothing_is_doubled_by_the_next_run(tmp_p
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=120)[0]
     assert process.returncode == 0, said
-    assert "stopping after what is being done" in said
+    assert "stopping after the current run" in said
     opened = Lake.open(lake)
     assert opened.query("SELECT id FROM bronze.orders ORDER BY id").rows == ((1,), (2,))
     assert opened.run().run is None

@@ -46,7 +46,7 @@ def test_a_breaking_change_is_stopped_then_acknowledged_and_the_old_version_stay
         silver("{id: bigint, cents: bigint}", "id, amount * 100 AS cents", f'contract: {{version: "2", {kept}}}\n')
     )
     written.run()
-    assert versions(written)[1:] == [("silver.orders", "2.0.0", "amount is gone; cents is new", "2099-06-30")]
+    assert versions(written)[1:] == [("silver.orders", "2.0.0", "amount was removed; cents is new", "2099-06-30")]
     assert written.rows("FROM silver.orders_v1 ORDER BY id") == [(1, 5), (2, 7)]
     assert written.rows("SELECT typeof(amount) FROM silver.orders_v1 LIMIT 1") == [("INTEGER",)]
     assert written.rows("SELECT total FROM gold.sales") == [(1200,)]

@@ -71,7 +71,7 @@ def test_a_column_that_a_batch_does_not_bring_is_missing(written: Written) -> No
     steps = written.run(ok=False)
     (error,) = written.reports[-1].errors
     assert (error.code, error.table) == ("gate-failed", "bronze.freeze")
-    assert "amount.missing: 2 rows break it: the batch does not bring amount" in error.what
+    assert "amount.missing: 2 rows failed: the batch does not have amount" in error.what
     found = {name: (s.rows_written, s.rows_quarantined, s.rows_discarded) for name, s in steps.items()}
     assert found["bronze.evolve"] == (2, 0, 0)
     assert found["bronze.quarantine"] == (0, 2, 0)

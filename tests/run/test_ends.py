@@ -183,7 +183,7 @@ def _cut_in(folder: str, overwrite: Callable[..., object]) -> Callable[..., obje
 def test_large_tables_mark_replaced_rows_and_are_read_without_spark_all_the_same(
     events: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write, "_VECTORS", 0)
+    monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0)
     events.land("events/3.json", event(2, 3, v="y"), event(4, 1), event(1, 2))
     events.run()
     events.land("events/4.json", event(4, 2, "D"), event(2, 2, v="z"))
@@ -194,7 +194,7 @@ def test_large_tables_mark_replaced_rows_and_are_read_without_spark_all_the_same
 
 
 def test_files_outside_the_keys_of_a_batch_are_not_read(events: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "_VECTORS", 0)
+    monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0)
     folder = events.folder / ".lakesmith" / "warehouse" / "silver" / "latest"
     files = set(folder.rglob("*.parquet"))
     events.land("events/3.json", *(event(id, 1) for id in range(100, 103)))

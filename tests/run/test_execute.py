@@ -11,8 +11,9 @@ from lakesmith.declare import Table
 from lakesmith.formats import Delta
 from lakesmith.lake import Lake
 from lakesmith.plan.steps import Step
+from lakesmith.run.context import RunContext
 from lakesmith.run.execute import Executor
-from lakesmith.run.step import StepResult, StepRunner
+from lakesmith.run.step_result import StepResult
 from lakesmith.storage import LocalStorage, Warehouse
 
 
@@ -41,7 +42,7 @@ def executed(lake: Lake, tmp_path: Path, jobs: int) -> Executor:
         Delta(),
         run_id="run",
         on_event=lambda _: None,
-        past=lambda _, __: {},
+        check_history=lambda _, __: {},
     )
     executor.execute(lake.plan(), jobs)
     return executor
@@ -53,7 +54,7 @@ def test_tables_that_do_not_depend_on_each_other_run_at_the_same_time_and_others
     together = threading.Barrier(2, timeout=20)
     ended: list[str] = []
 
-    def take(workplace: StepRunner, table: Table, step: Step) -> StepResult:
+    def run_step(run: RunContext, table: Table, step: Step) -> StepResult:
         if table.name.layer == "bronze":
             together.wait()
         else:
@@ -61,7 +62,7 @@ def test_tables_that_do_not_depend_on_each_other_run_at_the_same_time_and_others
         ended.append(str(table.name))
         return StepResult(mode="files", reason="", before=None)
 
-    monkeypatch.setattr(StepRunner, "take", take)
+    monkeypatch.setattr("lakesmith.run.execute.run_step", run_step)
     assert executed(lake, tmp_path, jobs=2).errors == []
     assert ended[-1] == "silver.c"
 
@@ -71,11 +72,11 @@ def test_an_interruption_stops_the_run_and_tables_that_wait_never_begin(
 ) -> None:
     begun: list[str] = []
 
-    def take(workplace: StepRunner, table: Table, step: Step) -> StepResult:
+    def run_step(run: RunContext, table: Table, step: Step) -> StepResult:
         begun.append(str(table.name))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(StepRunner, "take", take)
+    monkeypatch.setattr("lakesmith.run.execute.run_step", run_step)
     with pytest.raises(KeyboardInterrupt):
         executed(lake, tmp_path, jobs=1)
     assert "silver.c" not in begun

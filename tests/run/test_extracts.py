@@ -75,7 +75,7 @@ def test_an_extract_writes_what_changed_and_nothing_else(stock: Written, monkeyp
     assert written_by_the_next_run() == nothing
 
     # As in a large table, where rows that go are marked and their files stay.
-    monkeypatch.setattr(write, "_VECTORS", 0)
+    monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0)
     changed = {id: 2 if id == 1 else n for id, n in FULL.items() if id != 2} | {1000: 1}
     extract(stock, 4, changed)
     found = written_by_the_next_run()

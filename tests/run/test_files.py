@@ -186,7 +186,7 @@ def test_a_strict_contract_refuses_a_batch_with_values_that_do_not_fit(written: 
     written.run(ok=False)
     (error,) = written.reports[-1].errors
     assert error.code == "gate-failed"
-    assert "1 rows break it: it has a value that is not of the type which the contract promises" in error.what
+    assert "1 rows failed: the row has a value that is not of the declared type" in error.what
     assert written.version("bronze.people") is None
 
 

@@ -1,4 +1,4 @@
-"""Batches that were cut short are seen through, or it is told why they cannot be. No JVM."""
+"""Interrupted batches are completed, or an error says why they cannot be. No JVM."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from lakesmith.errors import InfrastructureError, Place
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.plan.fingerprint import definition
-from lakesmith.plan.steps import Finish, QuarantineFilter, Replay
+from lakesmith.plan.steps import Finish, Progress, QuarantineFilter, Replay
+from lakesmith.run.context import RunContext
+from lakesmith.run.finish import finish
 from lakesmith.run.maintenance import result_without_rows
-from lakesmith.run.step import StepRunner
+from lakesmith.run.table_state import TableState
 from lakesmith.storage import LocalStorage, Warehouse
 
 RANDOM = made(
@@ -27,21 +29,23 @@ RANDOM = made(
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StepRunner:
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableState:
     replaying = SimpleNamespace(finish=lambda: result_without_rows("run", 1, sequence=1, attempt=1))
-    monkeypatch.setattr(StepRunner, "_replaying", lambda *_: replaying)
-    return StepRunner(
+    monkeypatch.setattr("lakesmith.run.finish.quarantine_replay", lambda *_: replaying)
+    run = RunContext(
         run_id="run",
         warehouse=Warehouse(str(tmp_path)),
         environment=Environment(name="dev", warehouse=str(tmp_path), landing=str(tmp_path)),
         landings={},
         format=cast(Any, SimpleNamespace(commits=lambda _: (), sync_log=lambda _: None)),
         session=cast(Any, None),
-        past=lambda *_: {},
+        check_history=lambda *_: {},
     )
+    batches = Batches(LocalStorage(tmp_path), RANDOM.name)
+    return TableState(run=run, table=RANDOM, facts=None, batches=batches, progress=Progress())
 
 
-def cut_short(batches: Batches, replay: Replay | None) -> Finish:
+def interrupted(batches: Batches, replay: Replay | None) -> Finish:
     batches.pin(
         Batch(
             sequence=1,
@@ -54,23 +58,17 @@ def cut_short(batches: Batches, replay: Replay | None) -> Finish:
             replay=replay,
         )
     )
-    return Finish(table=RANDOM.name, sequence=1, reason="cut short")
+    return Finish(table=RANDOM.name, sequence=1, reason="interrupted")
 
 
 @pytest.mark.parametrize("discard", [True, False])
-def test_rows_out_of_the_quarantine_are_settled_though_the_query_gives_others_each_time(
-    tmp_path: Path, workplace: StepRunner, discard: bool
-) -> None:
-    batches = Batches(LocalStorage(tmp_path), RANDOM.name)
-    step = cut_short(batches, Replay(chosen=QuarantineFilter(), by="me", discard=discard))
-    assert workplace._finish(RANDOM, step, None, batches).settled
-    assert batches.done(1)
+def test_a_replay_is_completed_though_the_query_gives_other_rows_each_time(state: TableState, discard: bool) -> None:
+    step = interrupted(state.batches, Replay(chosen=QuarantineFilter(), by="me", discard=discard))
+    assert finish(state, step).batch
+    assert state.batches.done(1)
 
 
-def test_a_batch_of_a_query_that_gives_others_each_time_cannot_be_finished(
-    tmp_path: Path, workplace: StepRunner
-) -> None:
-    batches = Batches(LocalStorage(tmp_path), RANDOM.name)
-    step = cut_short(batches, None)
+def test_a_batch_of_a_query_that_gives_other_rows_each_time_cannot_be_completed(state: TableState) -> None:
+    step = interrupted(state.batches, None)
     with pytest.raises(InfrastructureError, match=r"rand\(\) gives other rows"):
-        workplace._finish(RANDOM, step, None, batches)
+        finish(state, step)

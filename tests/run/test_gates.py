@@ -59,7 +59,7 @@ def test_one_row_that_breaks_a_failing_rule_refuses_the_batch(written: Written) 
     (error,) = written.reports[-1].errors
     assert error.code == "gate-failed"
     assert "no_monster: 1 rows" in error.what
-    assert "not been made" in str(error.hint)
+    assert "was not created" in str(error.hint)
     assert written.version("silver.orders") is None
 
 
@@ -152,7 +152,7 @@ def test_a_held_batch_can_be_looked_at_and_approved_with_a_reason(written: Writt
     written.land("orders/1.json", {"id": 2, "email": "a@b"}, {"id": 2000, "email": "c@d"}, {"id": 3, "email": "e@f"})
     written.run(ok=False)
     (error,) = written.reports[-1].errors
-    assert "no_monster: 1 rows break it: larger than any order" in error.what
+    assert "no_monster: 1 rows failed: larger than any order" in error.what
     assert 'no_monster: {"id": 2000, "email": "•••"}' in error.what
     assert "c@d" not in error.what
     run = written.reports[-1].run

@@ -27,7 +27,7 @@ def test_a_merge_keeps_the_latest_row_of_each_key_and_counts_the_rest(orders: Wr
     kept = orders.rows("SELECT rules, reasons FROM quarantine.silver_orders ORDER BY rules")
     assert kept == [
         (["amount.check"], ["not amount >= 0"]),
-        (["id.required"], ["id has no value, and it is the table's key"]),
+        (["id.required"], ["id is NULL, but it is the table's key"]),
     ]
 
 

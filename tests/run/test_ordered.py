@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.run.lakes import Written
 
-from lakesmith.lake import known
+from lakesmith.lake import facts
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ports import FileFact
@@ -27,7 +27,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Sets the day."""
 
     def set_day(day: str) -> None:
-        monkeypatch.setattr(known, "today", lambda: date.fromisoformat(day))
+        monkeypatch.setattr(facts, "today", lambda: date.fromisoformat(day))
 
     set_day("2026-01-05")
     return set_day

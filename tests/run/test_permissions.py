@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from tests.run.lakes import ORDERS, Written
 
-from lakesmith.cache import keep
+from lakesmith.cache import write_cache
 from lakesmith.spark import write
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def assert_all(folder: Path, *, folders: int, files: int) -> None:
 def test_files_of_all_writers_are_private(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     written.declare({**ORDERS, "silver/gated.sql": GATED})
     for day, large in enumerate((False, False, True)):
-        monkeypatch.setattr(write, "_VECTORS", 0 if large else 64 << 20)
+        monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0 if large else 64 << 20)
         rows = [{"id": id, "amount": amount, "day": f"d{id}", "at": day} for id, amount in ((1, 1), (2, 2), (3, -1))]
         written.land(f"orders/{day}.json", *rows, '{"id": 4, "am')
         written.run(ok=False)
@@ -75,7 +75,7 @@ def test_with_another_umask_the_group_may_read_and_nothing_temporary_is_left(tmp
 def test_what_is_remembered_of_a_lake_is_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        keep(tmp_path / "lakes" / "5f0c.facts.json", {"bronze.orders": "a fact"})
+        write_cache(tmp_path / "lakes" / "5f0c.facts.json", {"bronze.orders": "a fact"})
     finally:
         os.umask(before)
     assert_all(tmp_path / "lakes", folders=0o700, files=0o600)

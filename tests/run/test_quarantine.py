@@ -84,11 +84,11 @@ def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same
         assert (load == "merge") == ((1, 9, 0) not in [row[:3] for row in now[load]])
         kept = written.rows(f"SELECT raw FROM quarantine.silver_{load}")
         assert kept == [('{"id":3,"amount":-300,"at":2}',)]
-        (mended,) = written.rows(
+        (fixed,) = written.rows(
             f"SELECT decision, decided_by, fixed FROM quarantine_decisions.silver_{load} WHERE fixed IS NOT NULL"
         )
-        assert mended[:2] == ("replayed", "ann")
-        assert json.loads(str(mended[2])) == {"id": 1, "amount": 9, "at": 0}
+        assert fixed[:2] == ("replayed", "ann")
+        assert json.loads(str(fixed[2])) == {"id": 1, "amount": 9, "at": 0}
         books(written, table)
 
     # The next batch goes on where the table was, and the whole table computed anew is the same.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakesmith.errors import DeclarationError
-from lakesmith.reports import TrialReport, TrialResult
+from lakesmith.reports import UnitTestReport, UnitTestResult
 
 if TYPE_CHECKING:
     from tests.run.lakes import Written
@@ -45,10 +45,10 @@ TABLES = {
 
 
 @pytest.fixture(scope="module")
-def results(module_lake: Written) -> dict[str, TrialResult]:
+def results(module_lake: Written) -> dict[str, UnitTestResult]:
     """One run of many tests: each asks for its own."""
     module_lake.declare(TABLES | TESTS)
-    report: TrialReport = module_lake.lake().test(session=module_lake.spark)
+    report: UnitTestReport = module_lake.lake().test(session=module_lake.spark)
     return {result.name: result for result in report.results}
 
 
@@ -161,38 +161,38 @@ GOOD = (
 )
 
 
-def test_tests_of_every_load_pass_when_the_rows_are_those_expected(results: dict[str, TrialResult]) -> None:
+def test_tests_of_every_load_pass_when_the_rows_are_those_expected(results: dict[str, UnitTestResult]) -> None:
     told = {
         name: (results[name].error, results[name].differences) for name in GOOD if results[name].outcome != "passed"
     }
     assert told == {}
 
 
-def test_all_others_do_not_pass(results: dict[str, TrialResult]) -> None:
+def test_all_others_do_not_pass(results: dict[str, UnitTestResult]) -> None:
     assert {name for name, result in results.items() if result.outcome == "passed"} == set(GOOD)
 
 
-def test_a_row_with_other_values_is_told_beside_the_one_that_was_expected(results: dict[str, TrialResult]) -> None:
+def test_a_row_with_other_values_is_told_beside_the_one_that_was_expected(results: dict[str, UnitTestResult]) -> None:
     changed, missing = results["other_value"].differences
     assert (changed.expected, changed.found) == ({"id": "1", "amount": "7.00"}, {"id": "1", "amount": "6.00"})
     assert (missing.expected, missing.found) == ({"id": "9"}, None)
 
 
-def test_exactly_compares_the_columns_that_are_not_named(results: dict[str, TrialResult]) -> None:
+def test_exactly_compares_the_columns_that_are_not_named(results: dict[str, UnitTestResult]) -> None:
     (difference,) = results["exactly_is_all_columns"].differences
     assert difference.expected is not None
     assert difference.found is not None
     assert (difference.expected["currency"], difference.found["currency"]) == (None, "EUR")
 
 
-def test_refused_rows_are_compared_with_their_rules(results: dict[str, TrialResult]) -> None:
+def test_refused_rows_are_compared_with_their_rules(results: dict[str, UnitTestResult]) -> None:
     (difference,) = results["other_rules"].differences
     assert (difference.of, difference.found) == ("quarantine", {"id": "2", "rules": "amount.check"})
     (more,) = results["nothing_refused"].differences
     assert (more.of, more.expected) == ("quarantine", None)
 
 
-def test_nested_values_are_compared(results: dict[str, TrialResult]) -> None:
+def test_nested_values_are_compared(results: dict[str, UnitTestResult]) -> None:
     (difference,) = results["in_python_other"].differences
     assert (difference.expected, difference.found) == (
         {"currency": "EUR", "ids": "[1, 2]"},
@@ -200,14 +200,14 @@ def test_nested_values_are_compared(results: dict[str, TrialResult]) -> None:
     )
 
 
-def test_a_value_that_does_not_fit_its_type_is_an_error_with_its_place(results: dict[str, TrialResult]) -> None:
+def test_a_value_that_does_not_fit_its_type_is_an_error_with_its_place(results: dict[str, UnitTestResult]) -> None:
     result = results["misspelt_value"]
     assert result.error is not None
     assert (result.outcome, result.error.code) == ("error", "bad-value")
     assert str(result.error.at) == "silver/orders.test.yml:46"
 
 
-def test_an_error_of_the_run_fails_the_test_that_did_not_ask_for_it(results: dict[str, TrialResult]) -> None:
+def test_an_error_of_the_run_fails_the_test_that_did_not_ask_for_it(results: dict[str, UnitTestResult]) -> None:
     result = results["bad_cast_unexpected"]
     assert result.error is not None
     assert (result.outcome, result.error.code) == ("failed", "query-raised")
@@ -216,7 +216,7 @@ def test_an_error_of_the_run_fails_the_test_that_did_not_ask_for_it(results: dic
     assert (well.outcome, well.error.code) == ("failed", "test-failed")
 
 
-def test_the_lake_s_own_warehouse_is_not_touched(results: dict[str, TrialResult], module_lake: Written) -> None:
+def test_the_lake_s_own_warehouse_is_not_touched(results: dict[str, UnitTestResult], module_lake: Written) -> None:
     assert results
     assert not (module_lake.folder / ".lakesmith").exists()
 

@@ -119,8 +119,8 @@ class CompletedBatch:
     rows_deduplicated: int
     rows_discarded: int = 0
     newest_extract: str | None = None
-    """For the load `snapshot`, the newest extract in the table with this batch; None when unknown. The rows alone do not
-    show it: an extract may change nothing."""
+    """For the load `snapshot`, the newest extract in the table with this batch; None when unknown. The rows alone
+    do not show it: an extract may change nothing."""
 
 
 def encode(value: Batch | CompletedBatch) -> bytes:
@@ -178,7 +178,7 @@ def decode_completed(data: bytes, sequence: int) -> CompletedBatch:
 
 
 def decode_batch(data: bytes, sequence: int) -> Batch:
-    """Return the pinned batch; raise ValueError when it is not valid. A parent must come before its batch: a cycle would
+    """Return the pinned batch; raise ValueError when it is not valid. Its parent must come before it: a cycle would
     never end."""
     batch = _decode(data)
     numbers = (batch.sequence, batch.attempt, batch.parent, batch.pinned_at)
@@ -215,7 +215,7 @@ def _all(kind: UnionType | type, *values: object) -> bool:
 
 def _is_approval(approval: Approval | None) -> bool:
     return approval is None or (
-        _all(str, approval.by, approval.why, approval.run_id) and _all(int, approval.rows, approval.refused)
+        _all(str, approval.by, approval.why, approval.run_id) and _all(int, approval.rows, approval.rejected)
     )
 
 
@@ -260,7 +260,7 @@ def _as_list(values: object) -> list[Any]:
 
 def _replay(stored: Mapping[str, Any]) -> Replay:
     _as_list(stored["chosen"]["ids"])
-    return Replay.read(stored)
+    return Replay.from_json(stored)
 
 
 def _span(stored: Mapping[str, str]) -> Span:

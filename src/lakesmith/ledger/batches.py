@@ -1,15 +1,15 @@
-"""Batches: what a commit means is written down, put-if-absent, before the commit is made.
+"""Batches: the inputs of a commit are pinned in a file, put-if-absent, before the commit is made.
 
-The table's own log holds a sequence number, committed atomically with the rows. What that number stands for (which
-files, which versions of which inputs) is pinned here before. So a table is its own bookmark:
+The table's log holds the batch's sequence number, committed atomically with the rows. The inputs of that batch (files,
+versions of input tables) are pinned here before. So a table is its own bookmark:
 
     _lakesmith/batches/silver.orders/00000007.01.json     batch 7, first attempt: its exact inputs
     _lakesmith/batches/silver.orders/00000007.02.json     a second attempt, after the first one was killed
     _lakesmith/batches/silver.orders/00000007.done.json   which attempt was committed, as which version, and its counts
 
 Every attempt at batch 7 commits with the sequence number 7, so at most one of them can win. `parent` is the batch that
-a batch builds upon: after a rollback that is not the one before it, which is how a restored table finds the position
-that its rows have and not the one that its transaction number has.
+a batch builds on. After a rollback that is not the batch before it: this is how a restored table finds the bookmark of
+its rows rather than the one of its transaction number.
 """
 
 from __future__ import annotations
@@ -38,22 +38,18 @@ from lakesmith.ledger.batch import (
 from lakesmith.plan.steps import Progress
 from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, FileFact, Storage, TableFacts, in_commit_order
 
-Kind = TypeVar("Kind", Batch, CompletedBatch, dict[str, FileFact])
+Decoded = TypeVar("Decoded", Batch, CompletedBatch, dict[str, FileFact])
 EMPTY = -1
-"""In the place of a version: there was nothing yet."""
-_NOTED = re.compile(rf"(?:{BATCH_NOTE}|{MAINTENANCE_NOTE})(\d+)\.")
-_NOTED_RUN = re.compile(r"lakesmith \w+ (?:\d+\.\d+ )?run (\S+)$")
-_BESIDE = ("replay", "vacuum", "follow", "restore")
-"""Batches that read nothing on: where the table stands is told by the one before."""
+"""Instead of a version: the table was empty or did not exist."""
+_SEQUENCE_IN_NOTE = re.compile(rf"(?:{BATCH_NOTE}|{MAINTENANCE_NOTE})(\d+)\.")
+_RUN_IN_NOTE = re.compile(r"lakesmith \w+ (?:\d+\.\d+ )?run (\S+)$")
 SUMMARY_INTERVAL = 16
-"""With each batch of such a number, the files that were taken in so far are written down together."""
+"""Every so many batches, a summary lists all files that are ingested."""
 
 
 class IngestedFiles(Mapping[str, FileFact]):
-    """By path, the files in a table whose files come in order: read only when one is asked for that may be among them.
-
-    So a look from the greatest name on costs the same however many files have come before.
-    """
+    """The ingested files of a table by path, for files that arrive in name order. They are read only when a path up to
+    the greatest ingested name is looked up, so listing newer names costs the same however many files came before."""
 
     def __init__(self, read: Callable[[], dict[str, FileFact]], greatest: str) -> None:
         self._read = read
@@ -76,7 +72,7 @@ class IngestedFiles(Mapping[str, FileFact]):
 
 
 def flow(name: TableName) -> str:
-    """Who writes a table, as its log knows it."""
+    """The application id under which Lakesmith commits to a table."""
     return f"lakesmith.{name}"
 
 
@@ -89,7 +85,7 @@ class Batches:
         self._table = table
 
     def pin(self, batch: Batch) -> Batch:
-        """Write the batch down as the first attempt whose number is free."""
+        """Pin the batch as the first attempt whose number is free."""
         attempt = 1 + sum(name.startswith(f"{batch.sequence:08}.") for name in self._names())
         while True:
             pinned = replace(batch, attempt=attempt)
@@ -99,34 +95,34 @@ class Batches:
             attempt += 1
 
     def highest_sequence(self) -> int:
-        """The greatest number of a batch that was seen through, also of a table of this name that was dropped.
+        """The greatest number of a completed batch, also of a dropped table of this name.
 
-        A batch that is only pinned does not count: a twin of this run has to end up with the same number.
+        A batch that is only pinned does not count: a concurrent run must arrive at the same number.
         """
         return max((int(name[:8]) for name in self._names() if name.endswith(".done.json")), default=0)
 
     def finish(self, done: CompletedBatch) -> None:
-        """Note that every part of the batch is where it belongs."""
+        """Record that every part of the batch is committed."""
         failpoint("batch.finishing", self._table)
         key = self._key(done.sequence, "done")
         if not self._storage.put_if_absent(key, encode(done)):
-            known = self.done(done.sequence)
-            # Another attempt's commit was lost with the end of a log: the table's log has this one.
-            if known is None or known.attempt != done.attempt:
+            recorded = self.done(done.sequence)
+            # The commit of another attempt was lost with the end of a log; the table's log has this one.
+            if recorded is None or recorded.attempt != done.attempt:
                 self._storage.replace(key, encode(done))
         failpoint("batch.done", self._table)
 
     def pinned(self, sequence: int, attempt: int) -> Batch:
-        """An attempt as it was written down."""
+        """Return a pinned attempt."""
         return self._attempt(sequence, attempt)
 
     def done(self, sequence: int) -> CompletedBatch | None:
         key = self._key(sequence, "done")
         data = self._storage.read(key)
-        return None if data is None else self._understood(key, lambda: decode_completed(data, sequence))
+        return None if data is None else self._decode(key, lambda: decode_completed(data, sequence))
 
     def committed(self, sequence: int, commits: Callable[[], Iterable[CommitFact]]) -> Batch:
-        """The attempt that the table's log holds under this number."""
+        """Return the attempt that the table's log holds under this number."""
         done = self.done(sequence)
         if done:
             return self._attempt(sequence, done.attempt)
@@ -142,17 +138,17 @@ class Batches:
                 break  # an attempt that is not pinned here
         else:
             if pinned:
-                return self._of_one_run(list(pinned.values()))
+                return self._last_of_one_run(list(pinned.values()))
         raise DataError(
             "batch-unknown",
-            f"batch {sequence} is in the table, but what it was made from is not in {self._folder}",
+            f"batch {sequence} is in the table, but its pinned inputs are missing from {self._folder}",
             table=str(self._table),
-            hint=self._way_out(),
+            hint=self._recovery_hint(),
         )
 
-    def _of_one_run(self, attempts: Sequence[Batch]) -> Batch:
-        """The attempt that was committed, where the commit was cleaned up from the table's log. A run makes another
-        attempt only when the one before was not committed; between attempts of several runs nothing decides."""
+    def _last_of_one_run(self, attempts: Sequence[Batch]) -> Batch:
+        """Return the committed attempt when the table's log no longer has the commit. A run makes another attempt only
+        when the one before was not committed; attempts of several runs are ambiguous."""
         last = attempts[-1]
         if all(attempt.run_id == last.run_id for attempt in attempts):
             return last
@@ -160,7 +156,7 @@ class Batches:
         raise DataError(
             "batch-unknown",
             f"batch {last.sequence} is in the table, but its commit was cleaned up from the table's log, and "
-            f"{len(attempts)} attempts of several runs may have made it",
+            f"it may come from any of {len(attempts)} attempts of several runs",
             table=str(self._table),
             hint="keep the attempt of the run that wrote the rows and remove the others: "
             f"SELECT DISTINCT _run_id FROM {self._table} names it; the attempts are {files}"
@@ -169,7 +165,7 @@ class Batches:
         )
 
     def progress(self, facts: TableFacts | None, commits: Callable[[], Iterable[CommitFact]]) -> Progress:
-        """How far the table's rows have come. `commits` is called only when the log has to be asked."""
+        """Return the bookmarks of the table's rows. `commits` is called only when the log must be read."""
         if facts is None or facts.sequence == 0:
             return Progress()
         self.refuse_lost_commits(facts, commits)
@@ -181,17 +177,17 @@ class Batches:
             head = self._sequence_at(facts.version, facts.sequence, made, tuple(commits()))
         if head == 0:
             return Progress()
-        told = self._described_by(head, commits)
-        rewritten = self.done(told.rewrote) if told.rewrote and head == facts.sequence else None
+        found = self._progress_of(head, commits)
+        rewritten = self.done(found.rewrote) if found.rewrote and head == facts.sequence else None
         return replace(
-            told.progress,
+            found.progress,
             unfinished=unfinished.sequence if unfinished else None,
             unfinished_definition=unfinished.definition if unfinished and not unfinished.is_maintenance else None,
             rewritten=rewritten.version if rewritten else None,
         )
 
     def has_rows_of(self, facts: TableFacts, version: int, commits: Callable[[], Iterable[CommitFact]]) -> bool:
-        """Whether the table has the rows of a version: none came since, or it went back to it and none came after."""
+        """Whether the table has the rows of a version: nothing was committed since, or it was restored to it last."""
         if facts.changed <= version <= facts.version:
             return True
         base_batch = self.base_batch(self.progress(facts, commits).head, commits)
@@ -200,17 +196,17 @@ class Batches:
             return False
         return committed_version(batch, commits()) == facts.changed
 
-    def at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> Progress:
-        """How far the rows of an earlier version had come, also before a rebuild; `newest` is the newest batch."""
+    def progress_at(self, version: int, newest: int, commits: Sequence[CommitFact]) -> Progress:
+        """Return the bookmarks of an earlier version, also from before a rebuild; `newest` is the newest batch."""
         done = self.done(newest)
         made = done.version if done else committed_version(self.committed(newest, lambda: commits), commits)
         head = self._sequence_at(version, newest, made, commits, rebuilt=True)
-        return self._described_by(head, lambda: commits).progress if head else Progress()
+        return self._progress_of(head, lambda: commits).progress if head else Progress()
 
-    def _described_by(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> _Told:
+    def _progress_of(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> _HeadProgress:
         newest = batch = self.committed(head, commits)
         rewrote = 0
-        while batch.mode in _BESIDE and batch.parent:
+        while batch.reads_no_source and batch.parent:
             rewrote = rewrote or (batch.sequence if batch.mode == "restore" else 0)
             batch = self.committed(batch.parent, commits)
         rewrote = rewrote or (batch.sequence if batch.mode == "full" else 0)
@@ -219,24 +215,24 @@ class Batches:
             base_batch=newest.parent if newest.moves_no_rows and newest.follows_rollback else head,
             definition=newest.definition,
             positions=newest.inputs,
-            ingested=self._taken(batch, commits),
+            ingested=self._ingested_files(batch, commits),
             seen=batch.seen,
             source_position=batch.slice.until if batch.slice else {},
             backfill=batch.backfill,
             newest_extract=self._newest_extract(newest, commits),
         )
-        return _Told(progress=progress, rewrote=rewrote)
+        return _HeadProgress(progress=progress, rewrote=rewrote)
 
     def _newest_extract(self, batch: Batch, commits: Callable[[], Iterable[CommitFact]]) -> str | None:
-        """The newest extract that the rows of a batch were made from; upkeep passes on what was before it."""
+        """Return the newest extract in the rows of a batch; maintenance batches keep the one before them."""
         while batch.is_maintenance and batch.parent:
             batch = self.committed(batch.parent, commits)
         done = self.done(batch.sequence)
         return done.newest_extract if done else None
 
     def refuse_lost_commits(self, facts: TableFacts, commits: Callable[[], Iterable[CommitFact]]) -> None:
-        """Raise where a batch is done that the table's log does not know: its newest commits are gone, and with them
-        rows that other tables may have read."""
+        """Raise when a completed batch is missing from the table's log: its newest commits are lost, with rows that
+        other tables may have read."""
         done = self.done(facts.sequence + 1) if facts.sequence else None
         if done is None:
             return
@@ -245,15 +241,14 @@ class Batches:
             return  # it was committed since the facts were read
         raise DataError(
             "commits-missing",
-            f"{facts.location}/_delta_log/{done.version:020}.json is missing or not as it was: batch {done.sequence} "
-            f"is done, and the table's log ends with batch {facts.sequence}",
+            f"{facts.location}/_delta_log/{done.version:020}.json is missing or was replaced: batch {done.sequence} "
+            f"is complete, but the table's log ends with batch {facts.sequence}",
             table=str(self._table),
-            hint="put the log back as it was, from a copy of the warehouse; or make the table anew: "
-            f"remove {facts.location} and run",
+            hint=f"restore the log from a copy of the warehouse, or rebuild the table: remove {facts.location} and run",
         )
 
     def ancestors(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> dict[int, Batch]:
-        """By number, the batches that the rows of one are made of, the newest first."""
+        """Return a batch and its ancestors by number, the newest first."""
         found: dict[int, Batch] = {}
         while head:
             batch = found[head] = self.committed(head, commits)
@@ -261,24 +256,24 @@ class Batches:
         return found
 
     def base_batch(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> int:
-        """The newest batch up to this one that is not a quiet one."""
+        """Return the newest batch up to this one that moves rows."""
         while head and (batch := self.committed(head, commits)).moves_no_rows:
             head = batch.parent
         return head
 
     def has_later_batch(self, sequence: int) -> bool:
-        """Whether somebody has begun a later batch."""
+        """Whether a later batch is pinned."""
         return any(int(name[:8]) > sequence for name in self._names() if not name.endswith(".done.json"))
 
     def _sequence_at(
         self, version: int, newest: int, made: int, commits: Sequence[CommitFact], *, rebuilt: bool = False
     ) -> int:
-        """The batch that the rows of a version end with, following rollbacks. The newest was committed as `made`.
+        """Return the last batch of a version, following rollbacks. The newest batch was committed as version `made`.
 
-        With `rebuilt` also one that the newest does not build upon. A rebuild replaces what is in quarantine: who goes
-        on from before it has to take that back too.
+        With `rebuilt`, also a batch that the newest does not build on. A rebuild replaces the quarantine, so a restore
+        to a version before it must restore the quarantine too.
         """
-        # Batches before the first of this table belong to one of the same name that was dropped.
+        # Batches before the first one belong to a dropped table of the same name.
         first = self.committed(newest, lambda: commits)
         while first.parent:
             first = self.committed(first.parent, lambda: commits)
@@ -289,7 +284,7 @@ class Batches:
                 continue
             if commit.version in by_version:
                 return by_version[commit.version]
-            if rebuilt and (number := _noted(commit)):
+            if rebuilt and (number := _sequence_of(commit)):
                 return number
             if commit.operation == "RESTORE":
                 restored = _restored_version(commit, commits)
@@ -297,7 +292,7 @@ class Batches:
         return max((seq for made, seq in by_version.items() if made <= version), default=0)
 
     def summarize_ingested(self, batch: Batch, progress: Progress) -> None:
-        """Sum up, now and then, which files are in the table: a plan must not read every batch there ever was."""
+        """Write a summary of ingested files now and then, so that a plan need not read every batch."""
         if not batch.files or batch.sequence % SUMMARY_INTERVAL:
             return
         self.write_summary(
@@ -305,29 +300,29 @@ class Batches:
         )
 
     def write_summary(self, sequence: int, attempt: int, taken: Mapping[str, FileFact]) -> None:
-        """Write down all files that are in the table with a batch."""
+        """Write the list of all files that are ingested up to a batch."""
         rows = [[file.path, file.size, file.modified] for file in taken.values()]
-        self._storage.put_if_absent(self._taken_key(sequence, attempt), with_checksum(json.dumps({"files": rows})))
+        self._storage.put_if_absent(self._summary_key(sequence, attempt), with_checksum(json.dumps({"files": rows})))
 
-    def _taken(self, head: Batch, commits: Callable[[], Iterable[CommitFact]]) -> Mapping[str, FileFact]:
+    def _ingested_files(self, head: Batch, commits: Callable[[], Iterable[CommitFact]]) -> Mapping[str, FileFact]:
         if head.seen is None:
-            return self._read_taken(head, commits)
+            return self._read_ingested_files(head, commits)
         greatest = head.seen.greatest
 
         def read() -> dict[str, FileFact]:
-            taken = self._read_taken(head, commits)
+            taken = self._read_ingested_files(head, commits)
             if any(path > greatest for path in taken):
-                raise self._unreadable(self._taken_key(head.sequence, head.attempt))
+                raise self._unreadable(self._summary_key(head.sequence, head.attempt))
             return taken
 
         return IngestedFiles(read, greatest)
 
-    def _read_taken(self, head: Batch, commits: Callable[[], Iterable[CommitFact]]) -> dict[str, FileFact]:
-        """The files in the table, from its batches back to the last one with which they were summed up."""
-        ingested: dict[str, FileFact] = {}
+    def _read_ingested_files(self, head: Batch, commits: Callable[[], Iterable[CommitFact]]) -> dict[str, FileFact]:
+        """Return the ingested files, from the batches back to the last summary."""
+        taken: dict[str, FileFact] = {}
         batch = head
-        while batch.files or batch.mode in _BESIDE:
-            summary = self._summary(self._taken_key(batch.sequence, batch.attempt))
+        while batch.files or batch.reads_no_source:
+            summary = self._summary(self._summary_key(batch.sequence, batch.attempt))
             if summary is not None:
                 return summary | taken if taken else summary
             taken = {**{file.path: file for file in batch.files}, **taken}
@@ -338,10 +333,10 @@ class Batches:
 
     def _summary(self, key: str) -> dict[str, FileFact] | None:
         data = self._storage.read(key)
-        return None if data is None else self._understood(key, partial(decode_ingested_files, data))
+        return None if data is None else self._decode(key, partial(decode_ingested_files, data))
 
-    def _taken_key(self, sequence: int, attempt: int) -> str:
-        return f"_lakesmith/taken/{self._table}/{sequence:08}.{attempt:02}.json"
+    def _summary_key(self, sequence: int, attempt: int) -> str:
+        return f"_lakesmith/ingested/{self._table}/{sequence:08}.{attempt:02}.json"
 
     def _attempt(self, sequence: int, attempt: int) -> Batch:
         data = self._storage.read(self._key(sequence, f"{attempt:02}"))
@@ -350,11 +345,11 @@ class Batches:
                 "batch-unknown",
                 f"{self._key(sequence, f'{attempt:02}')} is missing from the warehouse",
                 table=str(self._table),
-                hint=self._way_out(),
+                hint=self._recovery_hint(),
             )
-        return self._understood(self._key(sequence, f"{attempt:02}"), lambda: decode_batch(data, sequence))
+        return self._decode(self._key(sequence, f"{attempt:02}"), lambda: decode_batch(data, sequence))
 
-    def _understood(self, key: str, decode: Callable[[], Kind]) -> Kind:
+    def _decode(self, key: str, decode: Callable[[], Decoded]) -> Decoded:
         try:
             return decode()
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -363,15 +358,15 @@ class Batches:
     def _unreadable(self, key: str) -> DataError:
         return DataError(
             "batch-unreadable",
-            f"{key} in the warehouse is not what Lakesmith wrote there",
+            f"{key} in the warehouse is corrupt",
             table=str(self._table),
-            hint=self._way_out(),
+            hint=self._recovery_hint(),
         )
 
-    def _way_out(self) -> str:
+    def _recovery_hint(self) -> str:
         if self._table.layer == "bronze":
-            return f"put {self._folder} back as it was: what a bronze table has taken in is written nowhere else"
-        return f"put {self._folder} back as it was, or rebuild the table: lakesmith run {self._table} --full-refresh"
+            return f"restore {self._folder} from a copy: what a bronze table has ingested is recorded nowhere else"
+        return f"restore {self._folder} from a copy, or rebuild the table: lakesmith run {self._table} --full-refresh"
 
     def _names(self) -> Sequence[str]:
         return self._storage.keys(self._folder)
@@ -381,38 +376,38 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _HeadProgress:
     progress: Progress
     rewrote: int
-    """The newest batch that replaced rows in place of adding to them, when none that only added came after it."""
+    """The newest batch that replaced rows, when no batch that only added rows came after it."""
 
 
 def version_left_by(batches: Container[int], commits: Sequence[CommitFact]) -> int | None:
-    """The version in which something kept beside a table was what these batches had left there; None when it is so
-    now, EMPTY when there was nothing yet. `commits` are all that it has, the newest first."""
-    others = [commit for commit in commits if (number := _noted(commit)) and number not in batches]
+    """Return the version in which a side table had what these batches left there; None when it is the current version,
+    EMPTY when it did not exist. `commits` are all commits of the side table, the newest first."""
+    others = [commit for commit in commits if (number := _sequence_of(commit)) and number not in batches]
     if not others:
         return None
-    own = next((commit for commit in commits if (number := _noted(commit)) and number in batches), None)
+    own = next((commit for commit in commits if (number := _sequence_of(commit)) and number in batches), None)
     if own is None:
         return others[-1].version - 1
     return own.version if others[0].version > own.version else None
 
 
-def _noted(commit: CommitFact) -> int | None:
-    found = _NOTED.match(commit.note or "")
+def _sequence_of(commit: CommitFact) -> int | None:
+    found = _SEQUENCE_IN_NOTE.match(commit.note or "")
     return int(found[1]) if found else None
 
 
 def run_of_commit(commit: CommitFact) -> str | None:
-    """The run that made a commit; None where another writer did."""
-    found = _NOTED_RUN.match(commit.note or "")
+    """Return the run that made a commit; None for other writers."""
+    found = _RUN_IN_NOTE.match(commit.note or "")
     return found[1] if found else None
 
 
 def committed_version(batch: Batch, commits: Iterable[CommitFact]) -> int:
-    """The version that a committed batch was committed as. Where the log was cleaned up since, the last version before
-    its oldest commit: every rollback that is still known came later."""
+    """Return the version of a committed batch. When the log was cleaned up since, return the last version before its
+    oldest commit: every rollback that the log still has came later."""
     oldest = 1
     for commit in commits:
         if commit.note == batch.note:
@@ -427,14 +422,14 @@ def _restored_version(restore: CommitFact, commits: Sequence[CommitFact]) -> int
         return int(version)
     when, milliseconds = restore.parameters.get("timestamp", ""), restore.parameters.get("datetime", "")
     try:
-        # delta-rs writes milliseconds; Delta keeps the text that the user wrote, and Lakesmith's sessions are in UTC.
+        # delta-rs writes milliseconds; Delta stores the text that the user wrote. Sessions of Lakesmith run in UTC.
         moment = datetime.fromtimestamp(int(milliseconds) / 1000, UTC) if milliseconds else datetime.fromisoformat(when)
     except (ValueError, OverflowError, OSError):
         raise DataError(
             "restore-unclear",
-            f"version {restore.version} rolled the table back to {version or milliseconds or when!r}, which names no "
+            f"version {restore.version} restored the table to {version or milliseconds or when!r}, which is not an "
             "earlier version",
-            hint="roll it back again by version: RESTORE … TO VERSION AS OF …",
+            hint="restore it again by version: RESTORE … TO VERSION AS OF …",
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     before = [commit for commit in commits if commit.version < restore.version]

@@ -1,4 +1,4 @@
-"""The recorded versions of contracts, read from their table only when it has grown: every plan asks for them."""
+"""The recorded contract versions, cached because every plan needs them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from lakesmith.records import ContractRecord
 
 
 class RecordedContracts:
-    """What was recorded, kept in one file beside what else is kept of the lake."""
+    """The recorded contract versions, in a cache file that follows the version of their table."""
 
     def __init__(self, ledger: Ledger, file: Path) -> None:
         self._ledger = ledger
         self._file = file
 
     def read(self, facts: TableFacts | None) -> Mapping[str, Sequence[PublishedContract]]:
-        """By table, the versions, the newest first; `facts` are those of the table that holds them."""
+        """Return the contract versions by table, the newest first; `facts` are those of the table that stores them."""
         if facts is None:
             return {}
         state = [facts.table_id, facts.version]
-        kept = read_cache(self._file)
+        cached = read_cache(self._file)
         try:
-            if kept["state"] == state:
-                return published_from(_decoded(record) for record in kept["records"])
+            if cached["state"] == state:
+                return published_from(_decoded(record) for record in cached["records"])
         except (KeyError, TypeError, ValueError):  # written by another version of Lakesmith
             pass
         records = self._ledger.contracts()
-        told = [dataclasses.asdict(record) for record in records]
-        write_cache(self._file, {"state": state, "records": told}, default=datetime.isoformat)
+        rows = [dataclasses.asdict(record) for record in records]
+        write_cache(self._file, {"state": state, "records": rows}, default=datetime.isoformat)
         return published_from(records)
 
 

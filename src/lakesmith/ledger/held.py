@@ -1,4 +1,4 @@
-"""Which batches were refused by a gate and are kept: one a table, the newest."""
+"""Records of the batches that gates hold: the newest one per table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FOLDER = "_lakesmith/held"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBatch:
-    """A batch that a gate has refused."""
+    """A batch that a gate holds."""
 
     table: str
     run_id: str
@@ -25,14 +25,14 @@ class HeldBatch:
     rows: int
     refused: int
     broken: Mapping[str, int]
-    """By rule, how many rows broke it."""
+    """By rule, how many rows break it."""
     failures: tuple[str, ...]
-    """What the gate said."""
+    """The failed checks, as text."""
     samples: tuple[str, ...] = ()
 
 
 class HeldBatches:
-    """The batches that are kept in one warehouse."""
+    """The held batches of a warehouse."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -45,14 +45,14 @@ class HeldBatches:
         if data is None:
             return None
         try:
-            told = json.loads(data)
-            return HeldBatch(**{**told, "failures": tuple(told["failures"]), "samples": tuple(told["samples"])})
+            fields = json.loads(data)
+            return HeldBatch(**{**fields, "failures": tuple(fields["failures"]), "samples": tuple(fields["samples"])})
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 "batch-unreadable",
-                f"{_key(table)} in the warehouse is not what Lakesmith wrote there",
+                f"{_key(table)} in the warehouse is corrupt",
                 table=table,
-                hint=f"run again, and the gate will hold the batch back anew: lakesmith run {table}",
+                hint=f"run again, and the gate will hold the batch again: lakesmith run {table}",
             ) from error
 
     def forget(self, table: str) -> None:

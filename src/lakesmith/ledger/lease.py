@@ -1,9 +1,9 @@
-"""Leases: for what is longer than a commit, one holder a table, and everybody can see who.
+"""Leases: one holder per table for work that takes longer than a commit, and everybody can see who it is.
 
-A lease is a numbered file, so taking it over is put-if-absent of the next number: of two that judge a lease dead at the
-same moment, one wins. A lease makes a second run wait its turn with a clear word; it is the fence in the table's
-log that keeps rows from being lost or doubled. A holder that slept past the end of its lease learns from a later number
-that somebody else has taken over, and leaves the lease alone from then on.
+A lease is a numbered file, and taking it over is put-if-absent of the next number: of two runs that judge a lease dead
+at the same moment, one wins. A lease gives a second run a clear error; the fence in the table's log is what keeps rows
+from being lost or doubled. A holder that was suspended past the end of its lease sees a later number, and leaves the
+lease alone from then on.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from lakesmith.failpoints import failpoint
 from lakesmith.ports import Storage
 
 LEASE_SECONDS = 60.0
-"""How long a lease outlives its holder's last sign of life."""
+"""How long a lease lasts after its last renewal."""
 CLOCK_SKEW_SECONDS = 600.0
-"""So many seconds clocks may be apart. A lease that would last longer was written by one that has been set since."""
+"""How far clocks may be apart. A lease that expires later than that comes from a clock that was wrong."""
 BACKFILL_PAUSE_SECONDS = 1.0
-"""For how many seconds a backfill leaves a table to others between two of its commits."""
+"""How long a backfill leaves a table to other runs between two of its commits."""
 BACKFILL = "backfill"
-"""The purpose that takes turns with all others."""
+"""The purpose of a lease that takes turns with all other leases."""
 
 _unrecorded_releases: set[tuple[str, str]] = set()
-"""Leases that this process gave back when it could not write that down: where they lie, and their holders."""
+"""Leases that this process released without being able to record it: their locations and holders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +60,10 @@ class Leases:
         self._clock = clock
 
     @contextmanager
-    def held(self, table: TableName, purpose: str) -> Iterator[None]:
-        """Hold the table's lease for as long as the block runs; an error that names the holder otherwise.
+    def hold(self, table: TableName, purpose: str) -> Iterator[None]:
+        """Hold the table's lease while the block runs; raise an error that names the holder when it is taken.
 
-        A backfill and the runs beside it take turns.
+        A backfill and concurrent runs take turns.
         """
         folder = f"_lakesmith/leases/{table}"
         while True:
@@ -75,11 +75,11 @@ class Leases:
                     raise
             time.sleep(BACKFILL_PAUSE_SECONDS / 5)
         try:
-            with self._kept_alive(key, lease):
+            with self._renewed(key, lease):
                 failpoint("lease.taken", table)
                 yield
         finally:
-            self._give_back(key, lease)
+            self._release(key, lease)
         failpoint("lease.released", table)
 
     def _is_over(self, key: str, lease: Lease) -> bool:
@@ -102,11 +102,11 @@ class Leases:
             winner = self._read(key)
             raise LeaseTaken(table, winner or lease)
         later = [name for name in self._storage.keys(folder) if name > f"{newest + 1:08}.json"]
-        if later:  # the number was free only because its holder had come and gone meanwhile
+        if later:  # the number was free only because another holder came and went meanwhile
             self._storage.remove(key)
             raise LeaseTaken(table, self._read(f"{folder}/{later[-1]}") or lease)
         for number in numbers:
-            with suppress(LakesmithError, OSError):  # the lease is taken, and nobody goes by an older one
+            with suppress(LakesmithError, OSError):  # the lease is taken, and older ones no longer count
                 self._storage.remove(f"{folder}/{number:08}.json")
         return key, lease
 
@@ -114,36 +114,35 @@ class Leases:
         data = self._storage.read(key)
         try:
             return Lease(**json.loads(data)) if data else None
-        except (TypeError, ValueError):  # not a lease: nobody holds the table by it
+        except (TypeError, ValueError):  # not a lease: nobody holds the table
             return None
 
     @contextmanager
-    def _kept_alive(self, key: str, lease: Lease) -> Iterator[None]:
-        """Give a sign of life now and then, from beside the work."""
+    def _renewed(self, key: str, lease: Lease) -> Iterator[None]:
+        """Renew the lease in the background."""
         ended = threading.Event()
 
-        def keep() -> None:
+        def renew() -> None:
             while not ended.wait(LEASE_SECONDS / 4):
-                # The store may take the next sign of life: until the lease expires there are some left.
+                # A later renewal may succeed: there are several before the lease expires.
                 with suppress(LakesmithError, OSError):
                     if not self._renew(key, lease):
                         return
 
-        keeper = threading.Thread(target=keep, daemon=True)
-        keeper.start()
+        renewer = threading.Thread(target=renew, daemon=True)
+        renewer.start()
         try:
             yield
         finally:
             ended.set()
-            keeper.join()
+            renewer.join()
 
     def _renew(self, key: str, lease: Lease) -> bool:
-        """Give a sign of life; False where somebody else has taken over since."""
+        """Extend the lease; return False when somebody else has taken it over."""
         return self._write(key, replace(lease, expires_at=self._clock() + LEASE_SECONDS))
 
-    def _give_back(self, key: str, lease: Lease) -> None:
-        """What was done under the lease counts, whether or not it can be written down that it ended: nobody keeps it
-        alive any more."""
+    def _release(self, key: str, lease: Lease) -> None:
+        """Release the lease. Work done under it counts even when the release cannot be recorded: it expires by itself."""
         try:
             self._write(key, replace(lease, released=True))
         except (LakesmithError, OSError):
@@ -153,7 +152,7 @@ class Leases:
         if self._is_taken_over(key):
             return False
         self._storage.replace(key, _encode(lease))
-        if self._is_taken_over(key):  # while it was written, and perhaps after its old number was cleared away
+        if self._is_taken_over(key):  # while it was written, perhaps after its old number was removed
             self._storage.remove(key)
             return False
         return True
@@ -164,14 +163,14 @@ class Leases:
 
 
 class LeaseTaken(InfrastructureError):
-    """Somebody else is working on the table."""
+    """Another holder is working on the table."""
 
     def __init__(self, table: TableName, lease: Lease) -> None:
         super().__init__(
             "table-leased",
             f"{lease.holder} (process {lease.process} on {lease.host}) is working on it",
             table=str(table),
-            hint=f"wait until it has ended; a holder that died gives the table back within {LEASE_SECONDS:.0f} seconds",
+            hint=f"wait until it ends; the lease of a dead holder expires within {LEASE_SECONDS:.0f} seconds",
         )
         self.holder = lease.holder
 
@@ -190,7 +189,7 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # it is alive, and somebody else's
+        pass  # it is alive and belongs to another user
     return True
 
 

@@ -1,4 +1,4 @@
-"""What tables of a lake have still to read of another: its files must not be deleted before."""
+"""The table that is furthest behind in reading another: files that it still needs must not be deleted."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ports import Storage, TableFacts, TableFormat
 
 _MARGIN = 3600.0
-"""By how many seconds files may be older than the commit that tells of them."""
+"""How many seconds files may be older than the commit that adds them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowestReader:
-    """The table that has read the least of another."""
+    """The table that has read the least of another table."""
 
     reader: TableName
     version: int
-    """It has read as far as this one."""
+    """The last version that it has read."""
     since: datetime
-    """When that one was committed: what is newer is needed."""
+    """When that version was committed: newer files are needed."""
 
     def age(self, now: float) -> float:
-        """For how many seconds files have to be kept."""
+        """Return for how many seconds files must be retained."""
         return now - self.since.timestamp() + _MARGIN
 
 
 def slowest_reader(
     format: TableFormat, storage: Storage, source: TableFacts, name: TableName, readers: Iterable[tuple[TableName, str]]
 ) -> SlowestReader | None:
-    """What is the furthest behind of tables that read this one, which are given with where they lie; None when there
-    is nothing that they still need and could read."""
+    """Return which of the readers, given with their locations, is furthest behind; None when they need no older files that
+    they could still read."""
     behind = {
         version: reader
         for reader, location in readers
@@ -53,12 +53,12 @@ def slowest_reader(
 def _needed(
     format: TableFormat, batches: Batches, location: str, reader: TableName, name: TableName, source: TableFacts
 ) -> int | None:
-    """The version of the source after which, or as of which, the reader will read."""
+    """Return the version of the source that the reader will read from."""
     facts = format.facts(location, flow(reader))
     commits = partial(format.commits, location)
     progress = batches.progress(facts, commits)
     if progress.unfinished is not None:
-        # It is judged again, from the very versions that it was made from.
+        # Its checks run again, on the very versions that it was made from.
         batch = batches.committed(progress.unfinished, commits)
         read = {key: position.version for key, position in (*batch.inputs.items(), *batch.lookups.items())}
         needed = [version for version in (read.get(str(name)), batch.since.get(str(name))) if version is not None]

@@ -1,4 +1,4 @@
-"""Which skipped entries of landing folders runs have reported, read from their table only when it has grown."""
+"""The skipped landing entries that runs have reported, cached because every plan needs them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lakesmith.ledger.tables import Ledger
 from lakesmith.ports import SkippedEntry, TableFacts
 
 _Key = tuple[str, str, str]
-"""Table, path and code: the same path is reported again when there is another reason."""
+"""Table, path and code: a path is reported again for another reason."""
 
 
 class ReportedEntries:
-    """What was reported, cached in one file beside what else is cached of the lake."""
+    """The reported entries, in a cache file that follows the version of their table."""
 
     def __init__(self, ledger: Ledger, file: Path) -> None:
         self._ledger = ledger
@@ -24,7 +24,7 @@ class ReportedEntries:
     def without(
         self, skipped: Mapping[TableName, tuple[SkippedEntry, ...]], facts: TableFacts | None
     ) -> Mapping[TableName, tuple[SkippedEntry, ...]]:
-        """The entries that no run has reported; `facts` are those of the table that holds the reports."""
+        """Return the entries that no run has reported; `facts` are those of the table that stores the reports."""
         if facts is None:
             return skipped
         reported = self._read(facts)

@@ -1,4 +1,4 @@
-"""The system tables: runs and what belongs to them, as Delta tables in the lake, written without Spark."""
+"""The system tables: runs, steps, checks and more, as Delta tables in the lake, written without Spark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Record = TypeVar("Record", RunRecord, StepRecord, CheckRecord, SkippedRecord, Co
 
 
 class Ledger:
-    """Appends records, and gives them back newest first."""
+    """Appends records to the system tables, and reads them."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
@@ -62,7 +62,7 @@ class Ledger:
         release: Sequence[ReleaseRecord] = (),
         skipped: Sequence[SkippedRecord] = (),
     ) -> None:
-        """The parts first: a run that is in the ledger is there with all of them. Of a release all tables or none."""
+        """Append the records of a run, the run itself last: a run in the ledger has all its parts. A release is atomic."""
         failpoint("ledger.recording")
         self._append("steps", steps)
         self._append("checks", checks)
@@ -81,8 +81,8 @@ class Ledger:
         wanted = {name: value for name, value in {"run_id": run_id, "table": table}.items() if value}
         return self._read("steps", StepRecord, "started_at, sequence", where=wanted)
 
-    def past(self, table: str, checks: Sequence[str], limit: int) -> dict[str, list[CheckRecord]]:
-        """By name of a check, what it found in the newest batches that were committed."""
+    def check_history(self, table: str, checks: Sequence[str], limit: int) -> dict[str, list[CheckRecord]]:
+        """Return by check its results in the newest committed batches."""
         return {
             check: [
                 record
@@ -101,11 +101,11 @@ class Ledger:
         return self._read("skipped", SkippedRecord, "reported_at")
 
     def release(self, release: str) -> tuple[ReleaseRecord, ...]:
-        """The tables of one release."""
+        """Return the tables of one release."""
         return self._read("releases", ReleaseRecord, '"table"', where={"release": release})
 
     def releases(self, limit: int) -> tuple[ReleaseRecord, ...]:
-        """The tables of the newest releases, from the newest on."""
+        """Return the tables of the newest releases, the newest first."""
         newest = (
             f"SELECT release FROM releases GROUP BY release ORDER BY max(released_at) DESC, release DESC LIMIT {limit}"
         )
@@ -124,12 +124,12 @@ class Ledger:
         location = self._warehouse.system(name)
         try:
             append_arrow(location, rows)
-        except InfrastructureError as damage:
-            raise _unwritten(damage.what, damage.hint) from damage
+        except InfrastructureError as failed:
+            raise _write_error(failed.what, failed.hint) from failed
         except (exceptions.DeltaError, OSError) as error:
             failure = disk_failure(str(error), f"cannot write system.{name}")
-            said = str(error).splitlines()[0]
-            raise (_unwritten(failure.what, failure.hint) if failure else _unwritten(said)) from error
+            text = str(error).splitlines()[0]
+            raise (_write_error(failure.what, failure.hint) if failure else _write_error(text)) from error
         write_checksums(location)
         failpoint("ledger.appended", f"system.{name}")
 
@@ -146,44 +146,44 @@ class Ledger:
         try:
             table = open_snapshot_if_any(self._warehouse.system(name))
         except InfrastructureError as error:
-            raise _unread(name, error) from error
+            raise _read_error(name, error) from error
         if table is None:
             return ()
         from deltalake import QueryBuilder
 
         columns = ", ".join(f'"{field.name}"' for field in dataclasses.fields(record))
-        wanted: list[str] = [f"\"{column}\" = '{_text(value)}'" for column, value in (where or {}).items()]
+        wanted: list[str] = [f"\"{column}\" = '{_escape(value)}'" for column, value in (where or {}).items()]
         conditions = " AND ".join([*wanted, *filter(None, [among])])
         sql = f"SELECT {columns} FROM {name} {'WHERE ' + conditions if conditions else ''} ORDER BY {order}"
         try:
             found = QueryBuilder().register(name, table).execute(sql + (f" LIMIT {limit}" if limit else "")).read_all()
-        except Exception as error:  # delta-rs has no type of its own for files that are gone
-            raise _unread(name, error) from error
+        except Exception as error:  # delta-rs has no error type for missing files
+            raise _read_error(name, error) from error
         names = [field.name for field in dataclasses.fields(record)]
         values = [found[column].to_pylist() for column in names]
         return tuple(record(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True))
 
 
-def _unwritten(why: str, hint: str | None = None) -> InfrastructureError:
+def _write_error(why: str, hint: str | None = None) -> InfrastructureError:
     return InfrastructureError(
-        "ledger-unwritten",
-        f"what the run did is in the tables, and not in the ledger: {why}",
-        hint=f"{hint or 'look at the storage of the warehouse'}; the ledger will lack this run",
+        "ledger-write-failed",
+        f"the run changed tables, but the ledger cannot be written: {why}",
+        hint=f"{hint or 'check the storage of the warehouse'}; this run is missing from the ledger",
     )
 
 
-def _unread(name: str, error: Exception) -> InfrastructureError:
-    known = error if isinstance(error, InfrastructureError) else None
-    said = known.what if known else next(iter(str(error).splitlines()), type(error).__name__)
-    hint = known.hint if known else "look at the storage of the warehouse"
+def _read_error(name: str, error: Exception) -> InfrastructureError:
+    ours = error if isinstance(error, InfrastructureError) else None
+    text = ours.what if ours else next(iter(str(error).splitlines()), type(error).__name__)
+    hint = ours.hint if ours else "check the storage of the warehouse"
     return InfrastructureError(
         "ledger-unreadable",
-        f"system.{name} cannot be read: {said}",
+        f"system.{name} cannot be read: {text}",
         hint=f"{hint}; the tables of the lake do not need the ledger",
     )
 
 
-def _text(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("'", "''")
 
 
@@ -201,12 +201,12 @@ def _arrow_schema(record: type) -> pa.Schema:
         [
             (
                 field.name,
-                next((arrow for kind, arrow in types.items() if _holds(hints[field.name], kind)), pa.string()),
+                next((arrow for kind, arrow in types.items() if _accepts(hints[field.name], kind)), pa.string()),
             )
             for field in dataclasses.fields(record)
         ]
     )
 
 
-def _holds(hint: object, kind: type) -> bool:
+def _accepts(hint: object, kind: type) -> bool:
     return hint is kind or kind in getattr(hint, "__args__", ())

@@ -27,7 +27,7 @@ def refuse_nondeterministic(table: Table, batch: Batch) -> None:
         return
     word, line = called
     raise InfrastructureError(
-        "books-open",
+        "row-count-mismatch",
         f"batch {batch.sequence} was cut short, and {word}() gives other rows each time: those that were refused are "
         "not known any more",
         at=Place(table.declared_at.file, line),

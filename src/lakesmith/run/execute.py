@@ -20,8 +20,10 @@ from lakesmith.ports import Storage, TableFormat
 from lakesmith.quality import PastResult
 from lakesmith.records import CheckRecord, FileRecord, StepRecord
 from lakesmith.reports import Event, SparkStarting, StepStarted
+from lakesmith.run.context import RunContext
 from lakesmith.run.failures import translate
-from lakesmith.run.step import StepResult, StepRunner
+from lakesmith.run.step import run_step
+from lakesmith.run.step_result import StepResult
 from lakesmith.spark.gate import GateFailed
 from lakesmith.storage import Warehouse
 
@@ -41,14 +43,14 @@ class Executor:
         *,
         run_id: str,
         on_event: Callable[[Event], None],
-        past: Callable[[TableName, Sequence[str]], Mapping[str, Sequence[PastResult]]],
+        check_history: Callable[[TableName, Sequence[str]], Mapping[str, Sequence[PastResult]]],
         contracts: Mapping[TableName, str] | None = None,
         session: SparkSession | None = None,
         brief: bool = False,
     ) -> None:
         self._lake = lake
         self.run_id = run_id
-        self._tell = on_event
+        self._report = on_event
         self._leases = Leases(warehouse.storage, f"run {run_id}")
         if session is not None and "spark.remote" not in lake.environment.spark:
             refuse_foreign(session)
@@ -59,14 +61,14 @@ class Executor:
         self._jvm_died = False
         self._starting = threading.Lock()
         self._threads = threading.local()
-        self._workplace = StepRunner(
+        self._context = RunContext(
             run_id=run_id,
             environment=lake.environment,
             warehouse=warehouse,
             landings=landings,
             format=format,
             session=self._own_session,
-            past=past,
+            check_history=check_history,
             contracts=contracts or {},
         )
         self.steps: list[StepRecord] = []
@@ -132,11 +134,11 @@ class Executor:
                 purpose = BACKFILL
             elif isinstance(step, Compact | Vacuum | Restore):
                 purpose = step.name
-            self._tell(StepStarted(table=str(plan.table), step=step.name, reason=step.reason))
+            self._report(StepStarted(table=str(plan.table), step=step.name, reason=step.reason))
             started, clock = datetime.now(UTC), time.monotonic()
             try:
-                with self._leases.held(plan.table, purpose):
-                    moved = self._workplace.take(table, step)
+                with self._leases.hold(plan.table, purpose):
+                    result = run_step(self._context, table, step)
             except Exception as error:  # noqa: BLE001 (`translate` raises what is a bug of ours)
                 failure = translate(error, table)
                 failure.what = self._lake.environment.masked(failure.what)
@@ -148,10 +150,10 @@ class Executor:
                 seconds = time.monotonic() - clock
                 self._record(self._ended(plan.table, step, started, seconds, "failed", step.reason, str(failure)))
                 return False
-            self.checks.extend(moved.checks)
-            self.files.extend(moved.file_records)
-            self.errors.extend(moved.left_out)
-            self._record(self._done(plan.table, step, moved, started, time.monotonic() - clock))
+            self.checks.extend(result.checks)
+            self.files.extend(result.file_records)
+            self.errors.extend(result.postponed)
+            self._record(self._done(plan.table, step, result, started, time.monotonic() - clock))
         return True
 
     def _own_session(self) -> SparkSession:
@@ -159,7 +161,7 @@ class Executor:
             if self._stopped:
                 raise InfrastructureError("stopped", "the run was stopped", hint="run again to go on")
             if self._session is None:
-                self._tell(SparkStarting())
+                self._report(SparkStarting())
                 self._session = open_session(
                     self._lake.name,
                     self._lake.environment.spark,
@@ -181,7 +183,7 @@ class Executor:
 
     def _record(self, record: StepRecord) -> None:
         self.steps.append(record)
-        self._tell(record)
+        self._report(record)
 
     def _ended(
         self,
@@ -206,16 +208,16 @@ class Executor:
             error=error,
         )
 
-    def _done(self, table: TableName, step: Step, moved: StepResult, started: datetime, seconds: float) -> StepRecord:
-        if moved.settled is None:
-            return self._ended(table, step, started, seconds, "skipped", moved.reason)
-        done = moved.settled.done
+    def _done(self, table: TableName, step: Step, result: StepResult, started: datetime, seconds: float) -> StepRecord:
+        if result.batch is None:
+            return self._ended(table, step, started, seconds, "skipped", result.reason)
+        done = result.batch.done
         return StepRecord(
             run_id=self.run_id,
             table=str(table),
             step=step.name,
-            mode=moved.mode,
-            reason=moved.reason,
+            mode=result.mode,
+            reason=result.reason,
             outcome="ok",
             sequence=done.sequence,
             rows_in=done.rows_in,
@@ -223,11 +225,11 @@ class Executor:
             rows_quarantined=done.rows_quarantined,
             rows_deduplicated=done.rows_deduplicated,
             rows_discarded=done.rows_discarded,
-            rows_rescued=moved.settled.rescued,
-            columns_added=", ".join(moved.settled.columns_added) or None,
-            columns_widened="; ".join(moved.settled.columns_widened) or None,
-            bytes=moved.settled.bytes,
-            version_before=moved.before.version if moved.before else None,
+            rows_rescued=result.batch.rescued,
+            columns_added=", ".join(result.batch.columns_added) or None,
+            columns_widened="; ".join(result.batch.columns_widened) or None,
+            bytes=result.batch.bytes,
+            version_before=result.before.version if result.before else None,
             version=done.version,
             started_at=started,
             seconds=seconds,

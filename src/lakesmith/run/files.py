@@ -39,16 +39,16 @@ def file_records(
         refused = _by_file(_added(format, warehouse.quarantine(table.name), table, batch, "position"))
     now = datetime.now(UTC)
     records = []
-    for end in settled.ends:
-        file = batch.files[end.number]
+    for read in settled.file_reads:
+        file = batch.files[read.number]
         place = landing.location(file.path)
         match written, refused:
             case Counter(), Counter():
                 added, kept = written[place], refused[place]
             case None, Counter() if not settled.done.rows_discarded:
-                added, kept = end.rows - refused[place], refused[place]
+                added, kept = read.rows - refused[place], refused[place]
             case Counter(), None if not settled.done.rows_discarded:
-                added, kept = written[place], end.rows - written[place]
+                added, kept = written[place], read.rows - written[place]
             case _:
                 return ()
         record = FileRecord(
@@ -56,18 +56,18 @@ def file_records(
             table=str(table.name),
             sequence=batch.sequence,
             file=file.path,
-            bytes=end.bytes,
-            rows_in=end.rows,
+            bytes=read.bytes,
+            rows_in=read.rows,
             rows_written=added,
             rows_quarantined=kept,
-            rows_discarded=end.rows - added - kept if settled.done.rows_discarded else 0,
-            code=end.code,
+            rows_discarded=read.rows - added - kept if settled.done.rows_discarded else 0,
+            code=read.code,
             taken_at=now,
         )
         accounted = record.rows_written + record.rows_quarantined + record.rows_discarded
         if record.rows_in != accounted or record.rows_discarded < 0:
             raise InfrastructureError(
-                "books-open",
+                "row-count-mismatch",
                 f"{file.path} does not add up: {record.rows_in} rows were read, {record.rows_written} are in the "
                 f"table and {record.rows_quarantined} in quarantine",
                 table=str(table.name),
@@ -77,7 +77,7 @@ def file_records(
     given_up = sum(record.rows_discarded for record in records)
     if given_up != settled.done.rows_discarded:
         raise InfrastructureError(
-            "books-open",
+            "row-count-mismatch",
             f"the files of batch {batch.sequence} do not add up: {settled.done.rows_discarded} rows were discarded, "
             f"and {given_up} of theirs are neither in the table nor in quarantine",
             table=str(table.name),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from lakesmith.declare import Files, Table, TableName
 from lakesmith.errors import DataError, InfrastructureError, UsageError
@@ -22,9 +22,11 @@ from lakesmith.ledger.batches import EMPTY, Batches, committed_version, flow, ve
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.ledger.readers import slowest_reader
 from lakesmith.ledger.staged import last_changed, remove_staged, staged_folders
-from lakesmith.plan.steps import Position, Progress, Restore, Rollback, Vacuum
+from lakesmith.plan.steps import Compact, Position, Progress, Restore, Rollback, Vacuum
 from lakesmith.ports import CommitFact, Storage, TableFacts, TableFormat, Write
 from lakesmith.run.files import blocked_files, missing_files, return_from_archive
+from lakesmith.run.step_result import StepResult
+from lakesmith.run.table_state import TableState
 from lakesmith.spark.hold_batch import discard_held_batch
 from lakesmith.spark.incoming import BatchResult
 from lakesmith.spark.loads.deleted_keys import DeletedKeys
@@ -137,7 +139,7 @@ class Maintenance:
         if self.batches.has_rows_of(self.facts, version, self._commits):
             return None
         commits = tuple(self._commits())
-        before = self.batches.at(version, self.facts.sequence, commits)
+        before = self.batches.progress_at(version, self.facts.sequence, commits)
         if version > self.facts.version or before.head == 0:
             raise unknown_version(self.table.name, version)
         own = self.batches.ancestors(before.head, lambda: commits)
@@ -316,6 +318,44 @@ class Maintenance:
 
     def _commits(self) -> Iterable[CommitFact]:
         return self.format.commits(self.facts.location)
+
+
+def maintenance_of(state: TableState, facts: TableFacts) -> Maintenance:
+    """Return the maintenance of a table that exists."""
+    return Maintenance(
+        table=state.table,
+        facts=facts,
+        progress=state.progress,
+        run_id=state.run.run_id,
+        batches=state.batches,
+        warehouse=state.warehouse,
+        format=state.format,
+        session=state.run.session,
+        landing=state.run.landings.get(state.table.name),
+    )
+
+
+def maintain(state: TableState, step: Compact | Vacuum | Restore) -> StepResult:
+    """Compact, vacuum or restore a table."""
+    if state.facts is None:
+        return StepResult(mode=step.mode, reason="it was never built", before=None)
+    maintenance = maintenance_of(state, state.facts)
+    match step:
+        case Compact():
+            result, otherwise = maintenance.compact(), "no small files to compact"
+        case Vacuum():
+            result, otherwise = maintenance.vacuum(step, state.new_batch(step.mode)), "no file is old and unreferenced"
+        case Restore():
+            result = maintenance.restore(step, state.new_batch(step.mode))
+            otherwise = f"it already has the rows of version {step.version}"
+        case _:
+            assert_never(step)
+    if result is None:
+        return StepResult(mode=step.mode, reason=otherwise, before=state.facts)
+    # A restore may only have moved the bookmarks of inputs back.
+    number = result.done.sequence
+    mode = state.batches.pinned(number, result.done.attempt).mode if number else step.mode
+    return StepResult(mode=mode, reason=step.reason, before=state.facts, batch=result)
 
 
 def unknown_version(table: TableName, version: int) -> UsageError:

@@ -149,7 +149,7 @@ class Bench:
             self.format,
             run_id=f"test-{self._writes}",
             on_event=_silent,
-            past=lambda _, __: {},  # every test is the first batch that there ever was
+            check_history=lambda _, __: {},  # every test is the first batch that there ever was
             session=self.session,
         )
         executor.execute(plan, 1)

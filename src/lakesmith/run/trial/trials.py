@@ -18,7 +18,7 @@ from lakesmith.errors import DataError, DeclarationError, LakesmithError, Proble
 from lakesmith.jvm.session import isolated
 from lakesmith.plan.graph import Graph
 from lakesmith.ports import TableFacts
-from lakesmith.reports import Event, RowDifference, TrialResult
+from lakesmith.reports import Event, RowDifference, UnitTestResult
 from lakesmith.run.failures import translate
 from lakesmith.run.trial.bench import Bench
 from lakesmith.run.trial.differences import differences
@@ -36,9 +36,9 @@ def try_tests(
     tests: Sequence[TableTest],
     *,
     on_event: Callable[[Event], None],
-    on_result: Callable[[TrialResult], None],
+    on_result: Callable[[UnitTestResult], None],
     session: SparkSession | None = None,
-) -> tuple[TrialResult, ...]:
+) -> tuple[UnitTestResult, ...]:
     """Carry the tests out. Writes nothing but temporary folders, which are gone afterwards."""
     if not tests:
         return ()
@@ -62,7 +62,7 @@ class _Trials:
     session: SparkSession
     own: SparkSession
 
-    def carry_out(self, test: TableTest) -> TrialResult:
+    def carry_out(self, test: TableTest) -> UnitTestResult:
         clock = monotonic()
         error: LakesmithError | None = None
         found: tuple[RowDifference, ...] = ()
@@ -90,7 +90,7 @@ class _Trials:
         # What the data or the query does wrong is what a test is there to find.
         failed = sensible and (error is None or error.exit_code in (DataError.exit_code, DeclarationError.exit_code))
         outcome = "passed" if error is None and not found else "failed" if failed else "error"
-        return TrialResult(
+        return UnitTestResult(
             table=str(test.table),
             name=test.name,
             file=test.declared_at.file,

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.faults.foreign import commits_by_others, says
 
 from lakesmith.formats import Delta
-from lakesmith.run.mode import _rewrite
+from lakesmith.run.build_mode import _rewrite
 
 
 @pytest.fixture
