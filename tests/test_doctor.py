@@ -41,7 +41,7 @@ def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_whatever_is_not_well_says_how_to_mend_it() -> None:
     broken = [finding for finding in diagnose(None) if not finding.ok]
     assert {finding.subject for finding in broken} == {"jars: delta", "class archive"}
-    assert {finding.mend for finding in broken} == {"lakesmith doctor --fix"}
+    assert {finding.fix for finding in broken} == {"lakesmith doctor --fix"}
 
 
 def test_python_the_packages_and_the_log_store_are_looked_at() -> None:
@@ -57,19 +57,19 @@ def test_a_machine_without_java_is_told_how_to_get_one(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(doctor, "find_java", none)
     finding = about(diagnose(None), "java")
-    assert (finding.ok, finding.mend) == (False, "install it")
+    assert (finding.ok, finding.fix) == (False, "install it")
 
 
 def test_a_spark_of_another_version_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "SPARK", "9.9.9")
     finding = about(diagnose(None), "pyspark")
-    assert (finding.ok, finding.mend) == (False, "pip install 'pyspark==9.9.9'")
+    assert (finding.ok, finding.fix) == (False, "pip install 'pyspark==9.9.9'")
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_required", lambda: ("click", "no-such-package"))
     finding = about(diagnose(None), "packages")
-    assert (finding.ok, finding.mend) == (False, "pip install no-such-package")
+    assert (finding.ok, finding.fix) == (False, "pip install no-such-package")
 
 
 @pytest.mark.parametrize(("answer", "ok"), [(None, True), ("two writers won the same name", False)])
@@ -77,7 +77,7 @@ def test_the_storage_is_probed(answer: str | None, ok: bool) -> None:
     storage: Storage = Probed(answer)  # type: ignore[assignment]
     finding = about(diagnose(storage), "storage")
     assert finding.ok is ok
-    assert (finding.mend is None) is ok
+    assert (finding.fix is None) is ok
 
 
 def test_spark_is_started_only_when_asked_for() -> None:

@@ -1,4 +1,4 @@
-"""Looks at everything that a run stands on, and says how to mend what is broken."""
+"""Checks everything that a run depends on, and says how to fix problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakesmith.reports import Finding
 
 PYTHON = (3, 11)
 SPARK = "4.1.3"
-"""The version for which the jars were chosen."""
+"""The version that the jars fit."""
 FIX = "lakesmith doctor --fix"
 
 
@@ -27,8 +27,8 @@ def diagnose(
     fix: bool = False,
     deep: bool = False,
 ) -> tuple[Finding, ...]:
-    """Look at each part; `fix` fetches jars and makes the archive if need be, `deep` starts Spark too."""
-    looks: list[Callable[[], Iterator[Finding]]] = [
+    """Check each part. `fix` fetches jars and builds the class archive if needed; `deep` starts Spark too."""
+    checks: list[Callable[[], Iterator[Finding]]] = [
         _python,
         _packages,
         _java,
@@ -37,36 +37,36 @@ def diagnose(
         lambda: _archive(fix),
     ]
     if warehouse_storage is not None:
-        looks.append(lambda: _storage(warehouse_storage))
+        checks.append(lambda: _storage(warehouse_storage))
     if deep:
-        looks.append(_spark)
-    return tuple(finding for look in looks for finding in look())
+        checks.append(_spark)
+    return tuple(finding for check in checks for finding in check())
 
 
 def _python() -> Iterator[Finding]:
     found = ".".join(map(str, sys.version_info[:3]))
-    wanted = ".".join(map(str, PYTHON))
+    required = ".".join(map(str, PYTHON))
     ok = sys.version_info >= PYTHON
-    yield Finding(subject="python", ok=ok, found=found, mend=None if ok else f"install Python {wanted} or newer")
+    yield Finding(subject="python", ok=ok, found=found, fix=None if ok else f"install Python {required} or newer")
 
 
 def _packages() -> Iterator[Finding]:
     found = {name: _installed(name) for name in _required()}
-    missing = [name for name, known in found.items() if known is None]
-    listed = ", ".join(f"{name} {known or 'missing'}" for name, known in found.items())
-    mend = f"pip install {' '.join(missing)}" if missing else None
-    yield Finding(subject="packages", ok=not missing, found=listed, mend=mend)
+    missing = [name for name, version in found.items() if version is None]
+    listed = ", ".join(f"{name} {version or 'missing'}" for name, version in found.items())
+    fix = f"pip install {' '.join(missing)}" if missing else None
+    yield Finding(subject="packages", ok=not missing, found=listed, fix=fix)
     spark = _installed("pyspark")
     right = spark == SPARK
-    mend = None if right else f"pip install 'pyspark=={SPARK}'"
-    yield Finding(subject="pyspark", ok=right, found=spark or "not installed", mend=mend)
+    fix = None if right else f"pip install 'pyspark=={SPARK}'"
+    yield Finding(subject="pyspark", ok=right, found=spark or "not installed", fix=fix)
 
 
 def _java() -> Iterator[Finding]:
     try:
         java = find_java()
     except LakesmithError as error:
-        yield _refusal("java", error)
+        yield _failure("java", error)
     else:
         yield Finding(subject="java", ok=True, found=f"{java.version} from {java.origin}: {java.path}")
 
@@ -80,14 +80,14 @@ def _jars(fix: bool) -> Iterator[Finding]:
             jars = locked([name])
             wrong = ", ".join(jar.name for jar in damaged(jars))
         except LakesmithError as error:
-            yield _refusal(subject, error)
+            yield _failure(subject, error)
         else:
-            found = f"missing or damaged: {wrong}" if wrong else f"{len(jars)} jars, hashes right"
-            yield Finding(subject=subject, ok=not wrong, found=found, mend=FIX if wrong else None)
+            found = f"missing or damaged: {wrong}" if wrong else f"{len(jars)} jars, checksums match"
+            yield Finding(subject=subject, ok=not wrong, found=found, fix=FIX if wrong else None)
     try:
         log_store()
     except LakesmithError as error:
-        yield _refusal("log store", error)
+        yield _failure("log store", error)
     else:
         yield Finding(subject="log store", ok=True, found="as packaged")
 
@@ -99,7 +99,7 @@ def _drivers(connections: Mapping[str, Mapping[str, str]], fix: bool) -> Iterato
         try:
             jars = fetch_driver(settings) if fix else driver_jars(settings)
         except LakesmithError as error:
-            yield _refusal(f"driver: {name}", error)
+            yield _failure(f"driver: {name}", error)
         else:
             yield Finding(subject=f"driver: {name}", ok=True, found=", ".join(jar.name for jar in jars))
 
@@ -110,29 +110,33 @@ def _archive(fix: bool) -> Iterator[Finding]:
         if fix and not archive:
             archive = build_archive()
     except LakesmithError as error:
-        yield _refusal("class archive", error)
+        yield _failure("class archive", error)
     else:
         found = (
             f"{sum(file.stat().st_size for file in archive) >> 20} MB"
             if archive
             else "none: Spark takes twice as long to start"
         )
-        yield Finding(subject="class archive", ok=bool(archive), found=found, mend=None if archive else FIX)
+        yield Finding(subject="class archive", ok=bool(archive), found=found, fix=None if archive else FIX)
 
 
 def _storage(storage: Storage) -> Iterator[Finding]:
     try:
         wrong = storage.probe()
     except InfrastructureError as error:
-        yield Finding(subject="storage", ok=False, found=error.what, mend=error.hint)
+        yield Finding(subject="storage", ok=False, found=error.what, fix=error.hint)
         return
-    found = wrong or f"{storage.root()} makes a file only where there is none"
-    mend = None if wrong is None else "put the warehouse on a disk or store that can, and name it in lakesmith.yml"
-    yield Finding(subject="storage", ok=wrong is None, found=found, mend=mend)
+    found = wrong or f"{storage.root()} creates files exclusively"
+    fix = (
+        None
+        if wrong is None
+        else "put the warehouse on a disk or store that creates files exclusively, and set it in lakesmith.yml"
+    )
+    yield Finding(subject="storage", ok=wrong is None, found=found, fix=fix)
 
 
 def _spark() -> Iterator[Finding]:
-    # Imported here: PySpark costs half a second, and only a deep look needs it.
+    # Imported here: PySpark costs half a second, and only a deep check needs it.
     from pyspark.sql import SparkSession
 
     from lakesmith.jvm.process import death
@@ -146,29 +150,29 @@ def _spark() -> Iterator[Finding]:
         if not running:
             close_session(session)
     except LakesmithError as error:
-        yield _refusal("spark", error)
+        yield _failure("spark", error)
     except Exception as error:
         died = death(error)
         if died is None:
             raise
-        yield _refusal("spark", died)
+        yield _failure("spark", died)
     else:
         yield Finding(subject="spark", ok=rows == 3, found=found)
 
 
-def _refusal(subject: str, error: LakesmithError) -> Finding:
-    return Finding(subject=subject, ok=False, found=error.what, mend=error.hint)
+def _failure(subject: str, error: LakesmithError) -> Finding:
+    return Finding(subject=subject, ok=False, found=error.what, fix=error.hint)
 
 
 def _required() -> tuple[str, ...]:
-    """The packages that Lakesmith always needs, as its own metadata tells."""
+    """The packages that Lakesmith always needs, from its metadata."""
     try:
         lines = requires("lakesmith") or []
     except PackageNotFoundError:
         return ("lakesmith",)
-    words = (line.partition(";") for line in lines)
-    plain = [name for name, _, condition in words if "extra" not in condition]
-    return tuple(sorted("".join(c if c.isalnum() or c in "-_." else " " for c in name).split()[0] for name in plain))
+    requirements = (line.partition(";") for line in lines)
+    always = [name for name, _, condition in requirements if "extra" not in condition]
+    return tuple(sorted("".join(c if c.isalnum() or c in "-_." else " " for c in name).split()[0] for name in always))
 
 
 def _installed(package: str) -> str | None:

@@ -1,13 +1,13 @@
-"""One error tree: what went wrong, where it was written, and what to do next.
+"""The error tree. Each error says what went wrong, where, and what to do next.
 
     LakesmithError
-    ├── DeclarationError      exit 2: what the user wrote cannot be read or does not make sense
-    ├── UsageError            exit 2: a command was called with words that do not fit
-    ├── DataError             exit 1: the data broke a promise (contract, gate, changed file)
-    ├── InfrastructureError   exit 4: Java, Spark, storage or another process is in the way
-    └── Problems              several errors at once; its exit code is the gravest one's
+    ├── DeclarationError      exit 2: a declaration is invalid
+    ├── UsageError            exit 2: a command was called with invalid arguments
+    ├── DataError             exit 1: the data broke a rule (contract, gate, changed file)
+    ├── InfrastructureError   exit 4: Java, Spark, storage or another process failed
+    └── Problems              several errors at once, with the exit code of the worst
 
-Every error has a code, a short stable word that `docs/reference/errors.md` explains.
+Every error has a short, stable code, which `docs/reference/errors.md` explains.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _LONGEST = 3_000
 
 
 def legible(text: str) -> str:
-    """The text as it may go to a terminal: what would steer that, or mislead a reader, is spelt out."""
+    """The text for a terminal, with control characters and misleading characters escaped."""
     shown = _UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text[: _LONGEST + 1])
     return shown if len(text) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something was written: a file of the lake, and the line in it."""
+    """A file of the lake and a line in it."""
 
     file: str
     line: int = 1
@@ -40,7 +40,7 @@ class Place:
 
 
 class LakesmithError(Exception):
-    """What went wrong, where, and the next step."""
+    """What went wrong, where, and the next step, as `hint`."""
 
     exit_code = 2
 
@@ -77,27 +77,27 @@ class LakesmithError(Exception):
 
 
 class DeclarationError(LakesmithError):
-    """What the user wrote cannot be read, or does not make sense."""
+    """A declaration is invalid."""
 
 
 class UsageError(LakesmithError):
-    """A command was called with words that do not fit."""
+    """A command was called with invalid arguments."""
 
 
 class DataError(LakesmithError):
-    """The data broke a promise; the tables are as they were."""
+    """The data broke a rule; the tables are unchanged."""
 
     exit_code = 1
 
 
 class InfrastructureError(LakesmithError):
-    """Java, Spark, storage or another process is in the way."""
+    """Java, Spark, storage or another process failed."""
 
     exit_code = 4
 
 
 class Problems(LakesmithError):
-    """Several errors found in one go."""
+    """Several errors at once."""
 
     SHOWN = 20
 
@@ -114,7 +114,7 @@ class Problems(LakesmithError):
 
 
 def raise_all(errors: Sequence[LakesmithError]) -> None:
-    """Raise one error as itself, several as `Problems`, none not at all."""
+    """Raise a single error as it is, and several errors as `Problems`."""
     if len(errors) == 1:
         raise errors[0]
     if errors:
@@ -122,12 +122,12 @@ def raise_all(errors: Sequence[LakesmithError]) -> None:
 
 
 def uncoloured(text: str) -> str:
-    """What a library says, without the colours that some give their words."""
+    """A library's message without terminal colours."""
     return _COLOUR.sub("", text)
 
 
 def did_you_mean(word: str, known: Iterable[str], *, label: str) -> str:
-    """A hint that names the nearest known word, and then the known words."""
+    """A hint with the most similar valid name, and then the valid names."""
     words = sorted(known)
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     listed = ", ".join(words[:12]) + (", …" if len(words) > 12 else "")

@@ -1,4 +1,4 @@
-"""What the tables are like now, told from their logs: rows, versions, freshness."""
+"""The current state of tables from their Delta logs: rows, versions, freshness."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lakesmith.reports import TableStatus
 def table_status(
     table: Table, facts: TableFacts | None, quarantine: TableFacts | None, now: datetime | None = None
 ) -> TableStatus:
-    """One table as it is now."""
-    # A clock that was set back makes no table younger than new.
+    """The current state of one table."""
+    # After the clock was set back, an age is never negative.
     age = max(((now or datetime.now(UTC)) - facts.committed_at).total_seconds(), 0.0) if facts else None
     return TableStatus(
         table=str(table.name),
@@ -34,7 +34,7 @@ def table_status(
 
 
 def load_name(table: Table) -> str:
-    """The load as the user spells it."""
+    """The name of the load in declarations."""
     return _LOADS[type(table.load).__name__]
 
 

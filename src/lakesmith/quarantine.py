@@ -1,4 +1,4 @@
-"""Looks into the quarantines of a lake: which rows, why, how many by what, and which have been there for too long."""
+"""Queries quarantines: rows, counts, and rows that stay too long."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from lakesmith.declare import Table, TableName
 from lakesmith.errors import UsageError
-from lakesmith.plan.steps import Chosen
+from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.ports import Answer
 from lakesmith.records import CheckRecord
 from lakesmith.reports import Facet, FacetCount, QuarantinedRow
 
 AGE_CHECK = "quarantine.age"
-"""The name under which it is told that rows lie in quarantine for too long, or are too many."""
+"""The check that warns about too many rows in quarantine, or about rows that stay too long."""
 Query = Callable[[str], Answer]
 
 _FACETS: dict[Facet, str] = {
@@ -30,8 +30,10 @@ _FACETS: dict[Facet, str] = {
 }
 
 
-def rows(query: Query, names: Iterable[TableName], chosen: Chosen, *, limit: int) -> tuple[QuarantinedRow, ...]:
-    """The rows that are meant, the oldest first."""
+def rows(
+    query: Query, names: Iterable[TableName], chosen: QuarantineFilter, *, limit: int
+) -> tuple[QuarantinedRow, ...]:
+    """The selected rows, the oldest first."""
     found: list[QuarantinedRow] = []
     for name in names:
         answer = query(
@@ -39,33 +41,33 @@ def rows(query: Query, names: Iterable[TableName], chosen: Chosen, *, limit: int
             f"quarantined_at FROM {_quarantine(name)} {_where(chosen)} ORDER BY quarantined_at, position LIMIT {limit}"
         )
         for row in answer.rows:
-            told = dict(zip(answer.columns, row, strict=True))
-            found.append(QuarantinedRow(table=str(name), **told))  # type: ignore[arg-type]
+            values = dict(zip(answer.columns, row, strict=True))
+            found.append(QuarantinedRow(table=str(name), **values))  # type: ignore[arg-type]
     return tuple(sorted(found, key=lambda row: (row.quarantined_at, row.table))[:limit])
 
 
-def count(query: Query, name: TableName, chosen: Chosen) -> int:
-    """How many rows are meant."""
+def count(query: Query, name: TableName, chosen: QuarantineFilter) -> int:
+    """How many rows are selected."""
     ((number,),) = query(f"SELECT count(*) FROM {_quarantine(name)} {_where(chosen)}").rows
     return int(str(number))
 
 
-def whole_id(query: Query, name: TableName, beginning: str, held: int) -> str:
-    """The id of the one row whose id begins so."""
-    sql = f"SELECT id FROM {_quarantine(name)} WHERE starts_with(id, {_text(beginning)}) LIMIT 2"
-    found = [str(row[0]) for row in query(sql).rows] if held else []
+def full_id(query: Query, name: TableName, prefix: str, quarantined: int) -> str:
+    """The full id of the only row whose id starts with the prefix."""
+    sql = f"SELECT id FROM {_quarantine(name)} WHERE starts_with(id, {_text(prefix)}) LIMIT 2"
+    found = [str(row[0]) for row in query(sql).rows] if quarantined else []
     if len(found) != 1:
         which = "no row" if not found else "more than one row"
         raise UsageError(
             "unknown-row",
-            f"{which} in the quarantine of {name} has an id that begins with {beginning!r}",
+            f"{which} in the quarantine of {name} has an id that starts with {prefix!r}",
             table=str(name),
             hint=f"lakesmith quarantine list {name}",
         )
     return found[0]
 
 
-def facets(query: Query, names: Iterable[TableName], facet: Facet, chosen: Chosen) -> tuple[FacetCount, ...]:
+def facets(query: Query, names: Iterable[TableName], facet: Facet, chosen: QuarantineFilter) -> tuple[FacetCount, ...]:
     """How many rows there are by table, rule, reason, batch or age."""
     expression = _FACETS[facet].format(age=_AGE)
     found: list[FacetCount] = []
@@ -75,13 +77,13 @@ def facets(query: Query, names: Iterable[TableName], facet: Facet, chosen: Chose
             f"value, quarantined_at FROM {_quarantine(name)} {_where(chosen)}) GROUP BY value"
         )
         for value, number, oldest, newest in answer.rows:
-            told = str(value)[2:] if facet == "age" else str(value)
+            label = str(value)[2:] if facet == "age" else str(value)
             rank = str(value)[:1] if facet == "age" else ""
             found.append(
                 FacetCount(
                     table=str(name),
                     facet=facet,
-                    value=str(name) if facet == "table" else told,
+                    value=str(name) if facet == "table" else label,
                     rows=int(str(number)),
                     oldest=_moment(oldest),
                     newest=_moment(newest),
@@ -92,7 +94,7 @@ def facets(query: Query, names: Iterable[TableName], facet: Facet, chosen: Chose
 
 
 def aging(query: Query, table: Table, run_id: str, sequence: int = 0) -> CheckRecord | None:
-    """What the policy of the table says of its quarantine, which holds rows."""
+    """Check a quarantine that has rows against its table's policy."""
     policy = table.quarantine
     if policy.alert_after is None and policy.alert_rows is None:
         return None
@@ -101,10 +103,10 @@ def aging(query: Query, table: Table, run_id: str, sequence: int = 0) -> CheckRe
     ((total, old, age),) = query(sql).rows
     number, aged = int(str(total)), int(str(old))
     many = policy.alert_rows is not None and number > policy.alert_rows
-    told = [f"{aged:,} rows lie in quarantine for longer than {_days(policy.alert_after)}"] if aged else []
-    told += [f"{number:,} rows lie in quarantine, and {policy.alert_rows:,} are tolerated"] if many else []
-    if age is not None and told:
-        told.append(f"the oldest for {_days(float(str(age)))}")
+    alerts = [f"{aged:,} rows have been in quarantine for more than {_days(policy.alert_after)}"] if aged else []
+    alerts += [f"{number:,} rows are in quarantine, and the limit is {policy.alert_rows:,}"] if many else []
+    if age is not None and alerts:
+        alerts.append(f"the oldest for {_days(float(str(age)))}")
     return CheckRecord(
         run_id=run_id,
         table=str(table.name),
@@ -112,20 +114,20 @@ def aging(query: Query, table: Table, run_id: str, sequence: int = 0) -> CheckRe
         check=AGE_CHECK,
         severity="warn",
         failed_rows=aged or (number if many else 0),
-        passed=not told,
-        observed=", ".join(told) or f"{number:,} rows",
+        passed=not alerts,
+        observed=", ".join(alerts) or f"{number:,} rows",
         owner=table.owner,
         checked_at=datetime.now(UTC),
     )
 
 
-def refuse_nothing(chosen: Chosen, *, everything: bool) -> None:
-    """An error where nothing says which rows are meant: to take all of them has to be said."""
-    if chosen == Chosen() and not everything:
+def refuse_empty_selection(chosen: QuarantineFilter, *, everything: bool) -> None:
+    """Raise when no option selects rows. Selecting all rows needs `everything`."""
+    if chosen == QuarantineFilter() and not everything:
         raise UsageError(
             "no-selector",
-            "nothing says which rows are meant",
-            hint="name them by --id, --rule, --reason, --batch or --older-than, or say --all",
+            "no rows selected",
+            hint="pass --id, --rule, --reason, --batch, --older-than or --all",
         )
 
 
@@ -137,26 +139,26 @@ def read_edits(path: Path) -> dict[str, dict[str, str | None]]:
             read = list(csv.DictReader(io.StringIO(text)))
             return {row["id"]: _cells(row) for row in read}
         return {
-            str(row): {str(name): None if value is None else _told(value) for name, value in values.items()}
+            str(row): {str(name): None if value is None else _edit_text(value) for name, value in values.items()}
             for row, values in json.loads(text).items()
         }
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise UsageError(
             "bad-edits",
-            f"{path} holds no edits: {str(error) or type(error).__name__}",
+            f"{path} cannot be read as edits: {str(error) or type(error).__name__}",
             hint='write {"<row id>": {"column": "value"}} as JSON, or CSV with a column id',
         ) from None
 
 
 def _cells(row: dict[str, str]) -> dict[str, str | None]:
-    """An empty cell leaves the value as it is: other columns of the file may be meant for other rows."""
+    """The edits of one row. An empty cell changes nothing: the column may be for other rows."""
     if None in row or None in row.values():
-        raise ValueError(f"the line of {row['id']} has not as many cells as the header")
+        raise ValueError(f"the line of {row['id']} has another number of cells than the header")
     return {name: value for name, value in row.items() if name != "id" and value != ""}
 
 
 def refuse_unreadable_sql(set: Mapping[str, str]) -> None:
-    """An error where SQL that is to mend a column is none."""
+    """Raise when the SQL that fixes a column cannot be parsed."""
     from lakesmith.sqlproof.conditions import ConditionFault, columns_of
 
     for column, sql in set.items():
@@ -168,7 +170,7 @@ def refuse_unreadable_sql(set: Mapping[str, str]) -> None:
             ) from None
 
 
-def _told(value: object) -> str:
+def _edit_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -179,7 +181,7 @@ def _quarantine(name: TableName) -> str:
     return f"quarantine.{name.layer}_{name.name}"
 
 
-def _where(chosen: Chosen) -> str:
+def _where(chosen: QuarantineFilter) -> str:
     parts: list[str] = []
     if chosen.ids:
         parts.append(f"({' OR '.join(f'starts_with(id, {_text(each)})' for each in chosen.ids)})")

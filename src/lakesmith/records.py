@@ -1,4 +1,4 @@
-"""The rows of the system tables. What a run tells while it goes on is the same values."""
+"""The rows of the system tables. The events of a run are the same values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class StepRecord:
     run_id: str
     table: str
     step: str
-    """`ingest`, `widen`, `build`, `refill`, `finish`, `publish`, `mend`, `compact`, `vacuum` or `restore`."""
+    """`ingest`, `widen`, `build`, `backfill`, `finish`, `commit`, `replay`, `compact`, `vacuum` or `restore`."""
     mode: str
-    """`files`, `columns`, `changes`, `partitions`, `whole`, …"""
+    """`files`, `columns`, `changes`, `partitions`, `full`, …"""
     reason: str
     outcome: Outcome
     sequence: int
@@ -27,13 +27,13 @@ class StepRecord:
     rows_quarantined: int = 0
     rows_deduplicated: int = 0
     rows_discarded: int = 0
-    """Rows that were given up, by the contract or at somebody's word."""
+    """Rows that the contract or a person discarded."""
     rows_rescued: int = 0
-    """Rows that were written, of which a field did not fit and is in `_rescued`."""
+    """Written rows with a field in `_rescued`, because it did not fit its type."""
     columns_added: str | None = None
-    """Columns that the table gained with these rows, separated by commas."""
+    """Columns that this step added to the table, separated by commas."""
     columns_widened: str | None = None
-    """Columns that became wider with these rows, as `name: int → bigint`, separated by semicolons."""
+    """Columns that this step widened, as `name: int → bigint`, separated by semicolons."""
     bytes: int = 0
     version_before: int | None = None
     version: int | None = None
@@ -45,7 +45,7 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRecord:
-    """One file that was taken in: `rows_in = rows_written + rows_quarantined + rows_discarded`, as the tables tell."""
+    """One ingested file: `rows_in = rows_written + rows_quarantined + rows_discarded`, counted in the tables."""
 
     run_id: str
     table: str
@@ -53,13 +53,13 @@ class FileRecord:
     file: str
     bytes: int
     rows_in: int
-    """As many as its reader counted."""
+    """Rows that the reader counted in the file."""
     rows_written: int
     rows_quarantined: int
     rows_discarded: int = 0
-    """Rows that the contract says to drop."""
+    """Rows that the contract drops."""
     code: str | None = None
-    """Why the file could not be read; then it is in quarantine as a whole, as one row."""
+    """The error code of an unreadable file, which is in quarantine as a single row."""
     taken_at: datetime
 
 
@@ -71,17 +71,17 @@ class SkippedRecord:
     """The run that reported it."""
     table: str
     file: str
-    """Its path; bytes that are not UTF-8 are spelled out, as in `caf\\xe9.json`."""
+    """Its path; bytes that are not UTF-8 are escaped, as in `caf\\xe9.json`."""
     code: str
     """Why it is skipped."""
     reason: str
-    """Likewise, in words."""
+    """Why it is skipped, as a sentence."""
     reported_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRecord:
-    """What one rule found in one batch."""
+    """The result of one rule on one batch."""
 
     run_id: str
     table: str
@@ -92,32 +92,32 @@ class CheckRecord:
     """Rows that broke a row rule; 0 for a batch rule."""
     passed: bool
     observed: str | None = None
-    """For a batch rule, what was found."""
+    """The observed value of a batch rule, as text."""
     value: float | None = None
-    """Likewise, as a number that later batches are compared with."""
+    """The observed value as a number, for comparison with later batches."""
     sketch: str | None = None
-    """For `drift`, how the values were spread, as JSON."""
+    """For `drift`, the distribution of the values, as JSON."""
     mode: str = ""
-    """How the batch was made, as for a step: one of all rows is not held against one of changed rows."""
+    """The mode of the batch's step: full batches and incremental batches are not compared."""
     committed: bool = True
-    """The batch passed its gates, or somebody let it pass: only such batches tell later ones what is usual."""
+    """The batch passed its gates or was approved. Later batches are compared only with such batches."""
     owner: str | None = None
     checked_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """Somebody's decision about rows that a rule had refused, or about a table as a whole."""
+    """A person's decision about quarantined rows, a held batch or a whole table."""
 
     run_id: str
-    """The run that carried it out."""
+    """The run that executed it."""
     table: str
     action: str
     """`approve`, `replay`, `discard`, `compact`, `vacuum`, `restore` or `rollback`."""
     by: str
     why: str
     subject: str
-    """Which batch, which rows, or what was done, in words."""
+    """The batch, the rows or the maintenance step, in words."""
     rows: int
     outcome: Outcome
     decided_at: datetime
@@ -125,14 +125,14 @@ class AuditRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRecord:
-    """One table of a release: all tables of a lake, each at a version that was made from those of the others."""
+    """One table of a release, which names consistent versions of all tables."""
 
     release: str
-    """The run that ended with it."""
+    """The run that recorded it."""
     table: str
     version: int
     table_id: str
-    """Another once the table was dropped and made anew."""
+    """Changes when the table is dropped and created again."""
     released_at: datetime
 
 
@@ -144,16 +144,16 @@ class ContractRecord:
     version: str
     """`major.minor.patch`."""
     hash: str
-    """The same for the same definition."""
+    """The hash of the definition."""
     definition: str
     """The promised columns and terms, as JSON."""
     compatibility: str
     change: str
-    """What is new in it, in words."""
+    """The change from the version before, in words."""
     acknowledged: bool
-    """It breaks readers, and the declaration said that it may."""
+    """A breaking change that the declaration acknowledges."""
     until: str | None = None
-    """For a new major version, the last day on which the one before can be read."""
+    """For a new major version, the last day on which readers can query the version before."""
     run_id: str
     recorded_at: datetime
 

@@ -1,4 +1,4 @@
-"""What the verbs answer. The CLI, the web pages and Python all read these values."""
+"""The results of commands. The CLI, the web pages and Python callers all read these values."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from lakesmith.records import CheckRecord, FileRecord, Outcome, RunRecord, Skipp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """A table of another lake that is used where it lies."""
+    """`adopt`: a table of another lake that this lake reads in place."""
 
     table: str
     location: str
     files: int
     rows: int
-    made: bool
-    """A log was written beside the files; False when there was one."""
+    created: bool
+    """Whether the command wrote a Delta log; False when the folder had one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """`validate`: what was found fit."""
+    """`validate`: a summary of a valid lake."""
 
     lake: str
     environment: str
@@ -34,43 +34,43 @@ class Validation:
     checks: int
     warnings: tuple[str, ...] = ()
     not_run: tuple[str, ...] = ()
-    """Python files that were read and not run."""
+    """Python files that were parsed and not run."""
     not_checked: tuple[str, ...] = ()
-    """What was left out because of that."""
+    """Checks that were skipped because of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedSchema:
     """`contract publish`: one table's contract in a schema registry."""
 
     table: str
     subject: str
     id: int
-    """The registry's number of the schema."""
+    """The registry's id of the schema."""
     version: int | None
-    """The version of the subject; not told where the registry is the source of truth."""
+    """The version of the subject; None where the registry is the source of truth."""
     state: Literal["registered", "unchanged", "agrees"]
-    """`agrees`: the registry is the source of truth, and the declaration is as it says."""
+    """`agrees`: the registry is the source of truth, and the declaration equals its schema."""
     compatibility: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """`contract publish`: what became of each table."""
+    """`contract publish`: the result for each table."""
 
-    contracts: tuple[Published, ...]
+    contracts: tuple[PublishedSchema, ...]
     errors: tuple[LakesmithError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
-    """`status`: one table as it is now."""
+    """`status`: the current state of one table."""
 
     table: str
     layer: str
     load: str
     state: Literal["fresh", "late", "missing", "ok"]
-    """`ok` when no freshness was promised."""
+    """`ok` when the table declares no freshness."""
     rows: int | None
     quarantined: int | None
     """Rows in the table's quarantine."""
@@ -84,30 +84,30 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineCount:
-    """How many rows a rule refused, over all batches."""
+    """`status --quarantine`: how many rows are in quarantine for one reason."""
 
     table: str
     reason: str
     rows: int
     example: str
-    """The raw payload of one of them, shortened."""
+    """The raw payload of one of the rows, truncated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedRow:
-    """`quarantine list|show`: one row that was refused."""
+    """`quarantine list|show`: one quarantined row."""
 
     table: str
     id: str
     raw: str
-    """The payload as it came."""
+    """The original payload."""
     fields: str | None
-    """What was read from it, as JSON."""
+    """The parsed fields, as JSON."""
     rules: list[str]
     reasons: list[str]
     rule_versions: list[str] | None
     contract: str | None
-    """The version of the table's contract at that time."""
+    """The version of the table's contract when the row was quarantined."""
     position: str | None
     batch: int
     run_id: str
@@ -119,7 +119,7 @@ Facet = Literal["table", "rule", "reason", "batch", "age"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FacetCount:
-    """`quarantine stats`: how many rows a quarantine has of one kind."""
+    """`quarantine stats`: how many rows a quarantine has in one group."""
 
     table: str
     facet: Facet
@@ -128,12 +128,12 @@ class FacetCount:
     oldest: datetime
     newest: datetime
     rank: str = ""
-    """Where kinds have an order, the place in it."""
+    """The sort key of groups that have an order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """`history TABLE`: one version of one table, with the run that made it where Lakesmith did."""
+    """`history TABLE`: one version of a table. `run_id` is None for a commit by another writer."""
 
     version: int
     committed_at: datetime
@@ -144,13 +144,13 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """`releases`: all tables of a lake, each at a version that was made from those of the others."""
+    """`releases`: consistent versions of all tables, each made from the others' versions."""
 
     release: str
-    """The run that ended with it."""
+    """The run that recorded it."""
     released_at: datetime
     tables: Mapping[str, int]
-    """By name, the version."""
+    """The version of each table, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnEdge:
-    """`lineage`: a column and the columns that it is made from, where the query can be read."""
+    """`lineage`: a column and one of its source columns, where the query can be analysed."""
 
     source: str
     """`layer.table.column`."""
@@ -172,14 +172,14 @@ class ColumnEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """`lineage`: where a table's rows come from and where they go; the whole lake when no table is named."""
+    """`lineage`: the upstream and downstream tables of a table, or of the whole lake."""
 
     table: str | None
     nodes: tuple[str, ...]
     edges: tuple[Edge, ...]
     columns: tuple[ColumnEdge, ...]
     sources: dict[str, str]
-    """For each bronze table, where its rows come from."""
+    """The source of each bronze table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,31 +194,31 @@ class ContractChange:
     forward: bool
     """The old contract can read new data."""
     breaking: bool
-    """By the compatibility that the table promises."""
+    """Under the compatibility that the table declares."""
     version: str
-    """The version that this change alone would lead to."""
+    """The version that this change alone would cause."""
     consumers: tuple[str, ...]
-    """Columns that are made from the changed one, and tables that read it."""
+    """Columns derived from the changed column, and tables that read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractDiff:
-    """`contract diff`: a contract as it is declared, against the newest that is recorded."""
+    """`contract diff`: a declared contract compared with the newest recorded version."""
 
     table: str
     recorded: str | None
-    """None when no run has recorded one."""
+    """None when no run has recorded a version."""
     version: str
     compatibility: str
     acknowledged: bool
     changes: tuple[ContractChange, ...]
-    gone: bool = False
+    removed: bool = False
     """No file declares the table any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disagreement:
-    """`contract check`: a column that is not stored as it is declared."""
+class ColumnDifference:
+    """`contract check`: a column whose stored type differs from its declaration."""
 
     column: str
     declared: str | None
@@ -228,36 +228,36 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractCheck:
-    """`contract check`: a stored table against its declared contract."""
+    """`contract check`: a stored table compared with its declared contract."""
 
     table: str
     state: Literal["agrees", "differs", "not built"]
     columns: int
-    """How many are declared."""
-    disagreements: tuple[Disagreement, ...]
+    """How many columns the contract declares."""
+    differences: tuple[ColumnDifference, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frequent:
-    """`profile`: a value that comes often."""
+    """`profile`: a frequent value."""
 
     value: object
     rows: int | None
-    """How many rows have it; None where it was not counted."""
+    """How many rows have it; None when it was not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnProfile:
-    """`profile`: what the values of one column are like. Of a masked column no value is told."""
+    """`profile`: statistics of one column. A masked column shows no values."""
 
     column: str
     type: str
-    """A Spark SQL type where the column has a simple one."""
+    """The Spark SQL type, if the column has a simple one."""
     nulls: int
     null_rate: float
     distinct: int | None
     counted: bool
-    """Whether `distinct` was counted one by one; else it is near the truth."""
+    """Whether `distinct` is exact; otherwise it is an estimate."""
     unique: bool
     min: object = None
     max: object = None
@@ -269,67 +269,67 @@ class ColumnProfile:
     shortest: int | None = None
     longest: int | None = None
     frequent: tuple[Frequent, ...] = ()
-    form: str | None = None
-    """What every value looks like: `email`, `uuid`, …"""
+    pattern: str | None = None
+    """The pattern that every value matches: `email`, `uuid`, …"""
     masked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """`profile`: a promise that the data keep."""
+    """`profile`: a rule that the data satisfies."""
 
     name: str
-    """Of the check; of the column where it is a promise about a column."""
+    """The name of the check or the column."""
     kind: Literal["column", "check"]
     rule: dict[str, object]
-    """The keys below the name, as they are written in YAML."""
+    """The YAML keys below the name."""
     reason: str
-    """What was seen."""
+    """The observation behind the proposal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProfile:
-    """`profile`: what the rows of a table are like, and what could be promised of them."""
+    """`profile`: statistics of a table's columns, and proposed checks."""
 
     table: str
     version: int
     rows: int
-    """How many the table has."""
-    looked_at: int
+    """How many rows the table has."""
+    profiled_rows: int
     """Fewer than `rows` when only a sample was read."""
     columns: tuple[ColumnProfile, ...]
     proposals: tuple[Proposal, ...]
     yaml: str
-    """The proposals as a declaration has them."""
+    """The proposals as YAML for a declaration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`doctor`: one thing that was looked at."""
+    """`doctor`: the result of one check of the machine."""
 
     subject: str
     """`java`, `jars`, `spark`, `storage`, `versions`, …"""
     ok: bool
     found: str
-    mend: str | None = None
-    """The command or change that mends it."""
+    fix: str | None = None
+    """The command or change that fixes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """`run`: what was done."""
+    """`run`: what a run did."""
 
     run: RunRecord | None
-    """None when there was nothing to do: then nothing is written either."""
+    """None when there was nothing to do; then nothing was written."""
     steps: tuple[StepRecord, ...]
     checks: tuple[CheckRecord, ...]
     files: tuple[FileRecord, ...] = ()
-    """The files that were taken in, with their own books."""
+    """The ingested files with their row counts."""
     skipped: tuple[SkippedRecord, ...] = ()
-    """Entries of landing folders that are not ingested; no run has reported them before."""
+    """Skipped entries of landing folders that no earlier run has reported."""
     errors: tuple[LakesmithError, ...] = ()
-    unmade: tuple[str, ...] = ()
-    """When there was nothing to do: the tables that do not exist all the same, and why."""
+    not_built: tuple[str, ...] = ()
+    """When there was nothing to do: tables that are still not built, and why."""
 
     @property
     def outcome(self) -> Outcome:
@@ -338,18 +338,18 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowDifference:
-    """`test`: a row that is not as it was expected; values are texts, None is NULL."""
+    """`test`: an unexpected or missing row. Values are texts; None is NULL."""
 
     of: Literal["table", "quarantine"]
     expected: dict[str, str | None] | None
-    """None for a row that was not expected."""
+    """None for an unexpected row."""
     found: dict[str, str | None] | None
-    """None for a row that is missing."""
+    """None for a missing row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialResult:
-    """`test`: how one test ended."""
+class UnitTestResult:
+    """`test`: the result of one unit test."""
 
     table: str
     name: str
@@ -357,18 +357,18 @@ class TrialResult:
     line: int
     description: str | None
     outcome: Literal["passed", "failed", "error"]
-    """`error` when the test itself does not make sense, or could not be carried out."""
+    """`error` when the test is invalid or could not run."""
     seconds: float
     differences: tuple[RowDifference, ...] = ()
     error: LakesmithError | None = None
-    """What the run or the test ended with, where that was not expected."""
+    """The unexpected error of the run or the test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialReport:
-    """`test`: how the tests ended."""
+class UnitTestReport:
+    """`test`: the results of all unit tests."""
 
-    results: tuple[TrialResult, ...]
+    results: tuple[UnitTestResult, ...]
     untested: tuple[str, ...]
     """Selected tables that have a query and no test."""
     seconds: float
@@ -379,20 +379,20 @@ class TrialReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyReport:
-    """`test --empty`: which queries Spark takes, on tables without rows."""
+    """`test --empty`: which queries Spark accepts on empty tables."""
 
     checked: tuple[str, ...]
     skipped: dict[str, str]
-    """By table, why nothing can be said of it."""
+    """Why a table could not be checked, by table."""
     assumed: dict[str, tuple[str, ...]]
-    """By table, columns that are read and that neither the declaration nor the table knows: taken to fit."""
+    """Columns that queries read but no declaration or table has, by table. The check assumes that they fit."""
     errors: tuple[LakesmithError, ...]
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted:
-    """Told while a run goes on: a table's step has begun."""
+    """Event: a step has started."""
 
     table: str
     step: str
@@ -401,8 +401,8 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkStarting:
-    """Told once, before the JVM starts."""
+    """Event: the JVM is about to start."""
 
 
 Event = SparkStarting | StepStarted | StepRecord
-"""A `StepRecord` tells that a step has ended."""
+"""A `StepRecord` says that a step has ended."""

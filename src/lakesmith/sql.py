@@ -1,4 +1,4 @@
-"""Spark SQL in text: names, values, and between which values a column lies."""
+"""Spark SQL text for identifiers, literals and column ranges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _EXACT = ("tinyint", "smallint", "int", "bigint", "string", "date")
-"""Types whose values text tells exactly, and which all tables order alike."""
+"""Types whose text form is exact, and which all tables sort in the same order."""
 
 
 def literal(text: str) -> str:
@@ -23,7 +23,7 @@ def quoted(name: str) -> str:
 
 
 def bounds(rows: DataFrame, name: str, side: str = "") -> tuple[int, str | None]:
-    """How many rows these are; and SQL: the column lies between the least and the greatest value it has in them."""
+    """The number of rows, and a SQL condition that the column lies between its minimum and maximum in them."""
     kind, held = rows.schema[name].dataType.simpleString(), quoted(name)
     ((count, least, most),) = rows.selectExpr(
         "count(*)", f"CAST(min({held}) AS string)", f"CAST(max({held}) AS string)"

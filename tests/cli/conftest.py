@@ -18,12 +18,12 @@ from lakesmith.plan.steps import Build, Compact, Ingest, Input, Plan, Restore, S
 from lakesmith.ports import Answer, FileFact
 from lakesmith.records import CheckRecord, Outcome, RunRecord, StepRecord
 from lakesmith.reports import (
+    ColumnDifference,
     ColumnEdge,
     ColumnProfile,
     ContractChange,
     ContractCheck,
     ContractDiff,
-    Disagreement,
     Edge,
     EmptyReport,
     Event,
@@ -38,8 +38,8 @@ from lakesmith.reports import (
     StepStarted,
     TableProfile,
     TableStatus,
-    TrialReport,
-    TrialResult,
+    UnitTestReport,
+    UnitTestResult,
     Validation,
     Version,
 )
@@ -60,7 +60,7 @@ class FakeLake:
         self.raises: BaseException | None = None
         self.report = _report("ok")
         self.findings: tuple[Finding, ...] = (Finding(subject="java", ok=True, found="Java 17"),)
-        self.trials = TrialReport(results=(), untested=(), seconds=1.0)
+        self.trials = UnitTestReport(results=(), untested=(), seconds=1.0)
         self.empty = EmptyReport(checked=("silver.orders",), skipped={}, assumed={}, errors=(), seconds=1.0)
         self.answer = Answer(
             columns=("order_id", "amount", "note"),
@@ -142,7 +142,7 @@ class FakeLake:
         ingest = Ingest(table=BRONZE, files=(FileFact("/l/a.json", 2048, 1),), reason="1 new file")
         build = Build(
             table=SILVER,
-            mode="whole",
+            mode="full",
             inputs=(Input(table=BRONZE, since=None),),
             reason="the table is new",
             cost_reason="nothing was read before",
@@ -184,8 +184,8 @@ class FakeLake:
         *,
         name: str | None = None,
         on_event: Callable[[Event], None] | None = None,
-        on_result: Callable[[TrialResult], None] | None = None,
-    ) -> TrialReport:
+        on_result: Callable[[UnitTestResult], None] | None = None,
+    ) -> UnitTestReport:
         self._ask("test", select=select, exclude=exclude, name=name)
         assert on_event is not None
         assert on_result is not None
@@ -280,9 +280,9 @@ class FakeLake:
 
     def contract_check(self, tables: Sequence[str] = ()) -> tuple[ContractCheck, ...]:
         self._ask("contract_check", tables=tables)
-        agrees = ContractCheck(table="bronze.orders", state="agrees", columns=2, disagreements=())
-        wrong = Disagreement(column="amount", declared="int", stored="bigint", what="has another type")
-        differs = ContractCheck(table="silver.orders", state="differs", columns=1, disagreements=(wrong,))
+        agrees = ContractCheck(table="bronze.orders", state="agrees", columns=2, differences=())
+        wrong = ColumnDifference(column="amount", declared="int", stored="bigint", what="has another type")
+        differs = ContractCheck(table="silver.orders", state="differs", columns=1, differences=(wrong,))
         return (agrees,) if "bronze.orders" in tables else (agrees, differs)
 
     def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
@@ -294,7 +294,7 @@ def contract_change(*, breaking: bool) -> ContractChange:
     return ContractChange(
         kind="removed" if breaking else "added",
         path="amount",
-        what="amount is gone" if breaking else "note is new",
+        what="amount was removed" if breaking else "note is new",
         backward=True,
         forward=not breaking,
         breaking=breaking,
@@ -411,7 +411,7 @@ def _profile() -> TableProfile:
         unique=True,
         shortest=9,
         longest=12,
-        form="email",
+        pattern="email",
         masked=True,
     )
     rule: dict[str, object] = {"range": {"column": "amount", "min": 0}, "on_fail": "warn"}
@@ -419,7 +419,7 @@ def _profile() -> TableProfile:
         table="silver.orders",
         version=4,
         rows=5000,
-        looked_at=10,
+        profiled_rows=10,
         columns=(amount, email),
         proposals=(Proposal(name="amount_range", kind="check", rule=rule, reason="it was so"),),
         yaml="checks:\n  # it was so\n  amount_range: {range: {column: amount, min: 0}, on_fail: warn}\n",

@@ -43,7 +43,7 @@ def test_help_lists_every_verb_and_the_exit_codes(invoke: Invoke) -> None:
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_a_verb_s_help_begins_with_its_line_in_the_list(verb: str, invoke: Invoke) -> None:
-    command = importlib.import_module(f"lakesmith.cli.commands.{verb}").verb
+    command = importlib.import_module(f"lakesmith.cli.commands.{verb}").command
     assert command.name == verb
     assert inspect.cleandoc(command.help).partition("\n")[0] == COMMANDS[verb]
     assert invoke(verb, "--help").exit_code == 0
@@ -183,7 +183,7 @@ def test_an_interruption_says_that_nothing_is_lost(invoke: Invoke, lake: FakeLak
     lake.raises = KeyboardInterrupt()
     result = invoke("run")
     assert result.exit_code == 130
-    assert "interrupted; nothing is lost, run again to go on" in result.stderr
+    assert "interrupted; nothing is lost, run again to continue" in result.stderr
 
 
 def test_the_group_knows_no_verb_besides_the_listed(invoke: Invoke) -> None:

@@ -65,7 +65,7 @@ def test_a_document_is_imported_without_a_lake(shop: Path, tmp_path: Path, monke
     assert told["text"].startswith("/* lakesmith")
 
 
-def test_a_document_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_document_is_reported(tmp_path: Path) -> None:
     answer = call("contract", "import", str(tmp_path / "none.yml"))
     assert (answer.exit_code, "unreadable-file" in answer.stderr) == (2, True)
     assert "none.yml:1" not in answer.stderr
@@ -93,27 +93,27 @@ def test_a_suite_of_great_expectations_is_printed_to_be_pasted(suite: Path, tmp_
 def test_a_suite_is_not_written_as_a_table_that_would_not_load(shop: Path, suite: Path) -> None:
     answer = call("contract", "import", str(suite), "--lake", str(shop), "--name", "sold", "--write")
     assert (answer.exit_code, "[part-of-a-table]" in answer.stderr) == (2, True)
-    assert "paste what is printed into the table, such as bronze/sold.yml" in " ".join(answer.stderr.split())
+    assert "paste the output into the table, such as bronze/sold.yml" in " ".join(answer.stderr.split())
     assert not (shop / "bronze/sold.yml").exists()
 
 
-def test_the_kinds_that_can_be_imported_are_told(tmp_path: Path) -> None:
+def test_an_unknown_document_is_reported_with_the_formats_that_can_be_imported(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"kind": "other"}')
     stderr = call("contract", "import", str(tmp_path / "a.json")).stderr
     assert "Open Data Contract Standard 3, suite of Great Expectations (JSON)" in " ".join(stderr.split())
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "shown"),
     [(("contract", "dif"), "'contract dif'"), (("quarantine", "foo"), "'quarantine foo'"), (("stats",), "'stats'")],
 )
-def test_a_verb_that_there_is_not_is_told_with_those_that_there_are(typed: tuple[str, ...], told: str) -> None:
+def test_an_unknown_command_is_reported_with_the_valid_commands(typed: tuple[str, ...], shown: str) -> None:
     answer = call(*typed)
     assert answer.exit_code == 2
-    assert f"there is no verb {told}" in answer.stderr
+    assert f"there is no command {shown}" in answer.stderr
     assert "hint: " in answer.stderr
-    assert "verbs: " in answer.stderr
+    assert "commands: " in answer.stderr
 
 
-def test_a_group_of_verbs_takes_the_lake_before_the_verb(shop: Path) -> None:
+def test_a_group_of_commands_accepts_the_lake_before_the_command(shop: Path) -> None:
     assert call("quarantine", "--lake", str(shop), "list").exit_code == 0

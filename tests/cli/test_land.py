@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakesmith.cli.call import Call
-from lakesmith.cli.commands.land import verb
+from lakesmith.cli.commands.land import command
 from lakesmith.errors import DataError
-from lakesmith.storage import Landed, Landing, Sending
+from lakesmith.storage import LandedFile, LandingReport, LandingProgress
 
 DIGEST = "a" * 64
 
@@ -28,20 +28,20 @@ class Lake:
         *,
         to: str,
         name: str | None = None,
-        on_progress: Callable[[Sending], None] | None = None,
-    ) -> Landing:
+        on_progress: Callable[[LandingProgress], None] | None = None,
+    ) -> LandingReport:
         self.asked = {"files": files, "to": to, "name": name, "progress": on_progress is not None}
         if on_progress:
-            on_progress(Sending(file=files[0], sent=5, bytes=10))
+            on_progress(LandingProgress(file=files[0], sent=5, bytes=10))
         error = DataError("landed-other-bytes", "other bytes", table=to)
-        landed = Landed(
+        landed = LandedFile(
             file=files[0],
             location=f"s3://drops/orders/{files[0]}",
             state="refused" if self.refuses else "landed",
             bytes=2048,
             sha256=DIGEST,
         )
-        return Landing(table=to, files=(landed,), errors=(error,) if self.refuses else ())
+        return LandingReport(table=to, files=(landed,), errors=(error,) if self.refuses else ())
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 
 def invoke(*words: str) -> Result:
-    return CliRunner().invoke(verb, words, obj=Call())
+    return CliRunner().invoke(command, words, obj=Call())
 
 
 def test_land_shows_where_each_file_is_now(lake: Lake) -> None:

@@ -75,4 +75,4 @@ def test_a_damaged_ledger_reports_again_and_keeps_nothing_from_going_on(folder: 
     assert "skips landing/a.json" in plan.stdout
     run = invoke("run")
     assert run.exit_code == 4
-    assert "[ledger-unwritten]" in run.stderr
+    assert "[ledger-write-failed]" in run.stderr

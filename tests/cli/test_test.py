@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, LakesmithError, Place
-from lakesmith.reports import EmptyReport, RowDifference, TrialReport, TrialResult
+from lakesmith.reports import EmptyReport, RowDifference, UnitTestReport, UnitTestResult
 
 if TYPE_CHECKING:
     from tests.cli.conftest import FakeLake, Invoke, Parsed
@@ -25,8 +25,8 @@ def result(
     *differences: RowDifference,
     table: str = "silver.orders",
     error: LakesmithError | None = None,
-) -> TrialResult:
-    return TrialResult(
+) -> UnitTestResult:
+    return UnitTestResult(
         table=table,
         name=name,
         file="silver/orders.test.yml",
@@ -39,8 +39,8 @@ def result(
     )
 
 
-def report(*results: TrialResult, untested: tuple[str, ...] = ()) -> TrialReport:
-    return TrialReport(results=results, untested=untested, seconds=3.0)
+def report(*results: UnitTestResult, untested: tuple[str, ...] = ()) -> UnitTestReport:
+    return UnitTestReport(results=results, untested=untested, seconds=3.0)
 
 
 def test_the_selection_and_a_part_of_a_name_reach_the_lake(lake: FakeLake, invoke: Invoke) -> None:

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("typed", "asked", "shown"),
     [
-        (("compact",), {"verb": "plan_compact", "tables": ()}, "put the rows of 3 files together"),
+        (("compact",), {"verb": "plan_compact", "tables": ()}, "compact 3 files"),
         (
             ("vacuum", "silver.orders", "--older-than", "30d", "--force"),
             {"verb": "plan_vacuum", "tables": ("silver.orders",), "older_than": 30 * 86400.0, "force": True},
-            "delete files that no version of the last 30d needs",
+            "delete files that no version of the last 30d references",
         ),
         (
             ("restore", "silver.orders", "--to", "3"),
             {"verb": "plan_restore", "table": "silver.orders", "version": 3},
-            "go back to version 3",
+            "restore version 3",
         ),
-        (("rollback", "r1"), {"verb": "plan_rollback", "release": "r1"}, "go back to version 3"),
+        (("rollback", "r1"), {"verb": "plan_rollback", "release": "r1"}, "restore version 3"),
     ],
 )
 def test_a_dry_run_tells_the_steps_and_takes_none(
@@ -64,7 +64,7 @@ def test_the_verb_shows_what_was_done_and_ends_as_it_did(
 def test_tables_that_are_in_order_are_left_alone(invoke: Invoke, lake: FakeLake) -> None:
     lake.report = RunReport(run=None, steps=(), checks=())
     result = invoke("compact")
-    assert (result.exit_code, result.stdout) == (0, "nothing to do: every table is in order\n")
+    assert (result.exit_code, result.stdout) == (0, "nothing to do: no table needs maintenance\n")
 
 
 def test_a_length_of_time_that_is_none_is_refused(invoke: Invoke, lake: FakeLake) -> None:
@@ -81,4 +81,4 @@ def test_releases_are_listed_with_their_versions(invoke: Invoke, lake: FakeLake,
     assert invoke("query", "FROM silver.orders", "--release", "r1").exit_code == 0
     assert lake.asked == {"verb": "query", "sql": "FROM silver.orders", "at": (), "release": "r1"}
     lake.released = ()
-    assert invoke("releases").stdout == "there is no release yet; a run that ends well makes one\n"
+    assert invoke("releases").stdout == "there is no release yet; a run that succeeds creates one\n"

@@ -63,8 +63,8 @@ def test_days_are_asked_for_with_the_first_and_the_last(verb: str, invoke: Invok
     assert lake.asked["days"] == (date(2026, 1, 1), date(2026, 1, 31))
     assert lake.asked["chunk"] == 3
     for words, told in (
-        (("--from", "2026-01-01"), "--from is there without --to"),
-        (("--to", "2026-01-01"), "--to is there without --from"),
+        (("--from", "2026-01-01"), "--from needs --to too"),
+        (("--to", "2026-01-01"), "--to needs --from too"),
         (("--from", "yesterday", "--to", "2026-01-01"), "'yesterday' does not match the format"),
     ):
         wrong = invoke(verb, "sales", *words)
@@ -267,16 +267,16 @@ def test_profile_shows_columns_values_and_the_yaml_to_paste(invoke: Invoke, lake
     assert lake.asked == {"verb": "profile", "table": "silver.orders", "rows": 10}
     assert result.stdout == (
         "silver.orders (version 4), 5,000 rows\n"
-        "looked at 10 rows of them, chosen by chance\n"
+        "profiled a random sample of 10 rows\n"
         "\n"
-        "column  type           empty  distinct  unique  length   form   frequent\n"
-        "amount  decimal(12,2)  10.0%    ~1,234  no      –        –      5.00 (1,200), 7.00\n"
-        "email   string          0.0%        10  yes     9 to 12  email  masked\n"
+        "column  type           empty  distinct  unique  length   pattern  frequent\n"
+        "amount  decimal(12,2)  10.0%    ~1,234  no      –        –        5.00 (1,200), 7.00\n"
+        "email   string          0.0%        10  yes     9 to 12  email    masked\n"
         "\n"
         "column   min  5%  25%  median  75%  95%     max  mean\n"
         "amount  0.99   1    5      10   20  100  250.00  12.5\n"
         "\n"
-        "Proposed; look through it, then paste it into the declaration\n"
+        "Proposed; review it, then paste it into the declaration\n"
         "\n"
         "checks:\n"
         "  # it was so\n"
@@ -291,7 +291,7 @@ def test_profile_as_yaml_is_the_proposals_alone(invoke: Invoke, lake: FakeLake) 
 
 def test_profile_as_json_has_everything(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
     told = parsed(invoke("profile", "silver.orders", "--json"))
-    assert (told["rows"], told["looked_at"], told["yaml"]) == (5000, 10, lake.profiled.yaml)
+    assert (told["rows"], told["profiled_rows"], told["yaml"]) == (5000, 10, lake.profiled.yaml)
     assert told["columns"][0]["min"] == "0.99"
     assert told["proposals"][0]["rule"] == {"range": {"column": "amount", "min": 0}, "on_fail": "warn"}
 
@@ -346,13 +346,13 @@ def test_a_fine_doctor_exits_with_0(invoke: Invoke, lake: FakeLake) -> None:
 
 
 def test_a_doctor_that_finds_something_says_how_to_mend_it(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
-    lake.findings = (Finding(subject="java", ok=False, found="none", mend="install Java 17"),)
+    lake.findings = (Finding(subject="java", ok=False, found="none", fix="install Java 17"),)
     result = invoke("doctor")
     assert result.exit_code == 4
-    assert "mend: install Java 17" in result.stdout
+    assert "fix: install Java 17" in result.stdout
     assert parsed(invoke("doctor", "--json")) == {
         "ok": False,
-        "findings": [{"subject": "java", "ok": False, "found": "none", "mend": "install Java 17"}],
+        "findings": [{"subject": "java", "ok": False, "found": "none", "fix": "install Java 17"}],
     }
 
 
@@ -387,11 +387,11 @@ def test_contract_diff_tells_each_change_by_direction_version_and_readers(invoke
     assert (result.exit_code, lake.asked) == (0, {"verb": "contract_diff", "tables": ("silver.orders",)})
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines == [
-        "table what backward forward version consumers hit",
-        "silver.orders amount is gone yes no 2.0.0 gold.sales.total, gold.model",
+        "table what backward forward version affected consumers",
+        "silver.orders amount was removed yes no 2.0.0 gold.sales.total, gold.model",
         "silver.orders note is new yes yes 1.1.0 –",
         "bronze.orders: no version is recorded; the next run records 2.0.0",
-        "silver.orders: 1.0.0 → 2.0.0 (forward), breaking: `lakesmith validate` says what to do",
+        "silver.orders: 1.0.0 → 2.0.0 (forward); breaking: `lakesmith validate` shows what to do",
         "gold.sales: 1.0.0, unchanged",
     ]
 
@@ -412,7 +412,7 @@ def test_contract_check_ends_with_1_when_a_table_is_not_as_promised(
     assert invoke("contract", "check", "bronze.orders").exit_code == 0
     as_json = invoke("contract", "check", "--json")
     assert as_json.exit_code == 1
-    assert parsed(as_json)["tables"][1]["disagreements"][0]["stored"] == "bigint"
+    assert parsed(as_json)["tables"][1]["differences"][0]["stored"] == "bigint"
 
 
 def test_contract_alone_lists_what_can_be_asked(invoke: Invoke) -> None:

@@ -276,7 +276,7 @@ class MemoryWriter(BatchWriter):
         return Upsert(rows=entering.good, key=("key",), newer="source.uid > target.uid")
 
     def _deleted_keys(self, incoming: IncomingBatch) -> Any:
-        return SimpleNamespace(keep=lambda *_, **__: None)
+        return SimpleNamespace(store=lambda *_, **__: None)
 
 
 class MemoryReplay(QuarantineReplay):

@@ -26,7 +26,7 @@ from tests.fuzz.found import data_case
 from tests.fuzz.landing import Broke, try_landing
 from tests.fuzz.model import Case
 
-from lakesmith.columns import CODE, CORRUPT, END
+from lakesmith.columns import ERROR_CODE, CORRUPT, FILE_END
 from lakesmith.declare import Files, TableName
 from lakesmith.errors import DeclarationError, InfrastructureError, LakesmithError, Problems
 from lakesmith.intake import avro as avro_files
@@ -94,7 +94,7 @@ def _lake(case: Case, folder: Path) -> Refused:
 def _guarded_lake(case: Case, folder: Path) -> Refused:
     refused = _lake(case, folder)
     if not refused:
-        raise Broke(f"{case.target} is not read, and nobody is told")
+        raise Broke(f"{case.target} is not read, and nobody is reported")
     return refused
 
 
@@ -176,7 +176,7 @@ def _document(case: Case, folder: Path) -> Refused:
     try:
         Lake.open(lake)
     except LakesmithError as error:
-        # What was imported is to be completed by people, who are told where.
+        # What was imported is to be completed by people, who are reported where.
         return judged(error, lake)
     return ()
 
@@ -187,7 +187,7 @@ def _document(case: Case, folder: Path) -> Refused:
 def _batch(case: Case, folder: Path) -> Refused:
     name = TableName("silver", "orders")
     for file, data in case.files.items():
-        key = f"_lakesmith/batches/{name}/{file}" if file != "taken" else f"_lakesmith/taken/{name}/00000002.01.json"
+        key = f"_lakesmith/batches/{name}/{file}" if file != "taken" else f"_lakesmith/ingested/{name}/00000002.01.json"
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
         (folder / key).write_bytes(data)
     start = datetime(2026, 1, 1, tzinfo=UTC)
@@ -211,9 +211,9 @@ def _batch(case: Case, folder: Path) -> Refused:
     try:
         progress = Batches(LocalStorage(folder), name).progress(facts, lambda: commits)
         _held(isinstance(progress.head, int), "the head is a number")
-        _held(all(isinstance(file.size, int) for file in progress.taken.values()), "sizes are numbers")
+        _held(all(isinstance(file.size, int) for file in progress.ingested.values()), "sizes are numbers")
         _held(all(isinstance(each.version, int) for each in progress.positions.values()), "versions are numbers")
-        chain = Batches(LocalStorage(folder), name).chain(3, lambda: commits)
+        chain = Batches(LocalStorage(folder), name).ancestors(3, lambda: commits)
         _held(all(fits(batch, Batch) for batch in chain.values()), "all of a batch is of its declared type")
         if progress.backfill is not None:
             _held(len(list(progress.backfill.chunks())) < 10_000, "a backfill ends")
@@ -226,7 +226,7 @@ def _batch(case: Case, folder: Path) -> Refused:
 
 
 def _command(case: Case, folder: Path) -> Refused:
-    import lakesmith.lake.opened
+    import lakesmith.lake.open_lake
     import lakesmith.run.trial.session
     from lakesmith.cli import app
 
@@ -234,7 +234,7 @@ def _command(case: Case, folder: Path) -> Refused:
         raise InfrastructureError("no-java", "here ends what is tried", hint="nothing")
 
     _write(case, folder)
-    lakesmith.lake.opened.Opened._start_session = no_java  # type: ignore[method-assign]
+    lakesmith.lake.open_lake.OpenLake.start_session = no_java  # type: ignore[method-assign]
     lakesmith.run.trial.session.open_session = no_java  # type: ignore[attr-defined]
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     before = sys.stdout, sys.stderr
@@ -295,12 +295,14 @@ def _data(case: Case, folder: Path) -> Refused:
         for batch in reader.read([task]):
             batch.validate(full=True)
             _held(batch.schema == reader.output, "batches have the columns that were told")
-            ends += [end for end in batch.column(END).to_pylist() if end is not None]
-            for code in filter(None, batch.column(CODE).to_pylist()):
+            ends += [end for end in batch.column(FILE_END).to_pylist() if end is not None]
+            for code in filter(None, batch.column(ERROR_CODE).to_pylist()):
                 refused[code.partition(": ")[0]] = None
-            _held(batch.column(CODE).null_count == batch.column(CORRUPT).null_count, "what has a code has its text")
+            _held(
+                batch.column(ERROR_CODE).null_count == batch.column(CORRUPT).null_count, "what has a code has its text"
+            )
             rows += len(batch)
-            bad += len(batch) - batch.column(CODE).null_count
+            bad += len(batch) - batch.column(ERROR_CODE).null_count
     except Abort as abort:
         _held(Abort.in_text(str(abort)) is not None, "an abort can be read from its text")
         if abort.kind == "left-out":
@@ -369,7 +371,7 @@ def _message(case: Case, _folder: Path) -> Refused:
         return judged(error, Path())
     rows.validate(full=True)
     _held(len(rows) == len(values), "each message is a row")
-    return _documented({code.partition(": ")[0]: None for code in filter(None, rows.column(CODE).to_pylist())})
+    return _documented({code.partition(": ")[0]: None for code in filter(None, rows.column(ERROR_CODE).to_pylist())})
 
 
 def _message_value(rng: Random, values: str) -> bytes | None:

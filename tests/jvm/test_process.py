@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from tests.plan.lakes import made
 
 from lakesmith.jvm import process as jvm
-from lakesmith.run.failures import is_foreign, translate
+from lakesmith.run.failures import is_external, translate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ def process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     ("process", "what", "hint"),
     [
         ("kill -KILL $$", "was killed (SIGKILL)", "dmesg"),
-        ("kill -TERM $$", "was ended by SIGTERM", "run again"),
+        ("kill -TERM $$", "was terminated by SIGTERM", "run again"),
         ("kill -ABRT $$", "crashed (SIGABRT)", "hs_err_pid"),
         ("exit 52", "ran out of memory (exit status 52)", "raise spark.driver.memory"),
         ("exit 3", "ran out of memory (exit status 3)", "raise spark.driver.memory"),
@@ -76,7 +76,7 @@ def test_the_error_has_the_way_in_which_the_jvm_ended(process: subprocess.Popen[
 def test_an_error_of_a_jvm_that_is_about_to_end_waits_for_its_end(
     process: subprocess.Popen[bytes], error: Exception
 ) -> None:
-    assert is_foreign(error)
+    assert is_external(error)
     failure = translate(error, made("gold.sales", "SELECT 1 FROM silver.orders"))
     assert (failure.code, failure.table) == ("jvm-died", "gold.sales")
 
@@ -95,7 +95,7 @@ def test_an_error_whose_text_the_jvm_does_not_tell_any_more_is_its_end(process: 
 
 @pytest.mark.parametrize("process", ["sleep 60"], indirect=True)
 def test_a_jvm_that_runs_is_not_dead(process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm, "_PATIENCE", 0.1)
+    monkeypatch.setattr(jvm, "_EXIT_TIMEOUT", 0.1)
     assert jvm.death() is None
     assert jvm.death(ValueError("any other failure")) is None
     assert jvm.death(Py4JNetworkError("a connection that was cut")) is None

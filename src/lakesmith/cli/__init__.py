@@ -1,4 +1,4 @@
-"""The command `lakesmith`: parses, calls `Lake`, shows. A verb's module is loaded when the verb is called."""
+"""The command line: parse, call `Lake`, show the result. Each command's module is loaded when it is called."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from lakesmith.cli.command_groups import Commands
 from lakesmith.cli.failures import exit_code_of, tolerate_narrow_encodings
 
 COMMANDS = {
-    "init": "Make a small working lake to start from.",
-    "validate": "Read all declarations and say what is wrong with them.",
+    "init": "Create a small working lake to start from.",
+    "validate": "Check all declarations and report every problem.",
     "plan": "Show what a run would do, and why. Needs no Java.",
-    "test": "Try the tables out on rows that are given, or on none.",
+    "test": "Run unit tests for tables.",
     "run": "Bring the tables up to date.",
-    "adopt": "Make a folder of Parquet files a table, where it lies.",
-    "land": "Put files where a bronze table takes them in.",
-    "status": "Show the tables as they are now.",
+    "adopt": "Turn a folder of Parquet files into a Delta table in place.",
+    "land": "Copy files into a bronze table's landing folder.",
+    "status": "Show the current state of the tables.",
     "history": "List the runs, or the versions of one table.",
-    "releases": "List versions of all tables that fit together. Needs no Java.",
+    "releases": "List consistent versions of all tables. Needs no Java.",
     "query": "Answer a SELECT over the lake's tables. Needs no Java.",
     "profile": "Propose checks from a table's values. Needs no Java.",
     "lineage": "Show where tables come from and where they go.",
     "contract": "Compare, export, import and publish contracts.",
-    "approve": "List batches that gates hold back, or publish one.",
-    "quarantine": "Look at refused rows, take them back or give them up.",
-    "compact": "Put the rows of small files together.",
-    "vacuum": "Delete files that no version of late needs.",
-    "restore": "Give a table the rows of an earlier version again. Needs no Java.",
-    "rollback": "Give all tables the rows of a release again. Needs no Java.",
+    "approve": "List batches that gates hold back, or commit one.",
+    "quarantine": "List quarantined rows, replay them or discard them.",
+    "compact": "Merge small files into larger files.",
+    "vacuum": "Delete data files that no recent version references.",
+    "restore": "Restore a table to an earlier version. Needs no Java.",
+    "rollback": "Restore all tables to a release. Needs no Java.",
     "doctor": "Check Java, jars, Spark, storage and versions.",
     "completion": "Print the completion script for a shell.",
 }
-"""Each verb with its first line of help, so that `--help` need not load them."""
+"""Each command with its first line of help, so that `--help` does not load their modules."""
 
 EXIT_CODES = """\b
 Exit codes:
-  0    fine
-  1    the data broke a promise: a gate, a contract, a changed file
-  2    wrong usage, or a declaration that does not make sense
-  4    Java, Spark, storage or another process is in the way
+  0    success
+  1    the data broke a rule: a gate, a contract, a changed file
+  2    wrong usage, or an invalid declaration
+  4    Java, Spark, storage or another process failed
   70   a bug in Lakesmith
-  130  interrupted (141: the reader of a pipe went away; 143: terminated)"""
+  130  interrupted (141: the reader closed the pipe; 143: terminated)"""
 
 
 class CommandGroup(Commands):
-    """Knows the verbs by name and imports the one that is called."""
+    """Imports a command's module when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -56,12 +56,12 @@ class CommandGroup(Commands):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        verb = importlib.import_module(f"lakesmith.cli.commands.{cmd_name}").verb
-        assert isinstance(verb, click.Command)
-        return verb
+        command = importlib.import_module(f"lakesmith.cli.commands.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
+        with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def main(self, *args: Any, **extra: Any) -> Any:
@@ -82,7 +82,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
 @click.command(
     cls=CommandGroup,
     epilog=EXIT_CODES,
-    subcommand_metavar="VERB [ARGS]...",
+    subcommand_metavar="COMMAND [ARGS]...",
     context_settings={"obj": Call(), "help_option_names": ["-h", "--help"]},
 )
 @lake_options

@@ -1,4 +1,4 @@
-"""What every verb is called with: which lake, environment and variables. Before or after the verb."""
+"""Options of every command: lake, environment and variables. They may stand before or after the command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """The options that all verbs share."""
+    """The options that all commands share."""
 
     folder: str | None = None
     environment: str | None = None
@@ -43,14 +43,14 @@ class Call:
         return Lake.open(folder, environment=self.environment, variables=self.variables)
 
     def review(self) -> Validation:
-        """Validate the lake without running any of its Python."""
+        """Validate the lake without running its Python files."""
         folder = self.lake_folder()
         from lakesmith.lake import Lake
 
         return Lake.review(folder, environment=self.environment, variables=self.variables)
 
     def table_names(self) -> list[str]:
-        """The lake's tables, as far as they are known without running any of its Python."""
+        """The lake's tables, without running its Python files."""
         folder = self.lake_folder()
         from lakesmith.load import load_lake
 
@@ -58,7 +58,7 @@ class Call:
         return [str(name) for name in (*found.tables, *found.unrun.tables)]
 
     def lake_folder(self) -> Path:
-        """The folder that was named, or the nearest one upward that is a lake."""
+        """The folder given with --lake, or the nearest lake in this folder or above."""
         if self.folder is not None:
             named = Path(self.folder)
             named = named.parent if named.name == LAKE_FILE else named
@@ -74,12 +74,12 @@ class Call:
         raise UsageError(
             "no-lake",
             f"there is no {LAKE_FILE} in this folder or above it",
-            hint="name the lake with --lake PATH, or make one with `lakesmith init PATH`",
+            hint="pass --lake PATH, or create a lake with `lakesmith init PATH`",
         )
 
 
 class Command(click.Command):
-    """A verb: takes the lake's options, returns its exit code, shows errors in the form asked for."""
+    """A command that takes the lake's options, returns its exit code, and shows errors as text or JSON."""
 
     def __init__(self, *args: Any, needs_lake: bool = True, **extra: Any) -> None:
         super().__init__(*args, **extra)
@@ -93,7 +93,7 @@ class Command(click.Command):
             sys.stdout.flush()
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except BaseException as error:  # noqa: BLE001 - every end of a verb becomes words and a code
+        except BaseException as error:  # noqa: BLE001 - every failure becomes a message and an exit code
             code = show_failure(error, as_json=as_json)
         ctx.exit(code or 0)
 
@@ -153,7 +153,7 @@ def _take_variables(ctx: click.Context, _parameter: click.Parameter, values: tup
 
 
 def backfill_options(function: Decorated) -> Decorated:
-    """`--from`, `--to` and `--chunk`; the verb gets `start`, `end` and `chunk`."""
+    """`--from`, `--to` and `--chunk`; the command gets `start`, `end` and `chunk`."""
     day = click.DateTime(["%Y-%m-%d"])
     for option in (
         click.option(
@@ -162,22 +162,22 @@ def backfill_options(function: Decorated) -> Decorated:
             metavar="DAYS",
             default=CHUNK,
             show_default=True,
-            help="How many days of a backfill make one commit.",
+            help="Days of a backfill in one commit.",
         ),
         click.option("--to", "end", type=day, metavar="DAY", help="The last day of the backfill."),
-        click.option("--from", "start", type=day, metavar="DAY", help="Compute again the days from this one on."),
+        click.option("--from", "start", type=day, metavar="DAY", help="Backfill from this day on."),
     ):
         function = option(function)
     return function
 
 
 def asked_days(start: datetime | None, end: datetime | None) -> tuple[date, date] | None:
-    """The days of a backfill, where one is asked for."""
+    """The first and last day of a backfill; None without one."""
     if start is None and end is None:
         return None
     if start is None or end is None:
         given, other = ("--to", "--from") if start is None else ("--from", "--to")
-        raise UsageError("bad-days", f"{given} is there without {other}", hint="both days belong to the backfill")
+        raise UsageError("bad-days", f"{given} needs {other} too", hint="a backfill needs its first and its last day")
     return start.date(), end.date()
 
 
@@ -185,9 +185,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The lake's tables, for a shell that asks; nothing where the lake cannot be read.
+    """The lake's tables, for shell completion; none when the lake cannot be read.
 
-    Pressing a key in a folder must not run what lies there.
+    Pressing Tab in a folder must not run code from it.
     """
     try:
         names = ctx.obj.table_names()
@@ -205,14 +205,14 @@ def _complete_selectors(ctx: click.Context, _parameter: click.Parameter, incompl
 
 
 def selection(function: Decorated) -> Decorated:
-    """Selectors as arguments or with `--select`, and `--exclude`; the verb gets `select` and `exclude`."""
+    """Selectors as arguments or with `--select`, and `--exclude`; the command gets `select` and `exclude`."""
     for option in (
         click.option(
             "--exclude",
             multiple=True,
             metavar="SELECTOR",
             shell_complete=_complete_selectors,
-            help="Leave these out.",
+            help="Exclude these tables.",
         ),
         click.option(
             "--select",
@@ -221,7 +221,7 @@ def selection(function: Decorated) -> Decorated:
             multiple=True,
             metavar="SELECTOR",
             shell_complete=_complete_selectors,
-            help="Only these: orders, +orders, orders+2, tag:daily, layer:silver; a comma is 'and'.",
+            help="Select tables: orders, +orders, orders+2, tag:daily, layer:silver; a comma means 'and'.",
         ),
         click.argument("selectors", nargs=-1, metavar="[SELECTOR]...", shell_complete=_complete_selectors),
     ):

@@ -1,4 +1,4 @@
-"""Verbs that have verbs of their own: all of them say in the same words what there is."""
+"""Groups of commands, which all report an unknown command in the same way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from lakesmith.errors import did_you_mean
 
 
 class Commands(click.Group):
-    """A group of verbs."""
+    """A group of commands."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not ctx.resilient_parsing:
-            hint = did_you_mean(args[0], known, label="verbs")
+            hint = did_you_mean(args[0], known, label="commands")
             typed = f"{ctx.info_name} {args[0]}" if ctx.parent else args[0]
-            raise click.UsageError(f"there is no verb '{typed}'\n  hint: {hint}", ctx)
+            raise click.UsageError(f"there is no command '{typed}'\n  hint: {hint}", ctx)
         return super().resolve_command(ctx, args)

@@ -1,4 +1,4 @@
-"""`lakesmith contract export`, `import` and `publish`: contracts go to others, and come from them."""
+"""`lakesmith contract export`, `import` and `publish`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakesmith.exchange import Format
 
 _STYLES: dict[str, Style] = {"registered": "good", "unchanged": "quiet", "agrees": "good"}
-_force_option = click.option("--force", is_flag=True, help="Write over a file that is there.")
+_force_option = click.option("--force", is_flag=True, help="Overwrite an existing file.")
 
 
 @click.command("export", cls=Command)
@@ -29,26 +29,28 @@ _force_option = click.option("--force", is_flag=True, help="Write over a file th
     type=click.Choice(["odcs", "avro", "json-schema"]),
     default="odcs",
     show_default=True,
-    help="The language of the document.",
+    help="The format of the document.",
 )
-@click.option("--output", "-o", type=click.Path(dir_okay=False), metavar="FILE", help="Write it to a file.")
+@click.option("--output", "-o", type=click.Path(dir_okay=False), metavar="FILE", help="Write the document to a file.")
 @_force_option
 @click.pass_obj
 def export_command(call: Call, table: str, form: Format, output: str | None, force: bool) -> None:
-    """Print a table's contract as a document for others.
+    """Print a table's contract as an exchange document.
 
-    As an Open Data Contract (YAML), as the Avro schema of a row, or as a JSON Schema of it.
+    The document is an Open Data Contract (YAML), or an Avro schema or JSON Schema of a row.
     """
     _put(call.open().export_contract(table, form), output, force=force)
 
 
 @click.command("import", cls=Command)
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--layer", type=click.Choice(LAYERS), help="The table's layer [default: what the document says, bronze].")
-@click.option("--name", metavar="NAME", help="The table's name [default: what the document says].")
-@click.option("--object", "part", metavar="NAME", help="Which table, where the document describes several.")
-@click.option("--write", is_flag=True, help="Write it where it belongs in the lake.")
-@click.option("--output", "-o", type=click.Path(dir_okay=False), metavar="FILE", help="Write it to this file.")
+@click.option("--layer", type=click.Choice(LAYERS), help="The table's layer [default: from the document, or bronze].")
+@click.option("--name", metavar="NAME", help="The table's name [default: from the document].")
+@click.option("--object", "part", metavar="NAME", help="The table to import when the document describes several.")
+@click.option("--write", is_flag=True, help="Write the declaration to its place in the lake.")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False), metavar="FILE", help="Write the declaration to this file."
+)
 @_force_option
 @json_option
 @click.pass_obj
@@ -63,10 +65,10 @@ def import_command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Make a table's declaration of an Open Data Contract, or its checks of a suite of Great Expectations.
+    """Convert an Open Data Contract or a Great Expectations suite into a declaration.
 
-    Printed, unless it is to be written. What of the document is not in the declaration is told on
-    standard error. The columns and checks of a suite are to be pasted into the table that they are for.
+    Prints the declaration unless --write or --output is given. Warnings on standard error list what the
+    declaration cannot express. Paste the columns and checks of a suite into the table that they describe.
     """
     from lakesmith.lake import Lake
 
@@ -74,9 +76,9 @@ def import_command(
     if write and output is None and not found.complete:
         raise UsageError(
             "part-of-a-table",
-            f"{file} is a suite of Great Expectations: it tells columns and checks, but not where rows come from",
-            hint=f"leave --write out and paste what is printed into the table, such as {found.file}, or write it to a "
-            "file of its own: --output FILE",
+            f"{file} is a Great Expectations suite: it has columns and checks, but no source of rows",
+            hint=f"leave --write out and paste the output into the table, such as {found.file}, or write it to its own "
+            "file: --output FILE",
         )
     target = output or (str(call.lake_folder() / found.file) if write else None)
     if target is not None or not as_json:
@@ -93,10 +95,10 @@ def import_command(
 @json_option
 @click.pass_obj
 def publish_command(call: Call, tables: tuple[str, ...], as_json: bool) -> int:
-    """Put contracts into their schema registries.
+    """Register contracts in their schema registries.
 
-    Those of all tables that name a registry, unless some are named. Where the registry is the source
-    of truth, the declaration is compared with what is there.
+    Without tables, registers the contracts of all tables that name a registry. Where the registry is the
+    source of truth, compares the declaration with the registered schema.
     """
     found = call.open().publish_contract(tables)
     if as_json:
@@ -105,8 +107,8 @@ def publish_command(call: Call, tables: tuple[str, ...], as_json: bool) -> int:
         out = page()
         for each in found.contracts:
             version = f" version {each.version}" if each.version else ""
-            told = f"{each.subject}{version}, id {each.id}, {each.compatibility}"
-            out.line(Styled(each.state, _STYLES[each.state]), f"  {each.table}: {told}")
+            details = f"{each.subject}{version}, id {each.id}, {each.compatibility}"
+            out.line(Styled(each.state, _STYLES[each.state]), f"  {each.table}: {details}")
         show_errors(found.errors, as_json=False)
     return max((error.exit_code for error in found.errors), default=0)
 
@@ -122,10 +124,10 @@ def _put(text: str, target: str | None, *, force: bool, quiet: bool = False) -> 
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        what, hint = f"{target} is there already, and nothing was written", "name another file, or use --force"
+        what, hint = f"{target} exists; nothing was written", "name another file, or use --force"
         raise UsageError("would-overwrite", what, hint=hint) from None
     except OSError as error:
         what = f"{target} cannot be written: {error.strerror}"
-        raise UsageError("not-writable", what, hint="name another file, or mend the permissions") from None
+        raise UsageError("not-writable", what, hint="name another file, or fix the permissions") from None
     if not quiet:
         page().line(Styled("written", "good"), f"  {target}")

@@ -1,4 +1,4 @@
-"""Turns whatever went wrong into words and an exit code. A traceback is shown for a bug only."""
+"""Turns errors into messages and exit codes. Only a bug in Lakesmith shows a traceback."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TERMINATED = 143
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: whatever cleans up after Ctrl-C cleans up after this too."""
+    """SIGTERM arrived. Everything that cleans up after Ctrl-C cleans up after this too."""
 
 
 def exit_code_of(call: Callable[[], object]) -> int:
-    """Run the command; what click objects to is shown here, what a verb raises was shown by the verb."""
+    """Run the command. Shows click's usage errors; a command shows its own errors."""
     try:
         code = call()
     except click.exceptions.Exit as done:
@@ -36,25 +36,25 @@ def exit_code_of(call: Callable[[], object]) -> int:
     except click.Abort:
         return show_failure(KeyboardInterrupt(), as_json=False)
     except click.ClickException as error:
-        words = io.StringIO()
-        error.show(words)
-        click.echo(legible(words.getvalue()), nl=False, err=True)
+        text = io.StringIO()
+        error.show(text)
+        click.echo(legible(text.getvalue()), nl=False, err=True)
         return USAGE
     return code if isinstance(code, int) else 0
 
 
 def show_failure(error: BaseException, *, as_json: bool) -> int:
-    """Say what went wrong, as text on stderr or as JSON on stdout; returns the exit code."""
+    """Show the error as text on stderr or as JSON on stdout. Returns the exit code."""
     match error:
         case BrokenPipeError():
-            # The reader has seen enough. What is still buffered must not fail again when Python exits.
+            # The reader closed the pipe. Buffered output must not fail again when Python exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return BROKEN_PIPE
         case Terminated():
-            click.echo("terminated; nothing is lost, run again to go on", err=True)
+            click.echo("terminated; nothing is lost, run again to continue", err=True)
             return TERMINATED
         case KeyboardInterrupt():
-            click.echo("interrupted; nothing is lost, run again to go on", err=True)
+            click.echo("interrupted; nothing is lost, run again to continue", err=True)
             return INTERRUPTED
         case LakesmithError():
             show_errors(error.errors if isinstance(error, Problems) else (error,), as_json=as_json)
@@ -81,9 +81,9 @@ def show_errors(errors: tuple[LakesmithError, ...], *, as_json: bool) -> None:
 
 
 class Termination:
-    """While it is entered, SIGTERM interrupts like Ctrl-C; it remembers whether one came."""
+    """A context in which SIGTERM interrupts like Ctrl-C. Remembers whether one arrived."""
 
-    came = False
+    received = False
 
     def __enter__(self) -> Self:
         self._before = signal.signal(signal.SIGTERM, self._terminate)
@@ -93,29 +93,29 @@ class Termination:
         signal.signal(signal.SIGTERM, self._before)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
-        self.came = True
+        self.received = True
         raise Terminated
 
 
 class StopOnSignal:
-    """While it is entered, the first SIGTERM or Ctrl-C asks for an end; a second Ctrl-C interrupts at once."""
+    """A context in which the first SIGTERM or Ctrl-C sets `stop`. A second Ctrl-C interrupts at once."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._before = {number: signal.signal(number, self._request_stop) for number in (signal.SIGTERM, signal.SIGINT)}
         return self
 
     def __exit__(self, *raised: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _request_stop(self, number: int, frame: FrameType | None) -> None:
         if self._stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._stop.set()
-        click.echo("stopping after what is being done", err=True)
+        click.echo("stopping after the current run", err=True)
 
 
 def tolerate_narrow_encodings() -> None:

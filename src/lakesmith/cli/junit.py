@@ -1,4 +1,4 @@
-"""A test report as JUnit XML, which most CI servers show."""
+"""Writes a test report as JUnit XML, which most CI servers show."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from lakesmith.cli.output import clean
 from lakesmith.errors import UsageError
-from lakesmith.reports import RowDifference, TrialReport, TrialResult
+from lakesmith.reports import RowDifference, UnitTestReport, UnitTestResult
 
 
-def write_junit(report: TrialReport, path: Path) -> None:
-    """One suite a table."""
+def write_junit(report: UnitTestReport, path: Path) -> None:
+    """Write one test suite for each table."""
     root = ET.Element("testsuites", _counts(report.results), name="lakesmith")
     for table in dict.fromkeys(result.table for result in report.results):
         own = tuple(result for result in report.results if result.table == table)
@@ -32,10 +32,10 @@ def difference_lines(difference: RowDifference) -> Iterator[str]:
     """A difference as plain text."""
     for sign, row in (("-", difference.expected), ("+", difference.found)):
         if row is not None:
-            yield f"{sign} " + ", ".join(f"{name}: {_told(value)}" for name, value in row.items())
+            yield f"{sign} " + ", ".join(f"{name}: {_cell(value)}" for name, value in row.items())
 
 
-def _counts(results: tuple[TrialResult, ...]) -> dict[str, str]:
+def _counts(results: tuple[UnitTestResult, ...]) -> dict[str, str]:
     outcomes = [result.outcome for result in results]
     return {
         "tests": str(len(results)),
@@ -45,7 +45,7 @@ def _counts(results: tuple[TrialResult, ...]) -> dict[str, str]:
     }
 
 
-def _case(suite: ET.Element, result: TrialResult) -> None:
+def _case(suite: ET.Element, result: UnitTestResult) -> None:
     about = {"name": result.name, "classname": result.table, "file": result.file, "line": str(result.line)}
     case = ET.SubElement(suite, "testcase", about, time=f"{result.seconds:.3f}")
     if result.outcome == "passed":
@@ -56,10 +56,11 @@ def _case(suite: ET.Element, result: TrialResult) -> None:
     if result.error:
         lines.insert(0, str(result.error))
     kind = "failure" if result.outcome == "failed" else "error"
-    # XML has no place for control characters.
-    told = ET.SubElement(case, kind, message=clean(message), type=result.error.code if result.error else "difference")
-    told.text = "\n".join(clean(part) for line in lines for part in line.split("\n"))
+    # XML allows no control characters.
+    code = result.error.code if result.error else "difference"
+    element = ET.SubElement(case, kind, message=clean(message), type=code)
+    element.text = "\n".join(clean(part) for line in lines for part in line.split("\n"))
 
 
-def _told(value: str | None) -> str:
+def _cell(value: str | None) -> str:
     return "NULL" if value is None else value

@@ -1,4 +1,4 @@
-"""What `compact`, `vacuum`, `restore` and `rollback` have in common."""
+"""Code that `compact`, `vacuum`, `restore` and `rollback` share."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from lakesmith.cli.progress import progress
 from lakesmith.plan.steps import Plan
 from lakesmith.reports import Event, RunReport
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show the steps and do nothing. Needs no Java.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show the steps without executing them. Needs no Java.")
 
 
-def carry_out(
+def run_maintenance(
     plan: Callable[[], Plan],
-    do: Callable[[Callable[[Event], None]], RunReport],
+    execute: Callable[[Callable[[Event], None]], RunReport],
     *,
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Show the plan, or do it and show what was done; the exit code is that of the gravest error."""
+    """Show the plan, or execute it and show the report. Returns the exit code of the worst error."""
     if dry_run:
         return show_plan(plan(), as_json=as_json)
-    with progress(quiet_stdout=as_json) as told:
-        report = do(told)
+    with progress(quiet_stdout=as_json) as on_event:
+        report = execute(on_event)
     if report.run is None and not as_json:
-        page().line("nothing to do: every table is in order")
+        page().line("nothing to do: no table needs maintenance")
         return 0
     return show_report(report, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Shows values: as tables for people, as JSON, Markdown or CSV for others. One place for how things look."""
+"""Prints values as tables, JSON, Markdown or CSV. All output formats are defined here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Format = Literal["table", "json", "markdown", "csv"]
 
 
 class Styled(NamedTuple):
-    """A text with a meaning that a terminal may show as a colour."""
+    """A text with a meaning, which a terminal shows as a colour."""
 
     text: str
     style: Style = ""
@@ -58,7 +58,7 @@ class Tree:
 
 
 class Page(Protocol):
-    """Somewhere that lines, grids and trees can be written to."""
+    """A target for lines, grids and trees."""
 
     def line(self, *cells: Cell) -> None: ...
 
@@ -233,7 +233,7 @@ def _pad(text: str, width: int, right: bool) -> str:
 
 
 def as_json(value: object) -> object:
-    """The value in JSON's own types: stable keys, times in UTC, exact numbers as text, nothing shortened."""
+    """The value in JSON types: stable keys, times in UTC, exact numbers as text, nothing truncated."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -270,7 +270,7 @@ def print_json(value: object) -> None:
 
 
 def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """One line a row; nothing for NULL, nested values as JSON."""
+    """Print one line for each row, with nothing for NULL and JSON for nested values."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(titles)
     for row in rows:
@@ -278,10 +278,10 @@ def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def value_text(value: object) -> str:
-    """One value of a table as text: numbers as they are, because an order number is not an amount."""
+    """One value as text. Numbers get no separators, because an order number is not an amount."""
     if value is None:
         return "NULL"
-    told = as_json(value)
-    if isinstance(told, str):
-        return told
-    return json.dumps(told, ensure_ascii=False)
+    plain = as_json(value)
+    if isinstance(plain, str):
+        return plain
+    return json.dumps(plain, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a live table on a terminal, one line an event elsewhere."""
+"""Shows the progress of a run: a live table on a terminal, one line for each event elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Takes a run's events, from any thread, while it is entered."""
+    """A context that receives a run's events from any thread."""
 
     def __enter__(self) -> Self: ...
 
@@ -32,13 +32,13 @@ class Progress(Protocol):
 
 
 def progress(*, quiet_stdout: bool) -> Progress:
-    """The display that fits; on stderr when stdout is for JSON alone."""
+    """The live table or the plain lines; on stderr when stdout is reserved for JSON."""
     stream = sys.stderr if quiet_stdout else sys.stdout
     return LiveProgress(terminal_console(stream)) if is_terminal(stream) else LineProgress(stream)
 
 
 class LineProgress:
-    """One plain line an event."""
+    """Prints one plain line for each event."""
 
     def __init__(self, stream: TextIO) -> None:
         self._page = PlainPage(stream)
@@ -69,20 +69,20 @@ def event_line(event: Event) -> str:
                 counts.append(f"{event.rows_quarantined:,} quarantined")
             if event.rows_deduplicated:
                 counts.append(f"{event.rows_deduplicated:,} deduplicated")
-            told = ", ".join(counts) if event.outcome == "ok" else event.error or event.reason
-            return f"{event.table}: {event.step} {event.outcome} in {duration(event.seconds)}: {told}"
+            result = ", ".join(counts) if event.outcome == "ok" else event.error or event.reason
+            return f"{event.table}: {event.step} {event.outcome} in {duration(event.seconds)}: {result}"
         case _:
             assert_never(event)
 
 
 class LiveProgress:
-    """A table of the steps that is drawn anew while they go on; gone when the run is over."""
+    """Redraws a table of the steps while they run, and removes it at the end."""
 
     def __init__(self, console: rich.console.Console) -> None:
         self._console = console
         self._lock = threading.Lock()
         self._live: rich.live.Live | None = None
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         self._spark_starting = False
         self._running: dict[str, tuple[StepStarted, float]] = {}
         self._done: list[StepRecord] = []
@@ -110,7 +110,7 @@ class LiveProgress:
         self._start()
 
     def _start(self) -> None:
-        # Not before the first event: a run with nothing to do has nothing to draw.
+        # A run with nothing to do has no event and draws nothing.
         if self._live is None:
             from rich.live import Live
 
@@ -126,7 +126,7 @@ class LiveProgress:
             rows = [step_cells(step) for step in self._done]
             rows += [_running_cells(started, now - since) for started, since in self._running.values()]
             what = "starting Spark…" if self._spark_starting else "running"
-            spinner = Spinner("dots", TerminalPage.text(f"{what} {duration(now - self._begun)}"))
+            spinner = Spinner("dots", TerminalPage.text(f"{what} {duration(now - self._started_at)}"))
             spinner.start_time = 0.0
         grid = Grid(titles=TITLES, rows=tuple(rows), right=NUMBERS)
         return Group(TerminalPage.table(grid), spinner) if rows else spinner

@@ -1,4 +1,4 @@
-"""Reads times and sizes that options are given, as declarations write them."""
+"""Parses times and sizes in options, with the syntax of declarations."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from lakesmith.errors import UsageError
+from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.rules import duration, size
-from lakesmith.load.unfit import Unfit
 
 T = TypeVar("T")
 
@@ -25,5 +25,5 @@ def bytes_of(text: str) -> int:
 def _read(rule: Callable[[str], T], text: str) -> T:
     try:
         return rule(text)
-    except Unfit as unfit:
-        raise UsageError(unfit.code, unfit.what, hint=unfit.hint) from None
+    except InvalidText as invalid:
+        raise UsageError(invalid.code, invalid.what, hint=invalid.hint) from None

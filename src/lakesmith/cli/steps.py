@@ -1,4 +1,4 @@
-"""The steps of a run as people see them, in `run` and in `history --run`."""
+"""Shows the steps of a run, in `run` and in `history --run`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def outcome_cell(outcome: Outcome) -> Styled:
 def step_cells(step: StepRecord) -> tuple[Cell, ...]:
     return (
         step.table,
-        f"{step.step} {step.mode}",
+        step.step if step.step == step.mode else f"{step.step} {step.mode}",
         outcome_cell(step.outcome),
         count(step.rows_in),
         count(step.rows_written),
@@ -33,15 +33,15 @@ def step_cells(step: StepRecord) -> tuple[Cell, ...]:
 
 
 def show_steps(out: Page, steps: Sequence[StepRecord]) -> None:
-    """One row a step: in = written + quarantined + deduplicated."""
+    """Show one row for each step: in = written + quarantined + deduplicated."""
     out.grid(Grid(titles=TITLES, rows=tuple(step_cells(step) for step in steps), right=NUMBERS))
     for step in steps:
         if step.error:
             out.line(Styled(f"{step.table}: ", "bad"), step.error)
         if step.rows_rescued:
-            told = f"{step.table}: fields of {plural(step.rows_rescued, 'row')} did not fit and are in _rescued"
-            out.line(Styled("rescued: ", "warn"), told)
+            text = f"{step.table}: fields of {plural(step.rows_rescued, 'row')} did not fit and are in _rescued"
+            out.line(Styled("rescued: ", "warn"), text)
         if step.columns_added:
             out.line(Styled("new columns: ", "warn"), f"{step.table}: {step.columns_added}")
         if step.columns_widened:
-            out.line(Styled("wider columns: ", "warn"), f"{step.table}: {step.columns_widened}")
+            out.line(Styled("widened columns: ", "warn"), f"{step.table}: {step.columns_widened}")

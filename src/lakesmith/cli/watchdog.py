@@ -1,4 +1,4 @@
-"""Ends the process of a query that cannot be interrupted: one call of a function may compute for hours."""
+"""Ends the process when a query cannot be interrupted, because a single function call may run for hours."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lakesmith.declare import QueryLimits
 from lakesmith.errors import LakesmithError
 
 GRACE = 5.0
-"""Seconds that the engine has to stop after it was interrupted."""
+"""Seconds that the engine gets to stop after an interrupt."""
 _SLACK = 500_000_000
-"""Bytes beside those of the engine and of the answer: libraries, buffers of files that are read."""
+"""Bytes beyond the engine and its answer: libraries and file buffers."""
 _INTERVAL = 0.05
 _STATM = Path("/proc/self/statm")
 
 
 class Watchdog:
-    """While it is entered, the process may use so much time and memory. A query writes nothing that could be lost."""
+    """A context that ends the process beyond limits of time and memory. A query writes nothing that could be lost."""
 
     def __init__(self, limits: QueryLimits, *, as_json: bool) -> None:
         from lakesmith.query.limits import allowed_memory, answer_memory
@@ -34,7 +34,7 @@ class Watchdog:
         self._done = threading.Event()
 
     def __enter__(self) -> Self:
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
         return self
 
@@ -46,7 +46,7 @@ class Watchdog:
 
         timeout = self._limits.timeout
         while not self._done.wait(_INTERVAL):
-            if timeout is not None and time.monotonic() - self._begun > timeout + GRACE:
+            if timeout is not None and time.monotonic() - self._started_at > timeout + GRACE:
                 self._end(out_of_time(timeout))
             if _resident() > self._most:
                 self._end(out_of_memory())
@@ -59,7 +59,7 @@ class Watchdog:
 
 
 def _resident() -> int:
-    """The bytes of memory that the process has; 0 where the system does not say."""
+    """The process's resident memory in bytes; 0 where the system does not report it."""
     if not _STATM.exists():
         return 0
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times in the words that people read."""
+"""Formats numbers, sizes and times for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the archive of Spark's and Delta's loaded classes is, with which a JVM starts in half the time."""
+"""Finds the archive of Spark's and Delta's loaded classes, which halves the start time of a JVM."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lakesmith.jvm.java import SHIM, JavaHome, cache_folder
 
 
 def archive_files(java: JavaHome, jars: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The archive for exactly this Java and these jars, whether it has been made or not.
+    """The files of the archive for exactly this Java and these jars, whether they exist or not.
 
-    It stands on an archive of the JDK's own classes. Where the runtime comes without one, as that from PyPI does,
-    there are two files, that one first.
+    The archive builds on an archive of the JDK's own classes. A runtime without one, such as that from PyPI, gets two
+    files, the JDK's first.
     """
-    # The launcher orders the class path, and an archive fits only the order that it was made with.
+    # The launcher orders the class path, and an archive fits only the order that it was built with.
     identity = f"{java.path} {java.version}\n{SHIM}"
     for jar in (*jars, *spark_jars("spark-core_*.jar")):
-        # The JVM refuses an archive when a jar's place, time or size is another.
+        # The JVM rejects an archive when the path, time or size of a jar has changed.
         about = jar.stat()
         identity += f"\n{jar} {about.st_size} {about.st_mtime_ns}"
     archive = archive_folder() / f"{sha256(identity.encode()).hexdigest()[:16]}.jsa"
@@ -27,12 +27,12 @@ def archive_files(java: JavaHome, jars: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def usable_archive(java: JavaHome, jars: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The files of the archive when they are there and whole, else none."""
+    """The files of the archive if all are complete, or an empty tuple."""
     files = archive_files(java, jars)
-    known = sizes_file(files)
-    # The JVM passes over an archive that does not fit, but a truncated one makes it crash.
-    whole = known.is_file() and all(file.is_file() for file in files) and known.read_text() == sizes(files)
-    return files if whole else ()
+    recorded = sizes_file(files)
+    # The JVM ignores an archive that does not fit, but a truncated archive crashes it.
+    complete = recorded.is_file() and all(file.is_file() for file in files) and recorded.read_text() == sizes(files)
+    return files if complete else ()
 
 
 def archive_folder() -> Path:
@@ -40,7 +40,7 @@ def archive_folder() -> Path:
 
 
 def sizes_file(files: tuple[Path, ...]) -> Path:
-    """Where the sizes were written down when the archive was complete."""
+    """The file that records the sizes of a complete archive."""
     return files[-1].with_suffix(".sizes")
 
 

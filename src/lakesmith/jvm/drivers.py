@@ -1,4 +1,4 @@
-"""JDBC drivers by their Maven coordinate: fetched when a machine is prepared, never at first use."""
+"""JDBC drivers by Maven coordinate. They are fetched when a machine is prepared, never at first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakesmith.jvm.jars import HINT, LOCK, Jar, damaged, download, locked, read_
 from lakesmith.jvm.java import cache_folder
 
 _KNOWN = {"postgresql": "postgresql"}
-"""By the word after `jdbc:`, the locked jar set that is taken when no driver is named."""
+"""The default jar set for the name after `jdbc:`, if the connection names no driver."""
 _SERVICE = "META-INF/services/java.sql.Driver"
 
 
@@ -28,10 +28,10 @@ def driver_jars(settings: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def fetch_driver(settings: Mapping[str, str]) -> tuple[Path, ...]:
-    """Bring a connection's driver onto this machine, if it is not there yet."""
-    known = _locked(settings)
-    if known and damaged(known):
-        resolve_jars([name for name, jars in read_lock(LOCK.read_text()).items() if set(known) <= set(jars)][:1])
+    """Fetch a connection's driver, if it is missing on this machine."""
+    jars = _locked(settings)
+    if jars and damaged(jars):
+        resolve_jars([name for name, locked in read_lock(LOCK.read_text()).items() if set(jars) <= set(locked)][:1])
     for coordinate, path in zip(_coordinates(settings), _paths(settings), strict=True):
         if path.is_file():
             continue
@@ -44,7 +44,7 @@ def fetch_driver(settings: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def driver_class(settings: Mapping[str, str]) -> str:
-    """The class that Spark loads: as it is set, else as the driver's own jar tells."""
+    """The class that Spark loads: from the settings, or from the driver's jar."""
     if "driver.class" in settings:
         return settings["driver.class"]
     for path in driver_jars(settings):
@@ -53,7 +53,7 @@ def driver_class(settings: Mapping[str, str]) -> str:
                 return jar.read(_SERVICE).decode().split("#")[0].split()[0]
     raise DeclarationError(
         "driver-unclear",
-        "the driver's jar does not tell the name of its class",
+        "the driver's jar does not name its class",
         hint="add driver.class: the.name.of.its.Driver to the connection",
     )
 
@@ -64,7 +64,7 @@ def _coordinates(settings: Mapping[str, str]) -> tuple[tuple[str, str, str], ...
         if kind not in _KNOWN:
             raise DeclarationError(
                 "driver-unclear",
-                f"the connection does not say which driver reads 'jdbc:{kind}:'",
+                f"the connection names no driver for 'jdbc:{kind}:'",
                 hint="add driver: group:artifact:version, a Maven coordinate such as org.postgresql:postgresql:42.7.14",
             )
         return tuple((jar.group, jar.artifact, jar.version) for jar in locked([_KNOWN[kind]]))
@@ -82,7 +82,7 @@ def _coordinates(settings: Mapping[str, str]) -> tuple[tuple[str, str, str], ...
 
 
 def _locked(settings: Mapping[str, str]) -> tuple[Jar, ...]:
-    """Those of the driver's jars whose bytes Lakesmith knows."""
+    """The driver's jars that are in Lakesmith's lock file."""
     known = {
         (jar.group, jar.artifact, jar.version): jar for jars in read_lock(LOCK.read_text()).values() for jar in jars
     }

@@ -1,4 +1,4 @@
-"""The jars that Spark needs besides its own: a committed list with hashes, fetched once into a cache."""
+"""The jars that Spark needs besides its own: locked with checksums, fetched once into a cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HINT = "lakesmith doctor --fix"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Jar:
-    """One jar of the list, exactly as it was when it was locked."""
+    """One locked jar."""
 
     group: str
     artifact: str
@@ -43,7 +43,7 @@ class Jar:
 
 
 def locked(sets: Iterable[str] = DEFAULT_SETS) -> tuple[Jar, ...]:
-    """The jars of the named sets, in the order of the list."""
+    """The jars of the named sets, in the order of the lock file."""
     known = read_lock(LOCK.read_text())
     jars: dict[Jar, None] = {}
     for name in sets:
@@ -55,7 +55,7 @@ def locked(sets: Iterable[str] = DEFAULT_SETS) -> tuple[Jar, ...]:
 
 
 def jar_paths(sets: Iterable[str] = DEFAULT_SETS) -> tuple[Path, ...]:
-    """The log store and the named sets, for the class path. Compares sizes; `damaged` compares bytes."""
+    """The log store and the named sets, for the class path. Compares sizes; `damaged` compares checksums."""
     jars = locked(sets)
     missing = [jar.name for jar in jars if not _has_size(jar)]
     if missing:
@@ -65,32 +65,32 @@ def jar_paths(sets: Iterable[str] = DEFAULT_SETS) -> tuple[Path, ...]:
 
 
 def resolve_jars(sets: Iterable[str] = DEFAULT_SETS, java: JavaHome | None = None) -> tuple[Path, ...]:
-    """Fetch what is missing or damaged of the named sets, verify it, and put it in the cache."""
+    """Fetch the missing or damaged jars of the named sets, verify them, and put them into the cache."""
     jars = locked(sets)
-    wanted = damaged(jars)
-    if wanted:
+    missing = damaged(jars)
+    if missing:
         folder = cache_folder() / "jars"
         folder.mkdir(parents=True, exist_ok=True)
         # Beside its destination: a rename is atomic only within one file system.
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            fetched = download([(j.group, j.artifact, j.version) for j in wanted], Path(temporary), java)
-            for jar, file in zip(wanted, fetched, strict=True):
+            fetched = download([(j.group, j.artifact, j.version) for j in missing], Path(temporary), java)
+            for jar, file in zip(missing, fetched, strict=True):
                 if (found := digest(file)) != jar.sha256:
-                    what = f"{jar.name} is not the jar that was locked: SHA-256 {found}, expected {jar.sha256}"
-                    hint = "check the repository that Ivy uses; nothing was installed from it"
+                    what = f"{jar.name} differs from the locked jar: SHA-256 {found}, expected {jar.sha256}"
+                    hint = "check the repository that Ivy uses; nothing was installed"
                     raise InfrastructureError("jar-differs", what, hint=hint)
-            for jar, file in zip(wanted, fetched, strict=True):
+            for jar, file in zip(missing, fetched, strict=True):
                 os.replace(file, jar.path)
     return tuple(jar.path for jar in jars)
 
 
 def damaged(jars: Sequence[Jar]) -> list[Jar]:
-    """Those that are missing or differ from the list, byte for byte."""
+    """The jars that are missing or whose checksum differs."""
     return [jar for jar in jars if not _has_size(jar) or digest(jar.path) != jar.sha256]
 
 
 def log_store() -> Path:
-    """Lakesmith's own jar, after a look at its hash."""
+    """Lakesmith's own jar, if its checksum matches."""
     expected = LOG_STORE.with_suffix(".jar.sha256").read_text().split()[0]
     if not LOG_STORE.is_file() or digest(LOG_STORE) != expected:
         what = "the log store's jar is missing or was changed after Lakesmith was packaged"
@@ -101,9 +101,9 @@ def log_store() -> Path:
 def download(
     coordinates: Sequence[tuple[str, str, str]], folder: Path, java: JavaHome | None = None
 ) -> tuple[Path, ...]:
-    """Fetch (group, artifact, version) with the Ivy that comes with Spark; its settings decide from where.
+    """Fetch jars by (group, artifact, version) with the Ivy that comes with Spark.
 
-    $LAKESMITH_IVY_SETTINGS names a settings file for machines that may only reach a mirror.
+    $LAKESMITH_IVY_SETTINGS names an Ivy settings file, for machines that can only reach a mirror.
     """
     java = java or find_java()
     dependencies = "".join(
@@ -128,17 +128,17 @@ def download(
     answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     files = tuple(folder / f"{artifact}-{version}.jar" for _, artifact, version in coordinates)
     if answer.returncode != 0 or not all(file.is_file() for file in files):
-        said = [line.strip() for line in (answer.stdout + answer.stderr).splitlines() if line.strip()]
-        complaints = [line for line in said if "not found" in line or "rror" in line or "xception" in line]
-        what = f"jars could not be fetched: {'; '.join((complaints or said[-3:])[:4])}"
-        hint = "check the network, or name an Ivy settings file in LAKESMITH_IVY_SETTINGS"
+        lines = [line.strip() for line in (answer.stdout + answer.stderr).splitlines() if line.strip()]
+        complaints = [line for line in lines if "not found" in line or "rror" in line or "xception" in line]
+        what = f"cannot fetch jars: {'; '.join((complaints or lines[-3:])[:4])}"
+        hint = "check the network, or set LAKESMITH_IVY_SETTINGS to an Ivy settings file"
         raise InfrastructureError("jars-unreachable", what, hint=hint)
     shutil.rmtree(folder / "ivy", ignore_errors=True)
     return files
 
 
 def read_lock(text: str) -> dict[str, tuple[Jar, ...]]:
-    """Sets of jars by name: `[set]` opens one, `group:artifact:version sha256 size` is a jar in it."""
+    """Parse the lock file: `[set]` starts a set, `group:artifact:version sha256 size` is a jar."""
     sets: dict[str, tuple[Jar, ...]] = {}
     name = ""
     for line in text.splitlines():

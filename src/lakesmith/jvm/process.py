@@ -24,63 +24,63 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
-_PATIENCE = 10.0
+_EXIT_TIMEOUT = 10.0
 """Seconds to wait for the exit status of a JVM that has closed its connections."""
 _OUT_OF_MEMORY = (52, 3)
 """Exit statuses after java.lang.OutOfMemoryError: Spark's own, and that of -XX:+ExitOnOutOfMemoryError."""
 _ENDING = ("SparkContext was shut down", "stopped SparkContext", "OutOfMemoryError")
-"""What Spark says while its JVM exits by itself, as it does when a task runs out of memory."""
+"""Messages of Spark while its JVM exits by itself, such as after a task ran out of memory."""
 _MEMORY = "raise spark.driver.memory in the `spark` settings of the environment, or lower `jobs`"
 _KILLED = (
-    "the kernel does that when memory runs out, and `dmesg` names the process: give the machine or container more "
+    "the kernel kills processes when memory runs out, and `dmesg` names them: give the machine or container more "
     "memory, or lower spark.driver.memory or `jobs`"
 )
 _SAFE = "nothing is lost or doubled: run again"
 
 
 class JvmDied(InfrastructureError):
-    """Spark's JVM, or the Spark in it, has ended: nothing that needs it can go on."""
+    """Spark's JVM, or the Spark in it, has ended."""
 
 
-def out_of_memory(said: str, table: str) -> InfrastructureError:
-    """The error for a JVM that ran out of memory and goes on."""
-    what = f"Spark's JVM ran out of memory: {said}"
+def out_of_memory(message: str, table: str) -> InfrastructureError:
+    """The error for a JVM that ran out of memory and still runs."""
+    what = f"Spark's JVM ran out of memory: {message}"
     return InfrastructureError("jvm-out-of-memory", what, table=table, hint=f"{_MEMORY}; {_SAFE}")
 
 
 def death(error: BaseException | None = None) -> JvmDied | None:
     """The error for a JVM that has ended, or None while it runs.
 
-    `error` is what was raised last. If it tells of a lost connection, this waits until the JVM's exit status is known:
-    the connections of a process close before it ends.
+    `error` is the last exception. If it means a lost connection, wait for the JVM's exit status: the connections of a
+    process close before it ends.
     """
     gateway = _gateway()
     if gateway is None:
         return None
-    patience = _PATIENCE if error is not None and _is_lost(error) else 0.0
+    timeout = _EXIT_TIMEOUT if error is not None and _is_lost(error) else 0.0
     if gateway.proc is None:
-        return _died("ended", _SAFE) if _is_deaf(gateway, patience) else None
+        return _died("ended", _SAFE) if _refuses_connections(gateway, timeout) else None
     process: subprocess.Popen[bytes] = gateway.proc
     try:
-        status = process.wait(patience)
+        status = process.wait(timeout)
     except subprocess.TimeoutExpired:
         return None
-    # Python says 0 too of a process that is not its child, as in a fork of the process that started it.
-    return _diagnosis(process.pid, status) if status or _is_deaf(gateway, patience) else None
+    # Python also reports 0 for a process that is not its child, as in a fork of the process that started it.
+    return _diagnosis(process.pid, status) if status or _refuses_connections(gateway, timeout) else None
 
 
 def stopped() -> JvmDied | None:
-    """The error for a JVM that runs although Spark in it was stopped, as Spark does itself after a fatal error."""
+    """The error for a running JVM whose Spark was stopped, as Spark stops itself after a fatal error."""
     gateway = _gateway()
     context: Any = gateway and sys.modules["pyspark"].SparkContext._active_spark_context
     if not context or (context._jsc is not None and not context._jsc.sc().isStopped()):
         return None
-    hint = f"if nobody stopped it, its JVM ran out of memory: {_MEMORY}; {_SAFE}"
+    hint = f"if no one stopped it, its JVM ran out of memory: {_MEMORY}; {_SAFE}"
     return JvmDied("spark-stopped", "Spark was stopped before the run ended", hint=hint)
 
 
 def forget_dead() -> None:
-    """Let PySpark forget a JVM that has ended: it would hand out the dead session for ever."""
+    """Make PySpark forget a JVM that has ended. Otherwise it would return the dead session for ever."""
     if death() is None:
         return
     from pyspark import SparkContext
@@ -96,24 +96,24 @@ def forget_dead() -> None:
 
 
 def stop(session: SparkSession) -> None:
-    """Stop Spark. Never raises: whatever the session was for is done, or has failed with an error of its own."""
+    """Stop Spark. Never raises: the work of the session is done, or has failed with its own error."""
     try:
         with warnings.catch_warnings():
-            # PySpark warns of a JVM that ends while it is stopped.
+            # PySpark warns when a JVM ends while it is stopped.
             warnings.simplefilter("ignore", RuntimeWarning)
             if death() is None:
                 session.stop()
-    except Exception as error:  # noqa: BLE001 (each layer of PySpark raises its own, and none changes what was done)
+    except Exception as error:  # noqa: BLE001 (each layer of PySpark raises its own errors, and none changes the result)
         if death(error) is None:
             _log.warning("Spark did not stop: %s: %s", type(error).__name__, error)
     forget_dead()
 
 
 def launch(settings: Mapping[str, str], *, umask: int, keep_open: int) -> None:
-    """Start the JVM if there is none, with a umask and a descriptor that it inherits.
+    """Start the JVM if there is none, with a umask and a file descriptor that it inherits.
 
-    Its standard output goes to standard error: Delta prints there what it vacuums, and this process's own standard
-    output belongs to the result.
+    Its standard output goes to standard error: Delta prints messages of a vacuum there, and the standard output of
+    this process is for results.
     """
     from pyspark import SparkContext, java_gateway
 
@@ -125,8 +125,8 @@ def launch(settings: Mapping[str, str], *, umask: int, keep_open: int) -> None:
             )
 
 
-def hush_lost_connections(session: SparkSession) -> None:
-    """Py4J and PySpark print a traceback for each connection that a dead JVM leaves. The error says it once."""
+def silence_lost_connections(session: SparkSession) -> None:
+    """Suppress the traceback that Py4J and PySpark print for each connection to a dead JVM."""
     logging.getLogger().addFilter(_is_not_of_py4j)
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None and "handle_error" not in vars(server):
@@ -140,13 +140,13 @@ def hush_lost_connections(session: SparkSession) -> None:
 
 
 def _gateway() -> Any:
-    """PySpark's connection to the JVM; None where it has none."""
+    """PySpark's connection to the JVM, or None."""
     pyspark = sys.modules.get("pyspark")
     return pyspark.SparkContext._gateway if pyspark is not None else None
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether an error is what a dead JVM leaves: a cut connection, or a Spark that was stopped from inside."""
+    """Whether an error comes from a dead JVM: a lost connection, or a Spark that stopped itself."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     each: BaseException | None = error
@@ -156,19 +156,19 @@ def _is_lost(error: BaseException) -> bool:
         if isinstance(each, Py4JError) and not isinstance(each, Py4JJavaError):
             return True
         try:
-            said = str(each)
+            text = str(each)
         except Exception:  # noqa: BLE001 (the text of a Java exception comes from the JVM, which does not answer)
             return True
-        if any(words in said for words in _ENDING):
+        if any(message in text for message in _ENDING):
             return True
         each = each.__cause__ or each.__context__
     return False
 
 
-def _is_deaf(gateway: Any, patience: float) -> bool:
-    """Whether a JVM that another process started listens no more."""
+def _refuses_connections(gateway: Any, timeout: float) -> bool:
+    """Whether a JVM that another process started no longer accepts connections."""
     parameters = gateway.gateway_parameters
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
         try:
             socket.create_connection((parameters.address, parameters.port), timeout=1).close()
@@ -190,7 +190,7 @@ def _diagnosis(process: int, status: int) -> JvmDied:
         hint = f"Java's report is hs_err_pid{process}.log in {os.getcwd()}; {_SAFE}"
         return _died(f"crashed ({signal.Signals(-status).name})", hint)
     if status < 0:
-        return _died(f"was ended by {signal.Signals(-status).name}", _SAFE)
+        return _died(f"was terminated by {signal.Signals(-status).name}", _SAFE)
     return _died(f"exited with status {status}", f"its last messages are above; {_SAFE}")
 
 
@@ -204,16 +204,16 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def _properties(settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings for spark-submit in a file that only this user can read: everybody can read a command line."""
+    """Pass settings to spark-submit in a private file, because every user can read a command line."""
     with tempfile.TemporaryDirectory(prefix="lakesmith-start-") as folder:
         path = Path(folder) / "spark.properties"
         private = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(private, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
         before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-        # Defaults of this machine would be left out otherwise.
-        words = f"--properties-file {shlex.quote(str(path))} --load-spark-defaults"
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{words} {before or 'pyspark-shell'}"
+        # Without --load-spark-defaults, Spark ignores the defaults of this machine.
+        arguments = f"--properties-file {shlex.quote(str(path))} --load-spark-defaults"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{arguments} {before or 'pyspark-shell'}"
         try:
             yield
         finally:

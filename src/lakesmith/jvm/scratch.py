@@ -1,4 +1,4 @@
-"""The folder for Spark's temporary files: private, emptied with the session, removed by a later run after a kill."""
+"""The private folder for Spark's temporary files. Sessions empty it; a later run removes it after a kill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PREFIX = "lakesmith-spark-"
 _UNFINISHED = "new-"
 _LOCK = "lock"
 _UNLOCKED = 86_400
-"""A process that has made a folder locks it at once: one without a lock is abandoned after so many seconds."""
+"""A process locks its folder at once. A folder without a lock counts as abandoned after so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class Scratch:
 
     folder: str
     lock: int
-    """The descriptor of a locked file. The JVM inherits it: the lock is free once both processes have ended."""
+    """The descriptor of a locked file. The JVM inherits it, so the lock is released when both processes have ended."""
     process: int
 
     def clear(self) -> None:
-        """Remove what sessions have left. The JVM lives on, and its next session needs the folder."""
+        """Remove the files of past sessions. The JVM still runs, and its next session needs the folder."""
         _clear(self.folder)
 
     def remove(self) -> None:
@@ -37,17 +37,17 @@ class Scratch:
 
 
 _own: list[Scratch] = []
-"""One at the most: a process has one JVM, whose folder cannot change."""
+"""At most one: a process has one JVM, whose folder cannot change."""
 
 
 def own_scratch() -> Scratch:
-    """The folder of this process. What dead processes of this user have left is removed."""
+    """The folder of this process. Removes folders that dead processes of this user have left."""
     if not _own or _own[0].process != os.getpid():
         _sweep(tempfile.gettempdir())
         made = tempfile.mkdtemp(prefix=_UNFINISHED + _PREFIX)
         lock = os.open(os.path.join(made, _LOCK), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Renamed once it is locked: another process would take it for abandoned before.
+        # Renamed only when locked, so that no other process removes it as abandoned.
         folder = os.path.join(os.path.dirname(made), os.path.basename(made).removeprefix(_UNFINISHED))
         os.rename(made, folder)
         scratch = Scratch(folder, lock, os.getpid())
@@ -57,7 +57,7 @@ def own_scratch() -> Scratch:
 
 
 def clear_own_scratch() -> None:
-    """Remove what sessions of this process have left, if it has a folder."""
+    """Remove the files of this process's past sessions, if it has a folder."""
     for scratch in _own:
         if scratch.process == os.getpid():
             scratch.clear()
@@ -67,9 +67,9 @@ def _sweep(parent: str) -> None:
     with os.scandir(parent) as entries:
         found = [entry for entry in entries if entry.name.startswith(_PREFIX)]
     for entry in found:
-        with suppress(OSError):  # another process sweeps, too
+        with suppress(OSError):  # another process may remove it at the same time
             if _is_own_folder(entry) and _is_abandoned(entry.path):
-                _clear(entry.path)  # the lock goes last: whatever is left without it looks new
+                _clear(entry.path)  # the lock is removed last, because a folder without it looks new
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
@@ -93,7 +93,7 @@ def _is_abandoned(folder: str) -> bool:
 
 def _clear(folder: str) -> None:
     found: list[os.DirEntry[str]] = []
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:  # somebody may clean the temporary folder
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:  # the system may clean the temporary folder
         found = [entry for entry in entries if entry.name != _LOCK]
     for entry in found:
         if entry.is_dir(follow_symlinks=False):

@@ -1,4 +1,4 @@
-"""Starts Spark with settings that suit small local batches, quietly, from jars that are already there."""
+"""Starts Spark with settings for small local batches, from jars in the cache."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from lakesmith.declare import PRIVATE, Settings
 from lakesmith.errors import InfrastructureError
-from lakesmith.formats.delta.rows import FENCE
+from lakesmith.formats.delta.spark_settings import FENCE
 from lakesmith.jvm.archive import usable_archive
 from lakesmith.jvm.jars import DEFAULT_SETS, jar_paths, spark_home
 from lakesmith.jvm.java import JavaHome, cache_folder, find_java, launch_home
-from lakesmith.jvm.process import death, forget_dead, hush_lost_connections, launch, stop
+from lakesmith.jvm.process import death, forget_dead, launch, silence_lost_connections, stop
 from lakesmith.jvm.scratch import clear_own_scratch, own_scratch
 
 if TYPE_CHECKING:
@@ -35,35 +35,34 @@ DELTA = {
 }
 
 SYNCED = {
-    # Delta writes checkpoints and the state of a version past its log store.
+    # Delta writes checkpoints and version checksums without its log store.
     "spark.hadoop.fs.file.impl": "io.lakesmith.storage.SyncedLocalFileSystem",
-    # Else Delta writes the state of a version past that file system, too.
+    # Without this, Delta writes version checksums without that file system, too.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""Settings with which files in a Delta log are synced before they have their names."""
+"""Settings that sync each file of a Delta log to disk before it gets its name."""
 
 BRIEF = {
-    # Planning again in the middle of a query, and writing Java for each of its stages and expressions, cost more than
-    # small data takes to move. `bench.demo` measures what they save.
+    # For small data, adaptive planning and code generation cost more than they save. `bench.demo` measures this.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
-_PASSED_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
-"""Settings with which Spark leaves out rows in silence: a vacuumed input would be a gap that nobody hears of."""
+_IGNORING_FILES = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
+"""Settings that make Spark silently skip unreadable files: vacuumed input rows would be lost without an error."""
 
-_TOO_OLD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
-"""The setting with which Delta refuses versions of more than a week ago: a lake that rested would not go on, although
-a vacuum keeps all that its tables have still to read."""
+_REFUSE_OLD_VERSIONS = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+"""The setting that makes Delta refuse versions older than a week. A lake that paused longer must still read them, and
+a vacuum retains what its tables have not read yet."""
 
-_SUBSTITUTED = "spark.sql.variable.substitute"
-"""The setting with which `${env:HOME}` in SQL, and so in a value of the data, becomes something else."""
+_SUBSTITUTE_VARIABLES = "spark.sql.variable.substitute"
+"""The setting that replaces `${env:HOME}` in SQL, and so in values of the data."""
 
 _REDACTED = "(?i)secret|password|token|access[.]?key|account[.]?key|jaas"
-"""The settings that Spark's UI and logs hide: its own default, and names of Azure's and Kafka's credentials."""
+"""Settings that Spark's UI and logs redact: Spark's default, and credentials of Azure and Kafka."""
 
 _NEEDED = (
     "AWS_",
@@ -79,7 +78,7 @@ _NEEDED = (
     "PYTHON",
     "SPARK_",
 )
-"""Beginnings of variables that the JVM, its libraries or the workers read themselves."""
+"""Prefixes of variables that the JVM, its libraries or the workers read."""
 _NEEDED_NAMES = ("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
 
 JOINED = {
@@ -89,7 +88,7 @@ JOINED = {
     "spark.jars": ",",
     "spark.redaction.regex": "|",
 }
-"""Settings whose value is a list: what the user gives comes after ours instead of in its place."""
+"""Settings whose value is a list: the user's entries are appended to ours."""
 
 
 def open_session(
@@ -102,22 +101,21 @@ def open_session(
     private: Collection[str] = (),
     umask: int = PRIVATE,
 ) -> SparkSession:
-    """Start Spark, or return the session that this process has; `spark.remote` means Spark Connect.
+    """Start Spark, or return the existing session of this process. `spark.remote` selects Spark Connect.
 
-    `drivers` are the jars of databases. `brief` promises that little data will be moved: what Spark and the JVM would
-    spend on optimising is then saved. `private` are environment variables that the JVM does not get, `umask` are the
-    permissions that files of the JVM and of its workers are made without.
+    `drivers` are JDBC jars. `brief` is for runs with little data and turns optimisers of Spark and the JVM off.
+    `private` are environment variables that the JVM does not get. `umask` applies to files of the JVM and its workers.
     """
     settings = Settings.of(settings)
-    # Imported here: PySpark costs half a second and most verbs never need it.
+    # Imported here: PySpark costs half a second, and most commands never need it.
     from pyspark.sql import SparkSession
 
-    _hush()
+    _silence_query_errors()
     if remote := settings.get("spark.remote"):
         others = {key: value for key, value in settings.items() if key != "spark.remote"}
         address = remote.partition("/;")[0]  # a token may follow
         with _described_as("spark-start", f"Spark Connect at {address} did not answer", "check spark.remote", settings):
-            _knock(remote)
+            _check_listening(remote)
             return SparkSession.builder.remote(remote).appName(name).config(map={**others}).getOrCreate()
 
     java = find_java()
@@ -129,18 +127,18 @@ def open_session(
         forget_dead()
         launch({**merged, "spark.app.name": name}, umask=umask, keep_open=scratch.lock)
         session = SparkSession.builder.appName(name).config(map={**merged}).getOrCreate()
-    hush_lost_connections(session)
+    silence_lost_connections(session)
     refuse_foreign(session)
     return session
 
 
 def refuse_foreign(session: SparkSession) -> None:
-    """An error when a session in this process would not commit through Lakesmith's log store."""
+    """Raise when the session does not commit through Lakesmith's log store."""
     hint = "nothing is lost: start another session and run again"
     with _described_as("spark-failed", "the Spark session does not answer", hint):
         found = {key: session.conf.get(key, None) or "" for key in DELTA}
     for key, value in DELTA.items():
-        # What the user adds to a list comes after ours.
+        # The user's entries of a list come after ours.
         if not found[key].startswith(value):
             what = f"this process runs a Spark that Lakesmith did not start, and its {key} is not {value}"
             raise InfrastructureError(
@@ -149,11 +147,11 @@ def refuse_foreign(session: SparkSession) -> None:
 
 
 def isolated(session: SparkSession) -> SparkSession:
-    """A session of its own settings and temporary views on the same Spark, for one table's writes."""
-    # A session of Spark Connect cannot be made empty, only copied; what it then sets is its own all the same.
+    """A session on the same Spark with its own settings and temporary views, for the writes of one table."""
+    # Spark Connect can only clone a session; the settings of the clone are still its own.
     make = "newSession" if hasattr(session, "newSession") else "cloneSession"
     own = cast("SparkSession", getattr(session, make)())
-    for name in (*_PASSED_OVER, _TOO_OLD, _SUBSTITUTED):
+    for name in (*_IGNORING_FILES, _REFUSE_OLD_VERSIONS, _SUBSTITUTE_VARIABLES):
         own.conf.set(name, "false")
     for name in FENCE:
         own.conf.unset(name)
@@ -161,7 +159,7 @@ def isolated(session: SparkSession) -> SparkSession:
 
 
 def close_session(session: SparkSession) -> None:
-    """Stop Spark; on Spark Connect, let go of the server."""
+    """Stop Spark, or disconnect from the server of Spark Connect."""
     try:
         stop(session)
     finally:
@@ -169,7 +167,7 @@ def close_session(session: SparkSession) -> None:
 
 
 def with_privacy(settings: Mapping[str, str], folder: str, umask: int) -> dict[str, str]:
-    """The settings with those for files that others must not read: temporary ones, and those that Hadoop makes."""
+    """Add settings for private files: temporary files, and files that Hadoop creates."""
     ours = {"spark.local.dir": folder, "spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
     options = f'"-Djava.io.tmpdir={folder}" {settings["spark.driver.extraJavaOptions"]}'
     return {**ours, **settings, "spark.driver.extraJavaOptions": options}
@@ -183,7 +181,7 @@ def session_settings(
     drivers: tuple[Path, ...] = (),
     brief: bool = False,
 ) -> dict[str, str]:
-    """Lakesmith's settings with the user's over them."""
+    """Lakesmith's settings, overridden by the user's."""
     secret = sorted(Settings.of(settings).secrets)
     ours = {
         "spark.master": "local[*]",
@@ -193,13 +191,13 @@ def session_settings(
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": " ".join(java_options(java, jars, brief=brief)),
         "spark.databricks.delta.snapshotPartitions": "2",
-        # Spark keeps a hundred classes that it has compiled; one step of a history needs more, and each run would
-        # compile them all again.
+        # Spark caches a hundred compiled classes by default. A step of a history needs more, and would compile them
+        # again in each run.
         "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.sql.session.timeZone": "UTC",
-        # Spark's own default takes twice the room and more time, and has no bounds to skip files by.
+        # Spark's default takes twice the space and more time, and has no statistics for data skipping.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Spark writes the sum of each page and does not look at it: a flipped bit would be served as a value.
+        # Spark writes page checksums but does not verify them by default: a flipped bit would be read as a value.
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         "spark.sql.warehouse.dir": (cache_folder() / "spark" / "warehouse").as_uri(),
         "spark.ui.enabled": "false",
@@ -212,13 +210,13 @@ def session_settings(
     }
     if brief:
         ours |= BRIEF
-    # Not on the class path: the archive of classes fits only the one that it was made with.
+    # Not on the class path: the class archive fits only the class path that it was built with.
     shipped = drivers
     master = settings.get("spark.master", ours["spark.master"])
     if cores := _local_cores(master):
         ours["spark.sql.shuffle.partitions"] = str(cores)
         ours["spark.driver.memory"] = _memory()
-        # Nobody else talks to a local Spark; a name that does not resolve must not stop it.
+        # Only this machine connects to a local Spark; a host name that does not resolve must not stop it.
         ours["spark.driver.host"] = "localhost"
         ours["spark.driver.bindAddress"] = "127.0.0.1"
         ours |= SYNCED
@@ -234,42 +232,42 @@ def session_settings(
 
 
 def java_options(java: JavaHome, jars: tuple[Path, ...], *, brief: bool = False) -> tuple[str, ...]:
-    """What the driver's JVM is started with."""
+    """The options of the driver's JVM."""
     configuration = Path(__file__).with_name("log4j2.properties")
     options = [
-        # Throughput over short pauses: nobody waits for an answer in the middle of a batch.
+        # Throughput over short pauses: no one waits for answers in the middle of a batch.
         "-XX:+UseParallelGC",
         "-Dfile.encoding=UTF-8",
         f"-Dlog4j2.configurationFile={configuration.as_uri()}",
         f"-Dderby.system.home={cache_folder() / 'spark' / 'derby'}",
     ]
     if brief:
-        # The second compiler takes a third of the CPU time of a short run and never earns it back. Without it the JVM
-        # keeps so little room for compiled code that it soon spends a third on making room.
+        # The second compiler takes a third of the CPU time of a short run and does not pay off. Without it, the JVM
+        # reserves so little code cache that it soon spends a third of the time on freeing it.
         options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"]
     if archive := usable_archive(java, jars):
-        # A stale archive is no error: the JVM notices, says so in a log that is off, and starts without it.
+        # A stale archive is no error: the JVM detects it, logs it (the log is off), and starts without it.
         options += [f"-XX:SharedArchiveFile={os.pathsep.join(map(str, archive))}", "-Xshare:auto", "-Xlog:disable"]
     return tuple(f'"{option}"' if " " in option else option for option in options)
 
 
-def _hush() -> None:
-    """PySpark prints every error of a query, with the stack of the JVM, before it raises it: it is ours to tell."""
+def _silence_query_errors() -> None:
+    """Stop PySpark from printing each query error with the JVM's stack before it raises it."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
 
 
-def _knock(remote: str) -> None:
-    """Fail at once where nobody listens: the client of Spark Connect would go on trying for minutes."""
+def _check_listening(remote: str) -> None:
+    """Fail at once when nothing listens. The client of Spark Connect would retry for minutes."""
     address = urlsplit(remote)
     if address.scheme == "sc":
         socket.create_connection((address.hostname or "localhost", address.port or 15002), timeout=10).close()
 
 
 def _local_cores(master: str) -> int | None:
-    """How many cores a local master uses; None for a cluster."""
+    """The number of cores of a local master; None for a cluster."""
     found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
     if not found:
         return None
@@ -279,7 +277,7 @@ def _local_cores(master: str) -> int | None:
 
 
 def _memory() -> str:
-    """A quarter of the machine's memory, between 1 and 4 GB: a local Spark has one heap for all it does."""
+    """A quarter of the machine's memory, between 1 and 4 GB. A local Spark has a single heap."""
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -289,24 +287,24 @@ def _memory() -> str:
 
 @contextmanager
 def _environment(java: JavaHome, private: Collection[str] = ()) -> Iterator[None]:
-    """What Spark's launcher reads from the environment, for as long as it starts."""
+    """Set the environment variables that Spark's launcher reads, while it starts."""
     unset = [name for name in private if not name.startswith(_NEEDED) and name not in _NEEDED_NAMES]
-    wanted = {
+    variables = {
         "JAVA_HOME": str(launch_home(java)),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        # Another Spark's scripts and jars do not fit this PySpark.
+        # Scripts and jars of another Spark do not fit this PySpark.
         "SPARK_HOME": str(spark_home()),
-        # The launcher is a JVM of its own that lives for a moment.
+        # The launcher is a short-lived JVM of its own.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        # Not removed here: other threads look their secrets up at the same time.
+        # Not removed here, because other threads may read their secrets at the same time.
         "LAKESMITH_UNSET": " ".join(sorted(unset)),
     }
     if "UTF" not in (os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG", "")).upper():
-        # A JVM in another locale cannot name a file whose name is not plain ASCII.
-        wanted["LC_ALL"] = "C.UTF-8"
-    before = {key: os.environ.get(key) for key in wanted}
-    os.environ.update(wanted)
+        # In another locale, a JVM cannot open files whose names are not ASCII.
+        variables["LC_ALL"] = "C.UTF-8"
+    before = {key: os.environ.get(key) for key in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -325,5 +323,5 @@ def _described_as(code: str, what: str, hint: str, settings: Settings | None = N
         if died := death(error):
             raise died from error
         first = str(error).strip().partition("\n")[0]
-        told = f"{what}: {type(error).__name__}: {first}"
-        raise InfrastructureError(code, settings.masked(told) if settings else told, hint=hint) from error
+        message = f"{what}: {type(error).__name__}: {first}"
+        raise InfrastructureError(code, settings.masked(message) if settings else message, hint=hint) from error

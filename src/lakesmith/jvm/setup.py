@@ -1,4 +1,4 @@
-"""Prepares a machine once: fetches the jars, and rehearses a small run to archive the classes it loads."""
+"""Prepares a machine once: fetches the jars, and archives the classes that a small run loads."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from lakesmith.jvm.jars import damaged, jar_paths, locked, resolve_jars
 from lakesmith.jvm.java import find_java
 
 ARCHIVES_KEPT = 3
-"""One takes about 200 MB; those of other versions and environments make room for the newest."""
+"""An archive has about 200 MB. The oldest archives of other versions and environments are deleted."""
 
 
-def prepare(tell: Callable[[str], None], sets: tuple[str, ...] = ("delta", "build")) -> None:
-    """Bring jars and archive into place; says what it does, and nothing when all is there."""
+def prepare(report: Callable[[str], None], sets: tuple[str, ...] = ("delta", "build")) -> None:
+    """Fetch missing jars and build a missing class archive. Reports each step."""
     java = find_java()
     if missing := damaged(locked(sets)):
-        tell(f"fetching {', '.join(jar.name for jar in missing)}")
+        report(f"fetching {', '.join(jar.name for jar in missing)}")
         resolve_jars(sets, java)
     if not usable_archive(java, jar_paths()):
-        tell(f"archiving the classes that Spark and Delta load on Java {java.version} ({java.path})")
+        report(f"archiving the classes that Spark and Delta load on Java {java.version} ({java.path})")
         try:
             build_archive()
         except InfrastructureError as error:
-            tell(f"{error.what}; Spark starts all the same, only slower")
+            report(f"{error.what}; Spark works without it, but starts more slowly")
 
 
 def build_archive() -> tuple[Path, ...]:
-    """Rehearse a run in a process of its own, whose JVM archives its classes as it ends."""
+    """Run a sample in a separate process, whose JVM archives its classes when it ends."""
     java = find_java()
     files = archive_files(java, jar_paths())
     archive_folder().mkdir(parents=True, exist_ok=True)
     sizes_file(files).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=archive_folder()) as folder:
-        made, base = Path(folder) / "archive", files[:-1]
+        archive, base = Path(folder) / "archive", files[:-1]
         for file in base:
             _call([str(java.java), "-Xshare:dump", f"-XX:SharedArchiveFile={file}"], file, folder)
-        words = [str(made), str(Path(folder) / "lake"), *map(str, base)]
-        _call([sys.executable, "-m", "lakesmith.jvm.setup", *words], made, folder)
-        os.replace(made, files[-1])
+        arguments = [str(archive), str(Path(folder) / "lake"), *map(str, base)]
+        _call([sys.executable, "-m", "lakesmith.jvm.setup", *arguments], archive, folder)
+        os.replace(archive, files[-1])
     sizes_file(files).write_text(sizes(files))
     newest = sorted(archive_folder().glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
     for old in newest[ARCHIVES_KEPT:]:
@@ -54,17 +54,17 @@ def build_archive() -> tuple[Path, ...]:
     return files
 
 
-def _call(command: list[str], made: Path, folder: str) -> None:
+def _call(command: list[str], output: Path, folder: str) -> None:
     answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    if answer.returncode != 0 or not made.is_file():
-        said = answer.stderr.strip() if answer.returncode else answer.stdout.strip()
-        what = f"no class archive could be made: {(said or 'Java wrote none').splitlines()[-1]}"
-        hint = "Spark works without it, only slower to start; lakesmith doctor --deep tries Spark itself"
+    if answer.returncode != 0 or not output.is_file():
+        message = answer.stderr.strip() if answer.returncode else answer.stdout.strip()
+        what = f"cannot build the class archive: {(message or 'Java wrote none').splitlines()[-1]}"
+        hint = "Spark works without it, but starts more slowly; lakesmith doctor --deep checks Spark itself"
         raise InfrastructureError("no-archive", what, hint=hint)
 
 
-def rehearse(archive: str, lake: Path, base: Sequence[str]) -> None:
-    """Create, append, merge, replace partitions and read the change feed as runs do, then archive."""
+def run_sample(archive: str, lake: Path, base: Sequence[str]) -> None:
+    """Create, append, merge, replace partitions and read the change feed like a run, then write the archive."""
     from pyspark.sql import functions as F
 
     from lakesmith.jvm.session import isolated, open_session
@@ -119,29 +119,29 @@ def rehearse(archive: str, lake: Path, base: Sequence[str]) -> None:
     assert gateway is not None
     jvm = gateway.proc
     spark.stop()
-    # The JVM writes the archive as it ends, which it does when its input is closed.
+    # The JVM ends when its input is closed, and writes the archive.
     jvm.stdin.close()
     jvm.wait()
 
 
-def main(words: list[str]) -> int:
-    if words:
-        rehearse(words[0], Path(words[1]), words[2:])
+def main(arguments: list[str]) -> int:
+    if arguments:
+        run_sample(arguments[0], Path(arguments[1]), arguments[2:])
         return 0
     started = time.monotonic()
-    told: list[str] = []
+    steps: list[str] = []
 
-    def tell(what: str) -> None:
-        told.append(what)
-        sys.stdout.write(f"{what} …\n")
+    def report(step: str) -> None:
+        steps.append(step)
+        sys.stdout.write(f"{step} …\n")
         sys.stdout.flush()
 
     try:
-        prepare(tell)
+        prepare(report)
     except LakesmithError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    if told:
+    if steps:
         sys.stdout.write(f"ready in {time.monotonic() - started:.0f} seconds\n")
     return 0
 

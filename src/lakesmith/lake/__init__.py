@@ -1,5 +1,5 @@
-"""The only wiring: a lake that was opened answers every verb. The CLI and the integrations call nothing else."""
+"""What a lake can do: plain functions on an `OpenLake`, one module a topic, and the public `Lake` that calls them."""
 
-from lakesmith.lake.whole import Lake
+from lakesmith.lake.lake import Lake
 
 __all__ = ["Lake"]

@@ -1,4 +1,4 @@
-"""The contracts of a lake: compared with what was recorded and stored, taken to others, brought in."""
+"""Contracts: compared with recorded and stored tables, exported, imported and published."""
 
 from __future__ import annotations
 
@@ -9,98 +9,96 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakesmith.contracts import (
-    Readers,
-    agreement,
-    gone_contracts,
+    Consumers,
+    compare_stored_table,
+    diff_report,
     new_records,
-    told,
-    with_contract,
+    removed_contracts,
+    tables_with_contract,
 )
 from lakesmith.declare import Table
-from lakesmith.errors import (
-    raise_all,
-)
-from lakesmith.lake.known import Known
+from lakesmith.errors import raise_all
+from lakesmith.lake.declarations import column_names
+from lakesmith.lake.facts import read_facts
+from lakesmith.lake.open_lake import OpenLake
 from lakesmith.records import ContractRecord, StepRecord
-from lakesmith.reports import (
-    ContractCheck,
-    ContractDiff,
-    Publication,
-)
+from lakesmith.reports import ContractCheck, ContractDiff, Publication
 from lakesmith.sources import registry_of
 
 if TYPE_CHECKING:
-    from lakesmith.exchange import Format, Imported
+    from lakesmith.exchange import Format, ImportResult
 
 
-class Contracted(Known):
-    """What is promised."""
+def diff_contracts(lake: OpenLake, tables: Sequence[str] = ()) -> tuple[ContractDiff, ...]:
+    """How contracts have changed since a run recorded them, and which readers that affects."""
+    verdicts = lake.compatibility_verdicts()
+    chosen = tables_with_contract(lake.tables, verdicts, [lake.table_name(name) for name in tables])
+    readers = Consumers(lake.graph, lake.tables, column_names(lake, read_facts(lake, remote=False)))
+    gone = () if tables else removed_contracts(lake.tables, lake.recorded_contracts()).values()
+    return (*(diff_report(verdicts[name], readers) for name in chosen), *gone)
 
-    def contract_diff(self, tables: Sequence[str] = ()) -> tuple[ContractDiff, ...]:
-        """What has changed in contracts since they were recorded, and whom it hits."""
-        verdicts = self._compatibility_verdicts()
-        chosen = with_contract(self.tables, verdicts, [self._name(name) for name in tables])
-        readers = Readers(self.graph, self.tables, self._schemas(self._facts(afar=False)))
-        gone = () if tables else gone_contracts(self.tables, self._published()).values()
-        return (*(told(verdicts[name], readers) for name in chosen), *gone)
 
-    def _left_behind(self) -> tuple[str, ...]:
-        """Stored tables with a contract that nobody declares any more: no run brings them up to date, and whoever reads
-        them is not told."""
-        gone = {name: self._warehouse.table(name) for name in gone_contracts(self.tables, self._published())}
-        return tuple(
-            f"{name} has a recorded contract, and no file declares it any more; declare it again, or tell its readers "
-            f"and remove {location}"
-            for name, location in gone.items()
-            if self._format.facts(location, "")
-        )
+def undeclared_tables(lake: OpenLake) -> tuple[str, ...]:
+    """Warnings for stored tables with a recorded contract and no declaration: no run updates them any more."""
+    gone = {name: lake.warehouse.table(name) for name in removed_contracts(lake.tables, lake.recorded_contracts())}
+    return tuple(
+        f"{name} has a recorded contract, but no file declares it; declare it again, or inform its readers "
+        f"and remove {location}"
+        for name, location in gone.items()
+        if lake.format.facts(location, "")
+    )
 
-    def contract_check(self, tables: Sequence[str] = ()) -> tuple[ContractCheck, ...]:
-        """Whether stored tables have the columns that their contracts promise."""
-        declared = [name for name, table in self.tables.items() if table.columns]
-        chosen = with_contract(self.tables, declared, [self._name(name) for name in tables])
-        self._check_registries([self.tables[name] for name in chosen])
-        return tuple(agreement(self.tables[name], self._table_facts(name)) for name in chosen)
 
-    def _check_registries(self, tables: Sequence[Table]) -> None:
-        """Raise where a registry is the truth and a declaration is unlike it."""
-        ruled = [(table, at) for table in tables if (at := table.terms.registry) and at.truth == "registry"]
-        if not ruled:
-            return
-        from lakesmith.exchange import registry_problems
+def check_contracts(lake: OpenLake, tables: Sequence[str] = ()) -> tuple[ContractCheck, ...]:
+    """Whether stored tables have the columns that their contracts promise."""
+    declared = [name for name, table in lake.tables.items() if table.columns]
+    chosen = tables_with_contract(lake.tables, declared, [lake.table_name(name) for name in tables])
+    _check_registries(lake, [lake.tables[name] for name in chosen])
+    return tuple(compare_stored_table(lake.tables[name], lake.table_facts(name)) for name in chosen)
 
-        here = self.declaration.environment
-        raise_all([e for table, at in ruled for e in registry_problems(table, at, registry_of(table, here))])
 
-    def _new_contracts(self, run_id: str, steps: Sequence[StepRecord]) -> list[ContractRecord]:
-        bad = {step.table for step in steps if step.outcome != "ok"}
-        well = [step.table for step in steps if step.table not in bad]
-        return new_records(self._compatibility_verdicts().values(), well, run_id, datetime.now(UTC))
+def _check_registries(lake: OpenLake, tables: Sequence[Table]) -> None:
+    """Raise when a registry is the truth and a declaration differs from it."""
+    governed = [(table, at) for table in tables if (at := table.terms.registry) and at.truth == "registry"]
+    if not governed:
+        return
+    from lakesmith.exchange import registry_problems
 
-    def export_contract(self, table: str, format: Format = "odcs") -> str:
-        """The table's contract as a document: `odcs`, `avro` or `json-schema`."""
-        from lakesmith.exchange import export_contract
+    here = lake.declaration.environment
+    raise_all([e for table, at in governed for e in registry_problems(table, at, registry_of(table, here))])
 
-        return export_contract(self.tables[self._name(table)], format, lake=self.name)
 
-    @staticmethod
-    def import_contract(
-        file: str | Path, *, layer: str | None = None, name: str | None = None, part: str | None = None
-    ) -> Imported:
-        """The declaration that a contract of others stands for, or a suite of Great Expectations. Writes nothing, and
-        needs no lake."""
-        from lakesmith.exchange import Wanted, import_contract, import_suite, read_document
-        from lakesmith.exchange.great_expectations.suites import is_suite, read_suite
+def new_contract_records(lake: OpenLake, run_id: str, steps: Sequence[StepRecord]) -> list[ContractRecord]:
+    """New versions of the contracts whose tables a run has updated."""
+    failed = {step.table for step in steps if step.outcome != "ok"}
+    updated = [step.table for step in steps if step.table not in failed]
+    return new_records(lake.compatibility_verdicts().values(), updated, run_id, datetime.now(UTC))
 
-        text, wanted = read_document(file), Wanted(file=str(file), layer=layer, name=name, part=part)
-        return import_suite(text, wanted, is_suite, read_suite) or import_contract(text, wanted)
 
-    def publish_contract(self, tables: Sequence[str] = ()) -> Publication:
-        """Bring schema registries up to the contracts of the tables, or compare where a registry is the truth.
+def export_table_contract(lake: OpenLake, table: str, format: Format = "odcs") -> str:
+    """The table's contract as a document in the format `odcs`, `avro` or `json-schema`."""
+    from lakesmith.exchange import export_contract
 
-        Without tables, all that name a registry.
-        """
-        from lakesmith.exchange import publish_all
+    return export_contract(lake.tables[lake.table_name(table)], format, lake=lake.name)
 
-        chosen = [self.tables[self._name(table)] for table in tables] or list(self.tables.values())
-        return publish_all(chosen, partial(registry_of, environment=self.declaration.environment), named=bool(tables))
+
+def import_document(
+    file: str | Path, *, layer: str | None = None, name: str | None = None, part: str | None = None
+) -> ImportResult:
+    """Translate a contract document or a Great Expectations suite into a declaration. Writes nothing; needs no lake."""
+    from lakesmith.exchange import ImportRequest, import_contract, import_suite, read_document
+    from lakesmith.exchange.great_expectations.suites import is_suite, read_suite
+
+    text, wanted = read_document(file), ImportRequest(file=str(file), layer=layer, name=name, part=part)
+    return import_suite(text, wanted, is_suite, read_suite) or import_contract(text, wanted)
+
+
+def publish_contracts(lake: OpenLake, tables: Sequence[str] = ()) -> Publication:
+    """Register the tables' schemas, or compare them where the registry is the truth.
+
+    Without `tables`, all tables that name a registry.
+    """
+    from lakesmith.exchange import publish_all
+
+    chosen = [lake.tables[lake.table_name(table)] for table in tables] or list(lake.tables.values())
+    return publish_all(chosen, partial(registry_of, environment=lake.declaration.environment), named=bool(tables))

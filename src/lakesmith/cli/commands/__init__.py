@@ -1,1 +1,1 @@
-"""One module per verb; each has a `verb`."""
+"""One module for each command; its click command is named `command`."""

@@ -13,16 +13,16 @@ from lakesmith.cli.words import plural
 @click.argument("table")
 @json_option
 @click.pass_obj
-def verb(call: Call, table: str, as_json: bool) -> None:
-    """Make a folder of Parquet files a table, where it lies.
+def command(call: Call, table: str, as_json: bool) -> None:
+    """Turn a folder of Parquet files into a Delta table in place.
 
-    A log is written beside the files; no file is copied or changed. Needed once, and only where the
-    folder is no Delta table yet. Needs no Java.
+    Writes a Delta log beside the files. No file is copied or changed. Needed once, and only if the folder is
+    not a Delta table yet. Needs no Java.
     """
     found = call.open().adopt(table)
     if as_json:
         print_json(found)
         return
-    told = "adopted" if found.made else "is a Delta table already"
+    state = "adopted" if found.created else "already a Delta table"
     files = f"{plural(found.files, 'file')}, {plural(found.rows, 'row')}"
-    page().line(Styled(found.table, "good"), f": {told}: {found.location} ({files})")
+    page().line(Styled(found.table, "good"), f": {state}: {found.location} ({files})")

@@ -17,15 +17,14 @@ from lakesmith.ledger.held import HeldBatch
 
 @click.command("approve", cls=Command)
 @click.argument("run_id", metavar="[RUN]", required=False)
-@click.option("--reason", help="Why the batch may pass; it is kept in the ledger.")
-@click.option("--by", help="Who says so; the user of this machine by default.")
+@click.option("--reason", help="Why the batch may pass; the ledger records it.")
+@click.option("--by", help="Who approves [default: the operating system's user].")
 @json_option
 @click.pass_obj
-def verb(call: Call, run_id: str | None, reason: str | None, by: str | None, as_json: bool) -> int:
-    """List batches that gates hold back, or publish one.
+def command(call: Call, run_id: str | None, reason: str | None, by: str | None, as_json: bool) -> int:
+    """List batches that gates hold back, or commit one.
 
-    The very inputs of the held batch are committed, and nothing else. Who approved it and why is kept with the batch
-    and in system.audit.
+    Commits exactly the held batch. The batch and system.audit record who approved it, and why.
     """
     lake = call.open()
     if run_id is None:
@@ -34,8 +33,8 @@ def verb(call: Call, run_id: str | None, reason: str | None, by: str | None, as_
         raise UsageError(
             "missing-reason", "an approval needs a reason", hint=f'lakesmith approve {run_id} --reason "…"'
         )
-    with progress(quiet_stdout=as_json) as told:
-        report = lake.approve(run_id, reason=reason or "", by=by, on_event=told)
+    with progress(quiet_stdout=as_json) as on_event:
+        report = lake.approve(run_id, reason=reason or "", by=by, on_event=on_event)
     return show_report(report, as_json=as_json)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lakesmith.cli.call import Call, Command, complete_tables, json_option
-from lakesmith.cli.maintenance import carry_out, dry_run_option
+from lakesmith.cli.maintenance import dry_run_option, run_maintenance
 
 
 @click.command("compact", cls=Command)
@@ -13,15 +13,15 @@ from lakesmith.cli.maintenance import carry_out, dry_run_option
 @dry_run_option
 @json_option
 @click.pass_obj
-def verb(call: Call, tables: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
-    """Put the rows of small files together.
+def command(call: Call, tables: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
+    """Merge small files into larger files.
 
-    In the tables that are named, or in all. No row changes, and nothing is computed again because of it.
+    In the named tables, or in all. No row changes, and no table downstream is recomputed.
     """
     lake = call.open()
-    return carry_out(
+    return run_maintenance(
         lambda: lake.plan_compact(tables),
-        lambda told: lake.compact(tables, on_event=told),
+        lambda on_event: lake.compact(tables, on_event=on_event),
         dry_run=dry_run,
         as_json=as_json,
     )

@@ -11,7 +11,7 @@ from lakesmith.cli.call import Command
 @click.command("completion", cls=Command, needs_lake=False)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
-def verb(ctx: click.Context, shell: str) -> None:
+def command(ctx: click.Context, shell: str) -> None:
     """Print the completion script for a shell.
 
     \b

@@ -1,4 +1,4 @@
-"""`lakesmith contract`, with a verb of its own for each thing that is asked of a contract."""
+"""`lakesmith contract` and its commands."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lakesmith.reports import ContractCheck, ContractDiff
 _tables = click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=complete_tables)
 
 
-@click.group("contract", cls=Commands, subcommand_metavar="VERB [ARGS]...")
+@click.group("contract", cls=Commands, subcommand_metavar="COMMAND [ARGS]...")
 @lake_options
-def verb() -> None:
+def command() -> None:
     """Compare, export, import and publish contracts.
 
-    A contract is the columns that a table declares, with its terms. A run records each new version in
+    A contract consists of a table's declared columns and its terms. A run records each new version in
     system.contracts.
     """
 
@@ -31,9 +31,9 @@ def verb() -> None:
 @json_option
 @click.pass_obj
 def diff(call: Call, tables: tuple[str, ...], as_json: bool) -> None:
-    """Show what has changed in contracts since they were recorded, and whom it hits.
+    """Show how contracts have changed since they were recorded, and which readers that affects.
 
-    Without tables, all that declare columns are compared with the newest version that a run has recorded.
+    Compares declarations with the newest recorded version. Without tables, compares all tables with columns.
     """
     found = call.open().contract_diff(tables)
     if as_json:
@@ -43,7 +43,7 @@ def diff(call: Call, tables: tuple[str, ...], as_json: bool) -> None:
     changed = [each for each in found if each.changes]
     if changed:
         rows = tuple(row for each in changed for row in _changes(each))
-        out.grid(Grid(titles=("table", "what", "backward", "forward", "version", "consumers hit"), rows=rows))
+        out.grid(Grid(titles=("table", "what", "backward", "forward", "version", "affected consumers"), rows=rows))
     for each in found:
         out.line(*_summary(each))
 
@@ -66,18 +66,18 @@ def _yes(holds: bool) -> Cell:
 
 def _summary(found: ContractDiff) -> tuple[Cell, ...]:
     name = Styled(found.table, "strong")
-    if found.gone:
-        return name, f": {found.recorded}, ", Styled("gone: no file declares the table any more", "warn")
+    if found.removed:
+        return name, f": {found.recorded}, ", Styled("removed: no file declares the table", "warn")
     if found.recorded is None:
         return name, f": no version is recorded; the next run records {found.version}"
     if found.recorded == found.version:
         return name, f": {found.recorded}, unchanged"
-    told = f": {found.recorded} → {found.version} ({found.compatibility})"
+    change = f": {found.recorded} → {found.version} ({found.compatibility})"
     if any(change.breaking for change in found.changes):
         if found.acknowledged:
-            return name, told, Styled(", breaking and acknowledged", "warn")
-        return name, told, Styled(", breaking: `lakesmith validate` says what to do", "bad")
-    return name, told
+            return name, change, Styled(", breaking and acknowledged", "warn")
+        return name, change, Styled("; breaking: `lakesmith validate` shows what to do", "bad")
+    return name, change
 
 
 @click.command("check", cls=Command)
@@ -87,7 +87,7 @@ def _summary(found: ContractDiff) -> tuple[Cell, ...]:
 def check(call: Call, tables: tuple[str, ...], as_json: bool) -> int:
     """Compare stored tables with their contracts. Needs no Java.
 
-    Columns and types are those in the tables' logs. A table that was not built yet breaks no promise.
+    Columns and types come from the tables' Delta logs. A table that is not built yet passes.
     """
     found = call.open().contract_check(tables)
     if as_json:
@@ -104,7 +104,7 @@ def _show_checks(found: Sequence[ContractCheck]) -> None:
         if each.state == "differs":
             style = Styled(each.state, "bad")
         out.line(Styled(each.table, "strong"), ": ", style, f", {plural(each.columns, 'declared column')}")
-    wrong = [(each.table, one) for each in found for one in each.disagreements]
+    wrong = [(each.table, one) for each in found for one in each.differences]
     if wrong:
         out.grid(
             Grid(
@@ -115,4 +115,4 @@ def _show_checks(found: Sequence[ContractCheck]) -> None:
 
 
 for _command in (diff, check, export_command, import_command, publish_command):
-    verb.add_command(_command)
+    command.add_command(_command)

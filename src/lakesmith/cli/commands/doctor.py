@@ -11,14 +11,14 @@ from lakesmith.reports import Finding
 
 
 @click.command("doctor", cls=Command)
-@click.option("--fix", is_flag=True, help="Mend what can be mended.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed.")
 @click.option("--deep", is_flag=True, help="Start Spark too.")
 @json_option
 @click.pass_obj
-def verb(call: Call, fix: bool, deep: bool, as_json: bool) -> int:
+def command(call: Call, fix: bool, deep: bool, as_json: bool) -> int:
     """Check Java, jars, Spark, storage and versions.
 
-    Says how to mend each thing that is not right. Outside a lake, all but its storage is checked.
+    Says how to fix each problem. Outside a lake, skips its storage.
     """
     findings = _findings(call, fix=fix, deep=deep)
     fine = all(finding.ok for finding in findings)
@@ -28,10 +28,10 @@ def verb(call: Call, fix: bool, deep: bool, as_json: bool) -> int:
         out = page()
         width = max((len(finding.subject) for finding in findings), default=0)
         for finding in findings:
-            sign = Styled("ok   ", "good") if finding.ok else Styled("wrong", "bad")
+            sign = Styled("ok   ", "good") if finding.ok else Styled("fail ", "bad")
             out.line(sign, f"  {finding.subject:<{width}}  {finding.found}")
-            if finding.mend and not finding.ok:
-                out.line(" " * 7 + " " * width + "  mend: ", Styled(finding.mend, "strong"))
+            if finding.fix and not finding.ok:
+                out.line(" " * 7 + " " * width + "  fix: ", Styled(finding.fix, "strong"))
     return 0 if fine else InfrastructureError.exit_code
 
 

@@ -21,13 +21,13 @@ from lakesmith.reports import Version
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first.")
 @json_option
 @click.pass_obj
-def verb(call: Call, table: str | None, run_id: str | None, limit: int, as_json: bool) -> None:
+def command(call: Call, table: str | None, run_id: str | None, limit: int, as_json: bool) -> None:
     """List the runs, or the versions of one table.
 
-    With --run, the steps of that run: rows in, written, quarantined and deduplicated.
+    With --run, list the steps of that run with rows in, written, quarantined and deduplicated.
     """
     if table and run_id:
-        raise UsageError("too-much", "history takes a table or --run, not both", hint="leave one of them out")
+        raise UsageError("too-much", "history accepts a table or --run, not both", hint="leave one of them out")
     lake = call.open()
     if run_id:
         steps = lake.run_steps(run_id)
@@ -40,7 +40,7 @@ def verb(call: Call, table: str | None, run_id: str | None, limit: int, as_json:
     if as_json:
         print_json({"table": table, "versions": found} if table else {"runs": found})
     elif not found:
-        page().line("nothing has happened yet; `lakesmith run` makes the tables")
+        page().line("no run yet; `lakesmith run` builds the tables")
     elif table:
         _show_versions(page(), [version for version in found if isinstance(version, Version)])
     else:

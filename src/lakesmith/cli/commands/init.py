@@ -17,32 +17,32 @@ from lakesmith.errors import UsageError
 
 _SCHEMA_FOLDER = ".lakesmith/schema"
 _RENAMED = {"gitignore": ".gitignore"}
-"""A file of that name would act on our own repository."""
+"""A .gitignore in the template would apply to our own repository."""
 
 
 @click.command("init", cls=Command, needs_lake=False)
 @click.argument("path", type=click.Path(path_type=Path), default=".")
 @click.option("--name", help="The lake's name [default: the folder's].")
-def verb(path: Path, name: str | None) -> None:
-    """Make a small working lake to start from.
+def command(path: Path, name: str | None) -> None:
+    """Create a small working lake to start from.
 
-    A bronze, a silver and a gold table with a few rows to read, one of them bad on purpose. Files that
-    are there are never overwritten.
+    It has a bronze, a silver and a gold table and a few input rows, one of them invalid on purpose. Existing
+    files are never overwritten.
     """
     lake_name = _checked(name) if name else _name_of(path)
-    wanted = {
+    contents = {
         target: text.replace("{{name}}", lake_name)
         for target, text in (*_texts(files("lakesmith.cli") / "template"), *_schemas())
     }
-    there = [target for target in wanted if os.path.exists(path / target)]
-    if there:
+    existing = [target for target in contents if os.path.exists(path / target)]
+    if existing:
         raise UsageError(
             "would-overwrite",
-            f"{path} has {', '.join(there[:5])} already; nothing was written",
+            f"{path} already has {', '.join(existing[:5])}; nothing was written",
             hint="name another folder: lakesmith init PATH",
         )
     try:
-        for target, text in wanted.items():
+        for target, text in contents.items():
             (path / target).parent.mkdir(parents=True, exist_ok=True)
             (path / target).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -51,7 +51,7 @@ def verb(path: Path, name: str | None) -> None:
         ) from None
     out = page()
     out.line(Styled(lake_name, "strong"), f" is in {path}:")
-    for target in wanted:
+    for target in contents:
         if not target.startswith(_SCHEMA_FOLDER):
             out.line("  ", target)
     out.line("next:")

@@ -15,7 +15,7 @@ from lakesmith.cli.output import Style, Styled, is_terminal, page, print_json, t
 from lakesmith.cli.words import size
 
 if TYPE_CHECKING:
-    from lakesmith.storage import Sending
+    from lakesmith.storage import LandingProgress
 
 _STYLES: dict[str, Style] = {"landed": "good", "already landed": "quiet", "refused": "bad"}
 
@@ -26,11 +26,11 @@ _STYLES: dict[str, Style] = {"landed": "good", "already landed": "quiet", "refus
 @click.option("--as", "name", metavar="NAME", help="Land one file under another name.")
 @json_option
 @click.pass_obj
-def verb(call: Call, files: tuple[str, ...], to: str, name: str | None, as_json: bool) -> int:
-    """Put files where a bronze table takes them in.
+def command(call: Call, files: tuple[str, ...], to: str, name: str | None, as_json: bool) -> int:
+    """Copy files into a bronze table's landing folder.
 
-    A file lands whole or not at all, with a note of its SHA-256. The same bytes again are no second
-    landing; other bytes under the same name are refused.
+    A file lands completely or not at all, and its SHA-256 is recorded. Landing the same file twice has no effect.
+    A different file with the same name is rejected.
     """
     lake = call.open()
     with Termination(), ExitStack() as shown:
@@ -40,14 +40,14 @@ def verb(call: Call, files: tuple[str, ...], to: str, name: str | None, as_json:
     else:
         out = page()
         for file in landing.files:
-            told = f"  {file.location}  {size(file.bytes)}  sha256 {file.sha256[:12]}…"
-            out.line(Styled(file.state, _STYLES[file.state]), told)
+            details = f"  {file.location}  {size(file.bytes)}  sha256 {file.sha256[:12]}…"
+            out.line(Styled(file.state, _STYLES[file.state]), details)
         show_errors(landing.errors, as_json=False)
     return max((error.exit_code for error in landing.errors), default=0)
 
 
-def _progress(shown: ExitStack) -> Callable[[Sending], None] | None:
-    """A bar for each file on a terminal; on stderr, so that stdout holds the answer alone."""
+def _progress(shown: ExitStack) -> Callable[[LandingProgress], None] | None:
+    """A progress bar for each file, on stderr if that is a terminal."""
     if not is_terminal(sys.stderr):
         return None
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
@@ -64,9 +64,9 @@ def _progress(shown: ExitStack) -> Callable[[Sending], None] | None:
     )
     tasks: dict[str, TaskID] = {}
 
-    def tell(sending: Sending) -> None:
+    def show(sending: LandingProgress) -> None:
         if sending.file not in tasks:
             tasks[sending.file] = bars.add_task(sending.file, total=sending.bytes)
         bars.update(tasks[sending.file], completed=sending.sent)
 
-    return tell
+    return show

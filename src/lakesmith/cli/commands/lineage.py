@@ -16,17 +16,17 @@ Neighbours = Mapping[str, tuple[str, ...]]
 
 @click.command("lineage", cls=Command)
 @click.argument("table", required=False, shell_complete=complete_tables)
-@click.option("--columns", is_flag=True, help="Columns too, where the query can be read.")
+@click.option("--columns", is_flag=True, help="Show columns too, where the query can be analysed.")
 @click.option(
     "--format",
     type=click.Choice(["table", "json", "markdown", "mermaid"]),
     default="table",
     show_default=True,
-    help="How it is printed; mermaid draws a graph where Markdown is shown.",
+    help="The output format; Markdown viewers draw mermaid as a graph.",
 )
 @json_option
 @click.pass_obj
-def verb(
+def command(
     call: Call,
     table: str | None,
     columns: bool,
@@ -35,7 +35,7 @@ def verb(
 ) -> None:
     """Show where tables come from and where they go.
 
-    With a table, what it is made from and what is made from it; without one, the whole lake.
+    With a table, shows its upstream and downstream tables. Without one, shows the whole lake.
     """
     found = call.open().lineage(table)
     shape = "json" if as_json else format
@@ -70,7 +70,7 @@ def _show_trees(out: Page, found: Lineage) -> None:
 
 
 def _tree(node: str, neighbours: Neighbours, found: Lineage, drawn: set[str]) -> Tree:
-    """The nodes beyond one node; what was drawn before is named but not drawn again."""
+    """The nodes beyond one node. A node that was drawn before is only named."""
     label = (node, Styled(f"  ← {found.sources[node]}", "quiet")) if node in found.sources else (node,)
     beyond = neighbours.get(node, ())
     if node in drawn and beyond:
@@ -99,5 +99,5 @@ def _show_mermaid(found: Lineage) -> None:
 
 
 def _mermaid_id(node: str) -> str:
-    # Mermaid takes a dot in an id for syntax.
+    # A dot in an id is syntax in Mermaid.
     return node.replace(".", "__")

@@ -12,21 +12,21 @@ from lakesmith.cli.call import Call, Command, asked_days, backfill_options, json
 from lakesmith.cli.failures import show_errors
 from lakesmith.cli.output import Cell, Style, Styled, Tree, page, print_json
 from lakesmith.cli.words import plural
-from lakesmith.plan.explain import ExplainedTable, Symbol, explain, in_words
+from lakesmith.plan.explain import ExplainedTable, Symbol, explain, explain_step
 from lakesmith.plan.steps import Plan, Step, TablePlan
 
 _SHOWN = 10
-"""Skipped entries of a table that are shown."""
+"""How many skipped files of a table are shown."""
 _STYLES: dict[Symbol, Style] = {"+": "good", "~": "warn", "=": "quiet", "!": "bad"}
 
 
 @click.command("plan", cls=Command)
 @selection
-@click.option("--full-refresh", is_flag=True, help="Build the tables anew from all their rows.")
+@click.option("--full-refresh", is_flag=True, help="Rebuild the tables from all their rows.")
 @backfill_options
 @json_option
 @click.pass_obj
-def verb(
+def command(
     call: Call,
     selectors: tuple[str, ...],
     selected: tuple[str, ...],
@@ -39,8 +39,8 @@ def verb(
 ) -> int:
     """Show what a run would do, and why. Needs no Java.
 
-    A tree of the tables that are added (+), changed (~), unchanged (=) or in trouble (!), with each step and
-    its reason. Nothing is written.
+    Shows tables that are new (+), changed (~), unchanged (=) or blocked by a problem (!), with each step and its
+    reason. Writes nothing.
     """
     days = asked_days(start, end)
     plan = call.open().plan((*selectors, *selected), exclude, full_refresh=full_refresh, days=days, chunk=chunk)
@@ -48,7 +48,7 @@ def verb(
 
 
 def show_plan(plan: Plan, *, as_json: bool) -> int:
-    """Show the plan; the exit code is that of the gravest problem in it."""
+    """Show the plan. Returns the exit code of its worst problem."""
     if as_json:
         print_json(
             {
@@ -78,9 +78,9 @@ def _table_values(table: TablePlan) -> dict[str, object]:
 
 
 def _step_values(step: Step) -> dict[str, object]:
-    told = in_words(step)
+    explained = explain_step(step)
     values = {field.name: getattr(step, field.name) for field in fields(step)}
-    return {"step": told.step, "what": told.what, **values}
+    return {"step": explained.step, "what": explained.what, **values}
 
 
 def _tree(plan: Plan) -> Tree:
@@ -107,8 +107,12 @@ def _table(table: ExplainedTable) -> Tree:
         steps.append(Tree(label=(step.what,), branches=why))
     if table.shuffles:
         noun = "the check" if len(table.shuffles) == 1 else "the checks"
-        told = f"{noun} {', '.join(table.shuffles)} need rows to be brought together (a shuffle)"
-        steps.append(Tree(label=(Styled(told, "quiet"),)))
+        text = (
+            f"{noun} {', '.join(table.shuffles)} shuffle rows"
+            if len(table.shuffles) > 1
+            else f"{noun} {table.shuffles[0]} shuffles rows"
+        )
+        steps.append(Tree(label=(Styled(text, "quiet"),)))
     for entry in table.skipped[:_SHOWN]:
         steps.append(Tree(label=(Styled("skips ", "warn"), f"{entry.path}: {entry.why}")))
     if len(table.skipped) > _SHOWN:

@@ -24,19 +24,19 @@ _MASKED = Styled("masked", "quiet")
     type=click.IntRange(1),
     default=ROWS,
     show_default=True,
-    help="Of a table with more rows, look at so many, chosen by chance.",
+    help="Sample this many rows of a larger table.",
 )
-@click.option("--yaml", "as_yaml", is_flag=True, help="Print the proposals alone, as YAML to paste.")
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print only the proposals, as YAML to paste.")
 @json_option
 @click.pass_obj
-def verb(call: Call, table: str, rows: int, as_yaml: bool, as_json: bool) -> None:
+def command(call: Call, table: str, rows: int, as_yaml: bool, as_json: bool) -> None:
     """Propose checks from a table's values. Needs no Java.
 
-    Each proposal holds for the rows that were looked at, and tells why it was made. Of columns that are tagged
-    as private, such as pii, no value is shown.
+    Each proposal holds for the profiled rows and states its reason. Values of columns with a private tag, such as
+    pii, are masked.
     """
     if as_yaml and as_json:
-        raise UsageError("one-of", "--yaml and --json do not go together", hint="the JSON has the YAML in it")
+        raise UsageError("one-of", "--yaml and --json exclude each other", hint="the JSON contains the YAML")
     found = call.open().profile(table, rows=rows)
     if as_json:
         print_json(found)
@@ -48,8 +48,8 @@ def verb(call: Call, table: str, rows: int, as_yaml: bool, as_json: bool) -> Non
 
 def _show(out: Page, found: TableProfile) -> None:
     out.line(Styled(found.table, "strong"), f" (version {found.version}), {plural(found.rows, 'row')}")
-    if found.looked_at < found.rows:
-        out.line(Styled(f"looked at {plural(found.looked_at, 'row')} of them, chosen by chance", "warn"))
+    if found.profiled_rows < found.rows:
+        out.line(Styled(f"profiled a random sample of {plural(found.profiled_rows, 'row')}", "warn"))
     out.line()
     _show_columns(out, found.columns)
     measured = [column for column in found.columns if column.min is not None]
@@ -60,7 +60,7 @@ def _show(out: Page, found: TableProfile) -> None:
         out.line("nothing to propose")
         return
     out.line()
-    out.line(Styled("Proposed", "strong"), "; look through it, then paste it into the declaration")
+    out.line(Styled("Proposed", "strong"), "; review it, then paste it into the declaration")
     out.line()
     for line in found.yaml.splitlines():
         out.line(Styled(line, "quiet") if line.lstrip().startswith("#") else line)
@@ -80,11 +80,11 @@ def _show_columns(out: Page, columns: tuple[ColumnProfile, ...]) -> None:
                 f"{about}{count(column.distinct)}",
                 "yes" if column.unique else "no",
                 length or _NOTHING,
-                column.form or _NOTHING,
+                column.pattern or _NOTHING,
                 _MASKED if column.masked else ", ".join(frequent) or _NOTHING,
             )
         )
-    titles = ("column", "type", "empty", "distinct", "unique", "length", "form", "frequent")
+    titles = ("column", "type", "empty", "distinct", "unique", "length", "pattern", "frequent")
     out.grid(Grid(titles=titles, rows=tuple(rows), right=frozenset({"empty", "distinct"})))
 
 
@@ -105,8 +105,8 @@ def _show_values(out: Page, columns: list[ColumnProfile]) -> None:
 
 
 def _frequent(value: object, rows: int | None) -> str:
-    told = _cut(value_text(value))
-    return told if rows is None else f"{told} ({count(rows)})"
+    text = _cut(value_text(value))
+    return text if rows is None else f"{text} ({count(rows)})"
 
 
 def _span(shortest: int | None, longest: int | None) -> str | None:

@@ -19,23 +19,23 @@ from lakesmith.cli.progress import progress
 from lakesmith.cli.quantities import seconds
 from lakesmith.cli.words import age, count, plural
 from lakesmith.errors import UsageError
-from lakesmith.plan.steps import Chosen
-from lakesmith.quarantine import read_edits, refuse_nothing
+from lakesmith.plan.steps import QuarantineFilter
+from lakesmith.quarantine import read_edits, refuse_empty_selection
 from lakesmith.reports import RunReport
 
 
-@click.group("quarantine", cls=Commands, subcommand_metavar="VERB [ARGS]...")
+@click.group("quarantine", cls=Commands, subcommand_metavar="COMMAND [ARGS]...")
 @lake_options
-def verb() -> None:
-    """Look at refused rows, take them back or give them up.
+def command() -> None:
+    """List quarantined rows, replay them or discard them.
 
-    A row that breaks a rule is kept with its payload and every reason. Once the rule or the row is mended it can enter
-    its table: through the table's own load, once.
+    A row that breaks a rule is stored with its payload and every reason. Once the rule or the row is fixed, `replay`
+    loads the row into its table exactly once.
     """
 
 
 def chosen_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Which rows are meant; the command gets them as `chosen`."""
+    """Options that select rows. The command gets them as `chosen`."""
 
     @functools.wraps(function)
     def command(
@@ -48,13 +48,13 @@ def chosen_options(function: Callable[..., Any]) -> Callable[..., Any]:
         **others: object,
     ) -> object:
         age = None if older_than is None else seconds(older_than)
-        chosen = Chosen(ids=ids, rule=rule, reason=reason, batch=batch, older_than=age)
+        chosen = QuarantineFilter(ids=ids, rule=rule, reason=reason, batch=batch, older_than=age)
         return function(*arguments, chosen=chosen, **others)
 
     for option in (
-        click.option("--older-than", metavar="TIME", help="Rows that are there for longer, such as 7d."),
+        click.option("--older-than", metavar="TIME", help="Rows in quarantine for longer than this, such as 7d."),
         click.option("--batch", type=int, help="Rows of one batch."),
-        click.option("--reason", metavar="TEXT", help="Rows with this in one of their reasons."),
+        click.option("--reason", metavar="TEXT", help="Rows with a reason that contains TEXT."),
         click.option("--rule", help="Rows that broke this rule."),
         click.option("--id", "ids", multiple=True, metavar="ID", help="This row; may be repeated."),
     ):
@@ -65,23 +65,23 @@ def chosen_options(function: Callable[..., Any]) -> Callable[..., Any]:
 _table = click.argument("table", shell_complete=complete_tables)
 _tables = click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=complete_tables)
 _everything = click.option("--all", "everything", is_flag=True, help="All rows of the table's quarantine.")
-_by = click.option("--by", help="Who decides; the user of this machine by default.")
+_by = click.option("--by", help="Who decides [default: the operating system's user].")
 
 
-@verb.command("list", cls=Command)
+@command.command("list", cls=Command)
 @_tables
 @chosen_options
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many rows at the most.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many rows.")
 @json_option
 @click.pass_obj
 def list_rows(
     call: Call,
     tables: tuple[str, ...],
-    chosen: Chosen,
+    chosen: QuarantineFilter,
     limit: int,
     as_json: bool,
 ) -> None:
-    """List rows that were refused, the oldest first. Needs no Java."""
+    """List quarantined rows, the oldest first. Needs no Java."""
     found = call.open().quarantine_rows(tables, chosen, limit=limit)
     if as_json:
         print_json({"rows": found})
@@ -97,16 +97,16 @@ def list_rows(
     out.grid(Grid(titles=("table", "id", "reasons", "batch", "since"), rows=tuple(rows), right=frozenset({"batch"})))
     if len(found) == limit:
         out.line(Styled(f"the first {limit}; --limit shows more", "quiet"))
-    out.line("all of a row: ", Styled(f"lakesmith quarantine show {found[0].table} {found[0].id[:8]}", "strong"))
+    out.line("the full row: ", Styled(f"lakesmith quarantine show {found[0].table} {found[0].id[:8]}", "strong"))
 
 
-@verb.command("show", cls=Command)
+@command.command("show", cls=Command)
 @_table
 @click.argument("row_id", metavar="[ID]", required=False)
 @json_option
 @click.pass_obj
 def show(call: Call, table: str, row_id: str | None, as_json: bool) -> None:
-    """Show one row with its payload, fields, rules and position: by the beginning of its ID, or the oldest."""
+    """Show one row with its payload, fields, rules and position. Without a prefix of its ID, the oldest row."""
     row = call.open().quarantine_row(table, row_id)
     if as_json:
         print_json(row)
@@ -131,7 +131,7 @@ def show(call: Call, table: str, row_id: str | None, as_json: bool) -> None:
             out.line(Styled(f"  {name:<9}", "quiet"), value)
 
 
-@verb.command("stats", cls=Command)
+@command.command("stats", cls=Command)
 @_tables
 @click.option(
     "--by",
@@ -139,7 +139,7 @@ def show(call: Call, table: str, row_id: str | None, as_json: bool) -> None:
     type=click.Choice(["table", "rule", "reason", "batch", "age"]),
     default="rule",
     show_default=True,
-    help="What is counted.",
+    help="Group the counts by this.",
 )
 @chosen_options
 @json_option
@@ -148,7 +148,7 @@ def stats(
     call: Call,
     tables: tuple[str, ...],
     facet: Any,
-    chosen: Chosen,
+    chosen: QuarantineFilter,
     as_json: bool,
 ) -> None:
     """Count rows by table, rule, reason, batch or age. Needs no Java."""
@@ -168,11 +168,11 @@ def stats(
     out.grid(Grid(titles=("table", facet, "rows", "oldest"), rows=rows, right=frozenset({"rows", "oldest"})))
 
 
-@verb.command("replay", cls=Command)
+@command.command("replay", cls=Command)
 @_table
 @chosen_options
 @_everything
-@click.option("--set", "sets", multiple=True, metavar="COLUMN=SQL", help="Mend a column of rows that do not pass.")
+@click.option("--set", "sets", multiple=True, metavar="COLUMN=SQL", help="Fix a column of rows that do not pass.")
 @click.option("--edits", type=click.Path(path_type=Path), help="A JSON or CSV file with values by row id.")
 @click.option("--why", default="", help="The reason, for the ledger.")
 @_by
@@ -181,7 +181,7 @@ def stats(
 def replay(
     call: Call,
     table: str,
-    chosen: Chosen,
+    chosen: QuarantineFilter,
     everything: bool,
     sets: tuple[str, ...],
     edits: Path | None,
@@ -189,64 +189,64 @@ def replay(
     by: str | None,
     as_json: bool,
 ) -> int:
-    """Judge rows again by today's rules, and let those that pass into the table.
+    """Check quarantined rows against today's rules, and load the rows that pass.
 
-    They enter through the table's own load, once. What still breaks a rule stays where it is.
+    The table's own load writes them exactly once. Rows that still break a rule stay in quarantine.
     """
     lake = call.open()
     chosen = replace(chosen, ids=lake.quarantine_ids(table, chosen.ids))
     given = read_edits(edits) if edits else {}
-    refuse_nothing(chosen, everything=everything or bool(given))
-    if given and chosen == Chosen() and not everything:
-        chosen = Chosen(ids=lake.quarantine_ids(table, tuple(given)))
-    with progress(quiet_stdout=as_json) as told:
-        report = lake.replay(table, chosen, set=_sets(sets), edits=given, why=why, by=by, on_event=told)
+    refuse_empty_selection(chosen, everything=everything or bool(given))
+    if given and chosen == QuarantineFilter() and not everything:
+        chosen = QuarantineFilter(ids=lake.quarantine_ids(table, tuple(given)))
+    with progress(quiet_stdout=as_json) as on_event:
+        report = lake.replay(table, chosen, set=_sets(sets), edits=given, why=why, by=by, on_event=on_event)
     return _shown(report, as_json=as_json)
 
 
-@verb.command("discard", cls=Command)
+@command.command("discard", cls=Command)
 @_table
 @chosen_options
 @_everything
-@click.option("--why", required=True, help="The reason, which is kept.")
+@click.option("--why", required=True, help="The reason; it is stored.")
 @_by
 @json_option
 @click.pass_obj
 def discard(
     call: Call,
     table: str,
-    chosen: Chosen,
+    chosen: QuarantineFilter,
     everything: bool,
     why: str,
     by: str | None,
     as_json: bool,
 ) -> int:
-    """Give rows up. They are counted as discarded, and kept apart with who did it and why."""
+    """Discard quarantined rows. They count as discarded, and stay stored with who decided it and why."""
     if not why.strip():
-        raise UsageError("missing-reason", "to give rows up needs a reason", hint='--why "…"')
+        raise UsageError("missing-reason", "discarding rows needs a reason", hint='--why "…"')
     lake = call.open()
     chosen = replace(chosen, ids=lake.quarantine_ids(table, chosen.ids))
-    refuse_nothing(chosen, everything=everything)
-    with progress(quiet_stdout=as_json) as told:
-        report = lake.discard(table, chosen, why=why, by=by, on_event=told)
+    refuse_empty_selection(chosen, everything=everything)
+    with progress(quiet_stdout=as_json) as on_event:
+        report = lake.discard(table, chosen, why=why, by=by, on_event=on_event)
     return _shown(report, as_json=as_json)
 
 
 def _shown(report: RunReport, *, as_json: bool) -> int:
     if report.run is None and not as_json:
-        page().line("nothing to do: no row of the quarantine is meant")
+        page().line("nothing to do: no quarantined row matches")
         return 0
     code = show_report(report, as_json=as_json)
-    stays = sum(step.rows_quarantined for step in report.steps)
-    if stays and not as_json:
-        page().line(Styled(f"{plural(stays, 'row')} still break a rule and stay in quarantine", "warn"))
+    still_bad = sum(step.rows_quarantined for step in report.steps)
+    if still_bad and not as_json:
+        page().line(Styled(f"{plural(still_bad, 'row')} still break a rule and stay in quarantine", "warn"))
     return code
 
 
-def _nothing(chosen: Chosen) -> str:
-    if chosen != Chosen():
-        return "no row of the quarantine is meant; `lakesmith quarantine stats` counts all"
-    return "nothing is in quarantine"
+def _nothing(chosen: QuarantineFilter) -> str:
+    if chosen != QuarantineFilter():
+        return "no quarantined row matches; `lakesmith quarantine stats` counts all rows"
+    return "the quarantine is empty"
 
 
 def _sets(texts: tuple[str, ...]) -> dict[str, str]:
@@ -260,5 +260,5 @@ def _sets(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _age(moment: datetime) -> float:
-    told = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return float((datetime.now(UTC) - told).total_seconds())
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return float((datetime.now(UTC) - aware).total_seconds())

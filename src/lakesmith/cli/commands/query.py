@@ -27,20 +27,22 @@ _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "BIGNUM")
     metavar="WHEN",
     help="Read an earlier state: a version (3), a time in UTC (2026-11-15T10:00), or one table's (silver.orders=3).",
 )
-@click.option("--release", metavar="RELEASE", help="Read the tables of a release, or of the `latest`.")
+@click.option(
+    "--release", metavar="RELEASE", help="Read the tables at the versions of a release; `latest` is the newest."
+)
 @click.option(
     "--format",
     type=click.Choice(["table", "json", "markdown", "csv"]),
     default="table",
     show_default=True,
-    help="How the answer is printed.",
+    help="The output format.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(0),
     default=100,
     show_default=True,
-    help="How many rows a table shows; 0 for all. JSON and CSV always have all.",
+    help="At most so many rows in a printed table; 0 for all. JSON and CSV always have all rows.",
 )
 @click.option(
     "--timeout", metavar="TIME", help="Stop the query after this long, such as 30m [default: 5m, or the environment's]."
@@ -50,7 +52,7 @@ _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "BIGNUM")
 )
 @json_option
 @click.pass_obj
-def verb(
+def command(
     call: Call,
     sql: str | None,
     file: Path | None,
@@ -64,8 +66,8 @@ def verb(
 ) -> None:
     """Answer a SELECT over the lake's tables. Needs no Java.
 
-    The SQL is DuckDB's; tables are layer.name, besides system.* (what Lakesmith did) and quarantine.*
-    (refused rows). A dash reads the SQL from standard input.
+    Write DuckDB SQL. Tables are named layer.name; system.* has what Lakesmith did, and quarantine.* has rejected
+    rows. A dash reads the SQL from standard input.
     """
     shape: Format = "json" if as_json else format
     shown = limit or None if shape in ("table", "markdown") else None
@@ -88,7 +90,7 @@ def verb(
 
 def _text(sql: str | None, file: Path | None) -> str:
     if (sql is None) == (file is None):
-        raise UsageError("no-sql", "give the SQL, or --file, or - for standard input", hint='"FROM silver.orders"')
+        raise UsageError("no-sql", "pass the SQL, or --file, or - for standard input", hint='"FROM silver.orders"')
     if file is not None:
         try:
             return file.read_text(encoding="utf-8")

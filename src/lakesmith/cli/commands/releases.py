@@ -13,16 +13,16 @@ from lakesmith.cli.words import moment
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first.")
 @json_option
 @click.pass_obj
-def verb(call: Call, limit: int, as_json: bool) -> None:
-    """List versions of all tables that fit together. Needs no Java.
+def command(call: Call, limit: int, as_json: bool) -> None:
+    """List consistent versions of all tables. Needs no Java.
 
-    A release is recorded by a run that ended well, when every table is made from the others as they are.
+    A run that succeeds records a release, if every table was made from the other tables' current versions.
     """
     found = call.open().releases(limit=limit)
     if as_json:
         print_json({"releases": found})
     elif not found:
-        page().line("there is no release yet; a run that ends well makes one")
+        page().line("there is no release yet; a run that succeeds creates one")
     else:
         page().grid(
             Grid(

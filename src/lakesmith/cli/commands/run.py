@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from lakesmith.lake import Lake
 
 _SHOWN = 20
-"""Skipped entries that are shown."""
+"""How many skipped files are shown."""
 
 
 @click.command("run", cls=Command)
 @selection
-@click.option("--full-refresh", is_flag=True, help="Build the tables anew from all their rows.")
+@click.option("--full-refresh", is_flag=True, help="Rebuild the tables from all their rows.")
 @backfill_options
-@click.option("--jobs", type=click.IntRange(1), help="How many tables at a time.")
-@click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
-@click.option("--continuous", is_flag=True, help="Run again and again on what is new, until SIGTERM or Ctrl-C.")
+@click.option("--jobs", type=click.IntRange(1), help="How many tables run at the same time.")
+@click.option("--dry-run", is_flag=True, help="Show the plan without executing it.")
+@click.option("--continuous", is_flag=True, help="Run repeatedly on new input, until SIGTERM or Ctrl-C.")
 @click.option("--every", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds between rounds.")
 @json_option
 @click.pass_obj
-def verb(
+def command(
     call: Call,
     selectors: tuple[str, ...],
     selected: tuple[str, ...],
@@ -54,8 +54,8 @@ def verb(
 ) -> int:
     """Bring the tables up to date.
 
-    Reads what is new, refuses bad rows into quarantine, and commits each table once. A run that is
-    interrupted loses nothing: the next one goes on where it stopped.
+    Reads new input, puts invalid rows into quarantine, and commits each table once. An interrupted run loses
+    nothing: the next run continues where it stopped.
     """
     lake = call.open()
     select, days = (*selectors, *selected), asked_days(start, end)
@@ -65,21 +65,25 @@ def verb(
     if continuous:
         if full_refresh or days:
             once = "--full-refresh" if full_refresh else "--from"
-            raise UsageError("one-of", f"--continuous and {once} do not go together", hint="do it once, before")
+            raise UsageError(
+                "one-of", f"--continuous and {once} exclude each other", hint=f"run once with {once} first"
+            )
         return _continuously(lake, select, exclude, every=every, jobs=jobs, as_json=as_json)
-    with Termination() as termination, progress(quiet_stdout=as_json) as told:
-        report = lake.run(select, exclude, full_refresh=full_refresh, days=days, chunk=chunk, jobs=jobs, on_event=told)
-    _tell(report, as_json=as_json)
-    return _exit_code(report, terminated=termination.came)
+    with Termination() as termination, progress(quiet_stdout=as_json) as on_event:
+        report = lake.run(
+            select, exclude, full_refresh=full_refresh, days=days, chunk=chunk, jobs=jobs, on_event=on_event
+        )
+    _show_report(report, as_json=as_json)
+    return _exit_code(report, terminated=termination.received)
 
 
 def show_report(report: RunReport, *, as_json: bool) -> int:
-    """Show what a run did; the exit code is that of the gravest error."""
-    _tell(report, as_json=as_json)
+    """Show what a run did. Returns the exit code of the worst error."""
+    _show_report(report, as_json=as_json)
     return _exit_code(report, terminated=False)
 
 
-def _tell(report: RunReport, *, as_json: bool) -> None:
+def _show_report(report: RunReport, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -100,18 +104,18 @@ def _tell(report: RunReport, *, as_json: bool) -> None:
 def _continuously(
     lake: Lake, select: Sequence[str], exclude: Sequence[str], *, every: float, jobs: int | None, as_json: bool
 ) -> int:
-    """Rounds until a signal comes: the first one lets the round that goes on end, as does the exit code 0."""
+    """Run in rounds until a signal arrives. The first signal lets the current round end. Returns the last exit code."""
     stop, codes = threading.Event(), [0]
-    told: set[str] = set()
+    shown: set[str] = set()
 
     def show(report: RunReport) -> None:
         codes.append(_exit_code(report, terminated=False))
         errors = {str(error) for error in report.errors}
-        # A table that waits for somebody to mend its data would fill the screen with the same words.
-        if report.run is not None or errors - told:
-            _tell(report, as_json=as_json)
-        told.clear()
-        told.update(errors)
+        # A table whose data waits for a fix would repeat the same error in every round.
+        if report.run is not None or errors - shown:
+            _show_report(report, as_json=as_json)
+        shown.clear()
+        shown.update(errors)
 
     with StopOnSignal(stop), progress(quiet_stdout=as_json) as on_event:
         lake.run_continuously(select, exclude, every=every, stop=stop, jobs=jobs, on_event=on_event, on_report=show)
@@ -133,18 +137,18 @@ def _show(out: Page, report: RunReport) -> None:
         out.line(Styled("skipped: ", "warn"), f"{len(report.skipped) - _SHOWN:,} more, all in system.skipped")
     if report.run is None or not report.steps:
         if not report.errors:
-            out.line("nothing to do" if report.unmade else "nothing to do: every table is up to date")
-        for told in report.unmade:
-            out.line(Styled("not built: ", "warn"), told)
+            out.line("nothing to do" if report.not_built else "nothing to do: every table is up to date")
+        for reason in report.not_built:
+            out.line(Styled("not built: ", "warn"), reason)
         return
     show_steps(out, report.steps)
     for file in report.files:
         if file.code:
-            out.line(Styled("refused file: ", "warn"), f"{file.table}: {file.file} ({file.code})")
+            out.line(Styled("rejected file: ", "warn"), f"{file.table}: {file.file} ({file.code})")
     out.line(_summary(report.run))
     for check in report.checks:
         if not check.passed and check.severity == "warn":
-            seen = plural(check.failed_rows, "row") if check.failed_rows else check.observed or "not met"
+            seen = plural(check.failed_rows, "row") if check.failed_rows else check.observed or "failed"
             out.line(Styled("warning: ", "warn"), f"{check.table}: {check.check}: {seen}")
     for advice in _advice(report):
         out.line(Styled("next: ", "quiet"), advice)
@@ -165,7 +169,7 @@ def _advice(report: RunReport) -> list[str]:
         for table in dict.fromkeys(step.table for step in report.steps if step.rows_quarantined)
     ]
     if report.outcome == "failed" and report.run:
-        advice.append(f"mend the cause and run again; lakesmith history --run {report.run.run_id} tells more")
+        advice.append(f"fix the cause and run again; details: lakesmith history --run {report.run.run_id}")
     elif report.outcome == "interrupted":
-        advice.append("lakesmith run goes on where this one stopped")
+        advice.append("`lakesmith run` continues where this run stopped")
     return advice

@@ -16,10 +16,10 @@ _STATES: dict[str, Style] = {"fresh": "good", "ok": "", "late": "bad", "missing"
 
 @click.command("status", cls=Command)
 @selection
-@click.option("--quarantine", "reasons", is_flag=True, help="Show which rules refused rows, with an example.")
+@click.option("--quarantine", "reasons", is_flag=True, help="Show which rules rows have broken, with an example.")
 @json_option
 @click.pass_obj
-def verb(
+def command(
     call: Call,
     selectors: tuple[str, ...],
     selected: tuple[str, ...],
@@ -27,9 +27,9 @@ def verb(
     reasons: bool,
     as_json: bool,
 ) -> None:
-    """Show the tables as they are now.
+    """Show the current state of the tables.
 
-    Rows, size, version and age come from the tables' own logs.
+    Rows, size, version and age come from the tables' Delta logs.
     """
     lake = call.open()
     tables = lake.status((*selectors, *selected), exclude)
@@ -42,13 +42,13 @@ def verb(
     out = page()
     out.line(Styled(lake.name, "strong"), f" ({lake.environment})")
     show_tables(out, tables)
-    refused = sum(table.quarantined or 0 for table in tables)
+    quarantined = sum(table.quarantined or 0 for table in tables)
     if quarantine:
         out.line()
         show_quarantine(out, quarantine)
-    elif refused:
+    elif quarantined:
         out.line(
-            f"{plural(refused, 'row')} in quarantine; why: ",
+            f"{plural(quarantined, 'row')} in quarantine; why: ",
             Styled("lakesmith quarantine list", "strong"),
         )
 

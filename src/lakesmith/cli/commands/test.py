@@ -13,19 +13,19 @@ from lakesmith.cli.junit import write_junit
 from lakesmith.cli.output import Cell, Page, Style, Styled, page, print_json
 from lakesmith.cli.words import duration, plural
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, UsageError
-from lakesmith.reports import EmptyReport, Event, RowDifference, SparkStarting, TrialReport, TrialResult
+from lakesmith.reports import EmptyReport, Event, RowDifference, SparkStarting, UnitTestReport, UnitTestResult
 
 _OUTCOMES: dict[str, Style] = {"passed": "good", "failed": "bad", "error": "bad"}
 
 
 @click.command("test", cls=Command)
 @selection
-@click.option("-k", "name", metavar="NAME", help="Only tests with this in their name.")
-@click.option("--empty", is_flag=True, help="Build everything on zero rows: do types and columns fit?")
+@click.option("-k", "name", metavar="NAME", help="Only tests whose name contains NAME.")
+@click.option("--empty", is_flag=True, help="Build all tables on zero rows, to check types and columns.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML.")
 @json_option
 @click.pass_obj
-def verb(
+def command(
     call: Call,
     selectors: tuple[str, ...],
     selected: tuple[str, ...],
@@ -35,21 +35,21 @@ def verb(
     junit: Path | None,
     as_json: bool,
 ) -> int:
-    """Try the tables out on rows that are given, or on none.
+    """Run unit tests for tables.
 
     Tests are in `<table>.test.yml` beside a declaration, or anywhere below `tests/`. They run on a local
-    Spark, in temporary warehouses: the lake's own tables are neither read nor written.
+    Spark in temporary warehouses. The lake's own tables are neither read nor written.
     """
     lake, select = call.open(), (*selectors, *selected)
     if empty and (name or junit):
-        raise UsageError("one-of", "--empty does not go with -k or --junit", hint="it is about tables, not about tests")
+        raise UsageError("one-of", "--empty excludes -k and --junit", hint="it checks tables and runs no test")
     if empty:
         with Termination():
             found = lake.test_empty(select, exclude, on_event=_progress)
         return _show_empty(found, as_json=as_json)
     out = page()
 
-    def told(result: TrialResult) -> None:
+    def told(result: UnitTestResult) -> None:
         if not as_json:
             _show_result(out, result)
 
@@ -69,18 +69,18 @@ def _progress(event: Event) -> None:
         click.echo("starting Spark…", err=True)
 
 
-def _exit_code(report: TrialReport) -> int:
+def _exit_code(report: UnitTestReport) -> int:
     codes = [_code(result) for result in report.results if result.outcome != "passed"]
     return max(codes, default=0)
 
 
-def _code(result: TrialResult) -> int:
+def _code(result: UnitTestResult) -> int:
     if result.outcome == "failed":
         return DataError.exit_code
     return result.error.exit_code if result.error else InfrastructureError.exit_code
 
 
-def _show_result(out: Page, result: TrialResult) -> None:
+def _show_result(out: Page, result: UnitTestResult) -> None:
     sign = Styled(f"{result.outcome:<6}", _OUTCOMES[result.outcome])
     out.line(
         sign, f"  {result.table}  ", Styled(result.name, "strong"), Styled(f"  {duration(result.seconds)}", "quiet")
@@ -120,7 +120,7 @@ def _show_difference(out: Page, difference: RowDifference) -> None:
         out.line(*cells)
 
 
-def _show_summary(out: Page, report: TrialReport) -> None:
+def _show_summary(out: Page, report: UnitTestReport) -> None:
     parts = [plural(len(report.results), "test")]
     for outcome in ("passed", "failed"):
         if report.count(outcome) or outcome == "passed":

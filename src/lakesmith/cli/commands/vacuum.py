@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lakesmith.cli.call import Call, Command, complete_tables, json_option
-from lakesmith.cli.maintenance import carry_out, dry_run_option
+from lakesmith.cli.maintenance import dry_run_option, run_maintenance
 from lakesmith.cli.quantities import seconds
 
 
@@ -16,22 +16,22 @@ from lakesmith.cli.quantities import seconds
     metavar="TIME",
     default="7d",
     show_default=True,
-    help="Keep what a version needs that was current since.",
+    help="Keep files of versions that were current within this time.",
 )
-@click.option("--force", is_flag=True, help="Keep less than an hour.")
+@click.option("--force", is_flag=True, help="Allow less than an hour.")
 @dry_run_option
 @json_option
 @click.pass_obj
-def verb(call: Call, tables: tuple[str, ...], older_than: str, force: bool, dry_run: bool, as_json: bool) -> int:
-    """Delete files that no version of late needs.
+def command(call: Call, tables: tuple[str, ...], older_than: str, force: bool, dry_run: bool, as_json: bool) -> int:
+    """Delete data files that no recent version references.
 
-    In the tables that are named, or in all, with what killed runs have left. What a table of the lake has not read yet
-    is kept, however old it is.
+    In the named tables, or in all. Also deletes what killed runs have left behind. Versions that another table of the
+    lake has not read yet stay, however old they are.
     """
     lake, age = call.open(), seconds(older_than)
-    return carry_out(
+    return run_maintenance(
         lambda: lake.plan_vacuum(tables, older_than=age, force=force),
-        lambda told: lake.vacuum(tables, older_than=age, force=force, on_event=told),
+        lambda on_event: lake.vacuum(tables, older_than=age, force=force, on_event=on_event),
         dry_run=dry_run,
         as_json=as_json,
     )

@@ -10,16 +10,14 @@ from lakesmith.cli.words import plural
 
 
 @click.command("validate", cls=Command)
-@click.option(
-    "--no-python", is_flag=True, help="Run none of the lake's Python files, and read nothing but the lake's folder."
-)
+@click.option("--no-python", is_flag=True, help="Run none of the lake's Python files, and read only the lake's folder.")
 @json_option
 @click.pass_obj
-def verb(call: Call, no_python: bool, as_json: bool) -> None:
-    """Read all declarations and say what is wrong with them.
+def command(call: Call, no_python: bool, as_json: bool) -> None:
+    """Check all declarations and report every problem.
 
-    Every problem is listed with its file, its line and what to do about it. Needs no Java, touches
-    no data. Python files are run for what they declare, unless --no-python is given.
+    Each problem comes with its file, its line and a hint. Needs no Java and reads no data. Runs the lake's
+    Python declarations, unless --no-python is given.
     """
     found = call.review() if no_python else call.open().validate()
     if as_json:
