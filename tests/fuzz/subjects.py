@@ -26,7 +26,7 @@ from tests.fuzz.found import data_case
 from tests.fuzz.landing import Broke, try_landing
 from tests.fuzz.model import Case
 
-from lakesmith.columns import ERROR_CODE, CORRUPT, FILE_END
+from lakesmith.columns import CORRUPT, ERROR_CODE, FILE_END
 from lakesmith.declare import Files, TableName
 from lakesmith.errors import DeclarationError, InfrastructureError, LakesmithError, Problems
 from lakesmith.intake import avro as avro_files

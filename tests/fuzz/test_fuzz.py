@@ -1,6 +1,6 @@
 """Whatever stands in a file, reading it ends well or in words: no traceback, no hang, no code run, memory bounded.
 
-Part of what `make fuzz` tries, with all that it once found. Every failure is told with the way to replay it.
+Part of what `make fuzz` tries, with all that it once found. Every failure is reported with the way to replay it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.fuzz.planted import PLANTED, reads_well
 from tests.fuzz.runner import Bounds, fuzz
 from tests.fuzz.subjects import try_case
 
-from lakesmith.ledger.batch import batch_of
+from lakesmith.ledger.batch import decode_batch
 
 SEED = "kept"
 NUMBERS = range(600)
@@ -58,7 +58,7 @@ def _of(said: dict[str, str], plant: object) -> str:
 
 def test_the_batch_that_is_mutated_has_all_that_a_batch_may_have() -> None:
     written = json.loads(batch_files({}).files["00000003.01.json"])
-    batch = batch_of(json.dumps(written).encode(), 3)
+    batch = decode_batch(json.dumps(written).encode(), 3)
     assert json.loads(json.dumps(asdict(batch), default=str)) == written
     assert not [name for name, value in asdict(batch).items() if value in (None, (), {})]
 

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.worker SUBJECTS SANDBOX SEED CPU_SECONDS MEMORY
 
-Numbers come in by lines, and a line of JSON goes out for each. What ends the process is told by its parent.
+Numbers come in by lines, and a line of JSON goes out for each. What ends the process is reported by its parent.
 """
 
 from __future__ import annotations

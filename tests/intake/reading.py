@@ -11,14 +11,14 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from lakesmith.columns import CODE, CORRUPT, END, FILE, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW
+from lakesmith.columns import CORRUPT, ERROR_CODE, FILE_END, FILE_NUMBER, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW
 from lakesmith.declare.sources import FileFormat, Files
 from lakesmith.intake.reader import HELD, Reader, Surveyed, Task, survey
 from lakesmith.intake.rows import Target
 from lakesmith.intake.shapes import schema_of
 from lakesmith.intake.split import Records
 
-_BESIDE = (ROW_HASH, RESCUED, SOURCE_ROW, FILE, END, CORRUPT, CODE)
+_BESIDE = (ROW_HASH, RESCUED, SOURCE_ROW, FILE_NUMBER, FILE_END, CORRUPT, ERROR_CODE)
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class Found:
         return [
             {name: value for name, value in row.items() if value is not None and name not in _BESIDE}
             for row in self.every
-            if row[CODE] is None and row[END] is None
+            if row[ERROR_CODE] is None and row[FILE_END] is None
         ]
 
     @property
     def codes(self) -> dict[int, str]:
         """By its line, the code of each row that could not be read."""
-        return {row[SOURCE_ROW]: row[CODE].split(": ", 1)[0] for row in self.every if row[CODE] is not None}
+        return {row[SOURCE_ROW]: row[ERROR_CODE].split(": ", 1)[0] for row in self.every if row[ERROR_CODE] is not None}
 
     @property
     def words(self) -> list[str]:
-        return [row[CODE].split(": ", 1)[1] for row in self.every if row[CODE] is not None]
+        return [row[ERROR_CODE].split(": ", 1)[1] for row in self.every if row[ERROR_CODE] is not None]
 
     @property
     def raws(self) -> list[str]:
@@ -55,7 +55,7 @@ class Found:
 
     @property
     def lines(self) -> list[int]:
-        return [row[SOURCE_ROW] for row in self.every if row[CODE] is None and row[END] is None]
+        return [row[SOURCE_ROW] for row in self.every if row[ERROR_CODE] is None and row[FILE_END] is None]
 
     @property
     def rescued(self) -> list[dict[str, Any] | None]:
@@ -63,15 +63,15 @@ class Found:
         return [
             None if row[RESCUED] is None else json.loads(row[RESCUED])
             for row in self.every
-            if row[CODE] is None and row[END] is None
+            if row[ERROR_CODE] is None and row[FILE_END] is None
         ]
 
     @property
     def end(self) -> dict[str, Any]:
         """What the row tells that closes the file. There is one, and it is the last."""
-        ends = [row[END] for row in self.every if row[END] is not None]
+        ends = [row[FILE_END] for row in self.every if row[FILE_END] is not None]
         assert len(ends) == 1
-        assert self.every[-1][END] is not None
+        assert self.every[-1][FILE_END] is not None
         end: dict[str, Any] = ends[0]
         return end
 
@@ -93,7 +93,7 @@ def read(
     task = Task(0, path, _size(data) if size is None else size)
     reader = Reader(source=declared, target=target, open=lambda _: _opened(data), held=held)
     found = Found(list(reader.read([task])))
-    rows = [row for row in found.every if row[END] is None]
+    rows = [row for row in found.every if row[FILE_END] is None]
     assert found.end["rows"] == (len(rows) if found.end["code"] is None else 1)
     assert found.end["bytes"] == task.size
     assert not any(name.startswith(HIDDEN) for name in columns)

@@ -70,7 +70,7 @@ def test_a_stray_quote_does_not_swallow_what_is_in_later_pieces(monkeypatch: pyt
     assert len(found.rows) == 999
 
 
-def test_the_wrong_delimiter_is_told_with_the_right_one() -> None:
+def test_the_wrong_delimiter_is_reported_with_the_right_one() -> None:
     data = b"a;b;c;d;e;f;g\n1;2;3;4;5;6;7\n"
     found = read(data, SEVEN, format="csv")
     assert (found.codes, found.words) == ({0: "wrong-delimiter"}, ["1 column found, 7 expected; try ';'"])
@@ -116,7 +116,7 @@ def test_a_byte_order_mark_tells_how_a_file_is_written(encoding: str) -> None:
     assert read('[{"id": 1, "name": "é"}]'.encode(encoding), THREE).rows == [{"id": 1, "name": "é"}]
 
 
-def test_latin_1_is_quarantined_by_rows_until_it_is_told() -> None:
+def test_latin_1_is_quarantined_by_rows_until_it_is_reported() -> None:
     data = "id,name\n1,a\n2,é\n3,c\n".encode("latin-1")
     found = read(data, THREE, format="csv")
     assert [row["id"] for row in found.rows] == [1, 3]
@@ -131,7 +131,7 @@ def test_json_may_be_in_another_encoding() -> None:
     assert read(data.encode("utf-16-be"), THREE, encoding="utf-16-be").rows == expected
 
 
-def test_utf_16_without_a_mark_is_told() -> None:
+def test_utf_16_without_a_mark_is_reported() -> None:
     found = read("id,name\n1,a\n".encode("utf-16-le"), THREE, format="csv")
     assert (found.codes, found.words) == (
         {0: "nul-byte"},

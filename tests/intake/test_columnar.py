@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakesmith.columns import CODE, CORRUPT, RESCUED, ROW_HASH, SOURCE_ROW
+from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH, SOURCE_ROW
 from lakesmith.intake import columnar
 from lakesmith.intake.columnar import Format
 from lakesmith.intake.rows import Abort, Broken, Target
@@ -103,8 +103,8 @@ def test_rows_come_with_their_number_and_hash(format: Format) -> None:
     }
     found = rows(made[format](), {"id": pa.int64(), "name": pa.string()}, format)
     assert [{k: v for k, v in row.items() if k != ROW_HASH} for row in found] == [
-        {"id": 1, "name": "a", RESCUED: None, CORRUPT: None, CODE: None, SOURCE_ROW: 1},
-        {"id": 2, "name": None, RESCUED: None, CORRUPT: None, CODE: None, SOURCE_ROW: 2},
+        {"id": 1, "name": "a", RESCUED: None, CORRUPT: None, ERROR_CODE: None, SOURCE_ROW: 1},
+        {"id": 2, "name": None, RESCUED: None, CORRUPT: None, ERROR_CODE: None, SOURCE_ROW: 2},
     ]
     texts = [b'{"id":1,"name":"a"}', b'{"id":2}']
     assert [row[ROW_HASH] for row in found] == [blake2b(text, digest_size=16).hexdigest() for text in texts]
@@ -447,7 +447,7 @@ def test_a_row_with_a_text_that_is_not_utf8_is_unreadable_and_the_others_are_rea
     found = rows(parquet({"n": [1, 2, 3], "s": texts, "t": nested}), {"n": pa.int64(), "s": pa.string()}, surveyed=True)
     assert [(row["n"], row["s"]) for row in found] == [(1, "a"), (None, None), (3, "c")]
     assert found[1][CORRUPT] == '{"n":2,"s":"ff","t":{"b":["y"]}}'
-    assert found[1][CODE].startswith("not-utf8: the value of 's' is not valid")
+    assert found[1][ERROR_CODE].startswith("not-utf8: the value of 's' is not valid")
     assert [row[RESCUED] for row in found] == ['{"t": {"b":["x"]}}', None, '{"t": {"b":["z"]}}']
     assert len({row[ROW_HASH] for row in found}) == 3
 
@@ -502,29 +502,29 @@ def flipped(data: bytes, place: int) -> bytes:
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("data", [b"", b"x", b'{"a": 1}\n' * 100, b"PAR0" + b"\x00" * 100])
-def test_a_file_of_another_kind_is_told_by_its_first_bytes(format: Format, data: bytes) -> None:
+def test_a_file_of_another_kind_is_reported_by_its_first_bytes(format: Format, data: bytes) -> None:
     assert refused(io.BytesIO(data), format).code == "bad-magic"
 
 
 @pytest.mark.parametrize("keep", [4, 5, 100, -1, -9, -1000])
-def test_a_parquet_file_that_was_not_written_to_its_end_is_told(keep: int) -> None:
+def test_a_parquet_file_that_was_not_written_to_its_end_is_reported(keep: int) -> None:
     data = parquet({"a": range(10_000)}).getvalue()
     assert refused(io.BytesIO(data[:keep])).code == "truncated"
 
 
-def test_a_parquet_file_with_a_broken_footer_is_told() -> None:
+def test_a_parquet_file_with_a_broken_footer_is_reported() -> None:
     data = parquet({"a": range(100)}).getvalue()
     assert refused(io.BytesIO(data[:-200] + b"\xff" * 150 + data[-50:])).code == "corrupt"
 
 
-def test_a_page_that_is_damaged_is_told_by_its_checksum() -> None:
+def test_a_page_that_is_damaged_is_reported_by_its_checksum() -> None:
     data = parquet({"a": range(10_000)}, write_page_checksum=True, use_dictionary=False, compression="none").getvalue()
     broken = refused(io.BytesIO(flipped(data, 20_000)))
     assert broken.code == "corrupt"
     assert "CRC" in broken.what
 
 
-def test_rows_before_a_damaged_page_come_before_it_is_told() -> None:
+def test_rows_before_a_damaged_page_come_before_it_is_reported() -> None:
     table = pa.table({"a": range(100_000)})
     data = parquet(table, row_group_size=25_000, write_page_checksum=True, use_dictionary=False).getvalue()
     batches = columnar.read(io.BytesIO(flipped(data, len(data) * 3 // 4)), "parquet", target({"a": pa.int64()}))
@@ -534,7 +534,7 @@ def test_rows_before_a_damaged_page_come_before_it_is_told() -> None:
 
 
 @pytest.mark.parametrize("keep", [3, 100, -1, -30])
-def test_an_orc_file_that_was_not_written_to_its_end_is_told(keep: int) -> None:
+def test_an_orc_file_that_was_not_written_to_its_end_is_reported(keep: int) -> None:
     data = orc_file(pa.table({"a": range(10_000)})).getvalue()
     assert refused(io.BytesIO(data[:keep]), "orc").code in ("truncated", "corrupt")
 
@@ -748,17 +748,17 @@ def long(value: int) -> bytes:
         (container({}, block(1, b"\x02", size=100)), "truncated"),
     ],
 )
-def test_an_avro_file_that_is_not_one_is_told(file: io.BytesIO, code: str) -> None:
+def test_an_avro_file_that_is_not_one_is_reported(file: io.BytesIO, code: str) -> None:
     assert refused(file, "avro").code == code
 
 
 @pytest.mark.parametrize("at", range(0, 200, 7))
-def test_an_avro_file_that_is_cut_anywhere_is_told(at: int) -> None:
+def test_an_avro_file_that_is_cut_anywhere_is_reported(at: int) -> None:
     data = avro({"a": "string"}, *({"a": "x" * 50} for _ in range(100))).getvalue()
     assert refused(io.BytesIO(data[: len(data) - 1 - at]), "avro").code == "truncated"
 
 
-def test_an_avro_block_that_expands_too_much_is_told() -> None:
+def test_an_avro_block_that_expands_too_much_is_reported() -> None:
     packed = pa.compress(bytes(200 << 20), codec="zstd", asbytes=True)
     assert refused(container({"avro.codec": b"zstandard"}, block(1, packed)), "avro").code == "expands-too-much"
 
@@ -775,7 +775,7 @@ def test_a_text_in_avro_that_is_not_utf8_makes_only_its_row_unreadable() -> None
     file = container({}, block(3, b"\x02a\x02\xff\x02c"), schema=schema)
     found = rows(file, {"a": pa.string()}, "avro")
     assert [row["a"] for row in found] == ["a", None, "c"]
-    assert found[1][CODE].startswith("not-utf8")
+    assert found[1][ERROR_CODE].startswith("not-utf8")
 
 
 # What pyarrow writes comes back

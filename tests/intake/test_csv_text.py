@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.intake.reading import as_records, legible
 
-from lakesmith.columns import CODE, RESCUED, ROW_HASH
+from lakesmith.columns import ERROR_CODE, RESCUED, ROW_HASH
 from lakesmith.intake import csv_text
 from lakesmith.intake.csv_text import Header, lone_lines, parse, read_header, rows
 from lakesmith.intake.rows import Abort, Broken, Target, fit_rows, hashes
@@ -174,7 +174,7 @@ def test_one_bad_record_among_many_costs_only_itself() -> None:
     texts[1234] = b"1234"
     found = pa.Table.from_batches(rows(as_records(texts), Header(("id", "name"), ","), target()))
     assert found.column("id").to_pylist() == [None if number == 1234 else number for number in range(3000)]
-    assert [number for number, code in enumerate(found.column(CODE).to_pylist()) if code] == [1234]
+    assert [number for number, code in enumerate(found.column(ERROR_CODE).to_pylist()) if code] == [1234]
     assert found.column(ROW_HASH).to_pylist() == hashes(texts)
 
 
@@ -197,7 +197,7 @@ def test_columns_are_found_by_name_whatever_their_order() -> None:
 )
 def test_a_record_that_cannot_be_read_has_a_code(data: bytes, code: str) -> None:
     (row,) = read(data, "a,b,c", dict.fromkeys("abc", "string"))
-    assert row[CODE] == code
+    assert row[ERROR_CODE] == code
 
 
 def test_an_empty_field_is_no_value_and_empty_quotes_are_an_empty_text() -> None:

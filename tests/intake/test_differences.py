@@ -10,7 +10,7 @@ from lakesmith.intake.shapes import schema_of
 OLD = flat(schema_of({"id": "bigint", "to": "struct<zip:int,lines:array<struct<sku:string>>>", "a.b": "string"}))
 
 
-def test_new_gone_and_changed_columns_are_told_at_every_depth_once() -> None:
+def test_new_gone_and_changed_columns_are_reported_at_every_depth_once() -> None:
     new = flat(schema_of({"ID": "bigint", "to": "struct<zip:string,lines:array<struct<n:int>>>", "x": "struct<y:int>"}))
     assert differences(OLD, new, spelt=spelt, fits=eq) == [
         "+ to.lines[].n int",

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakesmith.columns import CODE, CORRUPT, END, FILE, WRITTEN
+from lakesmith.columns import CORRUPT, ERROR_CODE, FILE_END, FILE_NUMBER, WRITTEN_FILE
 from lakesmith.declare.sources import Files
 from lakesmith.intake import direct
 from lakesmith.intake.direct import Destination
@@ -66,9 +66,9 @@ def test_good_rows_are_in_one_file_with_where_they_came_from_and_others_come_bac
     assert len({row["_row_hash"] for row in stored}) == 3
     assert not any(name.startswith("_lakesmith_") for name in stored[0])
     unreadable = [row for row in others if row[CORRUPT] is not None]
-    assert [(row[FILE], row[CODE].split(":")[0]) for row in unreadable] == [(0, "truncated-json")]
-    assert [(row[FILE], row[END]["rows"]) for row in others if row[END]] == [(0, 3), (1, 1)]
-    (told,) = [row[WRITTEN] for row in others if row[WRITTEN]]
+    assert [(row[FILE_NUMBER], row[ERROR_CODE].split(":")[0]) for row in unreadable] == [(0, "truncated-json")]
+    assert [(row[FILE_NUMBER], row[FILE_END]["rows"]) for row in others if row[FILE_END]] == [(0, 3), (1, 1)]
+    (told,) = [row[WRITTEN_FILE] for row in others if row[WRITTEN_FILE]]
     assert told["rows"] == 3
     assert told["size"] == (tmp_path / "t" / told["path"]).stat().st_size
 
@@ -76,7 +76,7 @@ def test_good_rows_are_in_one_file_with_where_they_came_from_and_others_come_bac
 def test_no_file_is_made_where_there_is_no_good_row(tmp_path: Path) -> None:
     others = diverted(tmp_path / "t", "", "{\n")
     assert not (tmp_path / "t").exists()
-    assert [row for row in others if row[WRITTEN]] == []
+    assert [row for row in others if row[WRITTEN_FILE]] == []
 
 
 def test_many_rows_are_written_in_groups_of_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

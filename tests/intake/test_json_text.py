@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.intake.reading import as_records, legible
 
-from lakesmith.columns import CODE, RESCUED, ROW_HASH
+from lakesmith.columns import ERROR_CODE, RESCUED, ROW_HASH
 from lakesmith.intake import json_text
 from lakesmith.intake.json_text import parse, rows, shape
 from lakesmith.intake.rows import Abort, Target, Unreadable, as_json, fit_rows, hashes
@@ -228,7 +228,7 @@ def test_every_value_is_in_its_column_or_beside_it(texts: list[bytes]) -> None:
     for text, row in zip(texts, made, strict=True):
         record = parse(as_records([text]).raws()[0])
         if isinstance(record, Unreadable):
-            assert row[CODE] is not None
+            assert row[ERROR_CODE] is not None
             continue
         beside = json.loads(row[RESCUED] or "{}", parse_float=Decimal)
         for name, value in record.items():
@@ -319,7 +319,7 @@ def test_one_bad_record_among_many_costs_only_itself() -> None:
     texts[1234] = b'{"id": 1, "id": 2}'
     found = pa.Table.from_batches(rows(as_records(texts), _target(id="bigint")))
     assert found.column("id").to_pylist() == [None if number == 1234 else number for number in range(3000)]
-    assert [number for number, code in enumerate(found.column(CODE).to_pylist()) if code] == [1234]
+    assert [number for number, code in enumerate(found.column(ERROR_CODE).to_pylist()) if code] == [1234]
     assert found.column(ROW_HASH).to_pylist() == hashes(texts)
 
 
@@ -327,14 +327,18 @@ def test_one_bad_record_among_many_costs_only_itself() -> None:
 def test_a_line_that_is_no_object_does_not_crash_the_block_reader(lone: bytes) -> None:
     found = pa.Table.from_batches(rows(as_records([b'{"id": 1}', lone, b'{"id": 2}']), _target(id="bigint")))
     assert found.column("id").to_pylist() == [1, None, 2]
-    assert [code and code.split(":")[0] for code in found.column(CODE).to_pylist()] == [None, "not-an-object", None]
+    assert [code and code.split(":")[0] for code in found.column(ERROR_CODE).to_pylist()] == [
+        None,
+        "not-an-object",
+        None,
+    ]
 
 
 def test_two_objects_in_a_line_do_not_make_up_for_one_in_two_lines() -> None:
     texts = [b'{"id": 1} {"id": 2}', b'{"id":', b"3}"]
     found = pa.Table.from_batches(rows(as_records(texts), _target(id="bigint")))
     assert found.column("id").to_pylist() == [None, None, None]
-    assert None not in found.column(CODE).to_pylist()
+    assert None not in found.column(ERROR_CODE).to_pylist()
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
@@ -342,7 +346,7 @@ def test_what_is_no_json_number_is_no_number_between_others(text: str) -> None:
     texts = [b'{"x": 1.5}', f'{{"x": {text}}}'.encode(), b'{"x": null}']
     found = pa.Table.from_batches(rows(as_records(texts), _target(x="double")))
     assert found.column("x").to_pylist() == [1.5, None, None]
-    assert found.column(CODE)[1].as_py() == f"not-a-number: {text} is not JSON"
+    assert found.column(ERROR_CODE)[1].as_py() == f"not-a-number: {text} is not JSON"
 
 
 @pytest.mark.parametrize(
@@ -371,7 +375,7 @@ def test_a_record_that_cannot_be_read_has_a_code(text: bytes, code: str) -> None
     found = parse(text)
     assert isinstance(found, Unreadable)
     assert found.code == code
-    assert read(text, {"a": "string"})[CODE].startswith(f"{code}: ")
+    assert read(text, {"a": "string"})[ERROR_CODE].startswith(f"{code}: ")
 
 
 def test_half_of_a_pair_is_fine_when_the_other_half_follows() -> None:

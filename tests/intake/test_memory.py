@@ -70,7 +70,7 @@ def written(file: Path, width: int) -> None:
             fastavro.writer(made, schema, [{"text": text}], codec="deflate")
 
 
-def test_want_of_memory_is_told_from_bytes_that_ask_for_an_absurd_amount(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_want_of_memory_is_reported_from_bytes_that_ask_for_an_absurd_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoMemory):
         check_memory(pa.ArrowMemoryError("malloc of size 8388608 failed"))
     check_memory(pa.ArrowMemoryError(f"malloc of size {1 << 60} failed"))

@@ -1,4 +1,4 @@
-"""A process of its own reads ORC files; what ends it is told of the file, or of the machine."""
+"""A process of its own reads ORC files; what ends it is reported of the file, or of the machine."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_reader_that_has_read_much_is_not_kept(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("depth", "fine"), [(50, True), (70, False), (150, False)])
-def test_columns_that_are_nested_too_deeply_are_told(depth: int, fine: bool) -> None:
+def test_columns_that_are_nested_too_deeply_are_reported(depth: int, fine: bool) -> None:
     type: pa.DataType = pa.int64()
     value: object = 7
     for _ in range(depth):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.intake.reading import lines, look, read
 
-from lakesmith.columns import END, FILE, RESCUED
+from lakesmith.columns import FILE_END, FILE_NUMBER, RESCUED
 from lakesmith.declare.sources import Files
 from lakesmith.errors import InfrastructureError
 from lakesmith.intake import reader, split, stream
@@ -32,8 +32,8 @@ def test_files_are_read_one_after_the_other() -> None:
     made = Reader(source=Files(files="*", format="json"), target=target, open=lambda path: io.BytesIO(files[path]))
     tasks = [Task(number, path, len(data)) for number, (path, data) in enumerate(files.items())]
     found = pa.Table.from_batches(made.read(tasks)).to_pylist()
-    assert [(row["id"], row[FILE]) for row in found if row[END] is None] == [(1, 0), (2, 0), (3, 0), (9, 2)]
-    assert [(row[FILE], row[END]["rows"], row[END]["bytes"]) for row in found if row[END]] == [
+    assert [(row["id"], row[FILE_NUMBER]) for row in found if row[FILE_END] is None] == [(1, 0), (2, 0), (3, 0), (9, 2)]
+    assert [(row[FILE_NUMBER], row[FILE_END]["rows"], row[FILE_END]["bytes"]) for row in found if row[FILE_END]] == [
         (0, 3, len(files["a"])),
         (1, 0, 0),
         (2, 1, len(files["c"])),
@@ -53,7 +53,7 @@ def test_a_file_that_is_known_to_be_refused_is_not_read() -> None:
     made = Reader(source=Files(files="*", format="json"), target=Target(schema=schema_of(ID)), open=_nothing)
     (batch,) = made.read([Task(3, "a", 7, "not-json: it is bad: really")])
     (row,) = batch.to_pylist()
-    assert row[END] == {"rows": 1, "refused": 1, "rescued": 0, "bytes": 7, "code": "not-json"}
+    assert row[FILE_END] == {"rows": 1, "refused": 1, "rescued": 0, "bytes": 7, "code": "not-json"}
     assert row["_lakesmith_code"] == "not-json: it is bad: really"
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesmith.columns import CODE, CORRUPT, RESCUED, ROW_HASH
+from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH
 from lakesmith.intake.rows import SHOWN, Abort, Broken, Target, Unreadable, as_json, fit_rows, hashes, shape_of, shown
 from lakesmith.intake.shapes import Number, schema_of, spark_type
 
@@ -245,7 +245,7 @@ def test_an_unreadable_record_is_kept_as_it_came() -> None:
         ROW_HASH: hashes([b"\xff\x00 a"])[0],
         RESCUED: None,
         CORRUPT: "\\xff\\x00 a",
-        CODE: "bad: it is bad",
+        ERROR_CODE: "bad: it is bad",
     }
 
 

@@ -136,7 +136,7 @@ def test_a_known_type_grows_by_new_fields_alone() -> None:
     assert spark_type(grown(known, found)) == expected
 
 
-def test_added_fields_are_told_by_their_dotted_names() -> None:
+def test_added_fields_are_reported_by_their_dotted_names() -> None:
     known = schema_of({"a": "bigint", "n": "struct<x:int>", "l": "array<struct<p:int>>"})
     target = schema_of({"a": "bigint", "n": "struct<x:int,y:int>", "l": "array<struct<p:int,q:int>>", "b": "string"})
     assert added(known, target) == ("n.y", "l.q", "b")
@@ -216,7 +216,7 @@ def test_a_widened_column_can_always_be_widened_no_further_by_the_same(one: pa.D
     assert bool(told) == (found != one)
 
 
-def test_what_became_wider_is_told_by_name_at_every_depth() -> None:
+def test_what_became_wider_is_reported_by_name_at_every_depth() -> None:
     known = schema_of({"a": "int", "s": "struct<x:int,y:string>", "l": "array<struct<z:float>>", "same": "int"})
     target = schema_of({"s": "struct<x:bigint,y:string,n:int>", "a": "int", "l": "array<struct<z:double>>"})
     assert widened(known, target) == ("s.x: int → bigint", "l.z: float → double")

@@ -156,7 +156,7 @@ def test_an_error_of_the_store_is_no_fault_of_the_file(pack: object, error: Exce
     assert caught.value.passing
 
 
-def test_zlib_errors_are_told() -> None:
+def test_zlib_errors_are_reported() -> None:
     packed = gzip.compress(TEXT)
     with pytest.raises(Broken, match=r"^corrupt-compression: "):
         text(packed[:10] + b"\xff" * 20 + packed[30:])

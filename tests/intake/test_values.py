@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from fastavro import schemaless_writer
 
-from lakesmith.columns import CODE, CORRUPT, RESCUED, ROW_HASH
+from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH
 from lakesmith.intake.rows import Abort, Target, Unreadable, hashes
 from lakesmith.intake.shapes import schema_of
 from lakesmith.intake.values import (
@@ -271,7 +271,7 @@ def test_json_values_come_back_in_their_order_whatever_is_between_them() -> None
     found = decoder.rows(values, [None] * 6, Target(schema=schema_of({"id": "bigint"}))).to_pylist()
     assert [row["id"] for row in found] == [1, None, 2, None, 3, 4]
     assert [row[CORRUPT] for row in found] == [None, None, None, "broken", None, None]
-    assert str(found[3][CODE]).startswith("not-json: ")
+    assert str(found[3][ERROR_CODE]).startswith("not-json: ")
     assert [row[ROW_HASH] for row in found] == hashes([value or b"" for value in values])
 
 
@@ -322,7 +322,7 @@ def test_an_envelope_in_avro_is_opened_and_its_tombstone_has_the_fields_of_the_k
     assert (first["id"], first["_op"], second["id"], second["_op"]) == (1, "insert", 1, "tombstone")
 
 
-def test_the_schemas_of_values_are_told_without_reading_them() -> None:
+def test_the_schemas_of_values_are_reported_without_reading_them() -> None:
     values = [framed(7, b"\x00"), framed(7, b"\x02\x02"), framed(8, b"\x00x"), None, b"", b"{}"]
     assert headers(values, "protobuf") == {(7, (0,)), (7, (1,)), (8, (0,))}
     assert header(framed(7, b"\x02\x02ab"), "protobuf") == ((7, (1,)), 7)

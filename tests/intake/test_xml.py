@@ -45,7 +45,7 @@ def test_elements_of_one_name_are_a_list() -> None:
     assert one("<row><item>a</item><x>1</x><item>b</item><item/></row>") == {"item": ["a", "b", None], "x": "1"}
 
 
-def test_a_list_of_lists_is_told_from_a_longer_list() -> None:
+def test_a_list_of_lists_is_reported_from_a_longer_list() -> None:
     assert one("<row><g><i>1</i><i>2</i></g><g><i>3</i></g></row>") == {"g": [{"i": ["1", "2"]}, {"i": "3"}]}
 
 
@@ -83,18 +83,18 @@ def test_namespaces_are_left_out_of_names() -> None:
     assert read(document) == read(document, "f:row") == [{"_n": "1", "a": "2"}]
 
 
-def test_names_that_differ_only_in_their_namespace_are_told() -> None:
+def test_names_that_differ_only_in_their_namespace_are_reported() -> None:
     problem = one('<row xmlns:b="urn:b"><id>1</id><b:id>2</b:id></row>')
     assert problem == Unreadable("names-collide", "'id' and 'urn:b id' would both be the field 'id'")
 
 
-def test_names_that_differ_only_in_case_are_told_and_the_next_row_is_read() -> None:
+def test_names_that_differ_only_in_case_are_reported_and_the_next_row_is_read() -> None:
     first, second = read("<rows><row><id>1</id><ID>2</ID><x/></row><row><id>3</id></row></rows>")
     assert isinstance(first, Unreadable)
     assert second == {"id": "3"}
 
 
-def test_attributes_that_collide_are_told_and_the_next_row_is_read() -> None:
+def test_attributes_that_collide_are_reported_and_the_next_row_is_read() -> None:
     document = '<rows xmlns:b="urn:b"><row id="1" b:id="2"><x/></row><row id="3"/></rows>'
     assert read(document) == [
         Unreadable("names-collide", "'@id' and '@urn:b id' would both be the field '_id'"),
@@ -143,18 +143,18 @@ def test_entities_are_refused_before_they_are_read(doctype: str) -> None:
 
 
 @pytest.mark.parametrize("document", ["", "<rows>", "<rows><row><a>1</a>", "<rows><row></row", "<rows><![CDATA[x"])
-def test_a_file_that_ends_too_early_is_told(document: str) -> None:
+def test_a_file_that_ends_too_early_is_reported(document: str) -> None:
     assert refused(document).code == "truncated-xml"
 
 
 @pytest.mark.parametrize(
     "document", ["a,b\n1,2", "<rows>\n<row></rows>", "<rows/><rows/>", "<rows>&nbsp;</rows>", "{}"]
 )
-def test_what_is_not_xml_is_told(document: str) -> None:
+def test_what_is_not_xml_is_reported(document: str) -> None:
     assert refused(document).code == "not-xml"
 
 
-def test_the_line_is_told_where_a_file_stops_being_xml() -> None:
+def test_the_line_is_reported_where_a_file_stops_being_xml() -> None:
     assert refused("<rows>\n<row><a></b></row></rows>").what == "line 2, column 11: mismatched tag"
 
 
@@ -183,12 +183,12 @@ def test_an_encoding_that_is_given_counts_more_than_the_declared_one() -> None:
     assert [record for _, _, record in xml.records([data], "row", encoding="utf-8")] == [{"a": "ö"}]
 
 
-def test_bytes_that_are_not_in_the_encoding_are_told() -> None:
+def test_bytes_that_are_not_in_the_encoding_are_reported() -> None:
     assert refused("<rows><row>ö</row></rows>".encode("latin-1")).code == "bad-encoding"
 
 
 @pytest.mark.parametrize("name", ["klingon", "base64"])
-def test_an_encoding_that_is_not_known_is_told(name: str) -> None:
+def test_an_encoding_that_is_not_known_is_reported(name: str) -> None:
     assert refused(f'<?xml version="1.0" encoding="{name}"?><rows/>').code == "bad-encoding"
 
 
@@ -214,7 +214,7 @@ def test_a_row_that_is_too_long_is_passed_over_and_the_next_is_read() -> None:
     assert (line, text, second) == (2, b"<row><a>1</a></row>", {"a": "1"})
 
 
-def test_a_tag_that_does_not_end_is_told_before_it_fills_the_memory() -> None:
+def test_a_tag_that_does_not_end_is_reported_before_it_fills_the_memory() -> None:
     def pieces() -> Iterator[bytes]:
         yield b'<rows><row a="'
         for _ in range(1000):

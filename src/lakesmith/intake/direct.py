@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesmith.columns import CHANGE_AUDIT, CORRUPT, END, FILE, RESCUED, ROW_HASH, SOURCE_FILE, SOURCE_ROW, WRITTEN
+from lakesmith.columns import (
+    CHANGE_AUDIT,
+    CORRUPT,
+    FILE_END,
+    FILE_NUMBER,
+    RESCUED,
+    ROW_HASH,
+    SOURCE_FILE,
+    SOURCE_ROW,
+    WRITTEN_FILE,
+)
 from lakesmith.disk import make_folders
 from lakesmith.intake.shapes import STRING
 from lakesmith.ports import DataFile
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
 _GROUP = 64 << 20
 """About how many bytes of rows, as they are in memory, one row group holds."""
 _MOMENT = pa.timestamp("us", tz="UTC")
-WRITTEN_FIELD = pa.field(WRITTEN, pa.struct([("path", STRING), ("size", pa.int64()), ("rows", pa.int64())]))
+WRITTEN_FIELD = pa.field(WRITTEN_FILE, pa.struct([("path", STRING), ("size", pa.int64()), ("rows", pa.int64())]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +76,11 @@ class Destination:
         if made is not None:
             assert schema is not None
             told = {"path": made.path, "size": made.size, "rows": made.rows}
-            yield pa.RecordBatch.from_pylist([{**dict.fromkeys(schema.names), WRITTEN: told}], schema=schema)
+            yield pa.RecordBatch.from_pylist([{**dict.fromkeys(schema.names), WRITTEN_FILE: told}], schema=schema)
 
     def _audited(self, batch: pa.RecordBatch) -> pa.Table:
         count = len(batch)
-        number = batch.column(FILE)[0].as_py()  # a batch is of one file
+        number = batch.column(FILE_NUMBER)[0].as_py()  # a batch is of one file
         made = {
             **{name: batch.column(name) for name in self.columns if name not in CHANGE_AUDIT},
             SOURCE_FILE: pa.repeat(pa.scalar(self.places[number], STRING), count),
@@ -142,7 +152,7 @@ class _Rows:
 
 def _parted(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The rows of a table, and those that only tell something."""
-    unreadable, ends = batch.column(CORRUPT), batch.column(END)
+    unreadable, ends = batch.column(CORRUPT), batch.column(FILE_END)
     if unreadable.null_count == ends.null_count == len(batch):
         return batch, batch.slice(0, 0)
     good = pc.and_(unreadable.is_null(), ends.is_null())

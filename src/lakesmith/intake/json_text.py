@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
-from lakesmith.columns import CODE, CORRUPT, RESCUED, ROW_HASH
+from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH
 from lakesmith.intake.rows import Target, Unreadable, as_json, fit_rows, hashes, is_utf8, shape_of
 from lakesmith.intake.shapes import STRING, Number, one_each, storable
 from lakesmith.intake.split import Records
@@ -97,7 +97,12 @@ def _block(records: Records, target: Target) -> pa.RecordBatch | None:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     nothing = pa.nulls(len(records), STRING)
-    hidden = {ROW_HASH: pa.array(hashes(records.raws()), STRING), RESCUED: nothing, CORRUPT: nothing, CODE: nothing}
+    hidden = {
+        ROW_HASH: pa.array(hashes(records.raws()), STRING),
+        RESCUED: nothing,
+        CORRUPT: nothing,
+        ERROR_CODE: nothing,
+    }
     return pa.RecordBatch.from_arrays([*columns, *hidden.values()], schema=target.output)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesmith.columns import CODE, CORRUPT, END, FILE, RESCUED, SOURCE_ROW
+from lakesmith.columns import CORRUPT, ERROR_CODE, FILE_END, FILE_NUMBER, RESCUED, SOURCE_ROW
 from lakesmith.declare.sources import Files
 from lakesmith.errors import LakesmithError
 from lakesmith.intake import csv_text, json_text
@@ -83,7 +83,7 @@ class Reader:
     @property
     def output(self) -> pa.Schema:
         """The columns of the batches."""
-        extra = [(SOURCE_ROW, pa.int64()), (FILE, pa.int32()), (END, END_TYPE)]
+        extra = [(SOURCE_ROW, pa.int64()), (FILE_NUMBER, pa.int32()), (FILE_END, END_TYPE)]
         return pa.schema([*self.target.output, *extra])
 
     def read(self, tasks: Iterable[Task]) -> Iterator[pa.RecordBatch]:
@@ -122,7 +122,7 @@ class Reader:
             raise Abort(abort.kind, task.path, abort.detail) from abort
         yield from held
         end = {"rows": count, "refused": refused, "rescued": rescued, "bytes": raw.count, "code": None}
-        yield self._closing(task, {END: end})
+        yield self._closing(task, {FILE_END: end})
 
     def _rows(self, raw: Counted, task: Task) -> Iterator[pa.RecordBatch]:
         parts = task.partitions
@@ -139,10 +139,12 @@ class Reader:
     def _refused(self, task: Task, code: str, what: str) -> pa.RecordBatch:
         """The one row that stands for a file which cannot be read, and closes it."""
         end = {"rows": 1, "refused": 1, "rescued": 0, "bytes": task.size, "code": code}
-        return self._closing(task, {SOURCE_ROW: 0, CORRUPT: self._head(task), CODE: f"{code}: {what}", END: end})
+        return self._closing(
+            task, {SOURCE_ROW: 0, CORRUPT: self._head(task), ERROR_CODE: f"{code}: {what}", FILE_END: end}
+        )
 
     def _closing(self, task: Task, values: Mapping[str, object]) -> pa.RecordBatch:
-        row = {**dict.fromkeys(self.output.names), FILE: task.number, **values}
+        row = {**dict.fromkeys(self.output.names), FILE_NUMBER: task.number, **values}
         return pa.RecordBatch.from_pylist([row], schema=self.output)
 
     def _head(self, task: Task) -> str:

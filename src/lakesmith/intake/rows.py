@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from lakesmith.columns import CODE, CORRUPT, RESCUED, ROW_HASH
+from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH
 from lakesmith.intake.shapes import STRING, Number, common, exact_as_double, record_type, storable, type_of, widest
 
 SHOWN = 65_536
@@ -123,7 +123,7 @@ class Target:
     @property
     def output(self) -> pa.Schema:
         """The columns of a batch that `fit_rows` gives."""
-        hidden = [(name, STRING) for name in (ROW_HASH, RESCUED, CORRUPT, CODE)]
+        hidden = [(name, STRING) for name in (ROW_HASH, RESCUED, CORRUPT, ERROR_CODE)]
         return pa.schema([*self.schema, *hidden])
 
 
