@@ -18,7 +18,7 @@ EXITS = {
     "JvmDied": 4,
     "LakesmithError": 70,
     # Carriers of a code that the load and plan rooms turn into a DeclarationError.
-    "Unfit": 2,
+    "InvalidText": 2,
     "Fault": 2,
     "_problem": 2,
     # A context that turns what Spark raises into an InfrastructureError.

@@ -51,8 +51,8 @@ YAML = {
     "a column called no": (BRONZE + "columns:\n  no: int\n", "needs-quotes", 3, '"no"'),
     "yes as a boolean": (BRONZE + "enabled: yes\n", "wrong-type", 2, "enabled: true"),
     "a quoted boolean": (BRONZE + 'enabled: "true"\n', "wrong-type", 2, "without quotes"),
-    "empty text": (BRONZE + 'owner: ""\n', "empty-text", 2, "leave the key out"),
-    "an empty list": (BRONZE + "tags: []\n", "wrong-type", 2, "leave the key out"),
+    "empty text": (BRONZE + 'owner: ""\n', "empty-text", 2, "remove the key"),
+    "an empty list": (BRONZE + "tags: []\n", "wrong-type", 2, "remove the key"),
     "a tab": ("source:\n\tfiles: a.json\n", "yaml-syntax", 2, "tab"),
     "an open quote": ('owner: "me\n', "yaml-syntax", 2, "not closed"),
     "a colon in text": ("description: note: this\n", "yaml-syntax", 1, "in quotes"),
@@ -202,7 +202,7 @@ YAML = {
         BRONZE + "columns: {_change_type: string}\n",
         "bad-identifier",
         2,
-        "change feed",
+        "change data feed",
     ),
     "a check with a space": (
         BRONZE + 'checks: {"a b": {where: a > 0}}\n',
@@ -230,7 +230,7 @@ YAML = {
 
 
 @pytest.mark.parametrize(("text", "code", "line", "hint"), YAML.values(), ids=YAML)
-def test_bad_yaml_is_told_with_line_and_hint(refuse: Refuse, text: str, code: str, line: int, hint: str) -> None:
+def test_bad_yaml_is_reported_with_line_and_hint(refuse: Refuse, text: str, code: str, line: int, hint: str) -> None:
     (error,) = refuse({"bronze/orders.yml": text})
     assert (error.code, str(error.at)) == (code, f"bronze/orders.yml:{line}"), str(error)
     assert hint in (error.hint or "")
@@ -279,7 +279,12 @@ SQL = {
         2,
         "load: {merge: {key: …}}  (also: order_by,",
     ),
-    "merge without a key": (HEADER.format("load: {merge: {order_by: a}}"), "missing-key", 2, "same thing"),
+    "merge without a key": (
+        HEADER.format("load: {merge: {order_by: a}}"),
+        "missing-key",
+        2,
+        "the columns that identify a row",
+    ),
     "append with nothing in it": (HEADER.format("load: {append: {}}"), "missing-key", 2, "dedup"),
     "a window without a time": (
         HEADER.format("load:\n  append:\n    dedup: a\n    within: 7d"),
@@ -362,7 +367,7 @@ SQL = {
         2,
         "one of",
     ),
-    "an unknown load": (HEADER.format("load: upsert"), "unknown-word", 2, "words for load: append, changes, merge"),
+    "an unknown load": (HEADER.format("load: upsert"), "unknown-word", 2, "values of load: append, changes, merge"),
     "an unknown load block": (
         HEADER.format("load: {merg: {key: a}}"),
         "unknown-key",
@@ -379,7 +384,7 @@ SQL = {
 
 
 @pytest.mark.parametrize(("text", "code", "line", "hint"), SQL.values(), ids=SQL)
-def test_bad_sql_is_told_with_line_and_hint(refuse: Refuse, text: str, code: str, line: int, hint: str) -> None:
+def test_bad_sql_is_reported_with_line_and_hint(refuse: Refuse, text: str, code: str, line: int, hint: str) -> None:
     (error,) = refuse({"silver/orders.sql": text})
     assert (error.code, str(error.at)) == (code, f"silver/orders.sql:{line}"), str(error)
     assert hint in (error.hint or "")
@@ -389,13 +394,13 @@ ENVIRONMENTS = "name: shop\nenvironments:\n"
 LAKE = {
     "an unknown key": ("name: shop\nenviroments: {}\n", "unknown-key", 2, "did you mean 'environments'?"),
     "no name": ("variables: {a: b}\n", "missing-key", 1, "name"),
-    "a name with a space": ("name: my shop\n", "bad-identifier", 1, "'my_shop' would do"),
+    "a name with a space": ("name: my shop\n", "bad-identifier", 1, "for example 'my_shop'"),
     "an empty file": ("", "empty-file", 1, "name: shop"),
     "an environment with a dash": (
         ENVIRONMENTS + "  a-b: {warehouse: x}\n",
         "bad-identifier",
         3,
-        "'a_b' would do",
+        "for example 'a_b'",
     ),
     "a umask that takes permissions from the user": (
         ENVIRONMENTS + '  dev: {umask: "777"}\n',
@@ -422,7 +427,7 @@ LAKE = {
         2,
         "default_environment: a",
     ),
-    "a warehouse in a store": (
+    "a warehouse at a URL": (
         ENVIRONMENTS + "  dev: {warehouse: 's3://lake/warehouse'}\n",
         "unknown-storage",
         3,
@@ -496,7 +501,7 @@ LAKE = {
 
 
 @pytest.mark.parametrize(("text", "code", "line", "hint"), LAKE.values(), ids=LAKE)
-def test_a_bad_lakesmith_yml_is_told_with_line_and_hint(
+def test_a_bad_lakesmith_yml_is_reported_with_line_and_hint(
     refuse: Refuse, text: str, code: str, line: int, hint: str
 ) -> None:
     (error,) = refuse({"lakesmith.yml": text})
@@ -537,7 +542,7 @@ FOLDERS: Mapping[str, tuple[dict[str, str | bytes], str, str, str]] = {
         {"access.yml": "roles: {}\n"},
         "access-unsupported",
         "access.yml:1",
-        "permissions of its storage",
+        "storage permissions",
     ),
     "YAML without a query": (
         {"gold/sales.yml": "owner: me\n"},
@@ -573,7 +578,7 @@ FOLDERS: Mapping[str, tuple[dict[str, str | bytes], str, str, str]] = {
 
 
 @pytest.mark.parametrize(("files", "code", "at", "hint"), FOLDERS.values(), ids=FOLDERS)
-def test_a_file_that_does_not_belong_is_told(
+def test_a_file_that_does_not_belong_is_reported(
     refuse: Refuse, files: dict[str, str | bytes], code: str, at: str, hint: str
 ) -> None:
     (error,) = refuse(files)
@@ -581,7 +586,7 @@ def test_a_file_that_does_not_belong_is_told(
     assert hint in (error.hint or "")
 
 
-def test_a_link_that_leads_nowhere_is_told(refuse: Refuse, tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_is_reported(refuse: Refuse, tmp_path: Path) -> None:
     (tmp_path / "bronze").mkdir()
     (tmp_path / "bronze" / "orders.yml").symlink_to(tmp_path / "nowhere")
     (error,) = refuse({})

@@ -1,4 +1,4 @@
-"""A lake's folder becomes one declaration, and every problem in it is told in one go."""
+"""A lake's folder becomes one declaration, and every problem in it is reported in one go."""
 
 from __future__ import annotations
 
@@ -349,28 +349,28 @@ def test_an_unknown_environment_is_a_usage_error(refuse: Refuse) -> None:
     assert "did you mean 'prod'?" in (error.hint or "")
 
 
-def test_a_folder_that_is_no_lake_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_lake_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         load_lake(tmp_path)
     assert caught.value.code == "no-lake"
     assert "lakesmith init" in (caught.value.hint or "")
 
 
-def test_a_lake_file_with_the_other_ending_is_told(tmp_path: Path) -> None:
+def test_a_lake_file_with_the_other_ending_is_reported(tmp_path: Path) -> None:
     (tmp_path / "lakesmith.yaml").write_text("name: shop\n")
     with pytest.raises(UsageError) as caught:
         load_lake(tmp_path)
     assert "rename lakesmith.yaml" in (caught.value.hint or "")
 
 
-def test_one_name_in_two_spellings_is_told_with_both_places(refuse: Refuse) -> None:
+def test_one_name_in_two_files_is_reported_with_both_places(refuse: Refuse) -> None:
     (error,) = refuse({"silver/orders.sql": "SELECT 1", "silver/all.py": ORDERS_PYTHON})
     assert error.code == "duplicate-table"
     assert str(error.at) == "silver/orders.sql:1"
     assert "silver/all.py:3" in error.what
 
 
-def test_all_problems_are_told_in_the_order_of_files_and_lines(refuse: Refuse) -> None:
+def test_all_problems_are_reported_in_the_order_of_files_and_lines(refuse: Refuse) -> None:
     errors = refuse(
         {
             "lakesmith.yml": "name: shop\ncolour: red\n",

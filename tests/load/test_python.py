@@ -1,4 +1,4 @@
-"""Python declarations: bad ones are told, good ones are loaded without Spark and leave nothing behind."""
+"""Python declarations: bad ones are reported, good ones are loaded without Spark and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TOP = "import lakesmith as lake\n"
 BODY = '@lake.gold()\ndef sales(orders=lake.ref("silver.orders")):\n    return orders\n'
 
 BAD = {
-    "it raises": (TOP + "x = 1\ny = x / 0\n" + BODY, "python-raised", 3, "move work into the function"),
+    "it raises": (TOP + "x = 1\ny = x / 0\n" + BODY, "python-raised", 3, "move the work into the function"),
     "it does not parse": (TOP + "def sales(:\n", "python-syntax", 2, "py_compile"),
     "it returns at the top": (TOP + "return 1\n", "python-syntax", 2, "py_compile"),
     "it exits": (TOP + "import sys\nsys.exit(0)\n" + BODY, "python-raised", 3, "only declares"),
-    "it recurses for ever": (TOP + "def f():\n    f()\nf()\n" + BODY, "python-raised", 3, "move work"),
+    "it recurses for ever": (TOP + "def f():\n    f()\nf()\n" + BODY, "python-raised", 3, "move the work"),
     "it imports what is not there": (TOP + "import no_such_thing\n" + BODY, "python-raised", 2, "install"),
     "it gives an unknown argument": (
         TOP + BODY.replace("gold()", 'gold(ownr="a")'),
@@ -106,7 +106,7 @@ BAD = {
         2,
         "without async",
     ),
-    "it forgets the brackets": (TOP + BODY.replace("gold()", "gold"), "no-query", 2, "with brackets"),
+    "it forgets the brackets": (TOP + BODY.replace("gold()", "gold"), "no-query", 2, "with parentheses"),
     "it forgets the function": (TOP + 'lake.gold("sales")\n', "no-query", 2, "gold/sales.sql or .py"),
     "its name is no name": (
         TOP + BODY.replace("gold()", 'gold("My Sales")'),
@@ -156,7 +156,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "code", "line", "hint"), BAD.values(), ids=BAD)
-def test_a_bad_python_file_is_told_with_line_and_hint(
+def test_a_bad_python_file_is_reported_with_line_and_hint(
     refuse: Refuse, text: str, code: str, line: int, hint: str
 ) -> None:
     (error,) = refuse({"gold/sales.py": text})
@@ -164,12 +164,12 @@ def test_a_bad_python_file_is_told_with_line_and_hint(
     assert hint in (error.hint or "")
 
 
-def test_an_error_in_a_shared_module_is_told_at_its_own_line(refuse: Refuse) -> None:
+def test_an_error_in_a_shared_module_is_reported_at_its_own_line(refuse: Refuse) -> None:
     (error,) = refuse({"shared/a.py": "x = 1\n\nraise ValueError('no')\n", "gold/sales.py": "import shared.a\n"})
     assert (error.code, str(error.at)) == ("python-raised", "shared/a.py:3")
 
 
-def test_a_syntax_error_in_a_shared_module_is_told_at_its_own_line(refuse: Refuse) -> None:
+def test_a_syntax_error_in_a_shared_module_is_reported_at_its_own_line(refuse: Refuse) -> None:
     (error,) = refuse({"shared/a.py": "x = 1\nx = = 2\n", "gold/sales.py": "import shared.a\n"})
     assert (error.code, str(error.at)) == ("python-raised", "shared/a.py:2")
 
@@ -338,7 +338,7 @@ def test_the_function_that_is_imported_is_the_undecorated_one(load: Load) -> Non
     assert "shared.a" not in sys.modules
 
 
-def test_a_table_that_is_gone_from_its_file_is_told(load: Load, tmp_path: Path) -> None:
+def test_a_table_that_is_gone_from_its_file_is_reported(load: Load, tmp_path: Path) -> None:
     lake = load({"gold/sales.py": TOP + BODY})
     (tmp_path / "gold" / "sales.py").write_text(TOP)
     origin = lake.tables[TableName("gold", "sales")].origin

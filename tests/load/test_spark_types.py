@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.spark_types import spark_type
-from lakesmith.load.unfit import Unfit
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_type_is_spelt_as_spark_shows_it(written: str, shown: str) -> None:
     ],
 )
 def test_what_is_no_type_is_refused(written: str) -> None:
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(InvalidText) as caught:
         spark_type(written)
     assert caught.value.code == "bad-type"
 
@@ -60,6 +60,6 @@ def test_what_is_no_type_is_refused(written: str) -> None:
 def test_any_text_is_a_type_or_refused(text: str) -> None:
     try:
         shown = spark_type(text)
-    except Unfit:
+    except InvalidText:
         return
     assert spark_type(shown) == shown

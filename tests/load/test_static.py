@@ -355,7 +355,7 @@ def test_the_command_says_what_was_not_run_and_not_checked(tmp_path: Path) -> No
         "not checked: whether gold has more tables",
         "not checked: stored tables and recorded contracts",
     ]
-    told = json.loads(invoked(folder, "--no-python", "--json").stdout)
-    assert (told["not_run"], len(told["not_checked"])) == (["gold/more.py", "gold/sales.py"], 4)
+    report = json.loads(invoked(folder, "--no-python", "--json").stdout)
+    assert (report["not_run"], len(report["not_checked"])) == (["gold/more.py", "gold/sales.py"], 4)
     whole = json.loads(invoked(written(tmp_path / "other", {}), "--json").stdout)
     assert (whole["not_run"], whole["not_checked"]) == ([], [])

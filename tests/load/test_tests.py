@@ -1,4 +1,4 @@
-"""Test files become tests; what is wrong with them is told with its place."""
+"""Test files become tests; what is wrong with them is reported with its place."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_nested_values_later_batches_and_rules_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("a:\n  gven: {}\n  expect: []\n", "silver/orders.test.yml:2: unknown-key"),
         ("a: {expect: []}\na: {expect: []}\n", "silver/orders.test.yml:2: duplicate-key"),
@@ -121,8 +121,8 @@ def test_nested_values_later_batches_and_rules_are_read(tmp_path: Path) -> None:
         ("", "silver/orders.test.yml:1: empty-file"),
     ],
 )
-def test_what_does_not_make_sense_is_told_with_its_place(text: str, told: str, tmp_path: Path) -> None:
-    assert refused(tmp_path, {"silver/orders.test.yml": text}) == [told]
+def test_what_does_not_make_sense_is_reported_with_its_place(text: str, problem: str, tmp_path: Path) -> None:
+    assert refused(tmp_path, {"silver/orders.test.yml": text}) == [problem]
 
 
 def test_a_test_that_stands_beside_no_declaration_has_to_name_its_table(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_test_that_stands_beside_no_declaration_has_to_name_its_table(tmp_path
     ]
 
 
-def test_a_line_of_csv_with_another_number_of_values_is_told(tmp_path: Path) -> None:
+def test_a_line_of_csv_with_another_number_of_values_is_reported(tmp_path: Path) -> None:
     files = {"silver/orders.test.yml": "a: {expect: out.csv}\n", "silver/out.csv": "a,b\n1,2\n1,2,3\n"}
     assert refused(tmp_path, files) == ["silver/out.csv:3: bad-csv"]
 

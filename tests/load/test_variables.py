@@ -50,13 +50,13 @@ def test_a_value_that_is_given_overrides_the_environment(load: Load) -> None:
     assert parts(load(FILES, environment="prod", variables={"place": "here"}))[0] == "here/*.json"
 
 
-def test_giving_a_value_to_no_variable_is_told(refuse: Refuse) -> None:
+def test_giving_a_value_to_no_variable_is_reported(refuse: Refuse) -> None:
     (error,) = refuse(FILES, variables={"plaec": "here"})
     assert error.code == "unknown-variable"
     assert "did you mean 'place'?" in (error.hint or "")
 
 
-def test_a_missing_value_is_told_where_it_is_used(refuse: Refuse) -> None:
+def test_a_missing_value_is_reported_where_it_is_used(refuse: Refuse) -> None:
     files = {
         "lakesmith.yml": "name: shop\nvariables: {day: }\n",
         "gold/a.sql": "SELECT 1\nWHERE d = '${day}'",
@@ -72,7 +72,7 @@ def test_a_missing_value_can_be_given(load: Load) -> None:
     assert table.origin.text == "SELECT '2026-01-01'"
 
 
-def test_all_unknown_variables_of_a_query_are_told(refuse: Refuse) -> None:
+def test_all_unknown_variables_of_a_query_are_reported(refuse: Refuse) -> None:
     errors = refuse({"gold/a.sql": "SELECT ${a},\n ${b}"})
     assert [str(error.at) for error in errors] == ["gold/a.sql:1", "gold/a.sql:2"]
 
@@ -113,9 +113,9 @@ def test_secrets_are_revealed_when_a_setting_is_looked_up(load: Load, secret: st
 
 def test_secrets_are_never_shown(load: Load, secret: str) -> None:
     lake = load({"lakesmith.yml": SECRETS, "secrets/key": secret})
-    told = repr(lake) + str(lake.environment.spark) + json.dumps(dataclasses.asdict(lake.environment), default=str)
-    assert secret not in told
-    assert "env:SHOP_TOKEN" in told
+    shown = repr(lake) + str(lake.environment.spark) + json.dumps(dataclasses.asdict(lake.environment), default=str)
+    assert secret not in shown
+    assert "env:SHOP_TOKEN" in shown
 
 
 def test_a_text_is_masked_with_the_names_of_the_secrets_in_it(load: Load, secret: str) -> None:
@@ -124,7 +124,9 @@ def test_a_text_is_masked_with_the_names_of_the_secrets_in_it(load: Load, secret
     assert environment.secret_variables == {"SHOP_TOKEN"}
 
 
-def test_a_value_too_short_to_be_told_from_a_word_is_not_masked(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_too_short_to_be_distinguished_from_a_word_is_not_masked(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "a")
     environment = load({"lakesmith.yml": SECRETS, "secrets/key": ""}).environment
     assert environment.masked("a cat") == "a cat"
@@ -146,7 +148,9 @@ def test_a_secret_that_would_be_on_a_command_line_is_refused(refuse: Refuse, sec
     assert secret not in str(error)
 
 
-def test_a_secret_that_goes_away_is_told_by_its_name(load: Load, secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_that_goes_away_is_reported_by_its_name(
+    load: Load, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spark = load({"lakesmith.yml": SECRETS, "secrets/key": "x"}).environment.spark
     monkeypatch.delenv("SHOP_TOKEN")
     with pytest.raises(LakesmithError) as caught:
@@ -161,7 +165,7 @@ def test_a_secret_in_a_text_that_is_stored_is_refused(refuse: Refuse, secret: st
     assert secret not in str(error)
 
 
-def test_a_bad_warehouse_from_a_secret_is_told_without_its_value(
+def test_a_bad_warehouse_from_a_secret_is_reported_without_its_value(
     refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_PLACE", "../hidden-place")
@@ -171,7 +175,7 @@ def test_a_bad_warehouse_from_a_secret_is_told_without_its_value(
     assert "hidden-place" not in str(error)
 
 
-def test_a_password_in_a_warehouse_url_is_told_without_it(refuse: Refuse) -> None:
+def test_a_password_in_a_warehouse_url_is_reported_without_it(refuse: Refuse) -> None:
     (error,) = refuse({"lakesmith.yml": "name: shop\nenvironments: {dev: {warehouse: 's3a://k:hush@b/x'}}\n"})
     assert error.code == "credentials-in-url"
     assert "hush" not in str(error)

@@ -1,4 +1,4 @@
-"""Sources name connections of the environment; a name that is not there is told before anything is reached."""
+"""Sources name connections of the environment; a name that is not there is reported before anything is reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakesmith.lake import Lake
 
 
 @pytest.mark.parametrize("source", ["kafka: orders", "jdbc: public.orders"])
-def test_a_connection_that_there_is_not_is_told_by_validate_and_plan(tmp_path: Path, source: str) -> None:
+def test_a_connection_that_there_is_not_is_reported_by_validate_and_plan(tmp_path: Path, source: str) -> None:
     (tmp_path / "lakesmith.yml").write_text(
         "name: shop\nenvironments: {dev: {connections: {shop: {brokers: x, url: jdbc:x}}}}\n"
     )

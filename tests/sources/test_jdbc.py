@@ -1,11 +1,11 @@
-"""Which rows of a database a batch stands for, told without a connection."""
+"""Which rows of a database a batch stands for, found without a connection."""
 
 from __future__ import annotations
 
 import pytest
 
 from lakesmith.ports import Slice
-from lakesmith.sources.jdbc import Kind, Watermark, literal, new_rows, parts
+from lakesmith.sources.jdbc import Kind, Watermark, literal, new_rows, partition_conditions
 
 INSTANT = "2024-01-01 12:00:00.123456+00:00"
 
@@ -18,8 +18,8 @@ def test_a_plan_knows_where_a_read_begins_and_leaves_its_end_to_the_run() -> Non
 
 def test_rows_without_a_watermark_belong_to_every_stretch() -> None:
     mark = Watermark(column='"n"', kind="number")
-    assert mark.stretch("5", "9") == '("n" IS NULL OR (NOT "n" IS NULL AND "n" <= 9 AND "n" >= 5))'
-    assert mark.stretch("", "") == '"n" IS NULL'
+    assert mark.condition("5", "9") == '("n" IS NULL OR (NOT "n" IS NULL AND "n" <= 9 AND "n" >= 5))'
+    assert mark.condition("", "") == '"n" IS NULL'
 
 
 def test_a_value_that_cannot_be_compared_is_treated_like_a_missing_one() -> None:
@@ -28,7 +28,7 @@ def test_a_value_that_cannot_be_compared_is_treated_like_a_missing_one() -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "since", "overlap", "lowest"),
+    ("kind", "since", "overlap", "first"),
     [
         ("number", "100", 0.0, "100"),
         ("number", "100", 10.0, "90"),
@@ -40,8 +40,8 @@ def test_a_value_that_cannot_be_compared_is_treated_like_a_missing_one() -> None
         ("text", "b'7", 0.0, "b'7"),
     ],
 )
-def test_an_overlap_goes_back_in_the_units_of_its_column(kind: Kind, since: str, overlap: float, lowest: str) -> None:
-    assert Watermark(column="c", kind=kind, overlap=overlap).lowest(since) == lowest
+def test_an_overlap_goes_back_in_the_units_of_its_column(kind: Kind, since: str, overlap: float, first: str) -> None:
+    assert Watermark(column="c", kind=kind, overlap=overlap).first_reread(since) == first
 
 
 @pytest.mark.parametrize(
@@ -60,22 +60,22 @@ def test_a_value_is_written_so_that_no_digit_of_it_is_lost(kind: Kind, value: st
 
 def test_a_time_with_more_digits_than_are_kept_still_lies_within_its_stretch() -> None:
     mark = Watermark(column="c", kind="moment")
-    assert "c < {ts '2024-01-01 12:00:00.123457'}" in mark.stretch("", "2024-01-01 12:00:00.123456")
+    assert "c < {ts '2024-01-01 12:00:00.123457'}" in mark.condition("", "2024-01-01 12:00:00.123456")
     assert mark.newer("2024-01-01 12:00:00.123456").endswith("c >= {ts '2024-01-01 12:00:00.123457'}")
 
 
 def test_a_read_is_split_so_that_every_row_meets_one_condition() -> None:
-    assert parts("c", "number", "0", "100", 4) == [
+    assert partition_conditions("c", "number", "0", "100", 4) == [
         "c < 25 OR c IS NULL",
         "c >= 25 AND c < 50",
         "c >= 50 AND c < 75",
         "c >= 75",
     ]
-    assert parts("c", "date", "2024-01-01", "2024-01-03", 2) == [
+    assert partition_conditions("c", "date", "2024-01-01", "2024-01-03", 2) == [
         "c < {d '2024-01-02'} OR c IS NULL",
         "c >= {d '2024-01-02'}",
     ]
 
 
 def test_a_column_with_one_value_is_not_split_into_parts_that_overlap() -> None:
-    assert parts("c", "number", "7", "7", 4) == ["c < 7 OR c IS NULL", "c >= 7"]
+    assert partition_conditions("c", "number", "7", "7", 4) == ["c < 7 OR c IS NULL", "c >= 7"]

@@ -45,22 +45,22 @@ def ask(kafka: Broker, source: Kafka, reached: Reached | None = None, **more: st
 
 def found(kafka: Broker, source: Kafka, reached: Reached | None = None, **more: str) -> tuple[dict[int, int], ...]:
     """From where to where the new stretch is read, by partition."""
-    told = ask(kafka, source, reached, **more)
-    assert told is not None
+    pinned = ask(kafka, source, reached, **more)
+    assert pinned is not None
     settings = kafka.settings() | {key.replace("_", "."): value for key, value in more.items()}
-    read = pinned_offsets(declared(source), source, settings, told)
+    read = pinned_offsets(declared(source), source, settings, pinned)
     return {part: ends[0] for part, ends in read.items()}, {part: ends[1] for part, ends in read.items()}
 
 
 def test_the_first_stretch_is_all_that_is_there_and_then_nothing_is_new(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic(partitions=2))
     kafka.send(source.topic, "a", "b", "c", partition=1)
-    told = ask(kafka, source)
-    assert told is not None
-    assert (offsets(source, told.since), offsets(source, told.until)) == ({0: 0, 1: 0}, {0: 0, 1: 3})
-    assert ask(kafka, source, told.until) is None
+    pinned = ask(kafka, source)
+    assert pinned is not None
+    assert (offsets(source, pinned.since), offsets(source, pinned.until)) == ({0: 0, 1: 0}, {0: 0, 1: 3})
+    assert ask(kafka, source, pinned.until) is None
     kafka.send(source.topic, "d", partition=0)
-    assert found(kafka, source, told.until) == ({0: 0, 1: 3}, {0: 1, 1: 3})
+    assert found(kafka, source, pinned.until) == ({0: 0, 1: 3}, {0: 1, 1: 3})
 
 
 def test_an_empty_topic_has_nothing_new(kafka: Broker) -> None:
@@ -70,22 +70,22 @@ def test_an_empty_topic_has_nothing_new(kafka: Broker) -> None:
 def test_latest_pins_where_it_began_so_that_nothing_is_lost_until_the_next_run(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic(), starting="latest")
     kafka.send(source.topic, "old")
-    told = ask(kafka, source)
-    assert told is not None
-    assert (told.since, offsets(source, told.until)) == ({}, {0: 1})
+    pinned = ask(kafka, source)
+    assert pinned is not None
+    assert (pinned.since, offsets(source, pinned.until)) == ({}, {0: 1})
     kafka.send(source.topic, "new")
-    assert pinned_offsets(declared(source), source, kafka.settings(), told) == {0: (1, 1)}
-    assert found(kafka, source, told.until) == ({0: 1}, {0: 2})
+    assert pinned_offsets(declared(source), source, kafka.settings(), pinned) == {0: (1, 1)}
+    assert found(kafka, source, pinned.until) == ({0: 1}, {0: 2})
 
 
 def test_a_new_partition_begins_at_its_first_record_even_for_latest(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic(), starting="latest")
     kafka.send(source.topic, "a")
-    told = ask(kafka, source)
-    assert told is not None
+    pinned = ask(kafka, source)
+    assert pinned is not None
     kafka.grow(source.topic, 2)
     kafka.send(source.topic, "b", partition=1)
-    assert found(kafka, source, told.until) == ({0: 1, 1: 0}, {0: 1, 1: 1})
+    assert found(kafka, source, pinned.until) == ({0: 1, 1: 0}, {0: 1, 1: 1})
 
 
 def test_a_batch_is_no_larger_than_asked_for_and_no_partition_is_passed_over(kafka: Broker) -> None:
@@ -97,8 +97,8 @@ def test_a_batch_is_no_larger_than_asked_for_and_no_partition_is_passed_over(kaf
     assert until == {0: 2, 1: 4, 2: 4}
     reached: Reached = {}
     rounds = 0
-    while (told := ask(kafka, source, reached)) is not None:
-        reached, rounds = told.until, rounds + 1
+    while (pinned := ask(kafka, source, reached)) is not None:
+        reached, rounds = pinned.until, rounds + 1
     assert offsets(source, reached) == {0: 2, 1: 20, 2: 7}
     assert rounds == 3
 
@@ -109,22 +109,22 @@ def test_one_record_at_a_time_still_comes_round_to_every_partition(kafka: Broker
         kafka.send(source.topic, "a", "b", partition=partition)
     reached: Reached = {}
     rounds = 0
-    while (told := ask(kafka, source, reached)) is not None:
-        reached, rounds = told.until, rounds + 1
+    while (pinned := ask(kafka, source, reached)) is not None:
+        reached, rounds = pinned.until, rounds + 1
     assert (offsets(source, reached), rounds) == ({0: 2, 1: 2}, 4)
 
 
 def test_retention_that_passed_the_offset_is_an_error_that_shows_the_gap(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic(partitions=2))
     kafka.send(source.topic, "a", "b", partition=0)
-    told = ask(kafka, source)
-    assert told is not None
+    pinned = ask(kafka, source)
+    assert pinned is not None
     kafka.send(source.topic, "c", "d", "e", partition=0)
     kafka.expire(source.topic, 0, 4)
     with pytest.raises(DataError) as raised:
-        ask(kafka, source, told.until)
+        ask(kafka, source, pinned.until)
     assert raised.value.code == "offsets-lost"
-    assert "partition 0 was read up to 2 and begins at 4 now (2 offsets)" in raised.value.what
+    assert "partition 0 was read up to 2 and now starts at 4 (2 offsets lost)" in raised.value.what
     assert f"{ACCEPT}: {source.topic}/0:4" in str(raised.value.hint)
 
 
@@ -152,17 +152,17 @@ def test_an_acceptance_that_cannot_be_read_is_refused(kafka: Broker) -> None:
 def test_a_topic_that_was_made_anew_is_noticed_though_it_has_grown_past_the_offset(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic())
     kafka.send(source.topic, "a")
-    told = ask(kafka, source)
-    assert told is not None
+    pinned = ask(kafka, source)
+    assert pinned is not None
     kafka.drop(source.topic)
     kafka.topic(source.topic)
     kafka.send(source.topic, "x", "y", "z")
     with pytest.raises(DataError) as raised:
-        ask(kafka, source, told.until)
+        ask(kafka, source, pinned.until)
     assert raised.value.code == "offsets-lost"
-    assert "made anew" in raised.value.what
+    assert "created again" in raised.value.what
     way = str(raised.value.hint).partition(f"{ACCEPT}: ")[2].partition(" ")[0]
-    assert found(kafka, source, told.until, accept_lost=way) == ({0: 0}, {0: 3})
+    assert found(kafka, source, pinned.until, accept_lost=way) == ({0: 0}, {0: 3})
 
 
 def test_a_topic_that_ends_before_the_offset_is_an_error(kafka: Broker) -> None:
@@ -170,24 +170,24 @@ def test_a_topic_that_ends_before_the_offset_is_an_error(kafka: Broker) -> None:
     kafka.send(source.topic, "a")
     with pytest.raises(DataError) as raised:
         ask(kafka, source, {f"{source.topic}/0": 5})
-    assert "partition 0 was read up to 5 and ends at 1 now" in raised.value.what
+    assert "partition 0 was read up to 5 and now ends at 1" in raised.value.what
     with pytest.raises(DataError) as raised:
         ask(kafka, source, {f"{source.topic}/0": 1, f"{source.topic}/3": 5})
-    assert "partition 3 was read up to 5 and is gone" in raised.value.what
+    assert "partition 3 was read up to 5 and no longer exists" in raised.value.what
 
 
 def test_a_pinned_stretch_is_looked_at_again_before_it_is_read(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic())
     kafka.send(source.topic, "a", "b", "c")
-    told = ask(kafka, source)
-    assert told is not None
+    pinned = ask(kafka, source)
+    assert pinned is not None
     kafka.send(source.topic, "d")
-    assert pinned_offsets(declared(source), source, kafka.settings(), told) == {0: (0, 3)}
+    assert pinned_offsets(declared(source), source, kafka.settings(), pinned) == {0: (0, 3)}
     kafka.expire(source.topic, 0, 1)
     with pytest.raises(DataError):
-        pinned_offsets(declared(source), source, kafka.settings(), told)
+        pinned_offsets(declared(source), source, kafka.settings(), pinned)
     accepted = kafka.settings() | {ACCEPT: f"{source.topic}/0:1"}
-    assert pinned_offsets(declared(source), source, accepted, told) == {0: (1, 3)}
+    assert pinned_offsets(declared(source), source, accepted, pinned) == {0: (1, 3)}
 
 
 def test_records_of_a_transaction_that_is_open_are_not_there_yet(kafka: Broker) -> None:
@@ -202,13 +202,13 @@ def test_records_of_a_transaction_that_is_open_are_not_there_yet(kafka: Broker) 
     producer.flush(30)
     assert found(kafka, source) == ({0: 0}, {0: 1})
     producer.commit_transaction(30)
-    # The end of the transaction is told a little later, and takes an offset of its own.
+    # The end of the transaction is reported a little later, and takes an offset of its own.
     deadline = time.monotonic() + 30
     while found(kafka, source) != ({0: 0}, {0: 3}):
         assert time.monotonic() < deadline
 
 
-def test_a_broker_that_cannot_be_reached_is_told_within_seconds() -> None:
+def test_a_broker_that_cannot_be_reached_is_reported_within_seconds() -> None:
     source = replace(SOURCE, topic="events")
     began = time.monotonic()
     with pytest.raises(InfrastructureError) as raised:
@@ -219,7 +219,7 @@ def test_a_broker_that_cannot_be_reached_is_told_within_seconds() -> None:
     assert "'main'" in str(raised.value.hint)
 
 
-def test_an_unknown_topic_is_told_with_the_nearest_name(kafka: Broker) -> None:
+def test_an_unknown_topic_is_reported_with_the_nearest_name(kafka: Broker) -> None:
     topic = kafka.topic("clicks.of.customers")
     source = replace(SOURCE, topic="clicks.of.costumers")
     with pytest.raises(DeclarationError) as raised:
@@ -236,7 +236,7 @@ def test_a_connection_that_the_client_does_not_take_is_refused(settings: dict[st
     assert raised.value.code == "bad-connection"
 
 
-def test_a_user_and_password_open_a_secured_listener_and_a_wrong_one_is_told_so(kafka: Broker) -> None:
+def test_a_user_and_password_open_a_secured_listener_and_a_wrong_one_is_reported_so(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic())
     kafka.send(source.topic, "a")
     settings = {
@@ -258,16 +258,16 @@ def test_what_was_read_with_which_schema_is_part_of_the_stretch(kafka: Broker, r
     kafka.send(source.topic, "a")
     schema = {"type": "record", "name": "A", "fields": [{"name": "a", "type": "long"}]}
     first = registry.register(f"{source.topic}-value", schema)
-    told = ask(kafka, source, registry=registry.url)
-    assert told is not None
-    assert told.since[SCHEMA] == told.until[SCHEMA] == first
-    assert told.since[TOPIC] == told.until[TOPIC] != 0
+    pinned = ask(kafka, source, registry=registry.url)
+    assert pinned is not None
+    assert pinned.since[SCHEMA] == pinned.until[SCHEMA] == first
+    assert pinned.since[TOPIC] == pinned.until[TOPIC] != 0
     schema["fields"] = [*schema["fields"], {"name": "b", "type": "long", "default": 0}]
     second = registry.register(f"{source.topic}-value", schema)
     kafka.send(source.topic, "b")
-    told = ask(kafka, source, told.until, registry=registry.url)
-    assert told is not None
-    assert (told.since[SCHEMA], told.until[SCHEMA]) == (first, second)
+    pinned = ask(kafka, source, pinned.until, registry=registry.url)
+    assert pinned is not None
+    assert (pinned.since[SCHEMA], pinned.until[SCHEMA]) == (first, second)
 
 
 def test_avro_without_a_registry_or_without_a_subject_is_refused(kafka: Broker, registry: Apicurio) -> None:

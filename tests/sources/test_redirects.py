@@ -59,7 +59,7 @@ def redirecting(other: _Server) -> Iterator[_Server]:
 
 
 def test_a_registry_that_redirects_does_not_pass_the_password_on(redirecting: _Server, other: _Server) -> None:
-    assert Registry(url=redirecting.url, user="me", password="secret").newest("a-value") is None
+    assert Registry(url=redirecting.url, user="me", password="secret").latest("a-value") is None
     assert "authorization" in redirecting.headers[0]
     assert "authorization" not in other.headers[0]
 

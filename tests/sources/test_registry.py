@@ -30,19 +30,19 @@ def subject() -> str:
     return f"s{uuid4().hex[:12]}"
 
 
-def test_all_versions_of_a_subject_are_told_the_oldest_first(registry: Apicurio, subject: str) -> None:
+def test_all_versions_of_a_subject_are_reported_the_oldest_first(registry: Apicurio, subject: str) -> None:
     ids = [registry.register(subject, record("a")), registry.register(subject, record("a", "b"))]
     found = Registry(url=registry.url).versions(subject)
     assert [schema.id for schema in found] == ids
     assert [schema.kind for schema in found] == ["AVRO", "AVRO"]
     assert len(json.loads(found[1].text)["fields"]) == 2
-    assert Registry(url=registry.url).newest(subject) == found[1]
+    assert Registry(url=registry.url).latest(subject) == found[1]
     assert Registry(url=registry.url).by_id(ids[0]) == found[0]
 
 
 def test_what_the_registry_does_not_have_is_none(registry: Apicurio) -> None:
     asked = Registry(url=registry.url)
-    assert (asked.newest("nothing-value"), asked.versions("nothing-value"), asked.by_id(987_654)) == (None, (), None)
+    assert (asked.latest("nothing-value"), asked.versions("nothing-value"), asked.by_id(987_654)) == (None, (), None)
 
 
 def test_schemas_come_with_those_that_they_refer_to(registry: Apicurio, subject: str) -> None:
@@ -60,7 +60,7 @@ def test_schemas_come_with_those_that_they_refer_to(registry: Apicurio, subject:
 def test_a_registry_that_is_down_is_an_error_at_once_with_a_next_step() -> None:
     began = time.monotonic()
     with pytest.raises(InfrastructureError) as raised:
-        Registry(url=f"http://127.0.0.1:{free_port()}").newest("a-value")
+        Registry(url=f"http://127.0.0.1:{free_port()}").latest("a-value")
     assert time.monotonic() - began < 5
     assert raised.value.code == "registry-unreachable"
     assert "refused" in raised.value.what
@@ -109,9 +109,9 @@ def gate() -> Iterator[str]:
     server.server_close()
 
 
-def test_a_user_who_is_turned_away_is_told_so_without_waiting(gate: str) -> None:
+def test_a_user_who_is_turned_away_is_reported_so_without_waiting(gate: str) -> None:
     with pytest.raises(InfrastructureError) as raised:
-        Registry(url=gate, wait=30).newest("a-value")
+        Registry(url=gate, wait=30).latest("a-value")
     assert raised.value.code == "registry-refused"
     assert "401" in raised.value.what
 
@@ -126,7 +126,7 @@ def test_a_registry_that_is_overloaded_is_waited_for_and_told_of_once_and_then_a
     assert "pass" not in repr(asked).replace("password", "")
     began = time.monotonic()
     with pytest.raises(InfrastructureError) as raised:
-        asked.newest("a-value")
+        asked.latest("a-value")
     assert 0.4 < time.monotonic() - began < 5
     assert raised.value.code == "registry-unreachable"
     assert "503" in raised.value.what

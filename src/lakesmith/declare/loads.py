@@ -162,7 +162,7 @@ _NAMING = ("dedup", "by", "key", "order_by", "update", "track", "ignore", "op", 
 """The fields of loads that name columns of the query."""
 
 
-def respelt(load: Load, columns: Sequence[str]) -> Load:
+def with_query_case(load: Load, columns: Sequence[str]) -> Load:
     """Return the load with column names in the letter case of the query."""
     spelt = {name.lower(): name for name in columns}
 

@@ -31,7 +31,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RejectedRow:
     """A row that must be in quarantine."""
 
     row: Row
@@ -58,7 +58,7 @@ class TableTest:
     expect: Rows | None = None
     exactly: bool = False
     """Whether columns that are not named must be NULL."""
-    quarantine: tuple[Refused, ...] | None = None
+    quarantine: tuple[RejectedRow, ...] | None = None
     """All rows that must be quarantined; None when that does not matter."""
     fails: str | None = None
     """The code of the expected error; no batch follows it."""

@@ -10,14 +10,14 @@ from typing import Final, assert_never, cast
 
 from lakesmith.declare.checks import Limit
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean
-from lakesmith.load import field_types as kinds
-from lakesmith.load.field_types import B, Kind, keys_of, kind_of
+from lakesmith.load import field_types
+from lakesmith.load.field_types import B, FieldType, field_type_of, keys_of
+from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.nodes import BOOLEANS, Entries, Items, Node, Scalar
 from lakesmith.load.rules import ColumnName
-from lakesmith.load.unfit import Unfit
 from lakesmith.load.variables import Variables
 
-_COLUMN_NAMES = kind_of(ColumnName)
+_COLUMN_NAMES = field_type_of(ColumnName)
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _DECIMAL = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
 _SHARE = re.compile(r"([0-9]{0,3}(?:\.[0-9]{1,6})?)\s*(%?)")
@@ -30,11 +30,11 @@ _READ_AS = {
 }
 
 
-class _Unread:
+class _Undecoded:
     """Marks a value that could not be read; the reason is in `problems`."""
 
 
-UNREAD: Final = _Unread()
+UNDECODED: Final = _Undecoded()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,56 +46,56 @@ class Decoder:
 
     def block(self, model: type[B], node: Node, label: str) -> B | None:
         """Return the block, or None when a required key is missing or the node is not a mapping."""
-        value = self._block(kinds.Blocks(model), node, label)
-        return None if isinstance(value, _Unread) else cast(B, value)
+        value = self._block(field_types.Blocks(model), node, label)
+        return None if isinstance(value, _Undecoded) else cast(B, value)
 
-    def value(self, kind: Kind, node: Node, label: str) -> object:
+    def value(self, kind: FieldType, node: Node, label: str) -> object:
         """Return the value of any field type, or `UNREAD`."""
         match kind:
-            case kinds.Texts():
+            case field_types.Texts():
                 return self._text(kind, node, label)
-            case kinds.Settings():
+            case field_types.Settings():
                 return self._setting(node, label)
-            case kinds.Numbers():
+            case field_types.Numbers():
                 return self._number(node, label)
-            case kinds.Shares():
+            case field_types.Shares():
                 return self._share(node, label)
-            case kinds.Values():
+            case field_types.Values():
                 return self._any(node, label)
-            case kinds.Amounts():
+            case field_types.Amounts():
                 return self._amount(node, label)
-            case kinds.Limits():
+            case field_types.Limits():
                 return self._limit(node, label)
-            case kinds.Booleans():
+            case field_types.Booleans():
                 return self._boolean(node, label)
-            case kinds.Words():
+            case field_types.Words():
                 return self._word(kind, node, label)
-            case kinds.Lists():
+            case field_types.Lists():
                 return self._list(kind, node, label)
-            case kinds.Named():
+            case field_types.Named():
                 return self._named(kind, node, label)
-            case kinds.Blocks():
+            case field_types.Blocks():
                 return self._block(kind, node, label)
-            case kinds.WordOrBlock():
+            case field_types.WordOrBlock():
                 return self._word_or_block(kind, node, label)
-            case kinds.Optional():
+            case field_types.Optional():
                 empty = isinstance(node, Scalar) and node.sort == "null"
                 return None if empty else self.value(kind.value, node, label)
-            case kinds.Later():
+            case field_types.Later():
                 return node
             case _:
                 assert_never(kind)
 
-    def _block(self, kind: kinds.Blocks, node: Node, label: str) -> object:
+    def _block(self, kind: field_types.Blocks, node: Node, label: str) -> object:
         model, keys = kind.model, keys_of(kind.model)
         if model.SHORT is not None and _is_short(node, keys[model.SHORT].kind):
             short = self.value(keys[model.SHORT].kind, node, label)
-            if isinstance(short, _Unread):
-                return UNREAD
+            if isinstance(short, _Undecoded):
+                return UNDECODED
             return model(at=node.at, places={model.SHORT: node.at}, **{model.SHORT: short})
         if not isinstance(node, Entries):
-            wanted = f"{_listed(keys)} with values"
-            return self._wrong(node, label, wanted, f"{label}: {{{next(iter(keys))}: …}}")
+            expected = f"{_listed(keys)} with values"
+            return self._mistyped(node, label, expected, f"{label}: {{{next(iter(keys))}: …}}")
         places: dict[str, Place] = {}
         values: dict[str, object] = {}
         for key, item in self._unique(node):
@@ -105,7 +105,7 @@ class Decoder:
                 continue
             places[name] = key.at
             value = self.value(keys[name].kind, item, name)
-            if not isinstance(value, _Unread):
+            if not isinstance(value, _Undecoded):
                 values[name] = value
         missing = [name for name, key in keys.items() if key.required and name not in places]
         for name in missing:
@@ -118,23 +118,23 @@ class Decoder:
         if model.ONE_KEY and len(node.entries) != 1:
             self._problem(node.at, "one-of", f"{label} needs exactly one key", f"write one of {_listed(keys)}")
         if any(key.required and name not in values for name, key in keys.items()):
-            return UNREAD
+            return UNDECODED
         fields = model.__dataclass_fields__
         fitted = {f"{name}_" if f"{name}_" in fields else name: value for name, value in values.items()}
         return model(at=node.at, places=places, **fitted)
 
-    def _named(self, kind: kinds.Named, node: Node, label: str) -> object:
+    def _named(self, kind: field_types.Named, node: Node, label: str) -> object:
         if not isinstance(node, Entries):
-            return self._wrong(node, label, "names with values", f"{label}: {{name: …}}")
+            return self._mistyped(node, label, "names with values", f"{label}: {{name: …}}")
         values: dict[object, object] = {}
         for key, item in self._unique(node, fold=kind.name == _COLUMN_NAMES):
             name = self._key(kind.name, key, label)
             value = self.value(kind.value, item, f"{label}.{_shown(key.text)}")
-            if not isinstance(name, _Unread) and not isinstance(value, _Unread):
+            if not isinstance(name, _Undecoded) and not isinstance(value, _Undecoded):
                 values[name] = value
         return values
 
-    def _key(self, kind: Kind, key: Scalar, label: str) -> object:
+    def _key(self, kind: FieldType, key: Scalar, label: str) -> object:
         """Return a name as written: variables are only filled into values."""
         return Decoder(variables=Variables(folder="", strict=False), problems=self.problems).value(
             kind, key, f"a name in {label}"
@@ -149,24 +149,24 @@ class Decoder:
             if before is key:
                 entries.append((key, item))
                 continue
-            again = "" if before.text == key.text else f" of '{_shown(before.text)}'"
+            duplicate = "" if before.text == key.text else f" of '{_shown(before.text)}'"
             self._problem(
                 key.at,
                 "duplicate-key",
-                f"'{_shown(key.text)}' is a duplicate{again}; the first is on line {before.at.line}",
+                f"'{_shown(key.text)}' is a duplicate{duplicate}; the first is on line {before.at.line}",
                 "remove one of the two",
             )
         return entries
 
-    def _list(self, kind: kinds.Lists, node: Node, label: str) -> object:
+    def _list(self, kind: field_types.Lists, node: Node, label: str) -> object:
         items = node.items if isinstance(node, Items) else (node,)
         if not items:
             hint = "write at least one: [a, b]; or remove the key"
             return self._problem(node.at, "wrong-type", f"the list for {label} is empty", hint)
         values = [self.value(kind.item, item, label) for item in items]
-        return UNREAD if any(isinstance(value, _Unread) for value in values) else tuple(values)
+        return UNDECODED if any(isinstance(value, _Undecoded) for value in values) else tuple(values)
 
-    def _word_or_block(self, kind: kinds.WordOrBlock, node: Node, label: str) -> object:
+    def _word_or_block(self, kind: field_types.WordOrBlock, node: Node, label: str) -> object:
         if not isinstance(node, Scalar):
             return self._block(kind.block, node, label)
         keys = keys_of(kind.block.model)
@@ -175,7 +175,7 @@ class Decoder:
             return self._problem(node.at, "wrong-type", what, _block_hint(label, node.text, keys[node.text].kind))
         return self._word(kind.words, node, label, also=tuple(keys))
 
-    def _word(self, kind: kinds.Words, node: Node, label: str, also: tuple[str, ...] = ()) -> object:
+    def _word(self, kind: field_types.Words, node: Node, label: str, also: tuple[str, ...] = ()) -> object:
         known = tuple(dict.fromkeys((*kind.words, *also)))
         text = self._filled(node, label, f"one of {', '.join(known)}")
         if not isinstance(text, str) or text in kind.words:
@@ -183,17 +183,17 @@ class Decoder:
         hint = did_you_mean(text, known, label=f"values of {label}")
         return self._problem(node.at, "unknown-word", f"'{_shown(text)}' is not a valid value of {label}", hint)
 
-    def _text(self, kind: kinds.Texts, node: Node, label: str) -> object:
+    def _text(self, kind: field_types.Texts, node: Node, label: str) -> object:
         text = self._filled(node, label, "text")
         if not isinstance(text, str) or kind.rule is None:
             return text
-        return self._judged(node.at, label, lambda: kind.rule.read(text) if kind.rule else text)
+        return self._checked(node.at, label, lambda: kind.rule.read(text) if kind.rule else text)
 
     def _setting(self, node: Node, label: str) -> object:
         if isinstance(node, Scalar) and (_WHOLE.fullmatch(node.text) or node.text in ("true", "false")):
             return node.text
         if not isinstance(node, Scalar):
-            return self._wrong(node, label, "text", f"write {label}: followed by text")
+            return self._mistyped(node, label, "text", f"write {label}: followed by text")
         if node.sort != "text":
             # The text is not shown: it may be a secret.
             read_as = _READ_AS[node.sort]
@@ -203,45 +203,45 @@ class Decoder:
                 f"{label} must be text, but YAML can read it as {read_as}",
                 "write it in quotes",
             )
-        return self._judged(node.at, label, lambda: self.variables.setting(node.text))
+        return self._checked(node.at, label, lambda: self.variables.setting(node.text))
 
-    def _filled(self, node: Node, label: str, wanted: str) -> object:
-        scalar = self._scalar(node, label, wanted)
+    def _filled(self, node: Node, label: str, expected: str) -> object:
+        scalar = self._scalar(node, label, expected)
         if not isinstance(scalar, Scalar):
             return scalar
-        return self._judged(node.at, label, lambda: self.variables.fill(scalar.text))
+        return self._checked(node.at, label, lambda: self.variables.fill(scalar.text))
 
-    def _scalar(self, node: Node, label: str, wanted: str) -> Scalar | _Unread:
+    def _scalar(self, node: Node, label: str, expected: str) -> Scalar | _Undecoded:
         """Return a scalar that every YAML parser reads as text."""
         if not isinstance(node, Scalar) or node.sort == "null" or (node.sort == "other" and " " in node.text):
-            return self._wrong(node, label, wanted, f"write {label}: followed by {wanted}")
+            return self._mistyped(node, label, expected, f"write {label}: followed by {expected}")
         if node.sort != "text":
             return self._problem(
                 node.at,
                 "needs-quotes",
-                f"{label} must be {wanted}, but YAML can read {_shown(node.text)} as {_READ_AS[node.sort]}",
+                f"{label} must be {expected}, but YAML can read {_shown(node.text)} as {_READ_AS[node.sort]}",
                 f'write it in quotes: "{_shown(node.text)}"',
             )
         return node
 
     def _number(self, node: Node, label: str) -> object:
         text = self._variable_text(node, label)
-        if isinstance(text, _Unread):
+        if isinstance(text, _Undecoded):
             return text
         if text is None or not _WHOLE.fullmatch(text) or int(text) < 1:
-            return self._wrong(node, label, "a whole number of at least 1", f"write it without quotes: {label}: 4")
+            return self._mistyped(node, label, "a whole number of at least 1", f"write it without quotes: {label}: 4")
         return int(text)
 
     def _share(self, node: Node, label: str) -> object:
         text = self._variable_text(node, label)
-        if isinstance(text, _Unread):
+        if isinstance(text, _Undecoded):
             return text
         if text is None and isinstance(node, Scalar) and node.text.endswith("%"):
             text = node.text
         match = _SHARE.fullmatch(text or "")
         share = float(match[1]) / (100 if match[2] else 1) if match and match[1] else None
         if share is None or not 0 < share < 1:
-            return self._wrong(
+            return self._mistyped(
                 node, label, "a fraction between 0 and 1, or a percentage", f"{label}: 20%, or {label}: 0.2"
             )
         return share
@@ -258,16 +258,16 @@ class Decoder:
 
     def _amount(self, node: Node, label: str) -> object:
         text = self._variable_text(node, label)
-        if isinstance(text, _Unread):
+        if isinstance(text, _Undecoded):
             return text
         number = _number_of(text or "")
         if number is None:
-            return self._wrong(node, label, "a number", f"write it without quotes: {label}: 0.5")
+            return self._mistyped(node, label, "a number", f"write it without quotes: {label}: 0.5")
         return number
 
     def _limit(self, node: Node, label: str) -> object:
         text = self._variable_text(node, label)
-        if isinstance(text, _Unread):
+        if isinstance(text, _Undecoded):
             return text
         if text is not None and _WHOLE.fullmatch(text):
             return Limit(rows=int(text))
@@ -276,13 +276,13 @@ class Decoder:
 
     def _boolean(self, node: Node, label: str) -> object:
         text = self._variable_text(node, label)
-        if isinstance(text, _Unread):
+        if isinstance(text, _Undecoded):
             return text
         if text is None or text not in BOOLEANS:
-            return self._wrong(node, label, "true or false", f"write it without quotes: {label}: true")
+            return self._mistyped(node, label, "true or false", f"write it without quotes: {label}: true")
         return BOOLEANS[text]
 
-    def _variable_text(self, node: Node, label: str) -> str | _Unread | None:
+    def _variable_text(self, node: Node, label: str) -> str | _Undecoded | None:
         """Return the text of a scalar that is not quoted, or that a variable was filled into."""
         if not isinstance(node, Scalar):
             return None
@@ -290,29 +290,29 @@ class Decoder:
             return node.text
         if "${" not in node.text:
             return None
-        filled = self._judged(node.at, label, lambda: self.variables.fill(node.text))
+        filled = self._checked(node.at, label, lambda: self.variables.fill(node.text))
         if not self.variables.strict and filled == node.text:
-            return UNREAD
-        return filled if isinstance(filled, str | _Unread) else None
+            return UNDECODED
+        return filled if isinstance(filled, str | _Undecoded) else None
 
-    def _judged(self, at: Place, label: str, read: Callable[[], object]) -> object:
+    def _checked(self, at: Place, label: str, read: Callable[[], object]) -> object:
         try:
             return read()
-        except Unfit as unfit:
-            return self._problem(at, unfit.code, f"{label}: {unfit.what}", unfit.hint)
+        except InvalidText as invalid:
+            return self._problem(at, invalid.code, f"{label}: {invalid.what}", invalid.hint)
 
-    def _wrong(self, node: Node, label: str, wanted: str, hint: str) -> _Unread:
-        return self._problem(node.at, "wrong-type", f"{label} must be {wanted}, found {_found(node)}", hint)
+    def _mistyped(self, node: Node, label: str, expected: str, hint: str) -> _Undecoded:
+        return self._problem(node.at, "wrong-type", f"{label} must be {expected}, found {_describe(node)}", hint)
 
-    def _problem(self, at: Place, code: str, what: str, hint: str) -> _Unread:
+    def _problem(self, at: Place, code: str, what: str, hint: str) -> _Undecoded:
         self.problems.append(DeclarationError(code, what, at=at, hint=hint))
-        return UNREAD
+        return UNDECODED
 
 
-def _is_short(node: Node, kind: Kind) -> bool:
+def _is_short(node: Node, kind: FieldType) -> bool:
     """Whether the node is the short form of a block, with the value of one key alone."""
     if isinstance(node, Items):
-        return isinstance(kind, kinds.Lists)
+        return isinstance(kind, field_types.Lists)
     return isinstance(node, Scalar) and node.sort != "null"
 
 
@@ -322,7 +322,7 @@ def _number_of(text: str) -> int | Decimal | None:
     return int(text) if "." not in text and "e" not in text.lower() else Decimal(text)
 
 
-def _found(node: Node) -> str:
+def _describe(node: Node) -> str:
     match node:
         case Items():
             return "a list"
@@ -336,15 +336,15 @@ def _found(node: Node) -> str:
             return _shown(node.text)
 
 
-def _key_hint(name: str, keys: Mapping[str, kinds.Key]) -> str:
+def _key_hint(name: str, keys: Mapping[str, field_types.Key]) -> str:
     if name == "<<":
         return "YAML merge keys are not supported; write the keys out, or use `defaults` in lakesmith.yml"
     return did_you_mean(name, keys, label="keys")
 
 
-def _block_hint(label: str, word: str, kind: Kind) -> str:
+def _block_hint(label: str, word: str, kind: FieldType) -> str:
     """Return an example of a block with its required keys."""
-    keys = keys_of(kind.model) if isinstance(kind, kinds.Blocks) else {}
+    keys = keys_of(kind.model) if isinstance(kind, field_types.Blocks) else {}
     needed = ", ".join(f"{name}: …" for name, key in keys.items() if key.required) or "…"
     others = [name for name, key in keys.items() if not key.required]
     return f"{label}: {{{word}: {{{needed}}}}}" + (f"  (also: {', '.join(others)})" if others else "")

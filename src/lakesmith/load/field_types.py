@@ -82,15 +82,15 @@ class Words:
 class Lists:
     """A list; a single value needs no brackets."""
 
-    item: Kind
+    item: FieldType
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
     """Names with values."""
 
-    name: Kind
-    value: Kind
+    name: FieldType
+    value: FieldType
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +112,17 @@ class WordOrBlock:
 class Optional:
     """A value that may be left empty."""
 
-    value: Kind
+    value: FieldType
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
     """A value that stays a node until the variables are known."""
 
-    value: Kind
+    value: FieldType
 
 
-Kind = (
+FieldType = (
     Texts
     | Settings
     | Numbers
@@ -145,7 +145,7 @@ Kind = (
 class Key:
     """A key of a model."""
 
-    kind: Kind
+    kind: FieldType
     required: bool
     about: str
 
@@ -169,32 +169,32 @@ def _read_keys(model: type[Block]) -> Mapping[str, Key]:
         required = item.default is MISSING and item.default_factory is MISSING
         about = next(note for note in hints[item.name].__metadata__ if isinstance(note, str))
         # A key may be a reserved word of Python or of the block.
-        found[item.name.removesuffix("_")] = Key(kind_of(hints[item.name]), required, about)
+        found[item.name.removesuffix("_")] = Key(field_type_of(hints[item.name]), required, about)
     return found
 
 
 @cache
-def kind_of(annotation: typing.Any) -> Kind:
+def field_type_of(annotation: typing.Any) -> FieldType:
     """Return the field type for a type annotation."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _noted(annotation)
+        return _marked_type(annotation)
     if origin in (types.UnionType, typing.Union):
         rest = [argument for argument in arguments if argument is not type(None)]
         if len(rest) == 2:
-            words, block = kind_of(rest[0]), kind_of(rest[1])
+            words, block = field_type_of(rest[0]), field_type_of(rest[1])
             assert isinstance(words, Words)
             assert isinstance(block, Blocks)
             return WordOrBlock(words, block)
-        return kind_of(rest[0])
+        return field_type_of(rest[0])
     if origin is Literal:
         return Words(arguments)
     if origin is tuple:
-        return Lists(kind_of(arguments[0]))
+        return Lists(field_type_of(arguments[0]))
     if origin is Mapping:
         optional = type(None) in get_args(arguments[1])
-        value = kind_of(arguments[1])
-        return Named(kind_of(arguments[0]), Optional(value) if optional else value)
+        value = field_type_of(arguments[1])
+        return Named(field_type_of(arguments[0]), Optional(value) if optional else value)
     if annotation is bool:
         return Booleans()
     if annotation is int:
@@ -205,10 +205,10 @@ def kind_of(annotation: typing.Any) -> Kind:
     return Texts()
 
 
-_MARKED: Mapping[object, Kind] = {SHARE: Shares(), VALUE: Values(), AMOUNT: Amounts(), LIMIT: Limits()}
+_MARKED: Mapping[object, FieldType] = {SHARE: Shares(), VALUE: Values(), AMOUNT: Amounts(), LIMIT: Limits()}
 
 
-def _noted(annotation: typing.Any) -> Kind:
+def _marked_type(annotation: typing.Any) -> FieldType:
     for note in annotation.__metadata__:
         if isinstance(note, Rule):
             return Texts(note)
@@ -217,5 +217,5 @@ def _noted(annotation: typing.Any) -> Kind:
         if note in _MARKED:
             return _MARKED[note]
         if note is LATER:
-            return Later(kind_of(annotation.__origin__))
-    return kind_of(annotation.__origin__)
+            return Later(field_type_of(annotation.__origin__))
+    return field_type_of(annotation.__origin__)

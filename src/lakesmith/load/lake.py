@@ -34,7 +34,7 @@ from lakesmith.load.paths import is_url
 from lakesmith.load.python import PythonFile, parse_python, read_python, relative_path
 from lakesmith.load.sql_text import read_sql
 from lakesmith.load.static import StaticTable, read_static, shared_modules
-from lakesmith.load.tables import Maker
+from lakesmith.load.tables import TableBuilder
 from lakesmith.load.tests import is_test_file
 from lakesmith.load.yaml_text import read_yaml
 
@@ -61,10 +61,10 @@ def load_lake(
 
     Run Python files. With `run_python` false, parse them instead and use only literal declarations.
     """
-    return _Loading(os.path.abspath(path), run_python=run_python).load(environment, variables or {})
+    return _LakeLoader(os.path.abspath(path), run_python=run_python).load(environment, variables or {})
 
 
-class _Loading:
+class _LakeLoader:
     """One load of one folder."""
 
     def __init__(self, folder: str, *, run_python: bool) -> None:
@@ -78,27 +78,27 @@ class _Loading:
         self._places: dict[TableName, Place] = {}
 
     def load(self, environment: str | None, variables: Mapping[str, str]) -> LakeDeclaration:
-        chosen = LakeFile(folder=self._folder, problems=self._problems).choose(environment, variables)
-        maker = Maker(defaults=chosen.defaults, folder=self._folder, problems=self._problems)
-        decoder = Decoder(variables=chosen.variables, problems=self._problems)
+        settings = LakeFile(folder=self._folder, problems=self._problems).read(environment, variables)
+        builder = TableBuilder(defaults=settings.defaults, folder=self._folder, problems=self._problems)
+        decoder = Decoder(variables=settings.variables, problems=self._problems)
         for layer, file in self._files():
             try:
-                self._read(layer, file, decoder, maker)
+                self._read(layer, file, decoder, builder)
             except Problems as problems:
                 self._problems.extend(problems.errors)
             except LakesmithError as problem:
                 self._problems.append(problem)
         raise_all(sorted(self._problems, key=_problem_order))
         return LakeDeclaration(
-            name=chosen.name,
+            name=settings.name,
             path=self._folder,
-            environment=chosen.environment,
-            environments=chosen.environments,
+            environment=settings.environment,
+            environments=settings.environments,
             tables={
-                name: _placed(self._tables[name], chosen.environment.landing)
+                name: _resolve_location(self._tables[name], settings.environment.landing)
                 for name in sorted(self._tables, key=_table_order)
             },
-            declared_at=chosen.declared_at,
+            declared_at=settings.declared_at,
             unrun=UnrunPython(files=tuple(self._unrun), tables=self._opaque, layers=frozenset(self._open_layers)),
         )
 
@@ -116,14 +116,14 @@ class _Loading:
                     )
                 )
             elif entry.is_dir() and entry.name not in LAYERS:
-                self._near_layer(entry)
+                self._misspelled_layer(entry)
         for layer in LAYERS:
             folder = os.path.join(self._folder, layer)
             if not os.path.isdir(folder):
                 continue
             found = sorted(os.scandir(folder), key=lambda entry: entry.name)
             for entry in found:
-                if entry.name.startswith((".", "_")) or is_test_file(entry.name) or _is_of_test(entry, found):
+                if entry.name.startswith((".", "_")) or is_test_file(entry.name) or _is_test_data(entry, found):
                     continue
                 file = f"{layer}/{entry.name}"
                 if entry.is_dir():
@@ -147,7 +147,7 @@ class _Loading:
                 else:
                     yield layer, entry.name
 
-    def _near_layer(self, entry: os.DirEntry[str]) -> None:
+    def _misspelled_layer(self, entry: os.DirEntry[str]) -> None:
         name = entry.name.lower()
         near = next((layer for layer in LAYERS if _is_near(name, layer)), None)
         if near is None or not any(name.endswith(_ENDINGS) for name in os.listdir(entry.path)):
@@ -161,17 +161,17 @@ class _Loading:
             )
         )
 
-    def _read(self, layer: str, entry: str, decoder: Decoder, maker: Maker) -> None:
+    def _read(self, layer: str, entry: str, decoder: Decoder, builder: TableBuilder) -> None:
         file = f"{layer}/{entry}"
         path = os.path.join(self._folder, layer, entry)
         stem, ending = os.path.splitext(entry)
         text = read_text(path, file)
         if ending == ".py":
             read_file = self._read_python if self._run_python else self._read_unrun
-            read_file(layer, path, file, text, decoder, maker)
+            read_file(layer, path, file, text, decoder, builder)
             return
         name = TableName(layer, stem)
-        fit = self._fit(name, Place(file), "rename the file")
+        valid = self._has_valid_name(name, Place(file), "rename the file")
         query: Query | None = None
         if ending == ".sql":
             sql = read_sql(text, file, decoder.variables)
@@ -184,21 +184,23 @@ class _Loading:
                 raise empty_file(file, f"source: {{files: landing/{stem}/*.json}}")
             node = read
         block = decoder.block(TableBlock, node, "the table")
-        if block is not None and fit:
-            self._add(maker.table(name, block, query), name, block.at)
+        if block is not None and valid:
+            self._add(builder.table(name, block, query), name, block.at)
 
-    def _read_python(self, layer: str, path: str, file: str, text: str, decoder: Decoder, maker: Maker) -> None:
+    def _read_python(
+        self, layer: str, path: str, file: str, text: str, decoder: Decoder, builder: TableBuilder
+    ) -> None:
         found = read_python(path, text, self._folder)
         if not found.tables:
             raise _no_tables(layer, file)
         for written in found.tables:
             try:
                 signature = _signature(written.function, found) if written.function is not None else None
-                self._read_written(layer, written, signature, path, decoder, maker)
+                self._read_written(layer, written, signature, path, decoder, builder)
             except DeclarationError as problem:
                 self._problems.append(problem)
 
-    def _read_unrun(self, layer: str, path: str, file: str, text: str, decoder: Decoder, maker: Maker) -> None:
+    def _read_unrun(self, layer: str, path: str, file: str, text: str, decoder: Decoder, builder: TableBuilder) -> None:
         """Read the literal declarations of a Python file, and record which tables are computed."""
         modules, declaring = shared_modules(self._folder)
         tree = parse_python(path, text, self._folder)
@@ -215,7 +217,7 @@ class _Loading:
         for table in found.tables:
             try:
                 signature = _static_signature(table, text) if table.function is not None else None
-                self._read_written(layer, table.written, signature, path, decoder, maker)
+                self._read_written(layer, table.written, signature, path, decoder, builder)
             except DeclarationError as problem:
                 self._problems.append(problem)
 
@@ -230,7 +232,7 @@ class _Loading:
         signature: _Signature | None,
         path: str,
         decoder: Decoder,
-        maker: Maker,
+        builder: TableBuilder,
     ) -> None:
         at = self._place(written.at)
         called = written.name if written.name is not None or signature is None else signature.name
@@ -250,11 +252,11 @@ class _Loading:
                 table=str(name),
                 hint=f"use @lake.{layer}, or move it to a file in {written.layer}/",
             )
-        fit = self._fit(name, at, "rename the function, or pass a name as first argument")
+        valid = self._has_valid_name(name, at, "rename the function, or pass a name as first argument")
         query = self._python_query(written, called, signature, path, at) if signature is not None else None
         block = decoder.block(TableBlock, from_python(written.keys, at, self._place), "the table")
-        if block is not None and fit:
-            self._add(maker.table(name, block, query), name, at)
+        if block is not None and valid:
+            self._add(builder.table(name, block, query), name, at)
 
     def _python_query(
         self, written: WrittenTable, called: str, signature: _Signature, path: str, at: Place
@@ -300,7 +302,7 @@ class _Loading:
             declared_at=at,
         )
 
-    def _fit(self, name: TableName, at: Place, how: str) -> bool:
+    def _has_valid_name(self, name: TableName, at: Place, how: str) -> bool:
         if is_table_identifier(name.name):
             return True
         self._problems.append(
@@ -390,7 +392,7 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(node)
 
 
-def _is_of_test(entry: os.DirEntry[str], beside: Sequence[os.DirEntry[str]]) -> bool:
+def _is_test_data(entry: os.DirEntry[str], beside: Sequence[os.DirEntry[str]]) -> bool:
     """Whether the file has rows for a test: a test file next to it names it."""
     if not entry.name.endswith(".csv"):
         return False
@@ -411,7 +413,7 @@ def _is_near(name: str, layer: str) -> bool:
     return name[:1] == layer[0] and abs(len(name) - len(layer)) <= 1 and close
 
 
-def _placed(table: Table, root: str) -> Table:
+def _resolve_location(table: Table, root: str) -> Table:
     """Return the table with a relative location of its source table resolved against the landing root."""
     source = table.origin
     if not isinstance(source, OtherTable) or is_url(source.location) or os.path.isabs(source.location):

@@ -14,22 +14,22 @@ from lakesmith.load.checks import read_policy
 from lakesmith.load.decode import Decoder
 from lakesmith.load.field_types import Block
 from lakesmith.load.files import empty_file, read_text
+from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.models import DefaultsBlock, EnvironmentBlock, LakeBlock, QueryBlock
 from lakesmith.load.nodes import Entries, Node
 from lakesmith.load.paths import is_url, path_problem
 from lakesmith.load.plain_http import http_problems
-from lakesmith.load.unfit import Unfit
 from lakesmith.load.variables import Variables
 from lakesmith.load.yaml_text import read_yaml
 
 LAKE_FILE = "lakesmith.yml"
-_REACHED = ("storage", "connections")
+_WITH_SECRETS = ("storage", "connections")
 _OPTIONS = (".extraJavaOptions", ".defaultJavaOptions")
 """Suffixes of settings that become JVM options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class EnvironmentSettings:
     """The content of lakesmith.yml for the selected environment."""
 
     name: str
@@ -49,14 +49,14 @@ class LakeFile:
     """The lake's folder, absolute."""
     problems: list[LakesmithError]
 
-    def choose(self, environment: str | None, given: Mapping[str, str]) -> Chosen:
+    def read(self, environment: str | None, given: Mapping[str, str]) -> EnvironmentSettings:
         """Read the file for one environment; the variables in `given` override all others."""
         block = self._lake_block()
         environments = _nodes(block.environments) or {"dev": Entries((), block.at)}
         name = self._environment_name(block, tuple(environments), environment)
         values = self._values(block, environments, name, given)
         variables = Variables(folder=self.folder, values=values)
-        return Chosen(
+        return EnvironmentSettings(
             name=block.name,
             environment=self._environment(name, environments[name], variables),
             environments=tuple(environments),
@@ -103,8 +103,8 @@ class LakeFile:
         for variable, text in given.items():
             try:
                 values[variable] = lenient.setting(text)
-            except Unfit as unfit:
-                self.problems.append(UsageError(unfit.code, f"--var {variable}: {unfit.what}", hint=unfit.hint))
+            except InvalidText as invalid:
+                self.problems.append(UsageError(invalid.code, f"--var {variable}: {invalid.what}", hint=invalid.hint))
         return values
 
     def _lake_block(self) -> LakeBlock:
@@ -127,8 +127,8 @@ class LakeFile:
             self._give_up()
         return block
 
-    def _environment_name(self, block: LakeBlock, names: tuple[str, ...], asked: str | None) -> str:
-        name = asked or block.default_environment
+    def _environment_name(self, block: LakeBlock, names: tuple[str, ...], requested: str | None) -> str:
+        name = requested or block.default_environment
         if name in names:
             return name
         if name is None and ("dev" in names or len(names) == 1):
@@ -148,7 +148,7 @@ class LakeFile:
             at = block.places.get("default_environment")
             self.problems.append(
                 UsageError("unknown-environment", what, hint=hint)
-                if asked
+                if requested
                 else DeclarationError("unknown-environment", what, at=at, hint=hint)
             )
         return self._give_up()
@@ -157,15 +157,15 @@ class LakeFile:
         # Problems that do not depend on variables were found when the environment was read without them.
         problems: list[LakesmithError] = []
         block = Decoder(variables=variables, problems=problems).block(EnvironmentBlock, node, f"environments.{name}")
-        told = {(str(problem.at), problem.code) for problem in self.problems}
-        self.problems.extend(p for p in problems if (str(p.at), p.code) not in told)
+        known = {(str(problem.at), problem.code) for problem in self.problems}
+        self.problems.extend(p for p in problems if (str(p.at), p.code) not in known)
         if block is None:
             self._give_up()
-        for key, settings in (("spark", [block.spark]), *((k, [*getattr(block, k).values()]) for k in _REACHED)):
+        for key, settings in (("spark", [block.spark]), *((k, [*getattr(block, k).values()]) for k in _WITH_SECRETS)):
             for value in (value for each in settings for value in each.values()):
                 self._secret(value, block.places.get(key, block.at))
         self.problems.extend(http_problems(block, node))
-        self._refuse_on_command_line(block)
+        self._reject_secrets_in_jvm_options(block)
         return Environment(
             name=name,
             warehouse=self._location(block, "warehouse", block.warehouse),
@@ -199,13 +199,13 @@ class LakeFile:
                 self.problems.append(DeclarationError("unknown-storage", what, at=at, hint=hint))
             return path.rstrip("/")
         found = os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))
-        wrong = self._misplaced(found) if key == "warehouse" else None
+        wrong = self._location_problem(found) if key == "warehouse" else None
         if wrong is not None:
             hint = "use a separate folder, such as .lakesmith/warehouse"
             self.problems.append(DeclarationError("warehouse-overlaps", f"the warehouse {wrong}", at=at, hint=hint))
         return found
 
-    def _misplaced(self, warehouse: str) -> str | None:
+    def _location_problem(self, warehouse: str) -> str | None:
         """Return why the warehouse cannot be in this folder, if so: tables must not mix with declarations."""
         if os.path.isfile(warehouse):
             return "is a file, not a folder"
@@ -214,7 +214,7 @@ class LakeFile:
         inside = os.path.relpath(warehouse, self.folder).split(os.sep)[0]
         return f"is in {inside}/, which holds declarations" if inside in LAYERS else None
 
-    def _refuse_on_command_line(self, block: EnvironmentBlock) -> None:
+    def _reject_secrets_in_jvm_options(self, block: EnvironmentBlock) -> None:
         """Reject secrets in JVM options: every user of the machine can read those."""
         self.problems.extend(
             DeclarationError(

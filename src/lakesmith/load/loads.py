@@ -67,7 +67,7 @@ def load_problems(name: TableName, block: LoadBlock) -> Iterator[DeclarationErro
         if history is not None:
             why = "columns are either tracked or ignored, so one of the two lists is enough"
             yield from _excludes(name, history, "ignore", "track", why)
-    if block.snapshot is not None and block.snapshot.into != "scd2" and _was_read(block.snapshot, "into"):
+    if block.snapshot is not None and block.snapshot.into != "scd2" and _is_usable(block.snapshot, "into"):
         yield from _not_of_merge(name, block.snapshot)
     if block.changes is not None:
         yield from _not_of_key(name, block.changes)
@@ -157,6 +157,6 @@ def _not_of_key(name: TableName, block: ChangesBlock) -> Iterator[DeclarationErr
             )
 
 
-def _was_read(block: Block, key: str) -> bool:
+def _is_usable(block: Block, key: str) -> bool:
     """Whether the key is absent or was read; a value that could not be read is already reported."""
     return key not in block.places or getattr(block, key) is not None

@@ -41,7 +41,7 @@ def _registry_problems(name: str, settings: Values, node: Node) -> Iterator[Decl
     if wrong is not None:
         yield wrong
     elif _is_plain(url) and {"registry.user", "registry.password"} & settings.keys() and not _allows(settings, option):
-        yield _refused(f"the credentials of the registry of '{name}'", option, at)
+        yield _problem(f"the credentials of the registry of '{name}'", option, at)
 
 
 def _storage_problems(url: str, settings: Values, node: Node) -> Iterator[DeclarationError]:
@@ -51,7 +51,7 @@ def _storage_problems(url: str, settings: Values, node: Node) -> Iterator[Declar
         return
     sent = [key for key in _sent_in_clear(url.partition("://")[0].lower(), settings) if key in settings]
     if sent and not _allows(settings, _ALLOW):
-        yield _refused(f"{' and '.join(sent)} of '{url}'", _ALLOW, _place(node, "storage", url, sent[0]))
+        yield _problem(f"{' and '.join(sent)} of '{url}'", _ALLOW, _place(node, "storage", url, sent[0]))
 
 
 def _sent_in_clear(scheme: str, settings: Values) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def _not_boolean(settings: Values, option: str, at: Place) -> DeclarationError |
     return DeclarationError("wrong-type", f"{option} must be true or false", at=at, hint=f"{option}: true")
 
 
-def _refused(what: str, option: str, at: Place) -> DeclarationError:
+def _problem(what: str, option: str, at: Place) -> DeclarationError:
     return DeclarationError(
         "plain-http-credentials",
         f"{what} would be sent unencrypted over plain http://",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 # `sys.modules` and `sys.path` are global to the process.
-_alone = threading.RLock()
+_import_lock = threading.RLock()
 _NEVER_HIDDEN = frozenset(("lakesmith", *PACKAGES))
 
 
@@ -86,7 +86,7 @@ def read_python(path: str, text: str, folder: str) -> PythonFile:
     """Run the file and return its declarations. Any exception becomes an error with the user's own line."""
     tree, code = _compiled(path, text, folder)
     # Prints of the file must not mix with the output of commands.
-    with _alone, contextlib.redirect_stdout(sys.stderr), _lake_modules(folder) as shared, standing_in():
+    with _import_lock, contextlib.redirect_stdout(sys.stderr), _lake_modules(folder) as shared, standing_in():
         tables = _executed(path, code, folder)
     return PythonFile(
         folder=folder,
@@ -107,7 +107,7 @@ def import_function(query: PythonQuery) -> Callable[..., object]:
     except (OSError, UnicodeDecodeError):
         text = ""
     _, code = _compiled(query.path, text, folder)
-    with _alone, _lake_modules(folder):
+    with _import_lock, _lake_modules(folder):
         tables = _executed(query.path, code, folder)
     if folder not in sys.path:
         # Added last and not removed: the function may import modules of the lake when it is called.
@@ -133,11 +133,11 @@ def call_function(query: PythonQuery, frames: Mapping[str, object]) -> object:
     except BaseException as error:
         if type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
-        said = str(error).strip().split("\n")[0][:200]
+        message = str(error).strip().split("\n")[0][:200]
         folder = os.path.dirname(os.path.dirname(query.path))
         raise DataError(
             "python-raised",
-            f"{query.function}() raised {type(error).__name__}{f': {said}' if said else ''}",
+            f"{query.function}() raised {type(error).__name__}{f': {message}' if message else ''}",
             at=_place(error, query.path, folder),
             hint="the table is unchanged; fix the function and run again",
         ) from error
@@ -154,10 +154,10 @@ def _compiled(path: str, text: str, folder: str) -> tuple[ast.Module, types.Code
         return tree, compile(tree, path, "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = (error.lineno or 1) if isinstance(error, SyntaxError) else 1
-        said = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deep"
+        message = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deep"
         raise DeclarationError(
             "python-syntax",
-            f"Python syntax error: {said}",
+            f"Python syntax error: {message}",
             at=Place(relative_path(path, folder), line),
             hint="fix the line; `python -m py_compile` shows the same error",
         ) from None
@@ -181,13 +181,13 @@ def call_predicate(predicate: Predicate, rows: DataFrame, table: str, at: Place)
     module, _, name = predicate.function.rpartition(".")
     path = os.path.join(predicate.folder, *module.split(".")) + ".py"
     try:
-        with _alone, _lake_modules(predicate.folder):
+        with _import_lock, _lake_modules(predicate.folder):
             made = getattr(importlib.import_module(module), name)(rows)
     except Exception as error:
-        said = str(error).strip().split("\n")[0][:200]
+        message = str(error).strip().split("\n")[0][:200]
         raise DataError(
             "python-raised",
-            f"{predicate.function} raised {type(error).__name__}: {said}",
+            f"{predicate.function} raised {type(error).__name__}: {message}",
             at=_place(error, path, predicate.folder),
             table=table,
             hint="it receives the rows as a DataFrame and must return a Column",
@@ -233,15 +233,17 @@ def _raised(error: BaseException, path: str, folder: str) -> LakesmithError:
             at=at,
             hint="a declaration file only declares tables; remove the call",
         )
-    said = str(error).strip().split("\n")[0][:200]
+    message = str(error).strip().split("\n")[0][:200]
     kind = type(error).__name__
     if isinstance(error, ModuleNotFoundError):
         hint = "install the package in Lakesmith's environment, or put the module into the lake's folder"
-    elif isinstance(error, TypeError) and "unexpected keyword argument" in said:
+    elif isinstance(error, TypeError) and "unexpected keyword argument" in message:
         hint = "the keyword arguments are the keys of YAML"
     else:
         hint = "the file must load without data and without Spark; move the work into the function"
-    return DeclarationError("python-raised", f"the file raised {kind}{f': {said}' if said else ''}", at=at, hint=hint)
+    return DeclarationError(
+        "python-raised", f"the file raised {kind}{f': {message}' if message else ''}", at=at, hint=hint
+    )
 
 
 def _place(error: BaseException, path: str, folder: str) -> Place:

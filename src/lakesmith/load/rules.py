@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 from lakesmith.declare.names import TableName, is_identifier, is_table_identifier
 from lakesmith.declare.secrets import Secret
+from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.spark_types import spark_type
-from lakesmith.load.unfit import Unfit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +36,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 def _some(text: str) -> str:
     if not text.strip():
-        raise Unfit("empty-text", "the text is empty", "write a value, or remove the key")
+        raise InvalidText("empty-text", "the text is empty", "write a value, or remove the key")
     return text
 
 
@@ -76,7 +76,7 @@ def _reference(text: str) -> str:
 def duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None or match[2] not in _SECONDS or float(match[1]) == 0:
-        raise Unfit(
+        raise InvalidText(
             "bad-duration",
             f"'{text[:40]}' is not a duration",
             "write a number and a unit, such as 30m, 1h or 2d (units: s, m, h, d, w)",
@@ -87,7 +87,7 @@ def duration(text: str) -> float:
 def size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None or match[2].lower() not in _BYTES or float(match[1]) == 0:
-        raise Unfit(
+        raise InvalidText(
             "bad-size",
             f"'{text[:40]}' is not a memory size",
             "write a number and a unit, such as 500MB or 2GB (units: MB, GB, TB, MiB, GiB, TiB)",
@@ -97,7 +97,7 @@ def size(text: str) -> int:
 
 def _umask(text: str) -> int:
     if not _UMASK.fullmatch(text):
-        raise Unfit(
+        raise InvalidText(
             "bad-umask",
             f"'{text[:20]}' is not a valid umask",
             'write three octal digits in quotes, the first of them 0: "077" (user only) or "027" (group may read)',
@@ -107,7 +107,7 @@ def _umask(text: str) -> int:
 
 def _delimiter(text: str) -> str:
     if len(text) != 1 or text in "\r\n\x00":
-        raise Unfit(
+        raise InvalidText(
             "bad-delimiter",
             f"'{text[:20]}' is not a single character",
             'write one character in quotes, such as ";" or "\\t"',
@@ -115,9 +115,9 @@ def _delimiter(text: str) -> str:
     return text
 
 
-def _bad(text: str, hint: str) -> Unfit:
+def _bad(text: str, hint: str) -> InvalidText:
     shown = text if len(text) <= 60 else text[:57] + "…"
-    return Unfit("bad-identifier", f"{shown!r} is not a name", hint)
+    return InvalidText("bad-identifier", f"{shown!r} is not a name", hint)
 
 
 def _proposed(text: str) -> str:
@@ -134,7 +134,7 @@ def _table_reference(text: str) -> TableName:
 
 def _version(text: str) -> str:
     if not _VERSION.fullmatch(text):
-        raise Unfit("bad-version", f"'{text[:40]}' is not a version", 'write it in quotes: "2" or "2.1.0"')
+        raise InvalidText("bad-version", f"'{text[:40]}' is not a version", 'write it in quotes: "2" or "2.1.0"')
     return text
 
 
@@ -143,13 +143,13 @@ def _zone(text: str) -> str:
         ZoneInfo(text)
     except (ValueError, OSError, LookupError):
         what = f"'{text[:40]}' is not a time zone"
-        raise Unfit("unknown-timezone", what, "for example UTC or Europe/Oslo") from None
+        raise InvalidText("unknown-timezone", what, "for example UTC or Europe/Oslo") from None
     return text
 
 
 def _currency(text: str) -> str:
     if not is_currency(text) and not is_identifier(text):
-        raise Unfit(
+        raise InvalidText(
             "bad-currency",
             f"'{text[:40]}' is neither a currency code nor a column",
             "write three capital letters, such as EUR, or the column with the code",
@@ -166,7 +166,7 @@ def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise Unfit("bad-day", f"'{text[:40]}' is not a date", 'write it in quotes: "2027-06-30"') from None
+        raise InvalidText("bad-day", f"'{text[:40]}' is not a date", 'write it in quotes: "2027-06-30"') from None
 
 
 SETTING = object()

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any, Literal, assert_never
 
-from lakesmith.load import field_types as kinds
-from lakesmith.load.field_types import Block, Kind, keys_of
+from lakesmith.load import field_types
+from lakesmith.load.field_types import Block, FieldType, keys_of
 from lakesmith.load.models import LakeBlock, TableBlock
 
 SchemaKind = Literal["lake", "table"]
@@ -54,55 +54,55 @@ def _block(model: type[Block]) -> dict[str, Any]:
     return schema
 
 
-def _schema(kind: Kind) -> dict[str, Any]:
+def _schema(kind: FieldType) -> dict[str, Any]:
     match kind:
-        case kinds.Texts(rule=None):
+        case field_types.Texts(rule=None):
             return {"type": "string"}
-        case kinds.Texts(rule=rule):
+        case field_types.Texts(rule=rule):
             assert rule is not None
             return _or_variable({"type": "string", **rule.schema})
-        case kinds.Settings():
+        case field_types.Settings():
             return {"type": ["string", "integer", "boolean"]}
-        case kinds.Numbers():
+        case field_types.Numbers():
             return _or_variable({"type": "integer", "minimum": 1})
-        case kinds.Shares():
+        case field_types.Shares():
             number = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
             return {"anyOf": [number, {"type": "string", "pattern": r"^[0-9.]+\s*%$"}, _VARIABLE]}
-        case kinds.Values():
+        case field_types.Values():
             return {"type": ["string", "number", "boolean"]}
-        case kinds.Amounts():
+        case field_types.Amounts():
             return _or_variable({"type": "number"})
-        case kinds.Limits():
+        case field_types.Limits():
             return {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[0-9.]+\s*%$"}, _VARIABLE]}
-        case kinds.Booleans():
+        case field_types.Booleans():
             return _or_variable({"type": "boolean"})
-        case kinds.Words():
+        case field_types.Words():
             return _or_variable({"enum": list(kind.words)})
-        case kinds.Lists():
+        case field_types.Lists():
             item = _schema(kind.item)
             return {"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]}
-        case kinds.Named(name=name, value=value):
+        case field_types.Named(name=name, value=value):
             return {"type": "object", **_names(name), "additionalProperties": _schema(value)}
-        case kinds.Blocks(model=model):
+        case field_types.Blocks(model=model):
             block = _block(model)
             if model.SHORT is None:
                 return block
             return {"anyOf": [_schema(keys_of(model)[model.SHORT].kind), block]}
-        case kinds.WordOrBlock():
+        case field_types.WordOrBlock():
             return {"anyOf": [_schema(kind.words), _schema(kind.block)]}
-        case kinds.Optional():
+        case field_types.Optional():
             return {"anyOf": [_schema(kind.value), {"type": "null"}]}
-        case kinds.Later():
+        case field_types.Later():
             return _schema(kind.value)
         case _:
             assert_never(kind)
 
 
-def _names(kind: Kind) -> dict[str, Any]:
+def _names(kind: FieldType) -> dict[str, Any]:
     match kind:
-        case kinds.Words():
+        case field_types.Words():
             return {"propertyNames": {"enum": list(kind.words)}}
-        case kinds.Texts(rule=rule) if rule is not None:
+        case field_types.Texts(rule=rule) if rule is not None:
             return {"propertyNames": dict(rule.schema)}
         case _:
             return {}

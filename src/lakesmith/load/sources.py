@@ -46,8 +46,8 @@ def read_source(name: TableName, block: SourceBlock) -> Source | None:
     """Return the source of the block; None when one of its values is already reported."""
     kinds = [kind for kind in KEYS if kind in block.places]
     if len(kinds) != 1:
-        told = f"both {' and '.join(kinds)}" if kinds else "none of the source keys"
-        raise _problem(block.at, name, "one-of", f"the source has {told}", f"give one of {', '.join(KEYS)}")
+        found = f"both {' and '.join(kinds)}" if kinds else "none of the source keys"
+        raise _problem(block.at, name, "one-of", f"the source has {found}", f"give one of {', '.join(KEYS)}")
     kind = kinds[0]
     for key in block.places:
         if key not in (kind, *KEYS[kind]):

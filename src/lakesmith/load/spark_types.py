@@ -15,7 +15,7 @@ from lakesmith.declare.spark_type import (
     parse_type,
 )
 from lakesmith.errors import did_you_mean
-from lakesmith.load.unfit import Unfit
+from lakesmith.load.invalid_text import InvalidText
 
 _ELSEWHERE = {
     "varchar": "string",
@@ -39,7 +39,7 @@ def spark_type(text: str) -> str:
         found = parse_type(text, _simple)
         _check_names(found)
     except SparkTypeError as error:
-        raise Unfit(
+        raise InvalidText(
             "bad-type",
             f"'{_shortened(text)}' is not a type: {error}",
             "types are written as in Spark SQL, such as bigint, decimal(12,2), array<string>, struct<a: int>",
@@ -51,7 +51,7 @@ def _simple(word: str) -> SimpleType:
     if word in SIMPLE_TYPES:
         return SimpleType(word)
     near = _ELSEWHERE.get(word)
-    raise Unfit(
+    raise InvalidText(
         "bad-type",
         f"'{_shortened(word)}' is not a type",
         f"in Spark SQL this is {near}" if near else did_you_mean(word, _WORDS, label="types"),

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from lakesmith.errors import DeclarationError, LakesmithError, Place, raise_all
-from lakesmith.load.unfit import Unfit
+from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.variables import USE, Variables
 
 _HEADER = re.compile(r"/\*\s*lakesmith\b:?", re.IGNORECASE)
@@ -118,9 +118,9 @@ def _filled(query: str, at: Place, variables: Variables) -> str:
             return use[0]
         try:
             return variables.fill(use[0])
-        except Unfit as unfit:
+        except InvalidText as invalid:
             place = Place(at.file, at.line + query.count("\n", 0, use.start()))
-            problems.append(DeclarationError(unfit.code, unfit.what, at=place, hint=unfit.hint))
+            problems.append(DeclarationError(invalid.code, invalid.what, at=place, hint=invalid.hint))
             return use[0]
 
     filled = USE.sub(fill, query)

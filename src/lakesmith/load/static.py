@@ -67,10 +67,10 @@ def read_static(tree: ast.Module, path: str, *, shared_declares: bool, shared: f
 
     `shared` are the names of the lake's own modules; `shared_declares` says that one of them may declare tables.
     """
-    return _Reading(tree, path, shared if shared_declares else frozenset()).read()
+    return _FileReader(tree, path, shared if shared_declares else frozenset()).read()
 
 
-class _Reading:
+class _FileReader:
     """One pass over one file."""
 
     def __init__(self, tree: ast.Module, path: str, declaring: frozenset[str]) -> None:

@@ -26,7 +26,7 @@ from lakesmith.load.sources import read_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Maker:
+class TableBuilder:
     """Builds tables with the lake's defaults, and collects problems."""
 
     defaults: Mapping[str, Defaults]
@@ -133,15 +133,15 @@ class Maker:
         """Check that each currency is a code or a declared column."""
         declared = {column.lower() for column in block.columns}
         for column, item in block.columns.items():
-            told = item.currency
-            if told is not None and not is_currency(told) and told.lower() not in declared:
+            currency = item.currency
+            if currency is not None and not is_currency(currency) and currency.lower() not in declared:
                 self.problems.append(
                     _problem(
                         item.places["currency"],
                         name,
                         "bad-currency",
-                        f"the currency of '{column}' is '{told}', which is neither a code nor a declared column",
-                        f"write three capital letters, such as EUR, or declare {told} below `columns`",
+                        f"the currency of '{column}' is '{currency}', which is neither a code nor a declared column",
+                        f"write three capital letters, such as EUR, or declare {currency} below `columns`",
                     )
                 )
 

@@ -11,7 +11,7 @@ from typing import Annotated, cast
 
 from lakesmith.declare import LAYERS, Source, Table, TableName, UnrunPython
 from lakesmith.declare.names import is_identifier
-from lakesmith.declare.tests import Batch, Refused, Row, Rows, TableTest, Value, Word
+from lakesmith.declare.tests import Batch, RejectedRow, Row, Rows, TableTest, Value, Word
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, did_you_mean, raise_all
 from lakesmith.load import field_types as kinds
 from lakesmith.load.decode import Decoder
@@ -80,7 +80,7 @@ def _files(folder: str) -> Iterator[str]:
     """Yield the paths of test files, relative to the lake's folder."""
     for layer in LAYERS:
         if os.path.isdir(os.path.join(folder, layer)):
-            yield from (f"{layer}/{name}" for name in sorted(os.listdir(os.path.join(folder, layer))) if _counts(name))
+            yield from (f"{layer}/{name}" for name in sorted(os.listdir(os.path.join(folder, layer))) if _is_read(name))
     for parent, folders, names in os.walk(os.path.join(folder, FOLDER)):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         where = os.path.relpath(parent, folder).replace(os.sep, "/")
@@ -89,7 +89,7 @@ def _files(folder: str) -> Iterator[str]:
                 yield f"{where}/{name}"
 
 
-def _counts(name: str) -> bool:
+def _is_read(name: str) -> bool:
     return is_test_file(name) and not name.startswith((".", "_"))
 
 
@@ -127,7 +127,7 @@ class _TestFile:
         given = self._batch(cast(Mapping[TableName, Node], block.given))
         then = tuple(self._batch(cast(Mapping[TableName, Node], batch)) for batch in block.then)
         expect = self._rows(cast(Node, block.expect), "expect") if "expect" in block.places else None
-        refused = self._refused(cast(Node, block.quarantine)) if "quarantine" in block.places else None
+        refused = self._rejected(cast(Node, block.quarantine)) if "quarantine" in block.places else None
         if expect is None and refused is None and block.fails is None:
             self._problem(
                 at,
@@ -161,7 +161,7 @@ class _TestFile:
                 hint = f"write table: …;  {did_you_mean(str(table), known, label='tables')}"
                 self._problem(at, "missing-key", f"{FOLDER}.{name} has no table", hint)
                 return None
-        if not self._known(table, at):
+        if not self._is_known(table, at):
             return None
         if isinstance(self.tables[table].origin, Source):
             hint = f"test a table that reads {table}, with its rows below `given`"
@@ -169,16 +169,16 @@ class _TestFile:
             return None
         return table
 
-    def _known(self, table: TableName, at: Place) -> bool:
+    def _is_known(self, table: TableName, at: Place) -> bool:
         if table not in self.tables and not self.unrun.may_declare(table):
             hint = did_you_mean(str(table), map(str, self.tables), label="tables")
             self._problem(at, "unknown-table", f"there is no table {table}", hint)
         return table in self.tables
 
     def _batch(self, written: Mapping[TableName, Node]) -> Batch:
-        return {name: self._rows(node, str(name)) for name, node in written.items() if self._known(name, node.at)}
+        return {name: self._rows(node, str(name)) for name, node in written.items() if self._is_known(name, node.at)}
 
-    def _refused(self, node: Node) -> tuple[Refused, ...]:
+    def _rejected(self, node: Node) -> tuple[RejectedRow, ...]:
         found = []
         for row in self._rows(node, "quarantine"):
             told = row.values.get(_RULES)
@@ -188,7 +188,7 @@ class _TestFile:
                 continue
             names = tuple(word.text for word in cast(tuple[Word, ...], rules)) if rules is not None else None
             values = {name: value for name, value in row.values.items() if name != _RULES}
-            found.append(Refused(row=Row(values=values, at=row.at), rules=names))
+            found.append(RejectedRow(row=Row(values=values, at=row.at), rules=names))
         return tuple(found)
 
     def _rows(self, node: Node, label: str) -> Rows:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from lakesmith.declare.secrets import Reference, Secret
 from lakesmith.errors import did_you_mean
-from lakesmith.load.unfit import Unfit
+from lakesmith.load.invalid_text import InvalidText
 
 USE = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
 _REFERENCE = re.compile(r"(env|file):(.*)", re.DOTALL)
@@ -34,7 +34,7 @@ class Variables:
         parts = self._parts(text)
         for part in parts:
             if isinstance(part, Reference):
-                raise Unfit(
+                raise InvalidText(
                     "secret-in-text",
                     f"a variable in this text is the secret {part}",
                     "use secrets only in spark settings, warehouse and landing; other texts are shown and stored",
@@ -57,14 +57,14 @@ class Variables:
         if match[1] == "env":
             if not _ENVIRONMENT_NAME.fullmatch(name):
                 # The text is not shown: it may be the secret itself instead of its name.
-                raise Unfit(
+                raise InvalidText(
                     "bad-secret",
                     "the text after env: is not the name of an environment variable",
                     "write env:NAME, where the name has only letters, digits and underscores",
                 )
             return Reference("env", name)
         if not name or "\x00" in name:
-            raise Unfit("bad-secret", "the path after file: is missing or invalid", "write file:PATH")
+            raise InvalidText("bad-secret", "the path after file: is missing or invalid", "write file:PATH")
         return Reference("file", name, os.path.normpath(os.path.join(self.folder, name)))
 
     def _parts(self, text: str) -> tuple[str | Reference, ...]:
@@ -85,14 +85,14 @@ class Variables:
         if name not in self.values:
             if not self.strict:
                 return written
-            raise Unfit(
+            raise InvalidText(
                 "unknown-variable",
                 f"there is no variable '{name[:60]}'",
                 did_you_mean(name, self.values, label="variables") + "; write a literal ${ as $${",
             )
         value = self.values[name]
         if value is None:
-            raise Unfit(
+            raise InvalidText(
                 "missing-variable",
                 f"the variable '{name}' is not set",
                 f"set it with --var {name}=…, or in the environment's `variables`",

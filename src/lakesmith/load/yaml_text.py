@@ -24,7 +24,7 @@ def read_yaml(text: str, file: str, first_line: int = 1) -> Node | None:
         line = mark.line if mark else 0
         raise DeclarationError(
             "yaml-syntax",
-            f"YAML syntax error: {_said(error)}",
+            f"YAML syntax error: {_message(error)}",
             at=Place(file, min(first_line + line, first_line + text.count("\n"))),
             hint=_hint(error, text, line),
         ) from None
@@ -152,7 +152,7 @@ class _Document:
         return Place(self._file, self._first_line + (event.start_mark.line if event.start_mark else 0))
 
 
-def _said(error: yaml.MarkedYAMLError) -> str:
+def _message(error: yaml.MarkedYAMLError) -> str:
     return " ".join(part for part in (error.context, error.problem) if part) or "it cannot be read"
 
 

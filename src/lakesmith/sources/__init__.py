@@ -1,4 +1,4 @@
-"""What is new in a source that is not files: asked without a JVM, whenever a plan is made."""
+"""Find new data in sources other than files, without a JVM, while planning."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["connection", "look_again", "named_connection", "new_in", "registry_of"]
 
 
-def new_in(table: Table, environment: Environment, reached: Mapping[str, int | str]) -> Slice | None:
-    """The stretch of the table's source after `reached`, or None when nothing is new."""
-    # Each kind has a client library of its own, which only those who use it should have to load.
+def new_slice(table: Table, environment: Environment, reached: Mapping[str, int | str]) -> Slice | None:
+    """Return the slice of the table's source after `reached`, or None when nothing is new."""
+    # Each kind has its own client library, which is only imported when it is used.
     match table.origin:
         case Kafka() as source:
             from lakesmith.sources.kafka import new_records
@@ -35,16 +35,16 @@ def new_in(table: Table, environment: Environment, reached: Mapping[str, int | s
             return None
 
 
-def look_again(table: Table, environment: Environment, stretch: Slice) -> None:
-    """Raise where a stretch that could not be read is not there any more, or its source does not answer."""
+def check_available(table: Table, environment: Environment, pinned: Slice) -> None:
+    """Raise an error when a pinned slice is no longer available, or its source does not answer."""
     if isinstance(table.origin, Kafka):
         from lakesmith.sources.kafka import pinned_offsets
 
-        pinned_offsets(table, table.origin, connection(table, environment), stretch)
+        pinned_offsets(table, table.origin, connection(table, environment), pinned)
 
 
 def registry_of(table: Table, environment: Environment) -> Registry:
-    """The schema registry that the table's contract names."""
+    """Return the schema registry of the table's contract."""
     from lakesmith.sources.registry import Registry
 
     registered = table.terms.registry
@@ -54,7 +54,7 @@ def registry_of(table: Table, environment: Environment) -> Registry:
     if found is None:
         raise DeclarationError(
             "missing-registry",
-            f"the contract is to be in a schema registry, and '{registered.connection}' has none",
+            f"the contract needs a schema registry, and the connection '{registered.connection}' has none",
             at=table.declared_at,
             table=str(table.name),
             hint=f"add registry: http://… to the connection '{registered.connection}' in lakesmith.yml",
@@ -63,13 +63,13 @@ def registry_of(table: Table, environment: Environment) -> Registry:
 
 
 def connection(table: Table, environment: Environment) -> Settings:
-    """The settings below `connections` that the table's source names."""
+    """Return the connection settings of the table's source."""
     assert isinstance(table.origin, Kafka | Jdbc)
     return named_connection(table.origin.connection, table, environment)
 
 
 def named_connection(name: str, table: Table, environment: Environment) -> Settings:
-    """The settings below `connections` of this name, which the table gives."""
+    """Return the settings of a connection that the table names."""
     if name not in environment.connections:
         raise DeclarationError(
             "unknown-connection",

@@ -1,4 +1,4 @@
-"""A table of a database without a connection to it: what may be new in it, and which rows a batch stands for."""
+"""Slices of a database table and their SQL conditions, without a connection to the database."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from typing import Literal
 from lakesmith.ports import Slice
 
 WATERMARK = "watermark"
-"""How far the watermark column has been read; empty when every row was without a value in it."""
+"""The value that the watermark column was read up to; empty when every row has NULL in it."""
 OVERLAPPING = "overlapping"
-"""How many rows the next batch will read again. A change of it alone tells that rows came late."""
+"""How many rows the next batch reads again. When only this changes, late rows have arrived."""
 EXTRACTED = "extracted"
-"""The run that has read a table as a whole: unlike any other, so there is always something new."""
+"""The run that read the whole table. It differs for each run, so there is always something new."""
 
 Kind = Literal["number", "date", "moment", "instant", "text"]
-"""What values can be compared with each other: a `moment` has no time zone, an `instant` has.
+"""The kinds of watermark values: a `moment` has no time zone, an `instant` has one.
 
-They are kept as text that tells all of them: numbers with each digit, times in ISO 8601 to the microsecond, instants
-in UTC.
+They are stored as lossless text: numbers with all digits, times in ISO 8601 to the microsecond, instants in UTC.
 """
 _DAY = 86_400
 _EPOCH = {"moment": datetime(1970, 1, 1), "instant": datetime(1970, 1, 1, tzinfo=UTC)}
@@ -32,47 +31,47 @@ _EXACT = Context(prec=2000)
 
 
 def new_rows(reached: Mapping[str, int | str]) -> Slice:
-    """The stretch after `reached`, without its end: only a run can tell, because it takes a connection."""
+    """Return the slice after `reached` without its end: only a run, which has a connection, can find that."""
     return Slice(since=reached, until={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """The column that tells which rows are new, and conditions on it in the database's SQL."""
+    """The watermark column, and conditions on it in the database's SQL."""
 
     column: str
     """Quoted for the database."""
     kind: Kind
     overlap: float = 0.0
     fits: str | None = None
-    """A condition that holds for values that can be compared; None where all can."""
+    """A condition that is true for comparable values; None when all are comparable."""
 
     @property
-    def odd(self) -> str:
-        """Rows that no watermark ever passes: they come with each batch, and are told from those that are there."""
+    def incomparable(self) -> str:
+        """The condition for rows that no watermark can order: every batch reads them, and stored ones are skipped."""
         return f"({self.column} IS NULL OR NOT ({self.fits}))" if self.fits else f"{self.column} IS NULL"
 
     def newer(self, since: str) -> str:
-        """Rows after `since`; those that are odd are not among them."""
-        conditions = [f"NOT {self.odd}"]
+        """Return the condition for rows after `since`, without incomparable ones."""
+        conditions = [f"NOT {self.incomparable}"]
         if since:
-            past = _past(self.kind, since)
+            past = _next_microsecond(self.kind, since)
             conditions.append(f"{self.column} >= {past}" if past else f"{self.column} > {literal(self.kind, since)}")
         return " AND ".join(conditions)
 
-    def stretch(self, since: str, until: str) -> str:
-        """Rows up to `until`, from so far before `since` as rows may have come late."""
+    def condition(self, since: str, until: str) -> str:
+        """Return the condition for rows up to `until`, starting at `since` less the overlap."""
         if not until:
-            return self.odd
-        past = _past(self.kind, until)
-        conditions = [f"NOT {self.odd}"]
+            return self.incomparable
+        past = _next_microsecond(self.kind, until)
+        conditions = [f"NOT {self.incomparable}"]
         conditions.append(f"{self.column} < {past}" if past else f"{self.column} <= {literal(self.kind, until)}")
         if since:
-            conditions.append(f"{self.column} >= {literal(self.kind, self.lowest(since))}")
-        return f"({self.odd} OR ({' AND '.join(conditions)}))"
+            conditions.append(f"{self.column} >= {literal(self.kind, self.first_reread(since))}")
+        return f"({self.incomparable} OR ({' AND '.join(conditions)}))"
 
-    def lowest(self, since: str) -> str:
-        """The first value that is read again. The last one always is: rows may share it and come one after another."""
+    def first_reread(self, since: str) -> str:
+        """Return the first value to read again. `since` itself is always read again: several rows may share it."""
         match self.kind:
             case "number":
                 return f"{_EXACT.subtract(Decimal(since), Decimal(str(self.overlap)).normalize()):f}"
@@ -85,7 +84,7 @@ class Watermark:
 
 
 def literal(kind: Kind, value: str) -> str:
-    """A value in the database's SQL. The braces are JDBC's own, which each driver turns into what its server reads."""
+    """Return a value in the database's SQL. The braces are JDBC escapes, which each driver translates."""
     match kind:
         case "number":
             return value
@@ -99,8 +98,8 @@ def literal(kind: Kind, value: str) -> str:
             return "'" + value.replace("'", "''") + "'"
 
 
-def parts(column: str, kind: Kind, least: str, most: str, count: int) -> list[str]:
-    """Conditions of which each row meets exactly one, whatever its value is, also when it has none."""
+def partition_conditions(column: str, kind: Kind, least: str, most: str, count: int) -> list[str]:
+    """Return conditions that partition the rows: each row, also with NULL, matches exactly one."""
     low, high = _number(kind, least), _number(kind, most)
     bounds = [_from_number(kind, low + (high - low) * step / count) for step in range(1, count)]
     cuts = [literal(kind, bound) for bound in dict.fromkeys(bounds)]
@@ -110,15 +109,15 @@ def parts(column: str, kind: Kind, least: str, most: str, count: int) -> list[st
     return [f"{column} < {cuts[0]} OR {column} IS NULL", *between, f"{column} >= {cuts[-1]}"]
 
 
-def _past(kind: Kind, value: str) -> str | None:
-    """The first time after a value: rows of a database that keeps more digits than Spark lie in between."""
+def _next_microsecond(kind: Kind, value: str) -> str | None:
+    """Return the next microsecond after a time: databases may store more digits than Spark, in between."""
     if kind not in ("moment", "instant"):
         return None
     return literal(kind, str(datetime.fromisoformat(value) + timedelta(microseconds=1)))
 
 
 def instant(microseconds: int) -> str:
-    """Microseconds since 1970 as the text that is kept of an instant."""
+    """Return the stored text of an instant in microseconds since 1970."""
     return str(_EPOCH["instant"] + timedelta(microseconds=microseconds))
 
 

@@ -1,8 +1,8 @@
-"""What is new in a topic: which offsets of each partition are not in the table yet, and whether any were lost.
+"""New records of a topic: the offsets of each partition that are not in the table yet, and lost ones.
 
-A stretch of a topic has, for each partition, the key `topic/partition` with the next offset to read. Two keys besides
-hold numbers that tell what was read: `topic`, the id that the cluster gave the topic when it was made, and `schema`,
-the id of the newest schema that the registry had.
+A slice of a topic has, for each partition, the key `topic/partition` with the next offset to read. Two further keys
+identify what was read: `topic`, the id that the cluster assigned when it created the topic, and `schema`, the id of the
+latest schema in the registry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OWN = (
     ACCEPT,
 )
 _TIMEOUT = 15.0
-"""Seconds that a cluster has to answer."""
+"""The timeout of the cluster in seconds."""
 _ACCEPTED = re.compile(r"([\w.-]+)(?:/(\d+))?:([\w-]+)")
 
 T = TypeVar("T")
@@ -37,69 +37,69 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic as its cluster tells of it now."""
+    """The current state of a topic in its cluster."""
 
     id: int
-    """0 when the cluster gives topics no id."""
+    """0 when the cluster has no topic ids."""
     low: Mapping[int, int]
-    """By partition, the oldest offset that is still there."""
+    """By partition, the oldest available offset."""
     high: Mapping[int, int]
-    """By partition, the offset after the newest record that may be read."""
+    """By partition, the offset after the newest readable record."""
 
 
 def new_records(
     table: Table, source: Kafka, settings: Mapping[str, str], reached: Mapping[str, int | str]
 ) -> Slice | None:
-    """The offsets after `reached`, or None when no record is new. A record that was lost before is an error."""
-    topic = look_up(table, source, settings)
+    """Return the offsets after `reached`, or None when no record is new. Lost records are an error."""
+    topic = fetch_topic(table, source, settings)
     since = starting_offsets(table, source, settings, reached, topic)
-    taken = _cut({part: topic.high[part] - at for part, at in since.items()}, source.max_rows)
-    # Where `latest` was on the first run has to be written down, though no record comes with it.
-    settles = source.starting == "latest" and not reached
-    if not any(taken.values()) and not settles:
+    counts = _limit({part: topic.high[part] - at for part, at in since.items()}, source.max_rows)
+    # On the first run, the position of `latest` must be recorded even without new records.
+    first_latest = source.starting == "latest" and not reached
+    if not any(counts.values()) and not first_latest:
         return None
-    newest = newest_schema(table, source, settings)
+    newest = latest_schema(table, source, settings)
     marks = {TOPIC: topic.id} | ({SCHEMA: newest} if newest is not None else {})
-    until = _keyed(source, {part: at + taken[part] for part, at in since.items()}) | marks
-    if settles:
+    until = _keyed(source, {part: at + counts[part] for part, at in since.items()}) | marks
+    if first_latest:
         return Slice(until=until)
-    # What was reached stays as it is: a new partition, and a loss that was accepted, begin where reading does.
+    # `since` stays unchanged: new partitions and accepted losses start where reading starts.
     return Slice(since=reached or _keyed(source, since) | marks, until=until)
 
 
 def offsets(source: Kafka, marks: Mapping[str, int | str]) -> dict[int, int]:
-    """By partition, the offsets of one end of a stretch."""
+    """Return, by partition, the offsets of one end of a slice."""
     prefix = f"{source.topic}/"
     return {int(key[len(prefix) :]): int(at) for key, at in marks.items() if key.startswith(prefix)}
 
 
 def subject_of(source: Kafka) -> str:
-    """The registry's name of the schema of the topic's values."""
+    """Return the registry subject of the topic's values."""
     return source.subject or f"{source.topic}-value"
 
 
-def newest_schema(table: Table, source: Kafka, settings: Mapping[str, str]) -> int | None:
-    """The id of the subject's newest schema; None when values are read without one."""
+def latest_schema(table: Table, source: Kafka, settings: Mapping[str, str]) -> int | None:
+    """Return the id of the subject's latest schema; None when values are read without one."""
     registry = Registry.of(settings)
     needs = source.values in ("avro", "protobuf")
     if needs and registry is None:
         raise DeclarationError(
             "missing-registry",
-            f"{source.values} values cannot be read without their schema, and '{source.connection}' has no registry",
+            f"{source.values} values need a schema registry, and the connection '{source.connection}' has none",
             at=table.declared_at,
             table=str(table.name),
             hint=f"add registry: http://… to the connection '{source.connection}' in lakesmith.yml",
         )
     if registry is None or source.values == "text":
         return None
-    newest = registry.newest(subject_of(source))
+    newest = registry.latest(subject_of(source))
     if newest is None and needs:
         raise DeclarationError(
             "unknown-subject",
             f"the registry at {registry.url} has no subject '{subject_of(source)}'",
             at=table.declared_at,
             table=str(table.name),
-            hint="name it with subject: in the source, or register the schema",
+            hint="set subject: in the source, or register the schema",
         )
     return newest.id if newest else None
 
@@ -107,7 +107,7 @@ def newest_schema(table: Table, source: Kafka, settings: Mapping[str, str]) -> i
 def starting_offsets(
     table: Table, source: Kafka, settings: Mapping[str, str], reached: Mapping[str, int | str], topic: Topic
 ) -> dict[int, int]:
-    """By partition, the offset to go on from. Records that were lost in between are an error, unless accepted."""
+    """Return, by partition, the offset to continue from. Lost records are an error, unless accepted."""
     known = offsets(source, reached)
     accepted = _accepted(table, source, settings)
     before = reached.get(TOPIC)
@@ -116,8 +116,8 @@ def starting_offsets(
             raise _lost(
                 table,
                 source,
-                f"the topic {source.topic} was deleted and made anew (it was {_id_text(int(before))}, and is now "
-                f"{_id_text(topic.id)}): records of the old one after "
+                f"the topic {source.topic} was deleted and created again (its id was {_id_text(int(before))}, "
+                f"and is now {_id_text(topic.id)}): records of the old one after "
                 f"{', '.join(f'{part}:{at}' for part, at in sorted(known.items()))} can no longer be read",
                 [f"{source.topic}:{_id_text(topic.id)}"],
             )
@@ -134,14 +134,14 @@ def starting_offsets(
         elif int(accepted.get(part, 0)) >= max(low, at):
             since[part] = low
         elif at < low:
-            gaps.append(f"partition {part} was read up to {at} and begins at {low} now ({low - at:,} offsets)")
+            gaps.append(f"partition {part} was read up to {at} and now starts at {low} ({low - at:,} offsets lost)")
             ways.append(f"{source.topic}/{part}:{low}")
         else:
-            gaps.append(f"partition {part} was read up to {at} and ends at {high} now")
+            gaps.append(f"partition {part} was read up to {at} and now ends at {high}")
             ways.append(f"{source.topic}/{part}:{at}")
     for part in sorted(known.keys() - topic.low.keys()):
         if int(accepted.get(part, 0)) < known[part]:
-            gaps.append(f"partition {part} was read up to {known[part]} and is gone")
+            gaps.append(f"partition {part} was read up to {known[part]} and no longer exists")
             ways.append(f"{source.topic}/{part}:{known[part]}")
     if gaps:
         what = f"records of {source.topic} were lost before they were read: {'; '.join(gaps)}"
@@ -150,24 +150,24 @@ def starting_offsets(
 
 
 def pinned_offsets(
-    table: Table, source: Kafka, settings: Mapping[str, str], stretch: Slice
+    table: Table, source: Kafka, settings: Mapping[str, str], pinned: Slice
 ) -> dict[int, tuple[int, int]]:
-    """By partition, from where to where a stretch goes, after a look whether all of it is still there."""
-    topic = look_up(table, source, settings)
-    since = starting_offsets(table, source, settings, stretch.since, topic)
-    until = offsets(source, stretch.until)
+    """Return, by partition, the first and the end offset of a slice, after a check that all of it is available."""
+    topic = fetch_topic(table, source, settings)
+    since = starting_offsets(table, source, settings, pinned.since, topic)
+    until = offsets(source, pinned.until)
     accepted = _accepted(table, source, settings)
     lost = [part for part, at in until.items() if max(topic.high.get(part, 0), int(accepted.get(part, 0))) < at]
     if lost:
-        told = "; ".join(f"partition {part} had {until[part]} and ends at {topic.high.get(part, 0)}" for part in lost)
-        what = f"records of {source.topic} were lost before they were read: {told}"
+        gaps = "; ".join(f"partition {part} had {until[part]} and ends at {topic.high.get(part, 0)}" for part in lost)
+        what = f"records of {source.topic} were lost before they were read: {gaps}"
         raise _lost(table, source, what, [f"{source.topic}/{part}:{until[part]}" for part in lost])
     ends = {part: min(at, topic.high[part]) for part, at in until.items() if part in since}
     return {part: (min(since[part], at), at) for part, at in ends.items()}
 
 
-def look_up(table: Table, source: Kafka, settings: Mapping[str, str]) -> Topic:
-    """Ask the cluster for the topic's partitions and how far they go."""
+def fetch_topic(table: Table, source: Kafka, settings: Mapping[str, str]) -> Topic:
+    """Fetch the topic's partitions and offsets from the cluster."""
     try:
         from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition, admin
     except ModuleNotFoundError as error:
@@ -183,9 +183,9 @@ def look_up(table: Table, source: Kafka, settings: Mapping[str, str]) -> Topic:
         ends = []
         of: Any = admin.OffsetSpec  # type: ignore[attr-defined]
         for spec in (of.earliest(), of.latest()):
-            asked = {TopicPartition(source.topic, part): spec for part in parts}
-            answers = cluster.admin.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT)
-            ends.append({at.partition: int(cluster.answer(told).offset) for at, told in answers.items()})
+            requested = {TopicPartition(source.topic, part): spec for part in parts}
+            answers = cluster.admin.list_offsets(requested, isolation_level=level, request_timeout=_TIMEOUT)
+            ends.append({at.partition: int(cluster.answer(future).offset) for at, future in answers.items()})
     except KafkaException as error:
         raise cluster.problem(error) from error
     id = described.topic_id
@@ -194,14 +194,14 @@ def look_up(table: Table, source: Kafka, settings: Mapping[str, str]) -> Topic:
 
 
 def client_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a connection for confluent-kafka, whose names they have."""
+    """Return the settings of a connection for confluent-kafka, which uses the same names."""
     return {"bootstrap.servers": settings.get("brokers", "")} | {
         key: settings[key] for key in settings if key not in _OWN
     }
 
 
 def spark_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """The same for Spark's Kafka source, which wants Java's names for them."""
+    """Return the settings for Spark's Kafka source, which uses the names of the Java client."""
     given = {key: settings[key] for key in settings if key not in _OWN}
     mechanism = given.pop("sasl.mechanisms", None) or given.get("sasl.mechanism")
     if mechanism:
@@ -221,13 +221,13 @@ def spark_settings(settings: Mapping[str, str]) -> dict[str, str]:
             "ssl.keystore.certificate.chain": _text(certificate),
             "ssl.keystore.key": key,
         }
-    # librdkafka's default; Java's would read records of transactions that were given up.
+    # librdkafka's default; Java's default would read records of aborted transactions.
     given.setdefault("isolation.level", "read_committed")
     return {f"kafka.{key}": value for key, value in {"bootstrap.servers": settings["brokers"], **given}.items()}
 
 
 class _Cluster:
-    """A cluster that is asked for something, and the first thing that went wrong on the way to it."""
+    """A connection to a cluster, and the first error on it."""
 
     def __init__(self, table: Table, source: Kafka, settings: Mapping[str, str]) -> None:
         from confluent_kafka import KafkaException
@@ -238,21 +238,21 @@ class _Cluster:
         if "brokers" not in settings:
             raise self._declaration("the connection '{}' has no brokers", "add brokers: host:9092")
         self._address = settings["brokers"]
-        # Its own log goes to the terminal; what matters of it comes through the callback.
-        quiet: dict[str, Any] = {
+        # Its own log goes to the terminal; relevant errors come through the callback.
+        options: dict[str, Any] = {
             "log_level": 0,
             "socket.connection.setup.timeout.ms": 5000,
             "error_cb": self._down.append,
         }
         try:
-            self.admin = AdminClient({**quiet, **client_settings(settings)})
+            self.admin = AdminClient({**options, **client_settings(settings)})
         except KafkaException as error:
-            said = Settings.of(settings).masked(error.args[0].str())
-            what = f"the connection '{{}}' is refused by the Kafka client: {said}"
-            raise self._declaration(what, "settings have the names that librdkafka gives them") from error
+            message = Settings.of(settings).masked(error.args[0].str())
+            what = f"the Kafka client rejects the connection '{{}}': {message}"
+            raise self._declaration(what, "settings have the names of librdkafka") from error
 
     def answer(self, future: Future[T]) -> T:
-        """What the cluster answers; an error as soon as it is known that it will not."""
+        """Return the cluster's response; raise as soon as it is clear that there will be none."""
         from confluent_kafka import KafkaError
 
         deadline = time.monotonic() + _TIMEOUT
@@ -268,12 +268,12 @@ class _Cluster:
     def problem(self, error: Any) -> Exception:
         from confluent_kafka import KafkaError, KafkaException
 
-        told = error.args[0]
-        if told.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+        cause = error.args[0]
+        if cause.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return self._unreachable()
-        if told.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            what = f"the Kafka cluster at {self._address} refused to tell about {self._source.topic}: {told.str()}"
-            hint = f"check the settings of the connection '{self._source.connection}' and what its user may read"
+        if cause.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            what = f"the Kafka cluster at {self._address} rejected a request about {self._source.topic}: {cause.str()}"
+            hint = f"check the settings of the connection '{self._source.connection}' and the permissions of its user"
             return InfrastructureError("kafka-refused", what, table=str(self._table.name), hint=hint)
         try:
             topics = [name for name in self.admin.list_topics(timeout=_TIMEOUT).topics if not name.startswith("__")]
@@ -288,7 +288,7 @@ class _Cluster:
         )
 
     def _unreachable(self) -> InfrastructureError:
-        # The first says what happened; that all brokers are down follows from it.
+        # The first error is the cause; "all brokers down" only follows from it.
         reason = f": {self._down[0].str()}" if self._down else f" within {_TIMEOUT:g} s"
         return InfrastructureError(
             "kafka-unreachable",
@@ -307,31 +307,31 @@ class _Cluster:
         )
 
 
-def _cut(waiting: Mapping[int, int], most: int | None) -> dict[int, int]:
-    """By partition, how many records are taken: an equal share of `most`, and what others leave of theirs."""
+def _limit(waiting: Mapping[int, int], most: int | None) -> dict[int, int]:
+    """Return, by partition, how many records to read: an equal share of `most`, plus what others leave."""
     if most is None or sum(waiting.values()) <= most:
         return dict(waiting)
-    taken: dict[int, int] = {}
+    counts: dict[int, int] = {}
     left = most
     for place, part in enumerate(sorted(waiting, key=lambda part: waiting[part])):
-        # The fullest comes last and gets the remainder, so that no partition is passed over for ever.
-        taken[part] = min(waiting[part], left // (len(waiting) - place))
-        left -= taken[part]
-    return taken
+        # The fullest comes last and gets the remainder, so that no partition starves.
+        counts[part] = min(waiting[part], left // (len(waiting) - place))
+        left -= counts[part]
+    return counts
 
 
 def _accepted(table: Table, source: Kafka, settings: Mapping[str, str]) -> dict[int | None, str]:
-    """By partition, up to which offset records may be lost; under None, the id of the topic that may be read anew."""
+    """Return, by partition, the offset up to which loss is accepted; under None, the id of an accepted new topic."""
     accepted: dict[int | None, str] = {}
     for word in re.split(r"[\s,]+", settings.get(ACCEPT, "").strip()):
         found = _ACCEPTED.fullmatch(word)
         if word and (found is None or (found[2] is not None and not found[3].isdigit())):
             raise DeclarationError(
                 "bad-connection",
-                f"{ACCEPT} of the connection '{source.connection}' has '{word}'",
+                f"{ACCEPT} of the connection '{source.connection}' has the invalid entry '{word}'",
                 at=table.declared_at,
                 table=str(table.name),
-                hint=f"write {source.topic}/0:340 (partition 0 may have lost what was before 340), commas between",
+                hint=f"write {source.topic}/0:340 (accepts that partition 0 lost records before 340)",
             )
         if found and found[1] == source.topic:
             accepted[int(found[2]) if found[2] else None] = found[3]
@@ -344,7 +344,7 @@ def _lost(table: Table, source: Kafka, what: str, ways: Sequence[str]) -> DataEr
         what,
         at=table.declared_at,
         table=str(table.name),
-        hint="keep records longer (retention.ms of the topic) or run more often; to go on without these, add "
+        hint="keep records longer (retention.ms of the topic) or run more often; to continue without these, add "
         f"{ACCEPT}: {', '.join(ways)} to the connection '{source.connection}', which accepts this loss and no other",
     )
 
@@ -354,7 +354,7 @@ def _keyed(source: Kafka, by_partition: Mapping[int, int]) -> dict[str, int]:
 
 
 def _id_text(id: int) -> str:
-    """As Kafka's own tools show it."""
+    """Return a topic id as Kafka's own tools show it."""
     return base64.urlsafe_b64encode(id.to_bytes(16, "big")).decode().rstrip("=")
 
 

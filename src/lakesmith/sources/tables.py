@@ -1,4 +1,4 @@
-"""Tables of other lakes, read by their own logs without a JVM: which version they are at, and where it is written."""
+"""Tables of other lakes: find their current version from their own logs, without a JVM."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 VERSION = "version"
 """The version of a Delta table, the snapshot of an Iceberg table."""
 TABLE_ID = "table_id"
-"""Changes when the other table is dropped and made anew."""
+"""Changes when the other table is dropped and created again."""
 
 _METADATA = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json")
 
 
 def new_versions(table: Table, source: OtherTable, reached: Mapping[str, int | str]) -> Slice | None:
-    """The versions after `reached`, or None when there are none."""
+    """Return the versions after `reached`, or None when there are none."""
     newest = _delta_version(table, source) if source.format == "delta" else _iceberg_snapshot(table, source)
     if newest is None:
         return None
@@ -31,10 +31,10 @@ def new_versions(table: Table, source: OtherTable, reached: Mapping[str, int | s
     if reached and (table_id != reached[TABLE_ID] or is_older):
         raise DataError(
             "source-replaced",
-            f"{source.location} is another table than the one that was read up to version {reached[VERSION]}",
+            f"{source.location} is not the table that was read up to version {reached[VERSION]}",
             at=table.declared_at,
             table=str(table.name),
-            hint="it was dropped and made anew: take it in as a table of another name, which begins with all its rows",
+            hint="it was dropped and created again: declare a table of another name, which reads all its rows",
         )
     if reached and version == reached[VERSION]:
         return None
@@ -42,12 +42,12 @@ def new_versions(table: Table, source: OtherTable, reached: Mapping[str, int | s
 
 
 def open_iceberg(table: Table, source: OtherTable) -> StaticTable:
-    """The table as its newest metadata tells."""
+    """Open an Iceberg table by its newest metadata."""
     try:
         from pyiceberg.exceptions import ValidationError
         from pyiceberg.table import StaticTable
     except ImportError as error:
-        what = "reading Iceberg tables takes a library that is not installed"
+        what = "reading Iceberg tables needs a library that is not installed"
         raise InfrastructureError("missing-library", what, hint="pip install 'lakesmith[iceberg]'") from error
     try:
         return StaticTable.from_metadata(newest_metadata(table, source))
@@ -56,7 +56,7 @@ def open_iceberg(table: Table, source: OtherTable) -> StaticTable:
 
 
 def newest_metadata(table: Table, source: OtherTable) -> str:
-    """The metadata file of an Iceberg table that has the highest number; the location may name one itself."""
+    """Return the metadata file with the highest number of an Iceberg table; the location may name one itself."""
     if source.location.endswith(".metadata.json"):
         return source.location
     from pyarrow.fs import FileSelector, FileSystem
@@ -76,13 +76,13 @@ def newest_metadata(table: Table, source: OtherTable) -> str:
             f"{source.location} has {len(newest)} metadata files with the number {max(numbers.values())}",
             at=table.declared_at,
             table=str(table.name),
-            hint=f"only its catalog knows which holds; name that one: table: {source.location}/metadata/{newest[0]}",
+            hint=f"only its catalog knows the current one; name it: table: {source.location}/metadata/{newest[0]}",
         )
     return f"{source.location.rstrip('/')}/metadata/{newest[0]}"
 
 
 def _delta_version(table: Table, source: OtherTable) -> tuple[int, str]:
-    # deltalake takes a tenth of a second to import: only those who read such a table should wait for it.
+    # deltalake takes 0.1 s to import: only readers of such tables should pay for it.
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -107,16 +107,16 @@ def _missing(table: Table, source: OtherTable) -> DataError:
         f"there is no {source.format.capitalize()} table at {source.location}",
         at=table.declared_at,
         table=str(table.name),
-        hint="check the path, and the format: delta and iceberg are known",
+        hint="check the path, and the format: delta or iceberg",
     )
 
 
 def _unreadable(table: Table, source: OtherTable, error: Exception) -> InfrastructureError:
-    said = str(error).strip().partition("\n")[0]
+    message = str(error).strip().partition("\n")[0]
     return InfrastructureError(
         "source-unreadable",
-        f"the log of {source.location} cannot be read: {said}",
+        f"the log of {source.location} cannot be read: {message}",
         at=table.declared_at,
         table=str(table.name),
-        hint="check that this user may read it, and that none of its files is damaged",
+        hint="check that this user may read it, and that none of its files is corrupt",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Unfit(Exception):
+class InvalidText(Exception):
     """A text violates a rule: code, reason and hint."""
 
     def __init__(self, code: str, what: str, hint: str) -> None:
