@@ -8,7 +8,7 @@ import pytest
 from tests.exchange.test_great_expectations import CONVERTED
 
 from lakesmith.declare.checks import BatchSql, RowSql
-from lakesmith.quality.text_patterns import FORMS
+from lakesmith.quality.text_patterns import TEXT_PATTERNS
 from lakesmith.sql import literal
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ TEXTS = (
 def test_every_form_is_to_java_what_it_is_to_python(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(text,) for text in TEXTS], "a string")
     (found,) = frame.selectExpr(
-        *(f"collect_list(CASE WHEN a RLIKE {literal(form.matches)} THEN a END)" for form in FORMS)
+        *(f"collect_list(CASE WHEN a RLIKE {literal(form.matches)} THEN a END)" for form in TEXT_PATTERNS)
     ).collect()
-    for form, fitting in zip(FORMS, found, strict=True):
+    for form, fitting in zip(TEXT_PATTERNS, found, strict=True):
         assert sorted(fitting) == sorted(text for text in TEXTS if form.fits(text)), form.name
 
 

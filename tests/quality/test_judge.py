@@ -27,8 +27,8 @@ from lakesmith.declare.checks import (
 )
 from lakesmith.declare.names import TableName
 from lakesmith.errors import Place
-from lakesmith.quality import Found, Measure, Past, Verdict, judge
-from lakesmith.quality.drift import Spread, ks, psi
+from lakesmith.quality import CheckVerdict, Measure, Measurements, PastResult, judge
+from lakesmith.quality.drift import Distribution, ks, psi
 from lakesmith.quality.measures import POINTS, can_be_narrowed, narrowed
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -37,29 +37,31 @@ NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 def verdict(
     rule: BatchRule,
-    past: list[Past] | None = None,
+    past: list[PastResult] | None = None,
     types: dict[str, str] | None = None,
     theirs: str | None = None,
     **values: object,
-) -> Verdict:
+) -> CheckVerdict:
     measure = Measure(name="x", rule=rule, severity="fail", declared_at=Place("silver/x.sql"))
     at = int(NOON.timestamp() * 1000)
-    return judge(measure, Found(values=values, pinned_at=at, past=past or [], types=types or {}, theirs=theirs))
+    return judge(measure, Measurements(values=values, pinned_at=at, past=past or [], types=types or {}, theirs=theirs))
 
 
-def history(*values: float, days: int = 1) -> list[Past]:
-    return [Past(at=NOON - timedelta(days=days * (n + 1)), value=value, sketch=None) for n, value in enumerate(values)]
+def history(*values: float, days: int = 1) -> list[PastResult]:
+    return [
+        PastResult(at=NOON - timedelta(days=days * (n + 1)), value=value, sketch=None) for n, value in enumerate(values)
+    ]
 
 
 BROKEN = {
-    "a condition": (BatchSql(condition="count(*) > 0"), {"met": False, "COUNT(*)": "0"}, "COUNT(*) = 0"),
-    "nothing at all is not fresh": (Freshness(column="at", within=60), {"newest": None}, "no at at all"),
+    "a condition": (BatchSql(condition="count(*) > 0"), {"passes": False, "COUNT(*)": "0"}, "COUNT(*) = 0"),
+    "nothing at all is not fresh": (Freshness(column="at", within=60), {"newest": None}, "every at is NULL"),
     "too few rows": (RowCount(min=5), {"rows": 4}, "4"),
     "too many rows": (RowCount(max=3), {"rows": 4}, "4"),
     "too many empty": (NullRate(column="a", max=0.1), {"rows": 10, "filled": 8}, "20.00%"),
     "too few values": (Distinct(column="a", min=3), {"value": 2}, "2"),
     "a sum over its bound": (Bounds(of="sum", column="a", max=10), {"value": "10.01"}, "10.01"),
-    "no sum": (Bounds(of="sum", column="a", max=10), {"value": None}, "no value"),
+    "no sum": (Bounds(of="sum", column="a", max=10), {"value": None}, "NULL"),
     "a mean under its bound": (Bounds(of="mean", column="a", min=Decimal("0.5")), {"value": "0.25"}, "0.25"),
 }
 
@@ -95,12 +97,12 @@ def test_how_many_rows_come_is_compared_with_the_mean_of_the_batches_before() ->
     rule = RowCount(change=0.5, last=2)
     assert verdict(rule, history(100, 100, 9999), rows=150).passed
     assert not verdict(rule, history(100, 100, 9999), rows=151).passed
-    assert verdict(rule, [], rows=151).observed == "151; no batch before"
+    assert verdict(rule, [], rows=151).observed == "151; no earlier batch"
 
 
 def test_an_anomaly_is_far_from_the_middle_of_its_weekday_and_needs_no_setting() -> None:
     weeks = history(*(1000 + n for n in range(8)), days=7)
-    busy = [Past(at=NOON - timedelta(days=7 * n + 1), value=5000.0 + n, sketch=None) for n in range(8)]
+    busy = [PastResult(at=NOON - timedelta(days=7 * n + 1), value=5000.0 + n, sketch=None) for n in range(8)]
     past = sorted([*weeks, *busy], key=lambda each: each.at, reverse=True)
     assert verdict(Anomaly(), past, value=1010).passed
     assert not verdict(Anomaly(), past, value=5000).passed
@@ -123,10 +125,10 @@ def test_columns_and_types_are_compared_whatever_their_case() -> None:
     assert not verdict(SchemaIs(columns=("other",)), types=types).passed
 
 
-def spread(values: list[float]) -> Spread:
+def spread(values: list[float]) -> Distribution:
     ordered = sorted(values)
     points = [ordered[min(len(ordered) - 1, int(part * len(ordered)))] for part in POINTS]
-    return Spread.read(len(values), json.dumps(points))
+    return Distribution.from_metrics(len(values), json.dumps(points))
 
 
 def test_the_same_distribution_is_near_and_another_is_far() -> None:
@@ -142,9 +144,9 @@ def test_values_under_all_that_were_seen_are_far() -> None:
 
 
 def test_texts_are_compared_by_the_buckets_that_they_fall_into() -> None:
-    def buckets(**counts: int) -> Spread:
+    def buckets(**counts: int) -> Distribution:
         told = [{"x": float(name[1:]), "y": float(count)} for name, count in counts.items()]
-        return Spread.read(sum(counts.values()), json.dumps(told))
+        return Distribution.from_metrics(sum(counts.values()), json.dumps(told))
 
     before = [buckets(b1=50, b2=50), buckets(b1=500, b2=500)]
     assert psi(buckets(b1=100, b2=100), before) == pytest.approx(0)
@@ -155,7 +157,7 @@ def test_texts_are_compared_by_the_buckets_that_they_fall_into() -> None:
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200))
 def test_a_distribution_is_at_no_distance_from_itself_and_survives_being_kept(values: list[float]) -> None:
     found = spread(values)
-    assert Spread.kept(found.keep()) == found
+    assert Distribution.from_json(found.to_json()) == found
     assert psi(found, [found]) == pytest.approx(0)
     assert ks(found, [found]) == pytest.approx(0)
 
@@ -166,7 +168,7 @@ def test_drift_is_judged_once_there_are_values_enough_on_both_sides() -> None:
 
     first = verdict(Drift(column="a"), **measured([float(n) for n in range(100)]))
     assert (first.passed, first.value) == (True, None)
-    past = [Past(at=NOON, value=None, sketch=first.sketch)]
+    past = [PastResult(at=NOON, value=None, sketch=first.sketch)]
     assert verdict(Drift(column="a"), past, **measured([float(n) for n in range(100)])).value == pytest.approx(0)
     assert not verdict(Drift(column="a"), past, **measured([float(n + 500) for n in range(100)])).passed
     assert verdict(Drift(column="a"), past, **measured([500.0] * 10)).value is None
@@ -192,4 +194,4 @@ def test_an_aggregate_is_narrowed_to_rows_that_count_where_it_is_known_to_pass_o
 def test_what_is_not_known_is_measured_afterwards(condition: str, can: bool) -> None:
     assert can_be_narrowed(condition) == can
     measure = Measure(name="x", rule=BatchSql(condition=condition), severity="warn", declared_at=Place("x"))
-    assert measure.picks_rows != can
+    assert measure.filters_rows != can

@@ -16,7 +16,7 @@ from tests.quality.judged import broken
 from lakesmith.declare import QueryLimits, Table, TableName
 from lakesmith.errors import InfrastructureError
 from lakesmith.load import load_lake
-from lakesmith.query import DuckDB, Input, profile
+from lakesmith.query import DuckDB, ProfileInput, profile
 from lakesmith.reports import ColumnProfile, TableProfile
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -38,8 +38,8 @@ def declared(text: str = "", *, header: str = "load: replace") -> Table:
         return load_lake(folder).tables[SILVER]
 
 
-def given_rows(rows: pa.Table, table: Table | None = None) -> Input:
-    return Input(
+def given_rows(rows: pa.Table, table: Table | None = None) -> ProfileInput:
+    return ProfileInput(
         table=table or declared(),
         version=3,
         rows=rows.num_rows,
@@ -52,7 +52,7 @@ def profiled(
     *,
     table: Table | None = None,
     limit: int = 1_000_000,
-    others: dict[TableName, Input] | None = None,
+    others: dict[TableName, ProfileInput] | None = None,
     now: datetime = NOW,
 ) -> TableProfile:
     rows = columns if isinstance(columns, pa.Table) else pa.table(columns)
@@ -248,12 +248,12 @@ def test_times_have_no_latest_and_begin_with_a_year() -> None:
 )
 def test_a_form_is_told_when_every_value_has_it(values: list[str], form: str | None) -> None:
     found = profiled({"value": values})
-    assert column(found, "value").form == form
+    assert column(found, "value").pattern == form
     assert ("value_pattern" in rules(found)) == (form is not None)
 
 
 def test_a_form_that_only_the_examples_have_is_not_told() -> None:
-    assert column(profiled({"value": ["1", "5", "5", "5", "2x", "9"]}), "value").form is None
+    assert column(profiled({"value": ["1", "5", "5", "5", "2x", "9"]}), "value").pattern is None
 
 
 def test_the_length_of_texts_is_promised_exactly_only_where_many_agree() -> None:
@@ -302,13 +302,13 @@ def test_no_value_of_a_private_column_is_told() -> None:
     assert "4711" not in repr(found)
     assert "4812" not in repr(found)
     email = column(found, "email")
-    assert (email.masked, email.form, email.shortest, email.longest) == (True, "email", 15, 16)
+    assert (email.masked, email.pattern, email.shortest, email.longest) == (True, "email", 15, 16)
     assert {"email_pattern", "email_length", "email_required"} <= set(rules(found))
 
 
 def test_of_many_rows_only_a_sample_is_looked_at_and_that_is_said() -> None:
     found = profiled({"order_id": list(range(5_000)), "kind": ["a", "b"] * 2_500}, limit=400)
-    assert (found.rows, found.looked_at) == (5_000, 400)
+    assert (found.rows, found.profiled_rows) == (5_000, 400)
     reasons = [each.reason for each in found.proposals if each.kind == "check" and each.name != "row_count"]
     assert reasons
     assert all(reason.endswith(" (in a sample of 400 rows)") for reason in reasons)
@@ -343,7 +343,7 @@ def test_a_column_whose_name_no_declaration_takes_is_shown_but_not_promised() ->
 CUSTOMERS = TableName("silver", "customers")
 
 
-def customers(key: str, rows: dict[str, Any]) -> dict[TableName, Input]:
+def customers(key: str, rows: dict[str, Any]) -> dict[TableName, ProfileInput]:
     table = declared(header=f"load: {{merge: {{key: {key}, order_by: at}}}}")
     return {CUSTOMERS: given_rows(pa.table(rows), table)}
 

@@ -23,7 +23,7 @@ from lakesmith.declare.loads import OPS
 from lakesmith.errors import Place
 from lakesmith.quality import rules_of
 from lakesmith.quality.measures import aggregates
-from lakesmith.quality.rules import kind
+from lakesmith.quality.rules import operation_sql
 from lakesmith.sql import literal, quoted
 
 HERE = Place("silver/orders.sql", 3)
@@ -67,7 +67,7 @@ def test_only_a_rule_that_fails_the_batch_is_a_gate() -> None:
 
 def test_a_warning_does_not_send_a_row_to_quarantine() -> None:
     warn = Check(name="a", rule=RowSql(condition="x > 1"), on_fail="warn", declared_at=HERE)
-    assert rules_of(table(checks=(warn,))).refused() == "(_lakesmith_failed_0 & 1L) <> 0"
+    assert rules_of(table(checks=(warn,))).quarantined() == "(_lakesmith_failed_0 & 1L) <> 0"
 
 
 def test_the_aggregates_of_an_expectation_are_found() -> None:
@@ -101,8 +101,8 @@ def test_a_row_needs_the_key_and_the_time_that_its_load_follows(load: Load, name
 def test_the_reason_tells_what_the_column_is_for() -> None:
     reasons = [rule.reason for rule in rules_of(table(load=Scd2(key=("id",), order_by=("at",)))).rows]
     assert reasons == [
-        "id has no value, and it is the table's key",
-        "at has no value, and it tells the order of the rows",
+        "id is NULL, but it is the table's key",
+        "at is NULL, but it orders the rows",
     ]
 
 
@@ -110,15 +110,15 @@ def test_a_truncate_needs_nothing_but_its_time() -> None:
     stream = Changes(key=("id",), order_by=("at",), op="op")
     amount = Column(name="amount", required=True, declared_at=HERE)
     conditions = {rule.name: rule.condition for rule in rules_of(table(load=stream, columns=(amount,))).rows}
-    exempt = f" OR coalesce({kind(stream)} = 'truncate', false)"
+    exempt = f" OR coalesce({operation_sql(stream)} = 'truncate', false)"
     assert conditions["id.required"] == "`id` IS NOT NULL" + exempt
     assert conditions["amount.required"] == "`amount` IS NOT NULL" + exempt
     assert conditions["at.required"] == "`at` IS NOT NULL"
 
 
 def test_a_stream_knows_corrections_only_where_it_knows_amounts() -> None:
-    plain = kind(Changes(key=("id",), order_by=("at",), op="op"))
-    ledger = kind(Changes(key=("id",), order_by=("at",), op="op", amounts=("n",)))
+    plain = operation_sql(Changes(key=("id",), order_by=("at",), op="op"))
+    ledger = operation_sql(Changes(key=("id",), order_by=("at",), op="op", amounts=("n",)))
     assert [word for word in OPS if literal(word) not in plain] == ["CORRECTION", "REVERSAL"]
     assert [word for word in OPS if literal(word) not in ledger] == []
 
@@ -128,7 +128,7 @@ def test_a_promise_that_a_column_is_unique_or_a_key_is_a_rule_of_its_own() -> No
     columns = (*columns, Column(name="email", unique=True, declared_at=HERE))
     rules = rules_of(table(columns=columns, load=Append()))
     assert [rule.name for rule in rules.rows] == ["a.required", "b.required", "email.unique", "key.unique"]
-    assert [rule.asks and rule.asks.columns for rule in rules.flags] == [("email",), ("a", "b")]  # type: ignore[union-attr]
+    assert [rule.flag_rule and rule.flag_rule.columns for rule in rules.flags] == [("email",), ("a", "b")]  # type: ignore[union-attr]
 
 
 def test_the_key_of_a_load_is_unique_without_being_asked() -> None:
@@ -140,6 +140,6 @@ def test_rules_beyond_sixty_have_a_number_of_their_own() -> None:
     checks = tuple(Check(name=f"c{n}", rule=RowSql(condition="x"), on_fail="warn", declared_at=HERE) for n in range(70))
     rules = rules_of(table(checks=checks, load=Append()))
     assert list(rules.failed()) == ["_lakesmith_failed_0", "_lakesmith_failed_1"]
-    assert rules.broke(rules.rows[60]) == "(_lakesmith_failed_1 & 1L) <> 0"
+    assert rules.breaks(rules.rows[60]) == "(_lakesmith_failed_1 & 1L) <> 0"
     assert rules.has_bit((0, 1), 60)
     assert not rules.has_bit((1, 0), 60)

@@ -1,20 +1,20 @@
-"""Checks become SQL expressions that are judged in the pass that moves the rows anyway."""
+"""Compile checks to SQL expressions that Spark evaluates in the same pass that writes the rows."""
 
-from lakesmith.quality.judge import Found, Past, Verdict, alike, judge
+from lakesmith.quality.judge import CheckVerdict, Measurements, PastResult, comparable_batches, judge
 from lakesmith.quality.measures import Measure
-from lakesmith.quality.rules import UNREADABLE, RowRule, Rules, looked_up, only_readability, rules_of
+from lakesmith.quality.rules import UNREADABLE, RowRule, Rules, checks_only_readability, referenced_tables, rules_of
 
 __all__ = [
     "UNREADABLE",
-    "Found",
+    "CheckVerdict",
     "Measure",
-    "Past",
+    "Measurements",
+    "PastResult",
     "RowRule",
     "Rules",
-    "Verdict",
-    "alike",
+    "checks_only_readability",
+    "comparable_batches",
     "judge",
-    "looked_up",
-    "only_readability",
+    "referenced_tables",
     "rules_of",
 ]

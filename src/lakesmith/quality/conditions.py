@@ -1,4 +1,4 @@
-"""A declared rule on rows as a condition in Spark SQL: a row breaks it where it is false, and NULL is not false."""
+"""Compile a rule on rows to a Spark SQL condition. A row breaks the rule when the condition is false, not NULL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lakesmith.sql import literal, quoted
 
 
 def condition_of(rule: RowRule, flag: str) -> str:
-    """SQL over the row. `flag` is the column that tells it of rules which one row alone cannot answer."""
+    """Return SQL over the row. `flag` names the boolean column with the result of rules that need more than the row."""
     match rule:
         case RowSql():
             return rule.condition
@@ -49,27 +49,27 @@ def condition_of(rule: RowRule, flag: str) -> str:
 
 
 def needs_flag(rule: RowRule) -> bool:
-    """Whether other rows, or Python, have to be asked."""
+    """Whether the rule needs other rows, another table or Python."""
     return isinstance(rule, Unique | References | Predicate)
 
 
 def reason_of(rule: RowRule) -> str:
-    """What is said of a row that breaks the rule, in words."""
+    """Return the reason that a row gets when it breaks the rule."""
     match rule:
         case RowSql():
             return f"not {rule.condition}"
         case Required():
-            return f"{' or '.join(rule.columns)} has no value"
+            return f"{' or '.join(rule.columns)} is NULL"
         case Unique(columns=columns, within=within):
             return f"another row of the {within} has the same {', '.join(columns)}"
         case In():
-            return f"{rule.column} is none of {', '.join(map(str, rule.values))}"
+            return f"{rule.column} is not one of {', '.join(map(str, rule.values))}"
         case Range():
             return f"{rule.column} is not {_between(rule.min, rule.max)}"
         case Pattern():
             return f"{rule.column} does not match {rule.matches}"
         case Length():
-            return f"{rule.column} has not {_between(rule.min, rule.max)} characters"
+            return f"{rule.column} does not have {_between(rule.min, rule.max)} characters"
         case References():
             return f"{', '.join(rule.columns)} is not in {rule.table}"
         case Predicate():
@@ -85,7 +85,7 @@ def _between(least: object, most: object) -> str:
 
 
 def sql_value(value: Value) -> str:
-    """A literal. Text that reads as a day or a time is compared as text or, by Spark, as the column's type."""
+    """Return the value as an SQL literal. Spark compares text with a date or time column as the column's type."""
     match value:
         case bool():
             return str(value).lower()
@@ -100,6 +100,6 @@ def sql_value(value: Value) -> str:
 
 
 def sql_moment(milliseconds: int) -> str:
-    """A literal of a moment."""
-    told = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return f"TIMESTAMP'{told:%Y-%m-%d %H:%M:%S.%f}+00:00'"
+    """Return a timestamp literal in UTC."""
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return f"TIMESTAMP'{moment:%Y-%m-%d %H:%M:%S.%f}+00:00'"

@@ -1,7 +1,7 @@
-"""How far the values of a batch are spread from those of the batches before: PSI and Kolmogorov and Smirnov's distance.
+"""Compare the distribution of a column with earlier batches: PSI and the Kolmogorov-Smirnov distance.
 
-A batch is remembered by 51 points of its distribution, or by how many of its values fall into each of 32 buckets where
-they have no order. Both are small, and can be compared without the rows.
+Each batch stores 51 quantiles of its distribution. Values without an order are counted in 32 hash buckets instead. Both
+are small and can be compared without the rows.
 """
 
 from __future__ import annotations
@@ -15,44 +15,46 @@ from dataclasses import dataclass
 from lakesmith.quality.measures import POINTS
 
 _LEAST = 1e-4
-"""A share is never taken for less: a bin that was empty once would else be infinitely far away."""
-_HALF_A_POINT = 0.01
-"""Less of a distribution than lies between two points of it is not seen."""
+"""The smallest share of a bin: an empty bin would make the PSI infinite."""
+_RESOLUTION = 0.01
+"""The share of values that 51 quantiles cannot resolve."""
 _BINS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Distribution:
     """The distribution of a column in one batch."""
 
     count: int
     points: tuple[float, ...] = ()
-    """Of values in order, those at the parts `POINTS` of them."""
+    """For ordered values: the quantiles at `POINTS`."""
     buckets: tuple[tuple[int, float], ...] = ()
-    """Of others, how many fall into each bucket."""
+    """For other values: the number in each hash bucket."""
 
     @classmethod
-    def read(cls, count: int, text: str | None) -> Spread:
+    def from_metrics(cls, count: int, text: str | None) -> Distribution:
+        """Read the JSON that the SQL aggregate returned."""
         found = json.loads(text) if text else []
         if found and isinstance(found[0], dict):
             return cls(count=count, buckets=tuple(sorted((round(each["x"]), each["y"]) for each in found)))
         return cls(count=count, points=tuple(float(each) for each in found))
 
     @classmethod
-    def kept(cls, text: str) -> Spread:
-        told = json.loads(text)
+    def from_json(cls, text: str) -> Distribution:
+        """Read what `to_json` wrote."""
+        stored = json.loads(text)
         return cls(
-            count=told["count"],
-            points=tuple(told["points"]),
-            buckets=tuple((number, count) for number, count in told["buckets"]),
+            count=stored["count"],
+            points=tuple(stored["points"]),
+            buckets=tuple((number, count) for number, count in stored["buckets"]),
         )
 
-    def keep(self) -> str:
-        """As text, which `kept` reads."""
+    def to_json(self) -> str:
+        """Return the distribution as JSON, to be stored with the check result."""
         return json.dumps({"count": self.count, "points": self.points, "buckets": self.buckets})
 
     def below(self, value: float) -> float:
-        """Which part of the values is not greater."""
+        """Return the share of values that are not greater than `value`."""
         points = self.points
         at = bisect_right(points, value)
         if at == 0:
@@ -63,42 +65,44 @@ class Spread:
         return POINTS[at - 1] + (POINTS[at] - POINTS[at - 1]) * (value - low) / (high - low)
 
     def share(self, bucket: int) -> float:
+        """Return the share of values in a bucket."""
         return dict(self.buckets).get(bucket, 0.0) / self.count if self.count else 0.0
 
 
-def psi(now: Spread, before: Sequence[Spread]) -> float:
-    """The population stability index: under 0.1 is taken for the same, over 0.2 for another distribution."""
+def psi(now: Distribution, before: Sequence[Distribution]) -> float:
+    """Return the population stability index. Below 0.1 means the same distribution, above 0.2 a different one."""
     if now.points:
         edges = _edges(before)
         least = min(each.points[0] for each in before)
-        # What lies under all that was seen has a bin of its own.
+        # Values below every earlier value have a bin of their own.
         under = sum(1 for point in now.points if point < least) / len(now.points)
-        ours = [max(under, _HALF_A_POINT), *_parts([now.below(edge) for edge in edges], under)]
-        theirs = [_HALF_A_POINT, *_parts([_together(before, edge) for edge in edges])]
+        ours = [max(under, _RESOLUTION), *_bin_shares([now.below(edge) for edge in edges], under)]
+        theirs = [_RESOLUTION, *_bin_shares([_pooled(before, edge) for edge in edges])]
     else:
         ours, theirs = _bucket_shares(now, before)
     pairs = [(max(our, _LEAST), max(their, _LEAST)) for our, their in zip(ours, theirs, strict=True)]
     return sum((our - their) * math.log(our / their) for our, their in pairs)
 
 
-def ks(now: Spread, before: Sequence[Spread]) -> float:
-    """The greatest distance between the two cumulative distributions; of buckets, between their shares."""
+def ks(now: Distribution, before: Sequence[Distribution]) -> float:
+    """Return the greatest distance between the two cumulative distributions, or between the bucket shares."""
     if now.points:
         every = sorted({*now.points, *(point for each in before for point in each.points)})
-        return max((abs(now.below(point) - _together(before, point)) for point in every), default=0.0)
+        return max((abs(now.below(point) - _pooled(before, point)) for point in every), default=0.0)
     ours, theirs = _bucket_shares(now, before)
     return max((abs(our - their) for our, their in zip(ours, theirs, strict=True)), default=0.0)
 
 
-def _together(batches: Sequence[Spread], value: float) -> float:
+def _pooled(batches: Sequence[Distribution], value: float) -> float:
+    """Return the share of all earlier values that are not greater than `value`."""
     total = sum(batch.count for batch in batches)
     return sum(batch.count * batch.below(value) for batch in batches) / total
 
 
-def _edges(batches: Sequence[Spread]) -> list[float]:
-    """Values that part the batches before into bins of about the same size."""
+def _edges(batches: Sequence[Distribution]) -> list[float]:
+    """Return values that split the earlier batches into bins of about equal size."""
     every = sorted({point for batch in batches for point in batch.points})
-    shares = [_together(batches, point) for point in every]
+    shares = [_pooled(batches, point) for point in every]
     edges = [
         next((point for point, share in zip(every, shares, strict=True) if share >= number / _BINS), every[-1])
         for number in range(1, _BINS)
@@ -106,12 +110,12 @@ def _edges(batches: Sequence[Spread]) -> list[float]:
     return sorted(set(edges))
 
 
-def _parts(shares: Sequence[float], start: float = 0.0) -> list[float]:
-    """The shares between edges, of which those up to each are given; `start` of them lie before the first bin."""
+def _bin_shares(shares: Sequence[float], start: float = 0.0) -> list[float]:
+    """Return the share of each bin from the cumulative shares at its edges; `start` lies before the first bin."""
     return [max(high - low, 0.0) for low, high in zip([start, *shares], [*shares, 1.0], strict=True)]
 
 
-def _bucket_shares(now: Spread, before: Sequence[Spread]) -> tuple[list[float], list[float]]:
+def _bucket_shares(now: Distribution, before: Sequence[Distribution]) -> tuple[list[float], list[float]]:
     every = sorted({number for each in (now, *before) for number, _ in each.buckets})
     total = sum(batch.count for batch in before)
     theirs = [sum(batch.share(bucket) * batch.count for batch in before) / total for bucket in every]

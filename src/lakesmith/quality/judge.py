@@ -1,4 +1,4 @@
-"""Judges what was measured of a batch: against bounds, and against the good batches before it."""
+"""Judge the measurements of a batch against fixed bounds and against earlier good batches."""
 
 from __future__ import annotations
 
@@ -23,76 +23,76 @@ from lakesmith.declare.checks import (
     SchemaIs,
     Season,
 )
-from lakesmith.quality.drift import Spread, ks, psi
+from lakesmith.quality.drift import Distribution, ks, psi
 from lakesmith.quality.measures import Measure
 
 _ENOUGH_BATCHES = 5
-"""Fewer batches before do not tell what is usual."""
+"""An anomaly check needs this many earlier batches."""
 _ENOUGH_IN_SEASON = 4
 _ENOUGH_VALUES = 50
-"""Fewer values are spread by chance."""
+"""A drift check needs this many values: fewer vary by chance."""
 _AS_NORMAL = 1.4826
-"""The median distance from the median, times this, is the standard deviation of normal values."""
+"""The median absolute deviation times this is the standard deviation of normally distributed values."""
 _LEAST_SPREAD = 0.05
-"""Of the middle: what has never changed may change by as much as this times the deviations."""
+"""The smallest spread, as a share of the median, so that a constant value may change a little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """What a check found in a good batch before."""
+class PastResult:
+    """The result of a check in an earlier good batch."""
 
     at: datetime
     value: float | None
     sketch: str | None
     mode: str = ""
-    """How the batch was made."""
+    """How the batch was read or built."""
 
 
 INCREMENTS = ("files", "slice", "changes", "sums")
-"""Modes of batches that are compared with each other; one of any other mode is compared with its like."""
+"""Incremental modes are compared with each other; every other mode only with itself."""
 
 
-def alike(past: Sequence[Past], mode: str) -> list[Past]:
-    """The batches that one of this mode can be held against."""
+def comparable_batches(past: Sequence[PastResult], mode: str) -> list[PastResult]:
+    """Return the earlier results that a batch of this mode can be compared with."""
     return [each for each in past if each.mode == mode or (each.mode in INCREMENTS and mode in INCREMENTS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What is thought of a batch."""
+class CheckVerdict:
+    """The result of one check on a batch."""
 
     passed: bool
     observed: str
     expected: str = ""
     value: float | None = None
-    """A number to be compared with later batches."""
+    """A number that later batches are compared with."""
     sketch: str | None = None
-    """Likewise, a distribution."""
+    """A distribution, as JSON, that later batches are compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """All that is known of a batch when it is judged."""
+class Measurements:
+    """The measurements of a batch, and what they are compared with."""
 
     values: Mapping[str, object]
-    """By metric of the measure."""
+    """By name of the metric."""
     pinned_at: int
     """Milliseconds since 1970."""
     types: Mapping[str, str] = field(default_factory=dict)
-    """Of the rows' columns, in their order, as the rows spell them."""
+    """Type by column, in the order of the rows' columns."""
     theirs: str | None = None
-    """For `reconcile`, the input's total; None where there is no such thing."""
-    past: Sequence[Past] = ()
+    """For `reconcile`: the total of the input; None when the batch has no comparable input."""
+    past: Sequence[PastResult] = ()
     """Newest first."""
 
 
-def judge(measure: Measure, found: Found) -> Verdict:
-    """Whether the batch is what the rule expects."""
+def judge(measure: Measure, found: Measurements) -> CheckVerdict:
+    """Judge one check from the measurements."""
     values = found.values
     match measure.rule:
         case BatchSql(condition=condition):
-            told = ", ".join(f"{sql} = {value}" for sql, value in values.items() if sql != "met")
-            return Verdict(passed=bool(values["met"]), observed=told, expected=condition)
+            observed = ", ".join(f"{sql} = {value}" for sql, value in values.items() if sql != "passes")
+            return CheckVerdict(passed=bool(values["passes"]), observed=observed, expected=condition)
         case Freshness(column=column, within=within):
             return _fresh(column, within, values["newest"], found.pinned_at)
         case RowCount() as rule:
@@ -100,8 +100,8 @@ def judge(measure: Measure, found: Found) -> Verdict:
         case NullRate(column=column, max=most):
             rows, filled = int(str(values["rows"])), int(str(values["filled"]))
             rate = (rows - filled) / rows if rows else 0.0
-            expected = f"at most {most:.2%} of {column} without a value"
-            return Verdict(passed=rate <= most, observed=f"{rate:.2%}", expected=expected, value=rate)
+            expected = f"at most {most:.2%} of {column} NULL"
+            return CheckVerdict(passed=rate <= most, observed=f"{rate:.2%}", expected=expected, value=rate)
         case Distinct() as rule:
             return _bounded(f"values of {rule.column}", values["value"], rule.min, rule.max)
         case Bounds() as rule:
@@ -110,7 +110,7 @@ def judge(measure: Measure, found: Found) -> Verdict:
         case Reconcile() as rule:
             return _reconciled(rule, values["own"], found.theirs)
         case Drift() as rule:
-            return _spread(rule, values, found.past)
+            return _drifted(rule, values, found.past)
         case Anomaly() as rule:
             return _usual(rule, values["value"], found)
         case SchemaIs() as rule:
@@ -119,47 +119,47 @@ def judge(measure: Measure, found: Found) -> Verdict:
             assert_never(measure.rule)
 
 
-def _fresh(column: str, within: float, newest: object, pinned_at: int) -> Verdict:
+def _fresh(column: str, within: float, newest: object, pinned_at: int) -> CheckVerdict:
     expected = f"the newest {column} at most {within:,.0f} seconds old"
     if newest is None:
-        return Verdict(passed=False, observed=f"no {column} at all", expected=expected)
+        return CheckVerdict(passed=False, observed=f"every {column} is NULL", expected=expected)
     age = (pinned_at - int(str(newest))) / 1000
-    told = datetime.fromtimestamp(int(str(newest)) / 1000, UTC).isoformat(sep=" ", timespec="seconds")
-    return Verdict(passed=age <= within, observed=f"{told}, {age:,.0f} seconds old", expected=expected, value=age)
+    when = datetime.fromtimestamp(int(str(newest)) / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    return CheckVerdict(passed=age <= within, observed=f"{when}, {age:,.0f} seconds old", expected=expected, value=age)
 
 
-def _counted(rule: RowCount, rows: int, past: Sequence[Past]) -> Verdict:
+def _counted(rule: RowCount, rows: int, past: Sequence[PastResult]) -> CheckVerdict:
     bounds = _bounded("rows", rows, rule.min, rule.max)
     before = [each.value for each in past[: rule.last] if each.value is not None]
     if rule.change is None or not bounds.passed or not before:
-        observed = bounds.observed if before or rule.change is None else f"{bounds.observed}; no batch before"
-        return Verdict(passed=bounds.passed, observed=observed, expected=bounds.expected, value=float(rows))
+        observed = bounds.observed if before or rule.change is None else f"{bounds.observed}; no earlier batch"
+        return CheckVerdict(passed=bounds.passed, observed=observed, expected=bounds.expected, value=float(rows))
     mean = fmean(before)
     apart = abs(rows - mean) / mean if mean else float(rows > 0)
-    return Verdict(
+    return CheckVerdict(
         passed=apart <= rule.change,
-        observed=f"{rows:,} rows, {apart:.0%} from the mean of {len(before)} batches before, {mean:,.0f}",
-        expected=f"at most {rule.change:.0%} from the batches before",
+        observed=f"{rows:,} rows, {apart:.0%} from the mean of {len(before)} earlier batches, {mean:,.0f}",
+        expected=f"at most {rule.change:.0%} from the mean of earlier batches",
         value=float(rows),
     )
 
 
-def _bounded(name: str, value: object, least: object, most: object) -> Verdict:
+def _bounded(name: str, value: object, least: object, most: object) -> CheckVerdict:
     low, high = (None if each is None else Decimal(str(each)) for each in (least, most))
     bounds = [f">= {low}"] if low is not None else []
     bounds += [f"<= {high}"] if high is not None else []
     expected = f"{name} {' and '.join(bounds)}"
     if value is None:
-        return Verdict(passed=False, observed="no value", expected=expected)
+        return CheckVerdict(passed=False, observed="NULL", expected=expected)
     number = _number(value)
     if number is None:
-        return Verdict(passed=False, observed=str(value), expected=expected)
+        return CheckVerdict(passed=False, observed=str(value), expected=expected)
     passed = (low is None or number >= low) and (high is None or number <= high)
-    return Verdict(passed=passed, observed=f"{number:f}", expected=expected, value=float(number))
+    return CheckVerdict(passed=passed, observed=f"{number:f}", expected=expected, value=float(number))
 
 
 def _number(value: object) -> Decimal | None:
-    """None where it is none that can be compared, as NaN and days are not."""
+    """Return the finite number; None for NaN, infinity and values that are no numbers."""
     try:
         number = Decimal(str(value))
     except InvalidOperation:
@@ -167,58 +167,62 @@ def _number(value: object) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def _reconciled(rule: Reconcile, own: object, theirs: str | None) -> Verdict:
+def _reconciled(rule: Reconcile, own: object, theirs: str | None) -> CheckVerdict:
     expected = f"{rule.own} = {rule.theirs} of {rule.table}"
     if theirs is None:
-        told = "not judged: the batch computes keys anew, from more rows than came"
-        return Verdict(passed=True, observed=told, expected=expected)
+        observed = "not judged: the batch recomputes keys from more rows than are new"
+        return CheckVerdict(passed=True, observed=observed, expected=expected)
     ours, other = _number(own or 0), _number(theirs or 0)
     if ours is None or other is None:
-        return Verdict(passed=False, observed=f"{own} against {theirs}", expected=expected)
+        return CheckVerdict(passed=False, observed=f"{own} against {theirs}", expected=expected)
     apart = abs(ours - other)
     room = abs(other) * Decimal(str(rule.tolerance or 0))
-    return Verdict(passed=apart <= room, observed=f"{ours:f} against {other:f}", expected=expected, value=float(ours))
-
-
-def _spread(rule: Drift, values: Mapping[str, object], past: Sequence[Past]) -> Verdict:
-    spread = values["spread"]
-    now = Spread.read(int(str(values["count"])), None if spread is None else str(spread))
-    expected = f"{rule.method} of {rule.column} at most {rule.max}"
-    before = [Spread.kept(each.sketch) for each in past[: rule.last] if each.sketch]
-    # A column that was text once and is a number now cannot be compared.
-    before = [each for each in before if bool(each.points) == bool(now.points) and each.count]
-    if sum(each.count for each in before) < _ENOUGH_VALUES or now.count < _ENOUGH_VALUES:
-        told = f"not judged: {now.count:,} values, and {len(before)} good batches before"
-        return Verdict(passed=True, observed=told, expected=expected, sketch=now.keep())
-    distance = (psi if rule.method == "psi" else ks)(now, before)
-    return Verdict(
-        passed=distance <= rule.max,
-        observed=f"{rule.method} = {distance:.4f} against {len(before)} batches",
-        expected=expected,
-        value=distance,
-        sketch=now.keep(),
+    return CheckVerdict(
+        passed=apart <= room, observed=f"{ours:f} against {other:f}", expected=expected, value=float(ours)
     )
 
 
-def _usual(rule: Anomaly, value: object, found: Found) -> Verdict:
+def _drifted(rule: Drift, values: Mapping[str, object], past: Sequence[PastResult]) -> CheckVerdict:
+    spread = values["spread"]
+    now = Distribution.from_metrics(int(str(values["count"])), None if spread is None else str(spread))
+    expected = f"{rule.method} of {rule.column} at most {rule.max}"
+    before = [Distribution.from_json(each.sketch) for each in past[: rule.last] if each.sketch]
+    # A column that was text once and is a number now cannot be compared.
+    before = [each for each in before if bool(each.points) == bool(now.points) and each.count]
+    if sum(each.count for each in before) < _ENOUGH_VALUES or now.count < _ENOUGH_VALUES:
+        observed = f"not judged: {now.count:,} values, {len(before)} earlier good batches"
+        return CheckVerdict(passed=True, observed=observed, expected=expected, sketch=now.to_json())
+    distance = (psi if rule.method == "psi" else ks)(now, before)
+    return CheckVerdict(
+        passed=distance <= rule.max,
+        observed=f"{rule.method} = {distance:.4f} against {len(before)} earlier batches",
+        expected=expected,
+        value=distance,
+        sketch=now.to_json(),
+    )
+
+
+def _usual(rule: Anomaly, value: object, found: Measurements) -> CheckVerdict:
     if value is None:
-        return Verdict(passed=False, observed=f"{rule.of} has no value", expected=f"a usual {rule.of}")
+        return CheckVerdict(passed=False, observed=f"{rule.of} is NULL", expected=f"{rule.of} near its earlier values")
     number = float(str(value))
     if not math.isfinite(number):
-        return Verdict(passed=False, observed=str(value), expected=f"a usual {rule.of}")
+        return CheckVerdict(passed=False, observed=str(value), expected=f"{rule.of} near its earlier values")
     at = datetime.fromtimestamp(found.pinned_at / 1000, UTC)
     past = [each for each in found.past[: rule.last] if each.value is not None]
-    alike = [each for each in past if _season(each.at, rule.season) == _season(at, rule.season)]
-    chosen, season = (alike, rule.season) if len(alike) >= _ENOUGH_IN_SEASON else (past, "none")
+    comparable_batches = [each for each in past if _season(each.at, rule.season) == _season(at, rule.season)]
+    chosen, season = (
+        (comparable_batches, rule.season) if len(comparable_batches) >= _ENOUGH_IN_SEASON else (past, "none")
+    )
     if len(chosen) < _ENOUGH_BATCHES and season == "none":
-        told = f"{number:g}; not judged: {len(chosen)} good batches before, {_ENOUGH_BATCHES} are needed"
-        return Verdict(passed=True, observed=told, expected=f"a usual {rule.of}", value=number)
+        observed = f"{number:g}; not judged: {len(chosen)} earlier good batches, {_ENOUGH_BATCHES} are needed"
+        return CheckVerdict(passed=True, observed=observed, expected=f"{rule.of} near its earlier values", value=number)
     values = [each.value for each in chosen if each.value is not None]
     middle = median(values)
     spread = _AS_NORMAL * median(abs(each - middle) for each in values)
     room = float(rule.deviations) * max(spread, _LEAST_SPREAD * abs(middle))
     when = {"hour": f" at {at:%H} o'clock", "weekday": f" on a {at:%A}", "none": ""}[season]
-    return Verdict(
+    return CheckVerdict(
         passed=abs(number - middle) <= room,
         observed=f"{number:g}",
         expected=f"{rule.of} between {middle - room:g} and {middle + room:g}{when} ({len(values)} batches)",
@@ -238,7 +242,7 @@ def _season(at: datetime, season: Season) -> int:
             assert_never(season)
 
 
-def _shape(rule: SchemaIs, types: Mapping[str, str]) -> Verdict:
+def _shape(rule: SchemaIs, types: Mapping[str, str]) -> CheckVerdict:
     low = {name.lower(): kind for name, kind in types.items()}
     wrong = [f"no {name}" for name in rule.columns if name.lower() not in low]
     wrong += [
@@ -250,4 +254,4 @@ def _shape(rule: SchemaIs, types: Mapping[str, str]) -> Verdict:
     if rule.exact and not wrong and [name.lower() for name in types] != [name.lower() for name in wanted]:
         wrong.append(f"columns are {', '.join(types)}")
     expected = f"{'exactly ' if rule.exact else ''}{', '.join(wanted)}"
-    return Verdict(passed=not wrong, observed="; ".join(wrong) or f"{len(types)} columns", expected=expected)
+    return CheckVerdict(passed=not wrong, observed="; ".join(wrong) or f"{len(types)} columns", expected=expected)

@@ -1,4 +1,4 @@
-"""Rules on a batch as a whole: what has to be measured while its rows are moved, in Spark SQL."""
+"""Compile checks on a whole batch to the Spark SQL aggregates that are measured while its rows are written."""
 
 from __future__ import annotations
 
@@ -26,47 +26,47 @@ from lakesmith.errors import Place
 from lakesmith.sql import quoted
 
 POINTS = tuple(round(number * 0.02, 2) for number in range(51))
-"""At which parts of the values a distribution is taken note of."""
+"""The quantiles by which a distribution is stored."""
 BUCKETS = 32
-"""Into so many buckets values are counted that have no order."""
+"""The number of hash buckets for values without an order."""
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date", "timestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A rule on the rows that are about to be written, all together."""
+    """A check on all rows of a batch before they are committed."""
 
     name: str
     rule: BatchRule
     severity: Severity
     where: str | None = None
-    """SQL: only these rows are looked at."""
+    """SQL: the check measures only these rows."""
     owner: str | None = None
     description: str | None = None
     declared_at: Place
 
     @property
     def shuffles(self) -> bool:
-        """Rows have to be brought together."""
+        """The aggregate needs a shuffle."""
         return isinstance(self.rule, Distinct) and self.rule.exact
 
     @property
     def sketches(self) -> bool:
-        """It takes a function that Spark does not compile, of one column."""
+        """The aggregate is a sketch of one column, which Spark does not compile."""
         rule = self.rule
         return not self.where and (
             isinstance(rule, Drift | Distinct) or (isinstance(rule, Bounds) and rule.of == "quantile")
         )
 
     @property
-    def remembers(self) -> bool:
-        """The batches before have to be asked."""
+    def uses_history(self) -> bool:
+        """The check compares with earlier batches."""
         rule = self.rule
         return isinstance(rule, Drift | Anomaly) or (isinstance(rule, RowCount) and rule.change is not None)
 
     @property
-    def picks_rows(self) -> bool:
-        """Its aggregates cannot be narrowed to some rows, so that rows have to be chosen before."""
+    def filters_rows(self) -> bool:
+        """Its aggregates cannot be restricted to some rows, so the rows must be filtered first."""
         match self.rule:
             case BatchSql(condition=sql) | Anomaly(of=sql) | Reconcile(own=sql):
                 return not can_be_narrowed(sql)
@@ -74,38 +74,42 @@ class Measure:
                 return False
 
     def metrics(self, types: Mapping[str, str]) -> dict[str, str]:
-        """SQL aggregates by name, over good rows. `types` are those of the rows' columns."""
-        where = None if self.picks_rows else self.where
+        """Return SQL aggregates over good rows, by name. `types` are the types of the rows' columns."""
+        where = None if self.filters_rows else self.where
 
-        def held(column: str) -> str:
+        def value_of(column: str) -> str:
             return _only(quoted(column), where)
 
         rows = f"count({_only('1', where)})"
         match self.rule:
             case BatchSql(condition=condition):
-                values = {told: f"CAST({sql} AS string)" for told, sql in aggregates(condition, where).items()}
-                return {"met": f"coalesce({narrowed(condition, where)}, false)", **values}
+                values = {text: f"CAST({sql} AS string)" for text, sql in aggregates(condition, where).items()}
+                return {"passes": f"coalesce({narrowed(condition, where)}, false)", **values}
             case Anomaly(of=of):
                 return {"value": f"CAST({narrowed(of, where)} AS double)"}
             case Freshness(column=column):
-                return {"newest": f"unix_millis(max(CAST({held(column)} AS timestamp)))"}
+                return {"newest": f"unix_millis(max(CAST({value_of(column)} AS timestamp)))"}
             case RowCount():
                 return {"rows": rows}
             case NullRate(column=column):
-                return {"rows": rows, "filled": f"count({held(column)})"}
+                return {"rows": rows, "filled": f"count({value_of(column)})"}
             case Distinct(column=column, exact=exact):
-                counted = f"count(DISTINCT {held(column)})" if exact else f"approx_count_distinct({held(column)}, 0.02)"
+                counted = (
+                    f"count(DISTINCT {value_of(column)})"
+                    if exact
+                    else f"approx_count_distinct({value_of(column)}, 0.02)"
+                )
                 return {"value": counted}
             case Bounds(of="quantile", column=column, at=at):
-                return {"value": f"CAST(percentile_approx({held(column)}, {at}) AS string)"}
+                return {"value": f"CAST(percentile_approx({value_of(column)}, {at}) AS string)"}
             case Bounds(of=of, column=column):
                 function = "sum" if of == "sum" else "avg"
-                return {"value": f"CAST({function}({held(column)}) AS string)"}
+                return {"value": f"CAST({function}({value_of(column)}) AS string)"}
             case Reconcile(own=own):
                 return {"own": f"CAST({narrowed(own, where)} AS string)"}
             case Drift(column=column):
-                spread = _spread(column, types.get(column.lower(), ""), where)
-                return {"count": f"count({held(column)})", "spread": spread}
+                spread = _distribution(column, types.get(column.lower(), ""), where)
+                return {"count": f"count({value_of(column)})", "spread": spread}
             case SchemaIs():
                 return {}
             case _:
@@ -113,15 +117,15 @@ class Measure:
 
 
 def _only(value: str, where: str | None) -> str:
-    """SQL: the value in rows that count, NULL in others, which aggregates pass over."""
+    """Return SQL for the value in rows that match `where` and NULL in others, which aggregates ignore."""
     return f"IF({where}, {value}, NULL)" if where else value
 
 
-def _spread(column: str, kind: str, where: str | None) -> str:
-    """SQL: a small picture of how the values are spread."""
+def _distribution(column: str, kind: str, where: str | None) -> str:
+    """Return SQL for a small summary of the distribution, as JSON."""
     if not kind.startswith(_NUMBERS):
-        asked = f"{quoted(column)} IS NOT NULL" + (f" AND {where}" if where else "")
-        bucket = _only(f"pmod(xxhash64({quoted(column)}), {BUCKETS}L)", asked)
+        present = f"{quoted(column)} IS NOT NULL" + (f" AND {where}" if where else "")
+        bucket = _only(f"pmod(xxhash64({quoted(column)}), {BUCKETS}L)", present)
         return f"to_json(histogram_numeric({bucket}, {BUCKETS}))"
     number = quoted(column)
     if kind.startswith(("date", "timestamp")):
@@ -131,7 +135,7 @@ def _spread(column: str, kind: str, where: str | None) -> str:
 
 
 def measures_of(table: Table) -> tuple[Measure, ...]:
-    """What is asked of each batch of the table."""
+    """Return the checks on each batch of the table."""
     return tuple(
         Measure(
             name=check.name,
@@ -148,19 +152,19 @@ def measures_of(table: Table) -> tuple[Measure, ...]:
 
 
 def aggregates(condition: str, where: str | None = None) -> dict[str, str]:
-    """The aggregates in a condition as they are told when it fails, each with its SQL over the rows that count."""
+    """Return the aggregates of a condition, by the text that a failure shows, as SQL restricted to `where`."""
     import sqlglot
     from sqlglot import exp
 
     found = dict.fromkeys(
         node.sql(dialect="spark") for node in sqlglot.parse_one(condition, dialect="spark").find_all(exp.AggFunc)
     )
-    return {told: narrowed(told, where) for told in found}
+    return {text: narrowed(text, where) for text in found}
 
 
 @functools.lru_cache(maxsize=4096)
 def can_be_narrowed(condition: str) -> bool:
-    """Whether every function in the SQL is known, and every aggregate passes over NULL in its first argument."""
+    """Whether sqlglot knows every function in the SQL and every aggregate ignores NULL in its first argument."""
     import sqlglot
     from sqlglot import exp
 
@@ -173,7 +177,7 @@ def can_be_narrowed(condition: str) -> bool:
 
 
 def narrowed(condition: str, where: str | None) -> str:
-    """SQL: the aggregates of only the rows for which `where` is true."""
+    """Return the SQL with each aggregate restricted to rows for which `where` is true."""
     if where is None:
         return condition
     import sqlglot
@@ -181,7 +185,7 @@ def narrowed(condition: str, where: str | None) -> str:
 
     only = sqlglot.parse_one(where, dialect="spark")
 
-    def held(node: exp.Expression) -> exp.Expression:
+    def restricted(node: exp.Expression) -> exp.Expression:
         if not isinstance(node, exp.AggFunc):
             return node
         given = exp.Literal.number(1) if isinstance(node.this, exp.Star) else node.this.copy()
@@ -189,4 +193,4 @@ def narrowed(condition: str, where: str | None) -> str:
         narrow.set("this", exp.If(this=only.copy(), true=given, false=exp.null()))
         return narrow
 
-    return sqlglot.parse_one(condition, dialect="spark").transform(held).sql(dialect="spark")
+    return sqlglot.parse_one(condition, dialect="spark").transform(restricted).sql(dialect="spark")

@@ -1,4 +1,4 @@
-"""What was seen in a table's columns becomes promises that its owner may make: proposals, and the YAML to paste."""
+"""Propose checks and column types from a table's profile, with the YAML to paste."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from lakesmith.declare.checks import (
     columns_named,
 )
 from lakesmith.declare.loads import key_columns
-from lakesmith.load.yaml_writer import flow, remark, word
-from lakesmith.quality.text_patterns import FORMS
+from lakesmith.load.yaml_writer import yaml_block, yaml_flow
+from lakesmith.quality.text_patterns import TEXT_PATTERNS
 from lakesmith.reports import ColumnProfile, Proposal
 
 FEW_VALUES = 20
-"""A column with more values than these is not a list of words."""
-_FEW_PART = 0.01
-"""Nor is one whose values are not repeated about a hundred times each."""
+"""A column with more distinct values gets no `in` check."""
+_MAX_DISTINCT_SHARE = 0.01
+"""Neither does one whose values repeat fewer than about a hundred times each."""
 _LONG_VALUE = 100
 _ENOUGH = 100
-"""With fewer rows than these, that values differ, or are alike, may well be chance."""
+"""With fewer rows, equal or distinct values may be chance."""
 _MOST_NULLS = 0.95
 _RECENT = timedelta(days=7)
 _AGES = ("1h", "6h", "1d", "2d", "7d", "14d", "30d")
 _HOURS = {"1h": 1, "6h": 6, "1d": 24, "2d": 48, "7d": 168, "14d": 336, "30d": 720}
-_LETTERS = 25
-"""Bounds that need more digits than these say nothing to people."""
+_MAX_DIGITS = 25
+"""Bounds with more digits are not proposed: nobody can read them."""
 _KEY_ENDS = ("id", "key", "uuid", "guid", "number", "no", "code", "hash", "sku", "iban", "email")
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
@@ -60,7 +60,7 @@ _KEYS: Mapping[type, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A column all of whose values are found in the key of another table."""
+    """A column whose values are all in the key of another table."""
 
     column: str
     table: TableName
@@ -68,48 +68,48 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What is known beside the columns."""
+class ProfiledTable:
+    """The profiled table and its rows."""
 
     table: Table
     rows: int
-    """How many the table has."""
-    looked_at: int
+    """The number of rows in the table."""
+    profiled_rows: int
     references: tuple[Reference, ...]
     now: datetime
 
     @property
     def sampled(self) -> bool:
-        return self.looked_at < self.rows
+        return self.profiled_rows < self.rows
 
     @property
-    def whole(self) -> bool:
-        """Each batch is the whole table, so that what holds for all rows holds for a batch."""
+    def full_batches(self) -> bool:
+        """Each batch replaces the table, so what holds for all rows holds for a batch."""
         return isinstance(self.table.load, Replace)
 
 
 def named_like_key(column: str) -> bool:
-    """Whether the name is that of something which tells rows apart."""
+    """Whether the name is typical of a key."""
     return column.lower().rpartition("_")[2] in _KEY_ENDS or column.lower().endswith(("id", "uuid"))
 
 
-def propose(columns: Sequence[ColumnProfile], seen: Seen) -> tuple[Proposal, ...]:
-    """What could be promised, and is not yet: first of columns, then of rows and batches."""
-    if not seen.looked_at:
+def propose(columns: Sequence[ColumnProfile], seen: ProfiledTable) -> tuple[Proposal, ...]:
+    """Return proposals that the table does not declare yet: first columns, then checks."""
+    if not seen.profiled_rows:
         return ()
     usable = [column for column in columns if is_identifier(column.column)]
     found = [each for column in usable for each in _of_column(column, seen)]
     found += _newest(usable, seen)
     found.append(_row_count(seen))
-    there = {asked for check in seen.table.checks for asked in _asked(check.rule)}
-    new = [each for each in found if each.asked not in there]
+    existing = {identity for check in seen.table.checks for identity in _identities(check.rule)}
+    new = [each for each in found if each.identity not in existing]
     declared = {column.name.lower() for column in seen.table.columns}
     return (*_types(usable, declared), *_named(new, seen))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """A rule that holds, before it has a name."""
+class _Candidate:
+    """A rule that the data pass, before it has a name."""
 
     key: str
     column: str | None
@@ -117,19 +117,19 @@ class _Found:
     reason: str
 
     @property
-    def asked(self) -> tuple[str, tuple[str, ...]]:
+    def identity(self) -> tuple[str, tuple[str, ...]]:
         return self.key, (self.column.lower(),) if self.column else ()
 
 
-def _asked(rule: CheckRule) -> set[tuple[str, tuple[str, ...]]]:
-    """The kind of a rule and its columns: a second one of the kind is not proposed."""
+def _identities(rule: CheckRule) -> set[tuple[str, tuple[str, ...]]]:
+    """Return the rule's kind and columns: a second rule with the same is not proposed."""
     key = rule.of if isinstance(rule, Bounds) else _KEYS.get(type(rule), "")
     columns = () if isinstance(rule, Freshness) else tuple(column.lower() for column in columns_named(rule))
     return {(key, (column,)) for column in columns} if isinstance(rule, Required) else {(key, columns)}
 
 
-def _of_column(column: ColumnProfile, seen: Seen) -> Iterator[_Found]:
-    present = seen.looked_at - column.nulls
+def _of_column(column: ColumnProfile, seen: ProfiledTable) -> Iterator[_Candidate]:
+    present = seen.profiled_rows - column.nulls
     yield from _presence(column, present, seen)
     if not present:
         return
@@ -137,7 +137,7 @@ def _of_column(column: ColumnProfile, seen: Seen) -> Iterator[_Found]:
     for reference in seen.references:
         if reference.column == column.column:
             body = {"columns": [column.column], "table": str(reference.table), "key": [reference.key]}
-            yield _Found(
+            yield _Candidate(
                 key="references",
                 column=column.column,
                 body=body,
@@ -151,67 +151,67 @@ def _of_column(column: ColumnProfile, seen: Seen) -> Iterator[_Found]:
         yield from _bounds(column, present, seen)
 
 
-def _presence(column: ColumnProfile, present: int, seen: Seen) -> Iterator[_Found]:
+def _presence(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterator[_Candidate]:
     name = column.column
     if not column.nulls:
-        told = "has a value in each of " + _counted(seen.looked_at)
-        yield _Found(key="required", column=name, body=[name], reason=f"{name} {told}")
+        reason = f"{name} is not NULL in any of {_counted(seen.profiled_rows)}"
+        yield _Candidate(key="required", column=name, body=[name], reason=reason)
     elif present and column.null_rate < _MOST_NULLS:
         most = min(_percent(column.null_rate * 1.5 + 0.01), 99)
-        told = f"{name} is empty in {_share(column.null_rate)} of {_counted(seen.looked_at)}"
-        yield _Found(key="null_rate", column=name, body={"column": name, "max": f"{most}%"}, reason=told)
+        reason = f"{name} is NULL in {_share(column.null_rate)} of {_counted(seen.profiled_rows)}"
+        yield _Candidate(key="null_rate", column=name, body={"column": name, "max": f"{most}%"}, reason=reason)
 
 
-def _uniqueness(column: ColumnProfile, present: int, seen: Seen) -> Iterator[_Found]:
+def _uniqueness(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterator[_Candidate]:
     if not column.unique or present < 2 or (present < _ENOUGH and not named_like_key(column.column)):
         return
-    told = f"{column.column} has {present:,} values in {_counted(seen.looked_at)}, all different"
-    yield _Found(key="unique", column=column.column, body=column.column, reason=told)
+    reason = f"{column.column} has {present:,} values in {_counted(seen.profiled_rows)}, all different"
+    yield _Candidate(key="unique", column=column.column, body=column.column, reason=reason)
 
 
-def _list(column: ColumnProfile, seen: Seen) -> _Found | None:
+def _list(column: ColumnProfile, seen: ProfiledTable) -> _Candidate | None:
     """The values, where they are few and each comes often."""
     values = [each.value for each in column.frequent]
     listed = column.counted and column.distinct == len(values) and 1 < len(values) <= FEW_VALUES
     often = all(each.rows is not None and each.rows > 1 for each in column.frequent)
     short = all(isinstance(value, int) or len(str(value)) <= _LONG_VALUE for value in values)
-    if not (listed and often and short) or column.masked or len(values) >= seen.looked_at * _FEW_PART:
+    if not (listed and often and short) or column.masked or len(values) >= seen.profiled_rows * _MAX_DISTINCT_SHARE:
         return None
     if column.type not in (*_WHOLE, "string"):
         return None
     ordered = sorted(values, key=lambda value: (isinstance(value, str), value))
-    told = f"{column.column} has {len(values)} values in {_counted(seen.looked_at)}"
-    return _Found(key="in", column=column.column, body={"column": column.column, "values": ordered}, reason=told)
+    reason = f"{column.column} has {len(values)} values in {_counted(seen.profiled_rows)}"
+    return _Candidate(key="in", column=column.column, body={"column": column.column, "values": ordered}, reason=reason)
 
 
-def _text(column: ColumnProfile, present: int) -> Iterator[_Found]:
+def _text(column: ColumnProfile, present: int) -> Iterator[_Candidate]:
     name = column.column
-    form = next((form for form in FORMS if form.name == column.form), None)
+    form = next((form for form in TEXT_PATTERNS if form.name == column.pattern), None)
     if form:
-        told = f"every value of {name} looks like this: {form.name}"
-        yield _Found(key="pattern", column=name, body={"column": name, "matches": form.matches}, reason=told)
+        reason = f"every value of {name} has the format {form.name}"
+        yield _Candidate(key="pattern", column=name, body={"column": name, "matches": form.matches}, reason=reason)
     shortest, longest = column.shortest or 0, column.longest or 0
     if (form and form.length) or not longest:
         return
     body: dict[str, object] = {"column": name}
     if shortest == longest and present >= _ENOUGH:
         body |= {"min": shortest, "max": longest}
-        told = f"every value of {name} has {longest} characters"
+        reason = f"every value of {name} has {longest} characters"
     else:
         if shortest:
             body["min"] = 1
         body["max"] = _roomy(longest)
         span = str(longest) if shortest == longest else f"{shortest} to {longest}"
-        told = f"the values of {name} have {span} characters"
-    yield _Found(key="length", column=name, body=body, reason=told)
+        reason = f"the values of {name} have {span} characters"
+    yield _Candidate(key="length", column=name, body=body, reason=reason)
 
 
-def _bounds(column: ColumnProfile, present: int, seen: Seen) -> Iterator[_Found]:
+def _bounds(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterator[_Candidate]:
     low, high, name = column.min, column.max, column.column
     if column.type in _TIMES:
         if isinstance(low, date) and isinstance(high, date) and (first := _first_day(low, high)):
-            told = f"{name} begins with {low.isoformat()}; what comes is later"
-            yield _Found(key="range", column=name, body={"column": name, "min": first}, reason=told)
+            reason = f"{name} starts at {low.isoformat()}; new values are later"
+            yield _Candidate(key="range", column=name, body={"column": name, "min": first}, reason=reason)
         return
     if not isinstance(low, int | float | Decimal) or isinstance(low, bool) or column.not_finite:
         return
@@ -220,39 +220,39 @@ def _bounds(column: ColumnProfile, present: int, seen: Seen) -> Iterator[_Found]
     if bounds is None:
         return
     counts_up = column.type in _WHOLE and (named_like_key(name) or (column.unique and present >= _ENOUGH))
-    told = f"{name} lies between {low} and {high}"
+    reason = f"{name} is between {low} and {high}"
     if counts_up:
         if low < 0:
             return
         body: dict[str, object] = {"column": name, "min": min(int(low), 1)}
-        told += ", and its numbers go on"
+        reason += ", and its numbers increase"
     else:
         body = {"column": name, "min": bounds[0], "max": bounds[1]}
-    yield _Found(key="range", column=name, body=body, reason=told)
-    if seen.whole and not counts_up and present >= _ENOUGH:
+    yield _Candidate(key="range", column=name, body=body, reason=reason)
+    if seen.full_batches and not counts_up and present >= _ENOUGH:
         yield from _middle(column)
 
 
-def _middle(column: ColumnProfile) -> Iterator[_Found]:
-    """Where the mean and the median should stay. Only of tables whose batches are whole: parts of one differ more."""
+def _middle(column: ColumnProfile) -> Iterator[_Candidate]:
+    """Propose bounds for mean and median. Only for tables that each batch replaces: increments vary more."""
     name, mean, spread = column.column, column.mean, column.deviation
     if mean is not None and spread:
         room = spread / 2
         if bounds := _outwards(mean - room, mean + room, room=Decimal(0)):
             body = {"column": name, "min": bounds[0], "max": bounds[1]}
-            told = f"the mean of {name} is {mean:.6g}, its standard deviation {spread:.6g}"
-            yield _Found(key="mean", column=name, body=body, reason=told)
+            reason = f"the mean of {name} is {mean:.6g}, its standard deviation {spread:.6g}"
+            yield _Candidate(key="mean", column=name, body=body, reason=reason)
     low, middle, high = (column.quantiles.get(at) for at in ("0.25", "0.5", "0.75"))
     if low is None or middle is None or high is None or not low < middle < high:
         return
     if bounds := _outwards(low, high, room=Decimal(0)):
         body = {"column": name, "at": Decimal("0.5"), "min": bounds[0], "max": bounds[1]}
-        told = f"half of the values of {name} lie between {low:.6g} and {high:.6g}, its median is {middle:.6g}"
-        yield _Found(key="quantile", column=name, body=body, reason=told)
+        reason = f"half of the values of {name} are between {low:.6g} and {high:.6g}, the median is {middle:.6g}"
+        yield _Candidate(key="quantile", column=name, body=body, reason=reason)
 
 
-def _newest(columns: Iterable[ColumnProfile], seen: Seen) -> list[_Found]:
-    """That the newest time is recent, for the column that has it."""
+def _newest(columns: Iterable[ColumnProfile], seen: ProfiledTable) -> list[_Candidate]:
+    """Propose freshness for the column with the most recent time."""
     ages: list[tuple[timedelta, str]] = []
     for column in columns:
         if column.type in _TIMES and not column.masked and isinstance(column.max, date):
@@ -264,37 +264,37 @@ def _newest(columns: Iterable[ColumnProfile], seen: Seen) -> list[_Found]:
     age, name = min(ages)
     hours = age.total_seconds() / 3600
     within = next(word for word in _AGES if _HOURS[word] >= max(2 * hours, 1))
-    told = f"the newest {name} was {hours:.1f} hours old"
+    reason = f"the newest {name} was {hours:.1f} hours old"
     body = {"column": name, "within": within}
-    return [_Found(key="freshness", column=None, body=body, reason=told)]
+    return [_Candidate(key="freshness", column=None, body=body, reason=reason)]
 
 
-def _row_count(seen: Seen) -> _Found:
-    if seen.whole and seen.rows > 1:
+def _row_count(seen: ProfiledTable) -> _Candidate:
+    if seen.full_batches and seen.rows > 1:
         least = _nice(Decimal(seen.rows) / 2, down=True)
-        told = f"the table has {seen.rows:,} rows, and each batch replaces it"
-        return _Found(key="row_count", column=None, body={"min": max(1, int(least))}, reason=told)
-    told = f"the table has {_counted(seen.rows)}, and a batch brings some of them"
-    return _Found(key="row_count", column=None, body={"min": 1}, reason=told)
+        reason = f"the table has {seen.rows:,} rows, and each batch replaces it"
+        return _Candidate(key="row_count", column=None, body={"min": max(1, int(least))}, reason=reason)
+    reason = f"the table has {_counted(seen.rows)}, and a batch adds some of them"
+    return _Candidate(key="row_count", column=None, body={"min": 1}, reason=reason)
 
 
 def _types(columns: Sequence[ColumnProfile], declared: set[str]) -> Iterator[Proposal]:
-    """Columns that are not declared, with the types that they have. All else is a check: a promise of a column refuses
-    rows, and nothing is to be refused by a guess."""
+    """Propose types for undeclared columns. The rest are checks that warn: a column promise rejects rows, and a guess
+    must not."""
     for column in columns:
         if column.column.lower() not in declared and is_simple(column.type):
-            reason = f"the table has {column.column} as {column.type}"
+            reason = f"{column.column} is {column.type} in the table"
             yield Proposal(name=column.column, kind="column", rule={"type": column.type}, reason=reason)
 
 
 def is_simple(kind: str) -> bool:
-    """Whether a type is told in full, so that it can be declared."""
+    """Whether the type is complete, so that it can be declared."""
     simple = (*_WHOLE, *_TIMES, "string", "boolean", "double", "float", "binary")
     return kind in simple or kind.startswith("decimal(")
 
 
-def _named(found: Sequence[_Found], seen: Seen) -> Iterator[Proposal]:
-    """The checks, each with a name that no other has. What a column promises already is left out."""
+def _named(found: Sequence[_Candidate], seen: ProfiledTable) -> Iterator[Proposal]:
+    """Return the checks with unique names, without those that a column promises already."""
     taken = {check.name.lower() for check in seen.table.checks}
     keys = key_columns(seen.table.load)
     for each in found:
@@ -306,12 +306,12 @@ def _named(found: Sequence[_Found], seen: Seen) -> Iterator[Proposal]:
             name = f"{name.removesuffix(f'_{number - 1}')}_{number}"
             number += 1
         taken.add(name.lower())
-        sample = f" (in a sample of {_counted(seen.looked_at)})" if seen.sampled and each.key != "row_count" else ""
+        sample = f" (in a sample of {_counted(seen.profiled_rows)})" if seen.sampled and each.key != "row_count" else ""
         rule = {each.key: each.body, "on_fail": "warn"}
         yield Proposal(name=name, kind="check", rule=rule, reason=each.reason + sample)
 
 
-def _promised(found: _Found, table: Table, load_key: Sequence[str]) -> bool:
+def _promised(found: _Candidate, table: Table, load_key: Sequence[str]) -> bool:
     assert found.column
     name = found.column.lower()
     declared = [column for column in table.columns if column.name.lower() == name]
@@ -322,20 +322,19 @@ def _promised(found: _Found, table: Table, load_key: Sequence[str]) -> bool:
     return any(column.unique for column in declared) or keys == {name} or of_load == {name}
 
 
-def yaml_block(proposals: Sequence[Proposal]) -> str:
-    """The proposals as they are pasted into a declaration, each below the reason for it."""
+def proposals_text(proposals: Sequence[Proposal]) -> str:
+    """Return the proposals as YAML to paste into a declaration, each below its reason."""
     lines: list[str] = []
-    for title, kind in (("columns:", "column"), ("checks:", "check")):
-        of_kind = [each for each in proposals if each.kind == kind]
+    for key, kind in (("columns", "column"), ("checks", "check")):
+        of_kind = {each.name: each for each in proposals if each.kind == kind}
         if of_kind:
-            lines.append(title)
-        for each in of_kind:
-            lines += [f"  {remark(each.reason)}", f"  {word(each.name)}: {flow(each.rule)}"]
+            rules = {name: each.rule for name, each in of_kind.items()}
+            lines += yaml_block(key, rules, {name: each.reason for name, each in of_kind.items()})
     return "".join(f"{line}\n" for line in lines)
 
 
 def _outwards(low: object, high: object, room: Decimal = Decimal("0.5")) -> tuple[object, object] | None:
-    """Round numbers around two others, away by a part of their distance. What is not negative stays so."""
+    """Return round bounds around two numbers, with some room. Bounds of non-negative numbers stay non-negative."""
     with localcontext(prec=700):
         least, most = Decimal(str(low)), Decimal(str(high))
         span = most - least
@@ -346,16 +345,16 @@ def _outwards(low: object, high: object, room: Decimal = Decimal("0.5")) -> tupl
         above = ((most + span * room) / step).to_integral_value(ROUND_CEILING) * step
         if least >= 0:
             below = max(below, Decimal(0))
-        bounds = _plain(below), _plain(above)
-    return bounds if all(len(flow(bound)) <= _LETTERS for bound in bounds) else None
+        bounds = _shortest(below), _shortest(above)
+    return bounds if all(len(yaml_flow(bound)) <= _MAX_DIGITS for bound in bounds) else None
 
 
-def _plain(number: Decimal) -> int | Decimal:
+def _shortest(number: Decimal) -> int | Decimal:
     return int(number) if number == number.to_integral_value() else number.normalize()
 
 
 def _nice(number: Decimal, *, down: bool) -> Decimal:
-    """The next number of one digit."""
+    """Return the next number with one significant digit."""
     step = Decimal(10) ** number.adjusted()
     return (number / step).to_integral_value(ROUND_FLOOR if down else ROUND_CEILING) * step
 
@@ -365,7 +364,7 @@ def _roomy(longest: int) -> int:
 
 
 def _first_day(low: date, high: date) -> str | None:
-    """The first day of the year that lies before the least by half of the distance to the greatest."""
+    """Return 1 January of the year that is half the span before the first day."""
     days = (_day(high) - _day(low)).days // 2
     ordinal = _day(low).toordinal() - days
     return date(date.fromordinal(ordinal).year, 1, 1).isoformat() if ordinal > 0 else None

@@ -1,4 +1,4 @@
-"""The rules of a table as Spark SQL text: for each row the rules that it breaks, one bit a rule."""
+"""Compile the rules of a table to Spark SQL that sets, for each row, one bit per broken rule."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lakesmith.columns import CORRUPT, FAILED, FLAG, RESCUED
+from lakesmith.columns import CORRUPT, FAILED_RULES, RESCUED, RULE_FLAG
 from lakesmith.declare import Changes, Source, Table
 from lakesmith.declare.checks import Limit, References, Severity, Unique
-from lakesmith.declare.checks import RowRule as AskedOfRow
+from lakesmith.declare.checks import RowRule as DeclaredRowRule
 from lakesmith.declare.contract import Reaction
 from lakesmith.declare.loads import OPS, key_columns, time_column
 from lakesmith.errors import Place
@@ -19,18 +19,18 @@ from lakesmith.quality.measures import Measure, measures_of
 from lakesmith.sql import literal, quoted
 
 Outcome = Severity | Literal["discard"]
-"""What becomes of a row or a batch; `discard` drops the row and counts it."""
+"""What happens to a row or batch that breaks a rule; `discard` drops the row and counts it."""
 _NONE = "CAST(array() AS array<string>)"
 _BITS = 60
-"""So many rules have their bits in one number."""
+"""The number of rules whose bits fit into one column."""
 UNREADABLE = "unreadable"
-"""The rule that a row which could not be parsed has broken."""
+"""The rule that an unparsable record breaks."""
 NEW_COLUMN = "new_column"
-"""The rule that a row with a field which the table does not have has broken, where none may come."""
+"""The rule that a row with an undeclared field breaks, when the contract allows none."""
 LIST_PLACE = "\\[[0-9]+\\]"
-"""A regular expression: the place in a list, in the name under which a value is put beside its row."""
+"""A regular expression for the list index in the path of a rescued value."""
 MISFIT = "type"
-"""The rule that a row with a value which does not fit its column has broken, where none may be put beside."""
+"""The rule that a row with a value of the wrong type breaks, when the contract allows none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,29 +41,29 @@ class RowRule:
     condition: str
     severity: Outcome
     reason: str
-    """What is said of a row that breaks it."""
+    """The reason that a broken row gets."""
     limit: Limit | None = None
-    """The batch is refused when more rows break it."""
+    """The batch fails when more rows than this break the rule."""
     where: str | None = None
-    """SQL: only these rows are asked."""
-    asks: AskedOfRow | None = None
-    """What a flag has to tell, where one row alone cannot answer."""
+    """SQL: the rule applies only to these rows."""
+    flag_rule: DeclaredRowRule | None = None
+    """The declared rule that the flag column evaluates, when one row is not enough."""
     flag: str = ""
-    """The column of the flag."""
+    """The name of the flag column."""
     owner: str | None = None
     declared_at: Place
 
     @property
     def version(self) -> str:
-        """Changes when the rule asks something else."""
-        return hashlib.sha256(f"{self.condition}|{self.where}|{self.asks}".encode()).hexdigest()[:8]
+        """A hash of the rule's definition."""
+        return hashlib.sha256(f"{self.condition}|{self.where}|{self.flag_rule}".encode()).hexdigest()[:8]
 
     @property
-    def met(self) -> str:
-        """SQL, never NULL: the row does not break it."""
-        met = f"coalesce(({self.condition}), true)"
-        # First which rows are asked: of others the condition may be one that cannot be computed.
-        return f"(NOT coalesce(({self.where}), false) OR {met})" if self.where else met
+    def passes(self) -> str:
+        """SQL, never NULL: the row passes the rule."""
+        passes = f"coalesce(({self.condition}), true)"
+        # `where` comes first: the condition may fail to evaluate on other rows.
+        return f"(NOT coalesce(({self.where}), false) OR {passes})" if self.where else passes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,67 +75,67 @@ class Rules:
 
     @property
     def gate(self) -> bool:
-        """Something has to be judged before the commit, so the batch is held until then."""
+        """A check can fail the batch, so its rows are judged before the commit."""
         severities = [*(rule.severity for rule in self.rows), *(rule.severity for rule in self.batch)]
         return "fail" in severities or any(rule.limit for rule in self.rows)
 
     @property
-    def sets_aside(self) -> bool:
-        """Some rows may not be written."""
+    def removes_rows(self) -> bool:
+        """Some rows may go to quarantine or be dropped."""
         return any(rule.severity in ("quarantine", "discard") for rule in self.rows)
 
     @property
     def flags(self) -> tuple[RowRule, ...]:
-        """The rules that one row alone cannot answer."""
-        return tuple(rule for rule in self.rows if rule.asks is not None)
+        """The rules that need a flag column."""
+        return tuple(rule for rule in self.rows if rule.flag_rule is not None)
 
     def failed(self) -> dict[str, str]:
-        """SQL by column: numbers whose bits are the rules that a row broke."""
+        """Return SQL by column for the numbers whose bits are the rules that a row breaks."""
         return {
-            f"{FAILED}_{number}": _bits(self.rows[start : start + _BITS])
+            f"{FAILED_RULES}_{number}": _bits(self.rows[start : start + _BITS])
             for number, start in enumerate(range(0, len(self.rows), _BITS))
         }
 
-    def broke(self, rule: RowRule) -> str:
-        """SQL over these numbers: the row broke the rule."""
+    def breaks(self, rule: RowRule) -> str:
+        """Return SQL over these numbers: the row breaks the rule."""
         number, bit = divmod(self.rows.index(rule), _BITS)
-        return f"({FAILED}_{number} & {1 << bit}L) <> 0"
+        return f"({FAILED_RULES}_{number} & {1 << bit}L) <> 0"
 
     def has_bit(self, numbers: Sequence[int], index: int) -> bool:
-        """Whether such numbers say that the row broke the rule."""
+        """Whether such numbers say that the row breaks the rule."""
         number, bit = divmod(index, _BITS)
         return bool(numbers[number] >> bit & 1)
 
-    def refused(self) -> str:
-        """SQL over these numbers: the row goes to quarantine."""
+    def quarantined(self) -> str:
+        """Return SQL over these numbers: the row goes to quarantine."""
         return self._any("quarantine")
 
     def discarded(self) -> str:
-        """SQL over these numbers: the row is dropped."""
+        """Return SQL over these numbers: the row is dropped."""
         return self._any("discard")
 
-    def broken(self, rule: RowRule) -> str:
-        """SQL aggregate: how many rows broke a rule."""
-        return f"count_if({self.broke(rule)})"
+    def broken_count(self, rule: RowRule) -> str:
+        """Return an SQL aggregate: how many rows break a rule."""
+        return f"count_if({self.breaks(rule)})"
 
     def names(self) -> str:
-        """SQL over these numbers: the names of the rules that the row broke, in order."""
+        """Return SQL over these numbers: the names of the broken rules, in order."""
         return self._listed([literal(rule.name) for rule in self.rows])
 
     def reasons(self) -> str:
-        """SQL over these numbers: the reason of each."""
+        """Return SQL over these numbers: the reason of each broken rule."""
         return self._listed([literal(rule.reason) for rule in self.rows])
 
     def versions(self) -> str:
-        """SQL over these numbers: the version of each."""
+        """Return SQL over these numbers: the version of each broken rule."""
         return self._listed([literal(rule.version) for rule in self.rows])
 
     def _listed(self, texts: Sequence[str]) -> str:
         if not self.rows:
             return _NONE
-        told = zip(self.rows, texts, strict=True)
-        # No lambda: one in a row's expressions keeps Spark from compiling the pass as a whole.
-        cases = ", ".join(f"CASE WHEN {self.broke(rule)} THEN {text} ELSE '' END" for rule, text in told)
+        pairs = zip(self.rows, texts, strict=True)
+        # No lambda: Spark cannot compile a whole stage with one in it.
+        cases = ", ".join(f"CASE WHEN {self.breaks(rule)} THEN {text} ELSE '' END" for rule, text in pairs)
         return f"array_remove(array({cases}), '')"
 
     def _any(self, severity: Outcome) -> str:
@@ -144,41 +144,43 @@ class Rules:
             if rule.severity == severity:
                 number, bit = divmod(index, _BITS)
                 masks[number] = masks.get(number, 0) | 1 << bit
-        return " OR ".join(f"({FAILED}_{number} & {mask}L) <> 0" for number, mask in masks.items()) or "false"
+        return " OR ".join(f"({FAILED_RULES}_{number} & {mask}L) <> 0" for number, mask in masks.items()) or "false"
 
 
 def _bits(rules: Sequence[RowRule]) -> str:
-    fine = " AND ".join(rule.met for rule in rules)
-    bits = " + ".join(f"CASE WHEN {rule.met} THEN 0L ELSE {1 << bit}L END" for bit, rule in enumerate(rules))
-    # Nearly all rows are fine, and must not pay for the others.
-    return f"CASE WHEN {fine} THEN 0L ELSE {bits} END"
+    passes = " AND ".join(rule.passes for rule in rules)
+    bits = " + ".join(f"CASE WHEN {rule.passes} THEN 0L ELSE {1 << bit}L END" for bit, rule in enumerate(rules))
+    # Nearly all rows pass, so test that first.
+    return f"CASE WHEN {passes} THEN 0L ELSE {bits} END"
 
 
-def only_readability(rules: Rules) -> bool:
-    """Whether nothing is checked but that a record can be read."""
+def checks_only_readability(rules: Rules) -> bool:
+    """Whether the only rule is that a record can be parsed."""
     return not rules.batch and [rule.name for rule in rules.rows] == [UNREADABLE]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Making:
-    """The rules of a table, as they are found one after the other."""
+class _RuleBuilder:
+    """Collects the rules of a table."""
 
     table: Table
     rows: list[RowRule] = field(default_factory=list)
 
-    def refuse(self, name: str, condition: str, reason: str, at: Place, severity: Outcome = "quarantine") -> None:
+    def add_condition(
+        self, name: str, condition: str, reason: str, at: Place, severity: Outcome = "quarantine"
+    ) -> None:
         self.rows.append(RowRule(name=name, condition=condition, severity=severity, reason=reason, declared_at=at))
 
-    def ask(self, name: str, rule: AskedOfRow, at: Place) -> None:
-        """A rule that a promise about columns stands for."""
-        flag = f"{FLAG}{len(self.rows)}"
+    def add_rule(self, name: str, rule: DeclaredRowRule, at: Place) -> None:
+        """Add the rule that a column promise implies."""
+        flag = f"{RULE_FLAG}{len(self.rows)}"
         self.rows.append(
             RowRule(
                 name=name,
                 condition=condition_of(rule, flag),
                 severity="quarantine",
                 reason=reason_of(rule),
-                asks=rule if needs_flag(rule) else None,
+                flag_rule=rule if needs_flag(rule) else None,
                 flag=flag,
                 declared_at=at,
             )
@@ -201,49 +203,53 @@ def rules_of(
     missing: Sequence[str] = (),
     undeclared: Sequence[str] = (),
 ) -> Rules:
-    """The rules that follow from a table's columns, load and checks.
+    """Return the rules that follow from a table's columns, load and checks.
 
-    `casts` names the columns whose values are cast to the declared type, and for each the column that holds the value
-    before the cast: a value that the cast would turn into NULL breaks the rule `column.type`. `fields` are the paths of
-    the fields that a bronze table has; `missing` are declared columns that the batch does not bring, and `undeclared`
-    are columns that it brings and the contract does not let in.
+    `casts` maps each cast column to the column with the value before the cast: a value that the cast turns into NULL
+    breaks the rule `column.type`. `fields` are the paths of the fields of a bronze table. `missing` are declared
+    columns that the batch does not have. `undeclared` are columns of the batch that the contract does not allow.
     """
-    made, drift = _Making(table=table), table.drift
+    builder, drift = _RuleBuilder(table=table), table.drift
     if isinstance(table.origin, Source):
-        made.rows.append(_unreadable(table.declared_at))
-        _rescued(made, fields)
+        builder.rows.append(_unreadable(table.declared_at))
+        _rescued_rules(builder, fields)
     columns = {column.name: column for column in table.columns}
     for name, before in (casts or {}).items():
         fits = f"{quoted(before)} IS NULL OR {quoted(name)} IS NOT NULL"
         what, at = f"{name} is not a {columns[name].type}", columns[name].declared_at
-        made.refuse(f"{name}.type", fits, what, at, _SEVERITIES[drift.type])
+        builder.add_condition(f"{name}.type", fits, what, at, _SEVERITIES[drift.type])
     for name in missing if drift.missing_column != "evolve" else ():
         at, reaction = columns[name].declared_at, _SEVERITIES[drift.missing_column]
-        made.refuse(f"{name}.missing", "false", f"the batch does not bring {name}", at, reaction)
+        builder.add_condition(f"{name}.missing", "false", f"the batch does not have {name}", at, reaction)
     if undeclared:
-        reason = f"the query also gives {', '.join(undeclared)}"
-        made.refuse(NEW_COLUMN, "false", reason, table.declared_at, _of_new_column(drift.new_column))
-    for name, (reason, told) in _required(table).items():
+        reason = f"the query returns undeclared columns: {', '.join(undeclared)}"
+        builder.add_condition(NEW_COLUMN, "false", reason, table.declared_at, _of_new_column(drift.new_column))
+    for name, (reason, severity) in _required(table).items():
         if name in missing and name not in key_columns(table.load):
             continue
         at = columns[name].declared_at if name in columns else table.declared_at
-        made.refuse(f"{name}.required", _has_value(table, name), reason, at, told)
+        builder.add_condition(f"{name}.required", _is_present(table, name), reason, at, severity)
     if isinstance(table.load, Changes):
         op = table.load.op
-        made.refuse(f"{op}.known", f"({kind(table.load)}) IS NOT NULL", f"{op} is no known change", table.declared_at)
+        builder.add_condition(
+            f"{op}.known",
+            f"({operation_sql(table.load)}) IS NOT NULL",
+            f"{op} is not an operation of a change stream",
+            table.declared_at,
+        )
     for column in table.columns:
         if column.check:
-            made.refuse(f"{column.name}.check", column.check, f"not {column.check}", column.declared_at)
+            builder.add_condition(f"{column.name}.check", column.check, f"not {column.check}", column.declared_at)
         if column.unique:
-            made.ask(f"{column.name}.unique", Unique(columns=(column.name,)), column.declared_at)
+            builder.add_rule(f"{column.name}.unique", Unique(columns=(column.name,)), column.declared_at)
     keys = tuple(column.name for column in table.columns if column.key)
     if keys and set(keys) != set(key_columns(table.load)):
-        made.ask("key.unique", Unique(columns=keys), columns[keys[0]].declared_at)
+        builder.add_rule("key.unique", Unique(columns=keys), columns[keys[0]].declared_at)
     for check in table.checks:
         if check.row_rule is None:
             continue
-        flag = f"{FLAG}{len(made.rows)}"
-        made.rows.append(
+        flag = f"{RULE_FLAG}{len(builder.rows)}"
+        builder.rows.append(
             RowRule(
                 name=check.name,
                 condition=condition_of(check.row_rule, flag),
@@ -251,36 +257,36 @@ def rules_of(
                 reason=check.description or reason_of(check.row_rule),
                 limit=check.fail_above,
                 where=check.where,
-                asks=check.row_rule if needs_flag(check.row_rule) else None,
+                flag_rule=check.row_rule if needs_flag(check.row_rule) else None,
                 flag=flag,
                 owner=check.owner or table.owner,
                 declared_at=check.declared_at,
             )
         )
-    return Rules(rows=tuple(made.rows), batch=measures_of(table))
+    return Rules(rows=tuple(builder.rows), batch=measures_of(table))
 
 
-def _rescued(made: _Making, fields: Sequence[str]) -> None:
-    """What is put beside a bronze row, because it has no column or does not fit it, may be more than is let in."""
-    table, drift = made.table, made.table.drift
+def _rescued_rules(builder: _RuleBuilder, fields: Sequence[str]) -> None:
+    """Add rules for values in the rescue column, when the contract allows no new fields or no wrong types."""
+    table, drift = builder.table, builder.table.drift
     if drift.type == "evolve" and drift.new_column == "evolve":
         return
-    known = ", ".join(literal(path.lower()) for path in fields)
-    # Values in lists are named by their place in it, which no column has.
-    beside = f"json_object_keys(regexp_replace(lower({RESCUED}), {literal(LIST_PLACE)}, ''))"
-    known = f"array({known})" if known else _NONE
+    columns = ", ".join(literal(path.lower()) for path in fields)
+    # The path of a value in a list has an index, which no column has.
+    rescued = f"json_object_keys(regexp_replace(lower({RESCUED}), {literal(LIST_PLACE)}, ''))"
+    columns = f"array({columns})" if columns else _NONE
     if drift.new_column != "evolve":
-        reason = "it has a field that the contract does not let in"
-        fine = f"{RESCUED} IS NULL OR size(array_except({beside}, {known})) = 0"
-        made.refuse(NEW_COLUMN, fine, reason, table.declared_at, _of_new_column(drift.new_column))
+        reason = "the row has a field that the contract does not allow"
+        allowed = f"{RESCUED} IS NULL OR size(array_except({rescued}, {columns})) = 0"
+        builder.add_condition(NEW_COLUMN, allowed, reason, table.declared_at, _of_new_column(drift.new_column))
     if drift.type != "evolve":
-        reason = "it has a value that is not of the type which the contract promises"
-        fine = f"{RESCUED} IS NULL OR size(array_intersect({beside}, {known})) = 0"
-        made.refuse(MISFIT, fine, reason, table.declared_at, _SEVERITIES[drift.type])
+        reason = "the row has a value that is not of the declared type"
+        allowed = f"{RESCUED} IS NULL OR size(array_intersect({rescued}, {columns})) = 0"
+        builder.add_condition(MISFIT, allowed, reason, table.declared_at, _SEVERITIES[drift.type])
 
 
 def unreadable_version() -> str:
-    """By what a row in quarantine is known that could not be read."""
+    """Return the rule version by which quarantine marks unparsable records."""
     return _unreadable(Place("")).version
 
 
@@ -289,45 +295,46 @@ def _unreadable(at: Place) -> RowRule:
         name=UNREADABLE,
         condition=f"{CORRUPT} IS NULL",
         severity="quarantine",
-        reason="the record could not be read",
+        reason="the record cannot be parsed",
         declared_at=at,
     )
 
 
 def _of_new_column(reaction: Reaction) -> Outcome:
-    """Of a field that is discarded only the values are left out: the row itself is fine, and counted."""
+    """`discard` drops only the values of a new field: the row itself is written and counted."""
     return "warn" if reaction == "discard" else _SEVERITIES[reaction]
 
 
-def looked_up(rules: Rules) -> tuple[References, ...]:
-    """The references to other tables, whose versions a batch pins."""
-    return tuple(rule.asks for rule in rules.rows if isinstance(rule.asks, References))
+def referenced_tables(rules: Rules) -> tuple[References, ...]:
+    """Return the references to other tables, whose versions a batch pins."""
+    return tuple(rule.flag_rule for rule in rules.rows if isinstance(rule.flag_rule, References))
 
 
-def kind(load: Changes) -> str:
-    """SQL: what a row of a stream of changes means, a value of `OPS`, or NULL when that is not known."""
-    known = {word: told for word, told in OPS.items() if load.amounts or told not in ("correction", "reversal")}
-    pairs = ", ".join(f"{literal(word)}, {literal(told)}" for word, told in known.items())
+def operation_sql(load: Changes) -> str:
+    """Return SQL for the operation of a change-stream row, a value of `OPS`, or NULL when it is unknown."""
+    pairs = ", ".join(
+        f"{literal(word)}, {literal(meaning)}"
+        for word, meaning in OPS.items()
+        if load.amounts or meaning not in ("correction", "reversal")
+    )
     return f"try_element_at(map({pairs}), upper(CAST({quoted(load.op)} AS string)))"
 
 
 def _required(table: Table) -> dict[str, tuple[str, Outcome]]:
-    """The columns that have to have a value, each with the reason that a row without it is given."""
+    """Return the columns that may not be NULL, each with the reason and severity."""
     lenient = _SEVERITIES[table.drift.nullability]
     promised = [column.name for column in table.columns if column.required or column.key]
-    told: dict[str, tuple[str, Outcome]] = {name: (f"{name} has no value", lenient) for name in promised}
-    told |= {
-        name: (f"{name} has no value, and it is the table's key", "quarantine") for name in key_columns(table.load)
-    }
+    found: dict[str, tuple[str, Outcome]] = {name: (f"{name} is NULL", lenient) for name in promised}
+    found |= {name: (f"{name} is NULL, but it is the table's key", "quarantine") for name in key_columns(table.load)}
     time = time_column(table.load)
     if time is not None and time not in key_columns(table.load):
-        told[time] = (f"{time} has no value, and it tells the order of the rows", "quarantine")
-    return told
+        found[time] = (f"{time} is NULL, but it orders the rows", "quarantine")
+    return found
 
 
-def _has_value(table: Table, name: str) -> str:
-    """SQL: the row has what it must have. A truncate is about all keys: it has no values but its time."""
+def _is_present(table: Table, name: str) -> str:
+    """Return SQL: the column is not NULL. A truncate concerns all keys and has only a time."""
     has = f"{quoted(name)} IS NOT NULL"
     if not isinstance(table.load, Changes) or name in (time_column(table.load), table.load.op):
         return has
-    return f"{has} OR coalesce({kind(table.load)} = 'truncate', false)"
+    return f"{has} OR coalesce({operation_sql(table.load)} = 'truncate', false)"
