@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from lakesmith.contracts import Definition, Published, Version
+from lakesmith.contracts import Definition, PublishedContract, Version
 from lakesmith.contracts.published import PromisedColumn
 from lakesmith.declare import Column, Replace, SqlQuery, Table, TableName
 from lakesmith.declare.contract import Compatibility, Previous, Terms
@@ -54,8 +54,8 @@ def kept(major: int = 1, until: date = TODAY, **columns: str) -> Previous:
     return Previous(major=major, until=until, columns=columns, declared_at=Place("silver/orders.sql", 2))
 
 
-def published(version: str, *columns: PromisedColumn, **terms: str) -> Published:
-    return Published(
+def published(version: str, *columns: PromisedColumn, **terms: str) -> PublishedContract:
+    return PublishedContract(
         table=str(ORDERS),
         version=Version.parse(version),
         definition=contract(*columns, **terms),

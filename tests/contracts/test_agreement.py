@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.contracts.contracts import column, declared
 
-from lakesmith.contracts import agreement
+from lakesmith.contracts import compare_stored_table
 from lakesmith.declare import Merge
 from lakesmith.ports import ColumnFact, TableFacts
 
@@ -29,11 +29,11 @@ def stored(**types: str) -> TableFacts:
 def test_a_table_that_is_stored_as_it_is_declared_agrees() -> None:
     table = declared(column("Id", "bigint"), column("x", "struct<a:int,b:array<string>>"), column("any", None))
     facts = stored(id="bigint", x="struct<`b`:array<string>,`a`:int>", any="double", more="int")
-    assert agreement(table, facts).state == "agrees"
+    assert compare_stored_table(table, facts).state == "agrees"
 
 
 def test_a_table_that_is_not_there_breaks_no_promise() -> None:
-    assert agreement(declared(column("a")), None).state == "not built"
+    assert compare_stored_table(declared(column("a")), None).state == "not built"
 
 
 @pytest.mark.parametrize(
@@ -45,21 +45,21 @@ def test_a_table_that_is_not_there_breaks_no_promise() -> None:
     ],
 )
 def test_what_differs_is_told_by_its_path(declared_type: str, stored_type: str, path: str, what: str) -> None:
-    found = agreement(declared(column("a", declared_type)), stored(a=stored_type))
-    (one,) = found.disagreements
+    found = compare_stored_table(declared(column("a", declared_type)), stored(a=stored_type))
+    (one,) = found.differences
     assert (found.state, one.column, one.what) == ("differs", path, what)
     assert (one.declared, one.stored) == (declared_type, stored_type)
 
 
 def test_a_declared_column_that_is_not_stored_is_missed() -> None:
-    (one,) = agreement(declared(column("a"), column("b")), stored(a="int")).disagreements
+    (one,) = compare_stored_table(declared(column("a"), column("b")), stored(a="int")).differences
     assert (one.column, one.stored, one.what) == ("b", None, "is not in the table")
 
 
 def test_only_a_strict_contract_minds_columns_of_others_and_never_minds_our_own() -> None:
     facts = stored(a="struct<`b`:int>", _run_id="string", gone="boolean", extra="int")
     load = Merge(key=("a",), soft_delete="gone")
-    found = agreement(declared(column("a", "struct<b:int>"), contract="strict", load=load), facts)
-    assert [(one.column, one.what) for one in found.disagreements] == [("extra", "is not in the contract")]
-    nested = agreement(declared(column("a", "struct<c:int>"), contract="strict", load=load), facts)
-    assert [one.column for one in nested.disagreements] == ["a.c", "a.b", "extra"]
+    found = compare_stored_table(declared(column("a", "struct<b:int>"), contract="strict", load=load), facts)
+    assert [(one.column, one.what) for one in found.differences] == [("extra", "is not in the contract")]
+    nested = compare_stored_table(declared(column("a", "struct<c:int>"), contract="strict", load=load), facts)
+    assert [one.column for one in nested.differences] == ["a.c", "a.b", "extra"]

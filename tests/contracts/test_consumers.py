@@ -6,7 +6,7 @@ import pytest
 from tests.contracts.contracts import ORDERS
 from tests.plan.lakes import bronze, made, python
 
-from lakesmith.contracts import Readers
+from lakesmith.contracts import Consumers
 from lakesmith.declare import Check, Table
 from lakesmith.declare.checks import References
 from lakesmith.errors import Place
@@ -28,7 +28,7 @@ TABLES = {
 
 @pytest.mark.parametrize("schema", [("id", "amount", "day"), ("id", "day"), None])
 def test_columns_are_followed_as_far_as_they_go_even_when_the_first_is_gone(schema: tuple[str, ...] | None) -> None:
-    readers = Readers(Graph.of(TABLES), TABLES, {ORDERS: schema} if schema else {})
+    readers = Consumers(Graph.of(TABLES), TABLES, {ORDERS: schema} if schema else {})
     assert readers.of(ORDERS, ["amount"], ["id", "amount", "day"]) == (
         "gold.best.most",
         "gold.large",
@@ -38,12 +38,12 @@ def test_columns_are_followed_as_far_as_they_go_even_when_the_first_is_gone(sche
 
 
 def test_a_change_of_no_column_hits_nobody() -> None:
-    assert Readers(Graph.of(TABLES), TABLES, {}).of(ORDERS, [], ["id"]) == ()
+    assert Consumers(Graph.of(TABLES), TABLES, {}).of(ORDERS, [], ["id"]) == ()
 
 
-def readers(*more: Table) -> Readers:
+def readers(*more: Table) -> Consumers:
     tables = {**TABLES, **{table.name: table for table in more}}
-    return Readers(Graph.of(tables), tables, {})
+    return Consumers(Graph.of(tables), tables, {})
 
 
 def test_what_a_python_table_makes_of_a_column_hits_all_that_read_it() -> None:

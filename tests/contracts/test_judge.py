@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 from tests.contracts.contracts import NOON, ORDERS, TODAY, column, declared, kept, published, terms
 
-from lakesmith.contracts import Published, Verdict, judge_all, new_records, told
+from lakesmith.contracts import ContractComparison, PublishedContract, compare_all, diff_report, new_records
 from lakesmith.contracts.problems import problems
 from lakesmith.contracts.published import PromisedColumn
 from lakesmith.declare import Table, TableName
@@ -27,11 +27,11 @@ class Known:
         return self.names
 
 
-def verdict(table: Table, *recorded: Published) -> Verdict:
-    return judge_all({table.name: table}, {str(ORDERS): recorded})[ORDERS]
+def verdict(table: Table, *recorded: PublishedContract) -> ContractComparison:
+    return compare_all({table.name: table}, {str(ORDERS): recorded})[ORDERS]
 
 
-def wrong(table: Table, *recorded: Published, readers: tuple[str, ...] = ()) -> list[DeclarationError]:
+def wrong(table: Table, *recorded: PublishedContract, readers: tuple[str, ...] = ()) -> list[DeclarationError]:
     return problems(verdict(table, *recorded), Known(*readers), TODAY)
 
 
@@ -74,7 +74,7 @@ def test_a_breaking_change_names_column_direction_readers_and_what_to_write() ->
     )
     assert error.hint == (
         'undo it, or acknowledge: add to `contract` of silver.orders: version: "2", '
-        'previous: {"1": {until: "2027-05-14"}}, which keeps version 1 as silver.orders_v1 until that day'
+        'previous: {"1": {until: "2027-05-14"}}, which keeps version 1 as silver.orders_v1 until that date'
     )
 
 
@@ -89,7 +89,7 @@ def test_a_column_that_is_gone_is_told_where_the_table_is_declared_with_the_plac
 
 def test_each_breaking_change_is_an_error_of_its_own() -> None:
     found = wrong(declared(column("a", "string")), published("1.0.0", A, B))
-    assert [error.what.split(",")[0] for error in found] == ["a is string", "b is gone"]
+    assert [error.what.split(",")[0] for error in found] == ["a is string", "b was removed"]
 
 
 def test_one_hint_acknowledges_all_breaking_changes_of_a_table() -> None:
@@ -98,7 +98,7 @@ def test_one_hint_acknowledges_all_breaking_changes_of_a_table() -> None:
     assert last.hint == (
         'undo the 2 changes of silver.orders, or acknowledge: add to `contract` of silver.orders: version: "2", '
         'previous: {"1": {until: "2027-05-14", columns: {a: "SQL", b: "SQL"}}}, which keeps version 1 as '
-        "silver.orders_v1 until that day"
+        "silver.orders_v1 until that date"
     )
 
 
@@ -125,13 +125,13 @@ def test_compatibility_that_is_loosened_in_the_edit_that_breaks_lets_nothing_pas
     (error,) = wrong(table, published("1.0.0", A, B, compatibility="forward"))
     assert error.code == "breaking-change"
     assert error.hint
-    assert error.hint.endswith("compatibility: none holds from the next change on, once a run has recorded it")
+    assert error.hint.endswith("compatibility: none applies to later changes, after a run has recorded it")
     assert wrong(table, published("1.0.0", A, B, compatibility="none")) == []
 
 
 def test_to_declare_no_column_any_more_takes_every_promise_back() -> None:
     found = wrong(declared(), published("1.0.0", A, B))
-    assert [error.what.split(",")[0] for error in found] == ["a is gone", "b is gone"]
+    assert [error.what.split(",")[0] for error in found] == ["a was removed", "b was removed"]
     assert wrong(declared(terms=terms("2")), published("1.0.0", A, B)) == []
 
 
@@ -159,16 +159,16 @@ def test_once_recorded_the_acknowledged_version_is_counted_on() -> None:
 
 def test_a_version_may_be_raised_without_a_change() -> None:
     found = verdict(declared(A, terms=terms("2")), published("1.0.0", A))
-    assert (str(found.version), found.is_new, found.change) == ("2.0.0", True, "the version alone")
+    assert (str(found.version), found.is_new, found.change) == ("2.0.0", True, "only the version")
 
 
 @pytest.mark.parametrize(
     ("written", "recorded", "what"),
     [
-        ("1", "2.0.0", "says version 1, and 2.0.0 is published already"),
-        ("2.1.0", "2.1.1", "says version 2.1.0, and 2.1.1 is published already"),
-        ("1.0.5", "1.0.4", "says version 1.0.5, but is 1.1.0 by what changed: b is new"),
-        ("1.0", "1.0.4", "says version 1.0, but is 1.1.0 by what changed: b is new"),
+        ("1", "2.0.0", "says version 1, but 2.0.0 is already published"),
+        ("2.1.0", "2.1.1", "says version 2.1.0, but 2.1.1 is already published"),
+        ("1.0.5", "1.0.4", "says version 1.0.5, but its changes make it 1.1.0: b is new"),
+        ("1.0", "1.0.4", "says version 1.0, but its changes make it 1.1.0: b is new"),
     ],
 )
 def test_a_version_that_is_behind_is_an_error(written: str, recorded: str, what: str) -> None:
@@ -185,7 +185,7 @@ def test_a_new_major_version_keeps_the_one_that_it_replaces_or_none() -> None:
     assert wrong(declared(A, terms=terms("3", previous=(kept(1), kept(2)))), old) == []
     (error,) = wrong(declared(A, terms=terms("3", previous=(kept(1),))), old)
     assert (error.code, error.at) == ("version-unkept", Place("silver/orders.sql", 2))
-    assert error.hint == 'write previous: {"2": {until: "2027-05-14"}} too, or leave previous out altogether'
+    assert error.hint == 'write previous: {"2": {until: "2027-05-14"}} too, or remove previous'
 
 
 @pytest.mark.parametrize(("written", "recorded"), [("2", ()), (None, ("2.3.0",)), (None, ()), ("3", ("2.0.0",))])
@@ -193,18 +193,20 @@ def test_a_version_that_is_kept_has_to_be_an_earlier_one(written: str | None, re
     table = declared(A, terms=terms(written, previous=(kept(3), kept(1))))
     errors = wrong(table, *(published(version, A) for version in recorded))
     assert {(error.code, error.at) for error in errors} == {("bad-version", Place("silver/orders.sql", 2))}
-    assert errors[0].what.startswith("silver.orders keeps version 3 as an earlier one, but is ")
+    assert errors[0].what.startswith("silver.orders keeps version 3 as a previous one, but its own version is ")
 
 
 def test_until_is_recorded_with_the_version_that_replaces() -> None:
     day = date(2027, 6, 30)
     found = verdict(declared(A, terms=terms("2", previous=(kept(1, day),))), published("1.0.0", A, B))
     (record,) = new_records([found], [str(ORDERS)], "r2", NOON)
-    assert (record.until, record.acknowledged, record.change) == ("2027-06-30", True, "b is gone")
+    assert (record.until, record.acknowledged, record.change) == ("2027-06-30", True, "b was removed")
 
 
 def test_the_report_tells_each_change_with_the_version_that_it_alone_leads_to() -> None:
-    found = told(verdict(declared(column("a", "bigint", tags=("x",)), B), published("1.0.0", A, B)), Known("gold.x.a"))
+    found = diff_report(
+        verdict(declared(column("a", "bigint", tags=("x",)), B), published("1.0.0", A, B)), Known("gold.x.a")
+    )
     assert (found.recorded, found.version, found.compatibility) == ("1.0.0", "2.0.0", "forward")
     assert [(each.what, each.breaking, each.version, each.consumers) for each in found.changes] == [
         ("a is bigint, was int", True, "2.0.0", ("gold.x.a",)),

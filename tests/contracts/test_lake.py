@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 
 from lakesmith import Lake
 from lakesmith.cli import app
-from lakesmith.contracts import judge_all, new_records
+from lakesmith.contracts import compare_all, new_records
 from lakesmith.errors import DeclarationError, Problems, UsageError
 from lakesmith.ledger.tables import Ledger
 from lakesmith.records import RunRecord
@@ -75,7 +75,7 @@ class Shop:
     def record(self, run_id: str = "r1") -> None:
         """Record the contract as if a run had gone well."""
         lake = self.lake()
-        verdicts = judge_all(lake.tables, lake._published())
+        verdicts = compare_all(lake.tables, lake._lake.recorded_contracts())
         records = new_records(verdicts.values(), ["silver.orders"], run_id, datetime.now(UTC))
         Ledger(self.warehouse).record(replace(RUN, run_id=run_id), (), (), (), records)
 
@@ -133,7 +133,7 @@ def test_an_acknowledged_change_passes_and_is_recorded_as_a_new_major_version(sh
     shop.declare(COLUMNS.replace("EUR", "USD"), 'contract: {version: "2"}')
     shop.lake().plan()
     (warning,) = shop.lake().validate().warnings
-    assert warning.startswith("version 1 of silver.orders will be gone; previous: {")
+    assert warning.startswith("version 1 of silver.orders will no longer be available; previous: {")
     (found,) = shop.lake().contract_diff(["silver.orders"])
     assert (found.recorded, found.version, found.acknowledged) == ("1.0.0", "2.0.0", True)
     shop.record("r2")
@@ -184,7 +184,7 @@ def test_what_is_stored_is_held_to_the_contract(shop: Shop) -> None:
     assert shop.lake().contract_check(["silver.orders"])[0].state == "agrees"
     shop.store(order_id=pa.array([1], pa.int32()), amount=euros("1.00"))
     (found,) = shop.lake().contract_check()
-    assert [(one.column, one.stored) for one in found.disagreements] == [("order_id", "int")]
+    assert [(one.column, one.stored) for one in found.differences] == [("order_id", "int")]
 
 
 def test_a_table_that_nobody_declares_any_more_is_told_of(shop: Shop) -> None:
@@ -194,13 +194,13 @@ def test_a_table_that_nobody_declares_any_more_is_told_of(shop: Shop) -> None:
     (shop.folder / "silver/orders.sql").rename(shop.folder / "silver/sold.sql")
     shop.write("gold/sales.sql", "/* lakesmith\nload: replace\n*/\nSELECT sum(amount) AS total FROM silver.sold\n")
     (warning,) = shop.lake().validate().warnings
-    assert warning.startswith("silver.orders has a recorded contract, and no file declares it any more; ")
+    assert warning.startswith("silver.orders has a recorded contract, but no file declares it; ")
     found = {each.table: each for each in shop.lake().contract_diff()}
-    assert (found["silver.orders"].gone, found["silver.orders"].recorded) == (True, "1.0.0")
-    assert not found["silver.sold"].gone
+    assert (found["silver.orders"].removed, found["silver.orders"].recorded) == (True, "1.0.0")
+    assert not found["silver.sold"].removed
     assert [each.table for each in shop.lake().contract_diff(["silver.sold"])] == ["silver.sold"]
     shown = CliRunner().invoke(app, ["contract", "diff", "--lake", str(shop.folder)]).stdout
-    assert shown.endswith("silver.orders: 1.0.0, gone: no file declares the table any more\n")
+    assert shown.endswith("silver.orders: 1.0.0, removed: no file declares the table\n")
 
 
 def test_a_table_that_is_not_even_stored_any_more_is_no_news(shop: Shop) -> None:

@@ -4,7 +4,7 @@ import json
 
 from tests.contracts.contracts import NOON, column, contract, declared, published, terms
 
-from lakesmith.contracts import Definition, definition_of, judge_all, new_records, published_from
+from lakesmith.contracts import Definition, compare_all, definition_of, new_records, published_from
 
 
 def test_a_definition_survives_being_written_down() -> None:
@@ -13,7 +13,7 @@ def test_a_definition_survives_being_written_down() -> None:
 
 
 def test_a_table_without_declared_columns_has_no_contract() -> None:
-    assert judge_all({declared().name: declared()}, {}) == {}
+    assert compare_all({declared().name: declared()}, {}) == {}
 
 
 def test_the_hash_follows_promises_and_nothing_else() -> None:
@@ -35,7 +35,7 @@ def test_the_newest_version_comes_first_however_they_are_stored() -> None:
         record
         for version in ("1.9.0", "1.10.0", "1.2.0")
         for table in [declared(column("a"), terms=terms(version))]
-        for record in new_records(judge_all({table.name: table}, {}).values(), [str(table.name)], "r1", NOON)
+        for record in new_records(compare_all({table.name: table}, {}).values(), [str(table.name)], "r1", NOON)
     ]
     (versions,) = published_from(records).values()
     assert [str(each.version) for each in versions] == ["1.10.0", "1.9.0", "1.2.0"]
@@ -44,17 +44,17 @@ def test_the_newest_version_comes_first_however_they_are_stored() -> None:
 def test_only_tables_whose_steps_went_well_and_whose_contract_is_new_are_recorded() -> None:
     table = declared(column("a"))
     name = str(table.name)
-    (record,) = new_records(judge_all({table.name: table}, {}).values(), [name], "r1", NOON)
+    (record,) = new_records(compare_all({table.name: table}, {}).values(), [name], "r1", NOON)
     assert (record.version, record.change, record.acknowledged, record.until) == ("1.0.0", "first version", False, None)
-    assert new_records(judge_all({table.name: table}, {}).values(), [], "r1", NOON) == []
+    assert new_records(compare_all({table.name: table}, {}).values(), [], "r1", NOON) == []
     there = published_from([record])
-    assert new_records(judge_all({table.name: table}, there).values(), [name], "r2", NOON) == []
+    assert new_records(compare_all({table.name: table}, there).values(), [name], "r2", NOON) == []
     wider = declared(column("a"), column("b"))
-    (record,) = new_records(judge_all({table.name: wider}, there).values(), [name], "r2", NOON)
+    (record,) = new_records(compare_all({table.name: wider}, there).values(), [name], "r2", NOON)
     assert (record.version, record.change, record.run_id) == ("1.1.0", "b is new", "r2")
 
 
 def test_columns_in_another_order_are_the_same_version() -> None:
     table = declared(column("b"), column("a"))
     there = {str(table.name): (published("1.0.0", column("a"), column("b")),)}
-    assert new_records(judge_all({table.name: table}, there).values(), [str(table.name)], "r2", NOON) == []
+    assert new_records(compare_all({table.name: table}, there).values(), [str(table.name)], "r2", NOON) == []

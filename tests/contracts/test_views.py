@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 from tests.contracts.contracts import ORDERS, TODAY, column, declared, kept, published, terms
 
-from lakesmith.contracts import Published, find_views
+from lakesmith.contracts import PublishedContract, earlier_versions
 from lakesmith.contracts.views import view_clashes, view_problems
 from lakesmith.declare import Table, TableName
 from lakesmith.declare.contract import Previous
@@ -23,7 +23,7 @@ def table(*previous: Previous, now: Sequence[object] = (column("a", "bigint"),))
 
 
 def find(name: str, *previous: Previous) -> View:
-    (view,) = find_views([name], {ORDERS: table(*previous)}, lambda: {str(ORDERS): OLD}, TODAY).values()
+    (view,) = earlier_versions([name], {ORDERS: table(*previous)}, lambda: {str(ORDERS): OLD}, TODAY).values()
     return view
 
 
@@ -33,7 +33,7 @@ def wrong(
     return list(view_problems(table(*previous, now=now), OLD, columns, TODAY))
 
 
-def _never() -> dict[str, Sequence[Published]]:
+def _never() -> dict[str, Sequence[PublishedContract]]:
     raise AssertionError("nobody needs what was published")
 
 
@@ -48,15 +48,15 @@ def test_a_view_has_the_columns_of_the_newest_version_of_its_major(name: str) ->
 def test_names_that_are_no_earlier_version_are_left_to_others() -> None:
     declared_tables = {ORDERS: table(), TableName("silver", "orders_v9"): table()}
     names = ["silver.orders", "silver.orders_v9", "silver.others_v1", "system.runs", "orders_v1"]
-    assert find_views(names, declared_tables, _never, TODAY) == {}
+    assert earlier_versions(names, declared_tables, _never, TODAY) == {}
 
 
 def test_a_view_can_be_read_on_its_last_day_and_not_after() -> None:
     assert find("silver.orders_v1", kept(1, TODAY))
     with pytest.raises(UsageError) as gone:
         find("silver.orders_v1", kept(1, TODAY - timedelta(days=1)))
-    assert (gone.value.code, gone.value.what) == ("version-gone", "silver.orders_v1 could be read until 2026-11-14")
-    assert gone.value.hint == ("read silver.orders, which is version 2.0.0; or move the day in silver/orders.sql:2")
+    assert (gone.value.code, gone.value.what) == ("version-gone", "silver.orders_v1 was available until 2026-11-14")
+    assert gone.value.hint == ("read silver.orders, which is version 2.0.0; or change the date in silver/orders.sql:2")
 
 
 def test_a_version_that_is_not_kept_or_was_never_published_is_unknown() -> None:
@@ -69,8 +69,8 @@ def test_a_version_that_is_not_kept_or_was_never_published_is_unknown() -> None:
 def test_a_column_that_is_gone_needs_sql() -> None:
     (error,) = wrong(kept(1))
     assert (error.code, error.at) == ("previous-unreadable", Place("silver/orders.sql", 2))
-    assert error.what == "version 1 of silver.orders has the column 'b', which the table does not have any more"
-    assert error.hint == 'give its SQL over the columns of now: previous: {"1": {columns: {b: "SQL"}}}'
+    assert error.what == "version 1 of silver.orders has the column 'b', which the table no longer has"
+    assert error.hint == 'give SQL over the current columns: previous: {"1": {columns: {b: "SQL"}}}'
     assert wrong(kept(1, b="a * 2")) == []
 
 
@@ -81,7 +81,7 @@ def test_a_column_that_the_table_has_without_a_promise_will_do() -> None:
 def test_a_column_that_means_something_else_needs_sql_too() -> None:
     dollars = replace(B, currency="USD")
     (error,) = wrong(kept(1), now=(A, dollars))
-    assert error.what == "version 1 of silver.orders has the column 'b', which means something else now"
+    assert error.what == "version 1 of silver.orders has the column 'b', which has another meaning now"
     assert wrong(kept(1, b="b * 0.9"), now=(A, dollars)) == []
 
 

@@ -1,32 +1,32 @@
-"""Versions of contracts: what was published, what has changed since, and whom a change breaks. Pure."""
+"""Versions of contracts: what a run published, what has changed since, and which readers a change breaks. Pure."""
 
-from lakesmith.contracts.agreement import agreement
-from lakesmith.contracts.consumers import Readers
+from lakesmith.contracts.compare import ContractComparison, compare_all, new_records
+from lakesmith.contracts.consumers import Consumers
 from lakesmith.contracts.differences import Difference, differences
-from lakesmith.contracts.judge import Verdict, judge_all, new_records
-from lakesmith.contracts.lake import contract_errors, gone_contracts, with_contract
-from lakesmith.contracts.problems import given_up, told
-from lakesmith.contracts.published import Definition, Published, definition_of, published_from
+from lakesmith.contracts.lake import contract_errors, removed_contracts, tables_with_contract
+from lakesmith.contracts.problems import diff_report, dropped_versions
+from lakesmith.contracts.published import Definition, PublishedContract, definition_of, published_from
+from lakesmith.contracts.stored_table import compare_stored_table
 from lakesmith.contracts.versions import Version
-from lakesmith.contracts.views import find_views
+from lakesmith.contracts.views import earlier_versions
 
 __all__ = [
+    "Consumers",
+    "ContractComparison",
     "Definition",
     "Difference",
-    "Published",
-    "Readers",
-    "Verdict",
+    "PublishedContract",
     "Version",
-    "agreement",
+    "compare_all",
+    "compare_stored_table",
     "contract_errors",
     "definition_of",
+    "diff_report",
     "differences",
-    "find_views",
-    "given_up",
-    "gone_contracts",
-    "judge_all",
+    "dropped_versions",
+    "earlier_versions",
     "new_records",
     "published_from",
-    "told",
-    "with_contract",
+    "removed_contracts",
+    "tables_with_contract",
 ]

@@ -1,4 +1,4 @@
-"""Whom a change of a column hits: the columns that are made from it, as far as SQL can be followed."""
+"""Find who reads a column: the columns computed from it, as far as lineage can follow SQL."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lakesmith.plan.lineage import lineage
 from lakesmith.sqlproof.query import read_query
 
 
-class Readers:
-    """Looks the readers of columns up when somebody asks for them: most plans never do."""
+class Consumers:
+    """Finds the consumers of columns. Lineage is computed on first use, because most plans never need it."""
 
     def __init__(
         self, graph: Graph, tables: Mapping[TableName, Table], schemas: Mapping[TableName, Sequence[str]]
@@ -23,14 +23,14 @@ class Readers:
         self._edges: dict[TableName, dict[str, list[str]]] = {}
 
     def of(self, table: TableName, columns: Sequence[str], was: Sequence[str]) -> tuple[str, ...]:
-        """The columns made from these columns, however far away, as `layer.table.column`; a table alone where it reads
-        one and makes no column from it, or where nobody can tell, and then all that is made from it; and the checks
-        that look a column up. `was` are all columns that the table had."""
+        """Return the columns computed from these columns at any distance, as `layer.table.column`. A table stands alone
+        when it reads a column without computing one from it, or when its columns are unknown. Checks that look up a
+        column follow. `was` are all columns that the table had."""
         if not columns:
             return ()
         edges = self._made_from(table, was)
         hit = {table: {column.lower() for column in columns}}
-        spelt: dict[TableName, dict[str, None]] = {}
+        names_of: dict[TableName, dict[str, None]] = {}
         whole: set[TableName] = set()
         waiting = [table]
         while waiting:
@@ -43,18 +43,18 @@ class Readers:
                     if target.rpartition(".")[0] == str(reader)
                 ]
                 new = {target.rpartition(".")[2].lower() for target in made} - hit.setdefault(reader, set())
-                spelt.setdefault(reader, {}).update(dict.fromkeys(made))
+                names_of.setdefault(reader, {}).update(dict.fromkeys(made))
                 hit[reader] |= new
                 unseen = source in whole or (not made and self._may_read(reader, source, hit[source]))
                 if new or (unseen and reader not in whole):
                     waiting.append(reader)
                 if unseen:
                     whole.add(reader)
-        names = [name for reader, found in spelt.items() for name in ([str(reader)] if reader in whole else found)]
+        names = [name for reader, found in names_of.items() for name in ([str(reader)] if reader in whole else found)]
         return tuple(sorted({*names, *self._lookups(hit, whole)}))
 
     def _lookups(self, hit: Mapping[TableName, set[str]], whole: set[TableName]) -> Iterator[str]:
-        """The checks that look values up in a column that is hit."""
+        """Return the checks that look up values in an affected column."""
         for name, table in self._tables.items():
             for check in table.checks:
                 if isinstance(check.rule, References):
@@ -66,7 +66,7 @@ class Readers:
         if table not in self._edges:
             schemas = dict(self._schemas)
             if table in schemas:
-                # A column that is gone is still named by those who read it.
+                # Readers still name a removed column.
                 schemas[table] = tuple(dict.fromkeys((*schemas[table], *was)))
             made: dict[str, list[str]] = {}
             for edge in lineage(self._graph, self._tables, table, schemas).columns:

@@ -1,8 +1,8 @@
-"""What has changed between two definitions of a contract, and which readers can live with it.
+"""Compare two definitions of a contract, and classify each change as backward and forward compatible.
 
-`backward`: the new definition can read old data. `forward`: the old definition can read new data. Both follow the
-rules by which Avro fits a reader's schema to a writer's, and go beyond them where a table is read by SQL: a column that
-is gone breaks whoever names it, whether or not it had to have a value.
+`backward`: the new definition can read old data. `forward`: the old definition can read new data. Both follow Avro's
+rules for reader and writer schemas. They are stricter where SQL reads a table: a removed column breaks every query
+that names it, required or not.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from lakesmith.contracts.promotion import can_read, read_type
 from lakesmith.contracts.published import Definition, PromisedColumn
-from lakesmith.contracts.types import Array, Leaf, Map, Struct, Type, read_type, reads
 from lakesmith.declare.contract import Compatibility
+from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, SimpleType, SparkType, StructType
 
-Kind = Literal["added", "removed", "type", "required", "key", "unique", "meaning", "terms", "words"]
+Kind = Literal["added", "removed", "type", "required", "key", "unique", "meaning", "terms", "documentation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,20 +25,20 @@ class Difference:
 
     kind: Kind
     path: str
-    """The column, or below it by dots: a field's name, `element` of an array, `key` and `value` of a map. Empty for
-    what is not of a column; the columns of a key are separated by commas."""
+    """The column, then after dots: a field's name, `element` of an array, `key` or `value` of a map. Empty for a change
+    without a column. The columns of a key are separated by commas."""
     what: str
-    """In words."""
+    """The change as a sentence."""
     backward: bool
     forward: bool
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is about."""
+        """The columns that change."""
         return tuple(name.partition(".")[0] for name in self.path.split(", ") if name)
 
     def breaks(self, compatibility: Compatibility) -> bool:
-        """Whether it needs a new major version."""
+        """Whether the change needs a new major version."""
         match compatibility:
             case "backward":
                 return not self.backward
@@ -50,12 +51,12 @@ class Difference:
 
 
 def differences(old: Definition, new: Definition) -> tuple[Difference, ...]:
-    """Every change, in the order of the columns; the order itself is no part of a contract."""
+    """Return every change, in the order of the columns. A contract does not promise the order itself."""
     return tuple(_differences(old, new))
 
 
 def type_differences(path: str, old: str, new: str) -> tuple[Difference, ...]:
-    """Every change from one type to another."""
+    """Return every change from one type to another."""
     return tuple(_of_type(path, read_type(old), read_type(new)))
 
 
@@ -69,7 +70,7 @@ def _differences(old: Definition, new: Definition) -> Iterator[Difference]:
             yield from _of_column(column, after[name])
     for name, column in after.items():
         if name not in before:
-            yield _added(name, required=column.has_value)
+            yield _added(name, required=column.is_required)
     yield from _of_key(before, after, _key(old.columns), _key(new.columns))
     for term, value in sorted(new.terms.items()):
         was = old.terms.get(term)
@@ -78,11 +79,11 @@ def _differences(old: Definition, new: Definition) -> Iterator[Difference]:
 
 
 def _removed(path: str) -> Difference:
-    return Difference(kind="removed", path=path, what=f"{path} is gone", backward=True, forward=False)
+    return Difference(kind="removed", path=path, what=f"{path} was removed", backward=True, forward=False)
 
 
 def _added(path: str, *, required: bool) -> Difference:
-    # Old rows have no value for it, and columns have no defaults.
+    # It is NULL in old rows: columns have no defaults.
     what = f"{path} is new and required" if required else f"{path} is new"
     return Difference(kind="added", path=path, what=what, backward=not required, forward=True)
 
@@ -93,18 +94,20 @@ def _of_column(old: PromisedColumn, new: PromisedColumn) -> Iterator[Difference]
         yield from _promise("type", name, "type", old.type, new.type)
     else:
         yield from type_differences(name, old.type, new.type)
-    yield from _flag("required", name, "required", old.has_value, new.has_value)
+    yield from _flag("required", name, "required", old.is_required, new.is_required)
     yield from _flag("unique", name, "unique", old.unique, new.unique)
     yield from _promise("meaning", name, "currency", old.currency, new.currency)
     yield from _promise("meaning", name, "timezone", old.timezone, new.timezone)
     for word in ("description", "tags", "since", "deprecated"):
         if getattr(old, word) != getattr(new, word):
-            yield Difference(kind="words", path=name, what=f"{word} of {name} changed", backward=True, forward=True)
+            yield Difference(
+                kind="documentation", path=name, what=f"{word} of {name} changed", backward=True, forward=True
+            )
 
 
-def _of_type(path: str, old: Type, new: Type) -> Iterator[Difference]:
+def _of_type(path: str, old: SparkType, new: SparkType) -> Iterator[Difference]:
     match old, new:
-        case Struct(), Struct():
+        case StructType(), StructType():
             before, after = dict(old.fields), dict(new.fields)
             for name, type in before.items():
                 below = f"{path}.{name}"
@@ -115,48 +118,48 @@ def _of_type(path: str, old: Type, new: Type) -> Iterator[Difference]:
             for name in after:
                 if name not in before:
                     yield _added(f"{path}.{name}", required=False)
-        case Array(), Array():
+        case ArrayType(), ArrayType():
             yield from _of_type(f"{path}.element", old.element, new.element)
-        case Map(), Map():
+        case MapType(), MapType():
             yield from _of_type(f"{path}.key", old.key, new.key)
             yield from _of_type(f"{path}.value", old.value, new.value)
         case _ if old != new:
-            leaves = isinstance(old, Leaf) and isinstance(new, Leaf)
+            simple = all(isinstance(type, SimpleType | DecimalType) for type in (old, new))
             yield Difference(
                 kind="type",
                 path=path,
                 what=f"{path} is {new}, was {old}",
-                backward=leaves and reads(str(new), str(old)),
-                forward=leaves and reads(str(old), str(new)),
+                backward=simple and can_read(str(new), str(old)),
+                forward=simple and can_read(str(old), str(new)),
             )
 
 
 def _promise(kind: Kind, path: str, word: str, old: str | None, new: str | None) -> Iterator[Difference]:
-    """A word that readers count on: told for the first time it binds old data, no longer told it fails old readers,
-    and another word means something else to both."""
+    """Compare a property that readers rely on. Declaring it binds old data, removing it fails old readers, and
+    changing it breaks both."""
     if old == new:
         return
-    what = f"{word} of {path} is {new or 'not told any more'}, was {old or 'not told'}"
+    what = f"{word} of {path} is {new or 'no longer declared'}, was {old or 'not declared'}"
     yield Difference(kind=kind, path=path, what=what, backward=new is None, forward=old is None)
 
 
 def _flag(kind: Kind, path: str, word: str, old: bool, new: bool) -> Iterator[Difference]:
     if old != new:
-        what = f"{path} is {word}, was not" if new else f"{path} is not {word} any more"
+        what = f"{path} is {word}, was not" if new else f"{path} is no longer {word}"
         yield Difference(kind=kind, path=path, what=what, backward=not new, forward=new)
 
 
 def _of_key(
     before: dict[str, PromisedColumn], after: dict[str, PromisedColumn], old: Sequence[str], new: Sequence[str]
 ) -> Iterator[Difference]:
-    """Rows that differ in some columns differ in more of them too: a key that grows promises less, not more."""
+    """Compare the keys. Rows that differ in some columns also differ in a superset: a larger key promises less."""
     if set(old) == set(new):
         return
     changed = [name for name in dict.fromkeys((*before, *after)) if (name in old) != (name in new)]
     yield Difference(
         kind="key",
         path=", ".join(changed),
-        what=f"the key is {_told(new)}, was {_told(old)}",
+        what=f"the key is {_key_text(new)}, was {_key_text(old)}",
         backward=not new or (bool(old) and set(old) <= set(new)),
         forward=not old or (bool(new) and set(new) <= set(old)),
     )
@@ -166,5 +169,5 @@ def _key(columns: Sequence[PromisedColumn]) -> tuple[str, ...]:
     return tuple(column.name for column in columns if column.key)
 
 
-def _told(key: Sequence[str]) -> str:
-    return f"({', '.join(key)})" if key else "not told"
+def _key_text(key: Sequence[str]) -> str:
+    return f"({', '.join(key)})" if key else "not declared"

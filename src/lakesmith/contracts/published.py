@@ -1,4 +1,4 @@
-"""A version of a contract as it was published: what was promised then, when, and by which run."""
+"""A published version of a contract: its definition, its time and its run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakesmith.records import ContractRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromisedColumn:
-    """What was promised of a column."""
+    """The declared properties of a column."""
 
     name: str
     type: str | None = None
@@ -31,8 +31,8 @@ class PromisedColumn:
     timezone: str | None = None
 
     @property
-    def has_value(self) -> bool:
-        """No row is without one: a key is required too."""
+    def is_required(self) -> bool:
+        """Whether no row may be NULL: a key is required too."""
         return self.required or self.key
 
 
@@ -42,11 +42,11 @@ class Definition:
 
     columns: tuple[PromisedColumn, ...]
     terms: Mapping[str, str]
-    """What else was promised, each in a word."""
+    """Other promises by name, such as `mode` and `drift.type`."""
 
     @property
     def text(self) -> str:
-        """As JSON; what is not told is left out, so that a promise of a new kind leaves the old ones alone."""
+        """The definition as JSON without empty properties, so that a new property does not change old texts."""
         columns = [
             {name: value for name, value in dataclasses.asdict(column).items() if value} for column in self.columns
         ]
@@ -58,10 +58,10 @@ class Definition:
 
     @staticmethod
     def parse(text: str) -> Definition:
-        """What `text` holds; promises that this Lakesmith does not know are left out."""
+        """Parse `text`; properties that this version of Lakesmith does not have are ignored."""
         found = json.loads(text)
-        known = {field.name for field in dataclasses.fields(PromisedColumn)}
-        columns = [{name: value for name, value in column.items() if name in known} for column in found["columns"]]
+        supported = {field.name for field in dataclasses.fields(PromisedColumn)}
+        columns = [{name: value for name, value in column.items() if name in supported} for column in found["columns"]]
         return Definition(
             columns=tuple(PromisedColumn(**{**column, "tags": tuple(column.get("tags", ()))}) for column in columns),
             terms=found["terms"],
@@ -69,8 +69,8 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """One version."""
+class PublishedContract:
+    """One published version of a table's contract."""
 
     table: str
     version: Version
@@ -80,7 +80,7 @@ class Published:
 
 
 def definition_of(table: Table) -> Definition:
-    """The contract as it is declared; where no column is, it promises none."""
+    """Return the declared contract of a table."""
     names = [field.name for field in dataclasses.fields(PromisedColumn)]
     drift = dataclasses.asdict(table.drift)
     return Definition(
@@ -93,12 +93,12 @@ def definition_of(table: Table) -> Definition:
     )
 
 
-def published_from(records: Iterable[ContractRecord]) -> dict[str, tuple[Published, ...]]:
-    """By table, the versions that are recorded, the newest first."""
-    found: dict[str, list[Published]] = {}
+def published_from(records: Iterable[ContractRecord]) -> dict[str, tuple[PublishedContract, ...]]:
+    """Return the recorded versions by table, newest first."""
+    found: dict[str, list[PublishedContract]] = {}
     for record in records:
         found.setdefault(record.table, []).append(
-            Published(
+            PublishedContract(
                 table=record.table,
                 version=Version.parse(record.version),
                 definition=Definition.parse(record.definition),

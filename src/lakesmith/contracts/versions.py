@@ -1,4 +1,4 @@
-"""Counts versions of a contract: major for what breaks, minor for what does not, patch for words."""
+"""Versions of a contract: major for breaking changes, minor for others, patch for documentation."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ class Version:
 
     @staticmethod
     def parse(text: str) -> Version:
-        """The version that is written; parts that are left out are 0."""
+        """Parse a version; missing parts are 0."""
         return Version(*parts(text))
 
     def starts_with(self, written: str) -> bool:
-        """Whether it is one of those that a shorter spelling, such as `2`, stands for."""
+        """Whether the version matches a shorter form, such as `2`."""
         wanted = parts(written)
         return (self.major, self.minor, self.patch)[: len(wanted)] == wanted
 
-    def grown(self, size: Size | None) -> Version:
+    def bumped(self, size: Size | None) -> Version:
+        """Return the next version after a change of this size."""
         match size:
             case "major":
                 return Version(self.major + 1)

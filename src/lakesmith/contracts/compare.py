@@ -1,4 +1,4 @@
-"""Holds the declared contracts to those that were published, and counts which version comes next."""
+"""Compare declared contracts with published ones, and compute the next version."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import cast
 
 from lakesmith.contracts.differences import Difference, differences
-from lakesmith.contracts.published import Definition, Published, definition_of
+from lakesmith.contracts.published import Definition, PublishedContract, definition_of
 from lakesmith.contracts.versions import FIRST, Size, Version
 from lakesmith.declare import Table, TableName
 from lakesmith.declare.contract import Compatibility
@@ -16,22 +16,22 @@ from lakesmith.records import ContractRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """A table's contract as it is declared, against the newest that is published."""
+class ContractComparison:
+    """A table's declared contract, compared with the newest published one."""
 
     table: Table
     declared: Definition
-    recorded: Published | None
+    recorded: PublishedContract | None
     differences: tuple[Difference, ...]
     version: Version
-    """The one that the declaration leads to."""
+    """The version of the declared contract."""
     acknowledged: bool
-    """It breaks readers, and the declaration says with its version that it may."""
+    """The declaration raises the major version to allow a breaking change."""
 
     @property
     def compatibility(self) -> Compatibility:
-        """By which it is judged: what was promised to readers until now and what is declared both have to hold, or the
-        edit that breaks a promise could take it back."""
+        """The compatibility that applies: the published and the declared one together. Otherwise an edit could drop the
+        promise that it breaks."""
         return _stricter(self.table.terms.compatibility, self.recorded)
 
     @property
@@ -44,32 +44,32 @@ class Verdict:
 
     @property
     def change(self) -> str:
-        """What is new, in words."""
+        """The changes as a sentence."""
         if self.recorded is None:
             return "first version"
-        return "; ".join(each.what for each in self.differences) or "the version alone"
+        return "; ".join(each.what for each in self.differences) or "only the version"
 
     @property
     def until(self) -> str | None:
-        """The last day of the major version before this one, where it is kept."""
+        """The last day of the previous major version, when the contract keeps it."""
         if self.recorded is None or self.recorded.version.major == self.version.major:
             return None
-        kept = [each for each in self.table.terms.previous if each.major == self.recorded.version.major]
-        return kept[0].until.isoformat() if kept else None
+        previous = [each for each in self.table.terms.previous if each.major == self.recorded.version.major]
+        return previous[0].until.isoformat() if previous else None
 
 
-def judge_all(
-    tables: Mapping[TableName, Table], published: Mapping[str, Sequence[Published]]
-) -> dict[TableName, Verdict]:
-    """A verdict for every table that has a contract: its columns are declared, or were."""
+def compare_all(
+    tables: Mapping[TableName, Table], published: Mapping[str, Sequence[PublishedContract]]
+) -> dict[TableName, ContractComparison]:
+    """Compare every table that declares columns or has a published contract."""
     newest = {name: next(iter(published.get(str(name), ())), None) for name in tables}
-    return {name: _judge(table, newest[name]) for name, table in tables.items() if table.columns or newest[name]}
+    return {name: _compare(table, newest[name]) for name, table in tables.items() if table.columns or newest[name]}
 
 
-def _judge(table: Table, recorded: Published | None) -> Verdict:
+def _compare(table: Table, recorded: PublishedContract | None) -> ContractComparison:
     declared, written = definition_of(table), table.terms.version
     if recorded is None:
-        return Verdict(
+        return ContractComparison(
             table=table,
             declared=declared,
             recorded=None,
@@ -80,20 +80,19 @@ def _judge(table: Table, recorded: Published | None) -> Verdict:
     same = declared.hash == recorded.definition.hash
     changed = () if same else differences(recorded.definition, declared)
     size = size_of(changed, _stricter(table.terms.compatibility, recorded))
-    counted = recorded.version.grown(size)
-    raised = Version.parse(written) if written else counted
-    grown = raised if raised > counted else counted
-    return Verdict(
+    computed = recorded.version.bumped(size)
+    requested = Version.parse(written) if written else computed
+    return ContractComparison(
         table=table,
         declared=declared,
         recorded=recorded,
         differences=changed,
-        version=grown,
-        acknowledged=size == "major" and written is not None and raised.major > recorded.version.major,
+        version=max(requested, computed),
+        acknowledged=size == "major" and written is not None and requested.major > recorded.version.major,
     )
 
 
-def _stricter(declared: Compatibility, recorded: Published | None) -> Compatibility:
+def _stricter(declared: Compatibility, recorded: PublishedContract | None) -> Compatibility:
     before = recorded.definition.terms.get("compatibility", declared) if recorded else declared
     both = {declared, before} - {"none"}
     if len(both) > 1:
@@ -102,31 +101,31 @@ def _stricter(declared: Compatibility, recorded: Published | None) -> Compatibil
 
 
 def size_of(changes: Sequence[Difference], compatibility: Compatibility) -> Size | None:
-    """Which part of the version these changes make grow."""
+    """Return which part of the version these changes raise."""
     if any(each.breaks(compatibility) for each in changes):
         return "major"
-    if any(each.kind != "words" for each in changes):
+    if any(each.kind != "documentation" for each in changes):
         return "minor"
     return "patch" if changes else None
 
 
 def new_records(
-    verdicts: Iterable[Verdict], well: Sequence[str], run_id: str, recorded_at: datetime
+    comparisons: Iterable[ContractComparison], updated: Sequence[str], run_id: str, recorded_at: datetime
 ) -> list[ContractRecord]:
-    """What has to be recorded after a run in which the steps of these tables went well."""
+    """Return the new contract versions of the tables whose steps succeeded."""
     return [
         ContractRecord(
-            table=str(verdict.table.name),
-            version=str(verdict.version),
-            hash=verdict.declared.hash,
-            definition=verdict.declared.text,
-            compatibility=verdict.table.terms.compatibility,
-            change=verdict.change,
-            acknowledged=verdict.acknowledged,
-            until=verdict.until,
+            table=str(comparison.table.name),
+            version=str(comparison.version),
+            hash=comparison.declared.hash,
+            definition=comparison.declared.text,
+            compatibility=comparison.table.terms.compatibility,
+            change=comparison.change,
+            acknowledged=comparison.acknowledged,
+            until=comparison.until,
             run_id=run_id,
             recorded_at=recorded_at,
         )
-        for verdict in verdicts
-        if verdict.is_new and str(verdict.table.name) in well
+        for comparison in comparisons
+        if comparison.is_new and str(comparison.table.name) in updated
     ]
