@@ -15,8 +15,7 @@ from tests.exchange.tables import HEAD, loaded
 
 from lakesmith.errors import LakesmithError, Problems
 from lakesmith.exchange.avro import avro_schema, avro_text
-from lakesmith.exchange.avro_in import avro_fields
-from lakesmith.exchange.types import spelt
+from lakesmith.exchange.avro_reader import avro_fields
 
 COLUMNS = """
 columns:
@@ -82,7 +81,7 @@ def test_a_schema_is_read_back_in_the_types_that_it_was_made_from(tmp_path: Path
     found = avro_fields(avro_text(table))
     assert found is not None
     told = {column.name: (column.type or "").replace("tinyint", "int") for column in table.columns}
-    assert {name: spelt(field.type) for name, field in found.items()} == told
+    assert {name: str(field.type) for name, field in found.items()} == told
     assert [name for name, field in found.items() if not field.nullable] == ["id", "small"]
 
 
@@ -107,7 +106,7 @@ def test_schemas_of_others_are_read_with_their_names_and_unions() -> None:
     }
     found = avro_fields(json.dumps(schema))
     assert found is not None
-    assert {name: spelt(field.type) for name, field in found.items()} == {
+    assert {name: str(field.type) for name, field in found.items()} == {
         "place": "struct<a:int>",
         "again": "struct<a:int>",
         "full": "struct<a:int>",

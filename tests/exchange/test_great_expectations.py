@@ -34,7 +34,7 @@ from lakesmith.declare.checks import (
     sql_named,
 )
 from lakesmith.errors import UsageError
-from lakesmith.exchange.great_expectations.suites import Imported, is_suite, read_suite
+from lakesmith.exchange.great_expectations.suites import ImportedSuite, is_suite, read_suite
 from lakesmith.load import load_lake
 
 ORDERS = TableName("bronze", "orders")
@@ -338,11 +338,11 @@ def test_the_sql_of_a_check_is_spark_s(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", WITHOUT)
 def test_an_expectation_without_counterpart_is_told_by_name_with_a_reason(kind: str) -> None:
-    assert "was left out: " in left_out(kind, **A)
+    assert "was not converted: " in left_out(kind, **A)
 
 
 def test_an_expectation_that_is_not_of_the_core_is_told_by_name() -> None:
-    assert "not one of Great Expectations' own" in left_out("expect_column_values_to_be_valid_iban", **A)
+    assert "not an expectation of Great Expectations itself" in left_out("expect_column_values_to_be_valid_iban", **A)
 
 
 def test_what_a_column_promises_is_written_at_the_column() -> None:
@@ -419,7 +419,7 @@ def test_mostly_with_a_warning_is_told_to_be_lost() -> None:
     made = expectation("expect_column_values_to_be_between", column="a", max_value=5, mostly=0.9)
     table, warnings = read({**made, "severity": "warning"})
     assert (table.checks[0].on_fail, table.checks[0].fail_above) == ("warn", None)
-    assert "mostly 0.9 was left out" in warnings[0]
+    assert "mostly 0.9 was ignored" in warnings[0]
 
 
 def test_a_description_or_notes_are_kept() -> None:
@@ -515,17 +515,17 @@ def test_a_row_condition_that_cannot_be_told_for_sure_leaves_the_expectation_out
     [
         ("expect_column_values_to_match_regex", {**A, "regex": ["a", "b"]}, "more than one regex"),
         ("expect_column_values_to_be_between", {**A}, "no bounds"),
-        ("expect_column_values_to_be_between", {**A, "min_value": 5, "max_value": 1}, "never be met"),
+        ("expect_column_values_to_be_between", {**A, "min_value": 5, "max_value": 1}, "no value can pass it"),
         ("expect_column_values_to_be_between", {**A, "max_value": {"$PARAMETER": "x"}}, "parameter"),
-        ("expect_column_values_to_be_between", {**A, "max_value": [5]}, "no plain value"),
+        ("expect_column_values_to_be_between", {**A, "max_value": [5]}, "is not a plain value"),
         ("expect_column_values_to_be_between", {"column": "a b", "max_value": 5}, "not a column's name"),
         ("expect_column_values_to_be_in_set", {**A, "value_set": []}, "empty"),
-        ("expect_column_values_to_be_in_set", {**A, "value_set": [{}]}, "no plain value"),
+        ("expect_column_values_to_be_in_set", {**A, "value_set": [{}]}, "is not a plain value"),
         ("expect_column_values_to_match_regex", {**A, "regex": "(x)?(?(1)y|z)"}, "Java cannot read"),
         ("expect_column_values_to_match_regex", {**A, "regex": "[[a]"}, "Java cannot read"),
         ("expect_column_values_to_match_strftime_format", {**A, "strftime_format": "%c"}, "Spark cannot parse"),
-        ("expect_column_value_lengths_to_be_between", {**A, "min_value": 0}, "met by any number"),
-        ("expect_column_values_to_be_null", {**A, "mostly": 0}, "asks nothing"),
+        ("expect_column_value_lengths_to_be_between", {**A, "min_value": 0}, "every number passes"),
+        ("expect_column_values_to_be_null", {**A, "mostly": 0}, "not a share between 0 and 1"),
         ("expect_table_row_count_to_equal_other_table", {"other_table_name": "raw"}, "layer.table"),
         ("unexpected_rows_expectation", {"unexpected_rows_query": "SELECT a FROM {batch} GROUP BY a"}, "more than"),
         ("unexpected_rows_expectation", {"unexpected_rows_query": "SELECT * FROM other WHERE a < 0"}, "more than"),
@@ -584,8 +584,8 @@ def test_arguments_decide_how_a_check_is_written(kind: str, kwargs: dict[str, ob
     ("kind", "kwargs", "note"),
     [
         ("expect_table_columns_to_match_set", {"column_set": ["a"]}, "contract: strict"),
-        ("expect_column_to_exist", {**A, "column_index": 2}, "column_index was left out"),
-        ("expect_column_values_to_be_dateutil_parseable", A, "fewer spellings"),
+        ("expect_column_to_exist", {**A, "column_index": 2}, "column_index was ignored"),
+        ("expect_column_values_to_be_dateutil_parseable", A, "fewer time formats"),
         (
             "expect_compound_columns_to_be_unique",
             {"column_list": ["a", "b"], "ignore_row_if": "never"},
@@ -627,7 +627,7 @@ def test_a_suite_is_known_by_its_keys() -> None:
 
 
 def test_an_empty_suite_gives_a_declaration_that_says_nothing() -> None:
-    assert read_suite(suite(), ORDERS) == Imported(
+    assert read_suite(suite(), ORDERS) == ImportedSuite(
         "# From the suite orders of Great Expectations, for bronze.orders.\n", ()
     )
 

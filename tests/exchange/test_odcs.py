@@ -18,7 +18,7 @@ from tests.exchange.tables import FULL, HEAD, RULES, loaded, with_checks
 
 from lakesmith.declare import Table
 from lakesmith.errors import LakesmithError
-from lakesmith.exchange import Imported, Wanted, import_contract
+from lakesmith.exchange import ImportRequest, ImportResult, import_contract
 from lakesmith.exchange.odcs import odcs_text
 
 STANDARD = Draft201909Validator(json.loads((files("open_data_contract_standard") / "schema.json").read_text()))
@@ -37,9 +37,9 @@ def exported(table: Table) -> dict[str, Any]:
     return document
 
 
-def imported(document: object, **wanted: str) -> Imported:
+def imported(document: object, **wanted: str) -> ImportResult:
     text = document if isinstance(document, str) else yaml.safe_dump(document)
-    return import_contract(text, Wanted(file="contract.yml", **wanted))
+    return import_contract(text, ImportRequest(file="contract.yml", **wanted))
 
 
 def foreign(**keys: object) -> dict[str, object]:
@@ -129,12 +129,12 @@ columns = st.fixed_dictionaries(
 def test_any_columns_come_back_as_they_were(
     made: dict[str, Any], head: dict[str, str], condition: str, tmp_path: Path
 ) -> None:
-    from lakesmith.exchange.spelling import yaml_text
+    from lakesmith.load.yaml_writer import yaml_table
 
     folded = {name.casefold(): (name, block) for name, block in made.items()}
     checks = {"a": {"sql": condition, "on_fail": "warn", "description": condition}}
     keys = {"source": {"files": "landing/a/*.json"}, **head, "columns": dict(folded.values()), "checks": checks}
-    table = loaded(tmp_path, yaml_text(keys))
+    table = loaded(tmp_path, yaml_table(keys))
     exported(table)
     assert promises(there_and_back(tmp_path, table)) == promises(table)
 
@@ -322,7 +322,7 @@ def test_of_several_tables_one_is_chosen() -> None:
     objects = [{"name": "a", "properties": [{"name": "x"}]}, {"name": "b", "properties": [{"name": "y"}]}]
     back = imported(foreign(schema=objects), part="b")
     assert back.file == "bronze/b.yml"
-    assert "schema[a]: another table, to be imported for itself" in back.warnings
+    assert "schema[a]: another table, which can be imported separately" in back.warnings
 
 
 @pytest.mark.parametrize(

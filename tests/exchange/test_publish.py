@@ -151,7 +151,7 @@ def test_each_difference_from_the_registry_is_an_error_with_its_place(shop: Shop
 def test_a_registry_that_does_not_have_the_contract_cannot_be_the_truth(shop: Shop) -> None:
     (error,) = refused(shop.declare("id: bigint", truth="registry"))
     assert error.code == "contract-not-registered"
-    assert shop.registry.newest(shop.subject) is None
+    assert shop.registry.latest(shop.subject) is None
 
 
 def test_a_schema_that_is_no_record_cannot_be_compared(shop: Shop) -> None:

@@ -1,4 +1,4 @@
-"""Contracts go out and come in: what is promised here, in the words that others use for it."""
+"""Export and import contracts in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lakesmith.exchange.imports import import_contract, import_suite, read_docum
 from lakesmith.exchange.json_schema import json_schema_text
 from lakesmith.exchange.odcs import odcs_text
 from lakesmith.exchange.publish import publish_all, registry_problems
-from lakesmith.exchange.request import Imported, Wanted
+from lakesmith.exchange.request import ImportRequest, ImportResult
 
 __all__ = [
     "FORMATS",
     "Format",
-    "Imported",
-    "Wanted",
+    "ImportRequest",
+    "ImportResult",
     "export_contract",
     "import_contract",
     "import_suite",
@@ -35,5 +35,5 @@ FORMATS: Mapping[Format, Callable[[Table, str], str]] = {
 
 
 def export_contract(table: Table, format: Format, *, lake: str) -> str:
-    """The table's contract as a document of another language."""
+    """Return the table's contract as a document in another format."""
     return FORMATS[format](table, lake)

@@ -1,4 +1,4 @@
-"""A table's rows as an Avro record: the schema that a registry can hold for them."""
+"""Export a table's columns as an Avro record schema, as schema registries store it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import re
 from typing import Any
 
+from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, SimpleType, SparkType, StructType, parse_type
 from lakesmith.declare.table import Column, Table
 from lakesmith.errors import DeclarationError, LakesmithError, raise_all
-from lakesmith.exchange.types import Exact, ListOf, MapOf, Plain, Record, SparkType, tree
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN: dict[str, Any] = {
@@ -28,12 +28,12 @@ _PLAIN: dict[str, Any] = {
 
 
 def avro_text(table: Table) -> str:
-    """The schema as JSON, the same text for the same contract."""
+    """Return the schema as JSON. The same contract always gives the same text."""
     return json.dumps(avro_schema(table), ensure_ascii=False, indent=2) + "\n"
 
 
 def avro_schema(table: Table) -> dict[str, Any]:
-    """The record schema. A column that may be without a value is null by default."""
+    """Return the record schema. A nullable column has the default null."""
     raise_all(_problems(table))
     space = f"{table.name.layer}.{table.name.name}"
     fields = [_field(column, space) for column in table.columns]
@@ -43,17 +43,17 @@ def avro_schema(table: Table) -> dict[str, Any]:
 
 def _problems(table: Table) -> list[LakesmithError]:
     if not table.columns:
-        what, hint = f"{table.name} declares no columns", "an Avro record has fields: declare them below columns"
+        what, hint = f"{table.name} declares no columns", "declare the columns: an Avro record needs fields"
         return [DeclarationError("no-columns", what, at=table.declared_at, table=str(table.name), hint=hint)]
     found: list[LakesmithError] = []
     for column in table.columns:
         if column.type is None:
-            what = f"the column '{column.name}' has no type, and an Avro field needs one"
+            what = f"the column '{column.name}' has no type, but an Avro field needs one"
             found.append(_problem("no-type", what, column, table, f"{column.name}: {{type: string, …}}"))
-        for name in (column.name, *_names(tree(column.type or "string"))):
+        for name in (column.name, *_names(parse_type(column.type or "string"))):
             if not _NAME.fullmatch(name):
-                what = f"'{name}' cannot be a name in Avro"
-                hint = "Avro's names have the letters a to z, digits and underscores; rename it in the query"
+                what = f"'{name}' is not a valid name in Avro"
+                hint = "rename it in the query: Avro names have letters a to z, digits and underscores"
                 found.append(_problem("bad-avro-name", what, column, table, hint))
     return found
 
@@ -63,20 +63,20 @@ def _problem(code: str, what: str, column: Column, table: Table, hint: str) -> D
 
 
 def _names(type: SparkType) -> list[str]:
-    """The names of all fields below a type."""
+    """Return the names of all nested fields."""
     match type:
-        case Record():
+        case StructType():
             return [each for name, below in type.fields for each in (name, *_names(below))]
-        case ListOf():
-            return _names(type.item)
-        case MapOf():
+        case ArrayType():
+            return _names(type.element)
+        case MapType():
             return [*_names(type.key), *_names(type.value)]
         case _:
             return []
 
 
 def _field(column: Column, space: str) -> dict[str, Any]:
-    type = _type(tree(column.type or "string"), column.name, space)
+    type = _type(parse_type(column.type or "string"), column.name, space)
     doc = {"doc": column.description} if column.description else {}
     if column.required or column.key:
         return {"name": column.name, "type": type} | doc
@@ -84,25 +84,25 @@ def _field(column: Column, space: str) -> dict[str, Any]:
 
 
 def _type(type: SparkType, name: str, space: str) -> Any:
-    """The Avro type. Records are named by the way to them, so that no two have one name."""
+    """Return the Avro type. A record's namespace is the path to it, so that names are unique."""
     match type:
-        case Plain():
+        case SimpleType():
             return _PLAIN[type.name]
-        case Exact():
+        case DecimalType():
             return {"type": "bytes", "logicalType": "decimal", "precision": type.precision, "scale": type.scale}
-        case ListOf():
-            return {"type": "array", "items": ["null", _type(type.item, name, space)]}
-        case MapOf(key=Plain(name="string")):
+        case ArrayType():
+            return {"type": "array", "items": ["null", _type(type.element, name, space)]}
+        case MapType(key=SimpleType(name="string")):
             return {"type": "map", "values": ["null", _type(type.value, name, space)]}
-        case MapOf():
-            # Avro's maps have texts as keys; the others are pairs, as Iceberg writes them too.
+        case MapType():
+            # Avro maps have string keys; other maps become arrays of pairs, as in Iceberg.
             pair = [
                 {"name": "key", "type": _type(type.key, "key", f"{space}.{name}")},
                 {"name": "value", "type": ["null", _type(type.value, "value", f"{space}.{name}")], "default": None},
             ]
             record = {"type": "record", "name": name, "namespace": space, "fields": pair}
             return {"type": "array", "items": record, "logicalType": "map"}
-        case Record():
+        case StructType():
             fields = [
                 {"name": each, "type": ["null", _type(below, each, f"{space}.{name}")], "default": None}
                 for each, below in type.fields

@@ -1,4 +1,4 @@
-"""Contracts that others wrote become declarations. Each kind of document has one reader."""
+"""Import foreign contracts as declarations. Each kind of document has one reader."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from lakesmith.declare import TableName
 from lakesmith.errors import DeclarationError, Place, UsageError
-from lakesmith.exchange.odcs_in import read_odcs
-from lakesmith.exchange.request import Imported, Wanted, table_name
+from lakesmith.exchange.odcs_reader import read_odcs
+from lakesmith.exchange.request import ImportRequest, ImportResult, table_name
 
 _MAX_BYTES = 4 << 20
 _MAX_VALUES = 200_000
@@ -21,12 +21,12 @@ _SUITES = "suite of Great Expectations (JSON)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """How documents of a kind are told from others, and read."""
+    """Recognizes and reads one kind of document."""
 
     kind: str
-    """What people call the kind."""
+    """The name of the kind."""
     is_one: Callable[[Mapping[str, Any]], bool]
-    read: Callable[[Mapping[str, Any], Wanted], Imported]
+    read: Callable[[Mapping[str, Any], ImportRequest], ImportResult]
 
 
 READERS: Mapping[str, Reader] = {
@@ -39,18 +39,18 @@ READERS: Mapping[str, Reader] = {
 
 
 def read_document(file: str | Path) -> str:
-    """The text of a document's file."""
+    """Return the text of a document's file."""
     try:
         return Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise _unreadable("the document is not UTF-8", str(file)) from None
     except OSError as error:
         what = f"{file} cannot be read: {error.strerror}"
-        raise UsageError("unreadable-file", what, hint="name a file that is there") from None
+        raise UsageError("unreadable-file", what, hint="name an existing file") from None
 
 
 class Suite(Protocol):
-    """A suite of another library, read as columns and checks."""
+    """A suite of another tool, read as columns and checks."""
 
     @property
     def text(self) -> str: ...
@@ -60,10 +60,9 @@ class Suite(Protocol):
 
 
 def import_suite(
-    text: str, wanted: Wanted, is_one: Callable[[object], bool], read: Callable[[str, TableName], Suite]
-) -> Imported | None:
-    """The declaration that a suite stands for; None where the text is none. A suite tells no source and no query: what
-    it gives is to be pasted into a table."""
+    text: str, request: ImportRequest, is_one: Callable[[object], bool], read: Callable[[str, TableName], Suite]
+) -> ImportResult | None:
+    """Return the columns and checks of a suite, to paste into a table, or None when the text is not a suite."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -71,24 +70,24 @@ def import_suite(
     if not is_one(document):
         return None
     warnings: list[str] = []
-    told = document.get("name") or document.get("expectation_suite_name")
-    name = table_name(wanted, told, warnings=warnings)
+    title = document.get("name") or document.get("expectation_suite_name")
+    name = table_name(request, title, warnings=warnings)
     suite = read(text, name)
-    told_all = (*warnings, *suite.warnings)
-    return Imported(text=suite.text, warnings=told_all, file=f"{name.layer}/{name.name}.yml", complete=False)
+    warnings += suite.warnings
+    return ImportResult(text=suite.text, warnings=tuple(warnings), file=f"{name.layer}/{name.name}.yml", complete=False)
 
 
-def import_contract(text: str, wanted: Wanted) -> Imported:
-    """The declaration that a document stands for, whichever kind it is of."""
-    document = _document(text, wanted.file)
+def import_contract(text: str, request: ImportRequest) -> ImportResult:
+    """Return the declaration of a document of any supported kind."""
+    document = _document(text, request.file)
     for reader in READERS.values():
         if reader.is_one(document):
-            return reader.read(document, wanted)
+            return reader.read(document, request)
     raise DeclarationError(
         "unknown-document",
-        "this is no document of a kind that can be imported",
-        at=Place(wanted.file),
-        hint="kinds: " + ", ".join((*(reader.kind for reader in READERS.values()), _SUITES)),
+        "the document is of a kind that cannot be imported",
+        at=Place(request.file),
+        hint="supported kinds: " + ", ".join((*(reader.kind for reader in READERS.values()), _SUITES)),
     )
 
 
@@ -96,11 +95,11 @@ def _document(text: str, file: str) -> Mapping[str, Any]:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Keeps numbers exact, days as they are written, and the country code NO a text, as YAML 1.2 does."""
+        """Reads numbers exactly, dates as text, and the country code NO as text, as YAML 1.2 does."""
 
     Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":bool") or first in "tTfF"]
-        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":bool") or first in "tTfF"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
     def number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Decimal | float:
@@ -118,15 +117,15 @@ def _document(text: str, file: str) -> Mapping[str, Any]:
         found = yaml.load(text, Loader=Loader)
     except (yaml.YAMLError, ArithmeticError, ValueError, RecursionError) as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0)
-        said = " ".join(str(error).split())
-        raise _unreadable(f"the document is neither YAML nor JSON: {said[:200]}", file, line + 1) from None
+        reason = " ".join(str(error).split())
+        raise _unreadable(f"the document is neither YAML nor JSON: {reason[:200]}", file, line + 1) from None
     if not isinstance(found, Mapping) or _size(found) > _MAX_VALUES:
-        raise _unreadable("the document has to be keys with values, and not too many of them", file)
+        raise _unreadable("the document is not a mapping, or has too many values", file)
     return found
 
 
 def _size(value: object) -> int:
-    """How many values there are; counting ends where there are too many, so that aliases cannot multiply them."""
+    """Return the number of values. Counting stops at the limit, so aliases cannot multiply them."""
     waiting, count = [value], 0
     while waiting and count <= _MAX_VALUES:
         count += 1

@@ -1,4 +1,4 @@
-"""A table's rows as a JSON Schema of draft 2020-12, for those who send or take them as JSON."""
+"""Export a table's rows as a JSON Schema of draft 2020-12."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from lakesmith.declare.checks import Check, In, Length, Pattern, Range, Required
+from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, SimpleType, SparkType, StructType, parse_type
 from lakesmith.declare.table import Column, Table
-from lakesmith.exchange.types import Exact, ListOf, MapOf, Plain, Record, SparkType, tree
 
 _PLAIN: dict[str, dict[str, Any]] = {
     "bigint": {"type": "integer"},
@@ -26,7 +26,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
     "timestamp_ntz": {"type": "string"},
 }
 _JAVA_ONLY = re.compile(r"\\[pPQEAzZGhHRX]|\(\?[a-zA-Z-]+[):]|\(\?>|[*+?}]\+|&&|\[[^\]]*\[")
-"""What Java's regular expressions have and those of JSON Schema do not."""
+"""Syntax of Java's regular expressions that JSON Schema does not have."""
 
 
 def json_schema_text(table: Table) -> str:
@@ -34,11 +34,11 @@ def json_schema_text(table: Table) -> str:
 
 
 def json_schema(table: Table) -> dict[str, Any]:
-    """The schema of one row. Rules that only SQL can tell are not in it."""
+    """Return the schema of one row. Rules that only SQL can express are not in it."""
     closed = table.contract == "strict"
     strict = [check for check in table.checks if check.where is None and check.on_fail != "warn"]
-    asked = {name for check in strict if isinstance(check.rule, Required) for name in check.rule.columns}
-    required = [column.name for column in table.columns if column.required or column.key or column.name in asked]
+    checked = {name for check in strict if isinstance(check.rule, Required) for name in check.rule.columns}
+    required = [column.name for column in table.columns if column.required or column.key or column.name in checked]
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": str(table.name)}
     if table.description:
         schema["description"] = table.description
@@ -55,14 +55,14 @@ def json_schema(table: Table) -> dict[str, Any]:
 
 
 def _column(column: Column, checks: list[Check], closed: bool, *, nullable: bool) -> dict[str, Any]:
-    schema = _type(tree(column.type), closed) if column.type else {}
-    type = tree(column.type) if column.type else None
+    schema = _type(parse_type(column.type), closed) if column.type else {}
+    type = parse_type(column.type) if column.type else None
     for check in checks:
-        asked = _asked(check, column.name, type)
-        if asked.keys() & schema.keys():
-            schema.setdefault("allOf", []).append(asked)
+        constraint = _constraint(check, column.name, type)
+        if constraint.keys() & schema.keys():
+            schema.setdefault("allOf", []).append(constraint)
         else:
-            schema |= asked
+            schema |= constraint
     schema = _nullable(schema) if nullable else schema
     if column.description:
         schema["description"] = column.description
@@ -72,7 +72,7 @@ def _column(column: Column, checks: list[Check], closed: bool, *, nullable: bool
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema that also takes null, which is never what a rule on values complains of."""
+    """Return the schema with null allowed. Rules on values ignore NULL."""
     return {
         key: [*([value] if key == "type" else value), "null" if key == "type" else None]
         if key in ("type", "enum")
@@ -85,24 +85,24 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _type(type: SparkType, closed: bool) -> dict[str, Any]:
     match type:
-        case Plain():
+        case SimpleType():
             return dict(_PLAIN[type.name])
-        case Exact(scale=0):
+        case DecimalType(scale=0):
             return {"type": "integer"}
-        case Exact():
+        case DecimalType():
             return {"type": "number"}
-        case ListOf():
-            return {"type": "array", "items": _nullable(_type(type.item, closed))}
-        case MapOf():
+        case ArrayType():
+            return {"type": "array", "items": _nullable(_type(type.element, closed))}
+        case MapType():
             return {"type": "object", "additionalProperties": _nullable(_type(type.value, closed))}
-        case Record():
+        case StructType():
             fields = {name: _nullable(_type(each, closed)) for name, each in type.fields}
             made: dict[str, Any] = {"type": "object", "properties": fields}
             return made | ({"additionalProperties": False} if closed else {})
 
 
-def _asked(check: Check, column: str, type: SparkType | None) -> dict[str, Any]:
-    """What a check asks of the values of a column."""
+def _constraint(check: Check, column: str, type: SparkType | None) -> dict[str, Any]:
+    """Return what a check requires of a column's values."""
     match check.rule:
         case In() as rule if rule.column == column:
             return {"enum": [_value(value) for value in rule.values]}
@@ -119,7 +119,9 @@ def _asked(check: Check, column: str, type: SparkType | None) -> dict[str, Any]:
 
 
 def _is_number(type: SparkType | None) -> bool:
-    return isinstance(type, Exact) or (isinstance(type, Plain) and _PLAIN[type.name]["type"] in ("integer", "number"))
+    return isinstance(type, DecimalType) or (
+        isinstance(type, SimpleType) and _PLAIN[type.name]["type"] in ("integer", "number")
+    )
 
 
 def _value(value: str | int | Decimal | bool) -> str | int | float | bool:

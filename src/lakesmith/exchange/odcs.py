@@ -1,4 +1,4 @@
-"""A table's contract as a document of the Open Data Contract Standard, version 3."""
+"""Export a table's contract as a document of the Open Data Contract Standard, version 3."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from lakesmith.declare.checks import (
     RowSql,
     Unique,
 )
+from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, SimpleType, SparkType, StructType, parse_type
 from lakesmith.declare.table import Column, Table
 from lakesmith.errors import InfrastructureError
-from lakesmith.exchange.odcs_sql import VENDOR, batch_condition, batch_query, row_condition, row_query
-from lakesmith.exchange.spelling import (
+from lakesmith.exchange.declaration_keys import (
     contract_keys,
     duration_text,
     limit_text,
@@ -31,7 +31,7 @@ from lakesmith.exchange.spelling import (
     rule_keys,
     share_text,
 )
-from lakesmith.exchange.types import Exact, ListOf, MapOf, Plain, Record, SparkType, spelt, tree
+from lakesmith.exchange.odcs_sql import VENDOR, batch_condition, batch_query, row_condition, row_query
 
 if TYPE_CHECKING:
     from open_data_contract_standard.model import CustomProperty, DataQuality, SchemaProperty
@@ -55,17 +55,17 @@ _SEVERITIES = {"warn": "warning", "quarantine": "error", "fail": "error"}
 
 
 def library() -> Any:
-    """The models of the standard."""
+    """Return the standard's models, or raise when the library is missing."""
     try:
         from open_data_contract_standard import model
     except ModuleNotFoundError as error:
-        what = f"for documents of the Open Data Contract Standard, the library {error.name} is needed"
+        what = f"documents of the Open Data Contract Standard need the library {error.name}"
         raise InfrastructureError("missing-library", what, hint="pip install 'lakesmith[contracts]'") from error
     return model
 
 
 def odcs_text(table: Table, *, lake: str) -> str:
-    """The document, as YAML."""
+    """Return the document as YAML."""
     standard = library()
     inside: dict[str, list[DataQuality]] = {column.name: [] for column in table.columns}
     across: list[DataQuality] = []
@@ -108,7 +108,7 @@ def odcs_text(table: Table, *, lake: str) -> str:
             **terms,
         ),
     )
-    return _dumped(made.model_dump(exclude_none=True, by_alias=True))
+    return _yaml(made.model_dump(exclude_none=True, by_alias=True))
 
 
 def _freshness(seconds: float | None) -> list[Any] | None:
@@ -120,8 +120,8 @@ def _freshness(seconds: float | None) -> list[Any] | None:
 
 
 def _column(column: Column, checks: tuple[Check, ...], keys: list[str], quality: list[DataQuality]) -> SchemaProperty:
-    # The schema of the standard does not take a property without a type, whatever its text says.
-    typed: dict[str, Any] = _typed(tree(column.type)) if column.type else {"logicalType": "string"}
+    # The standard's JSON Schema requires a type, unlike its text.
+    typed: dict[str, Any] = _typed(parse_type(column.type)) if column.type else {"logicalType": "string"}
     options = _options(column, checks, typed["logicalType"]) if column.type else {}
     if options:
         typed["logicalTypeOptions"] = {**typed.get("logicalTypeOptions", {}), **options}
@@ -147,28 +147,28 @@ def _column(column: Column, checks: tuple[Check, ...], keys: list[str], quality:
 
 
 def _typed(type: SparkType) -> dict[str, Any]:
-    """The fields of the standard that tell a type."""
+    """Return the standard's fields for a type."""
     model = library()
     match type:
-        case Plain():
-            told: dict[str, Any] = {"logicalType": _LOGICAL[type.name]}
+        case SimpleType():
+            fields: dict[str, Any] = {"logicalType": _LOGICAL[type.name]}
             if type.name.startswith("timestamp"):
-                told["logicalTypeOptions"] = {"timezone": type.name == "timestamp"}
-        case Exact():
-            told = {"logicalType": "number"}
-        case ListOf():
-            told = {"logicalType": "array", "items": model.SchemaProperty(**_typed(type.item))}
-        case MapOf():
+                fields["logicalTypeOptions"] = {"timezone": type.name == "timestamp"}
+        case DecimalType():
+            fields = {"logicalType": "number"}
+        case ArrayType():
+            fields = {"logicalType": "array", "items": model.SchemaProperty(**_typed(type.element))}
+        case MapType():
             key, value = (model.SchemaProperty(**_typed(each)) for each in (type.key, type.value))
-            told = {"logicalType": "map", "map": model.MapDefinition(key=key, value=value)}
-        case Record():
-            fields = [model.SchemaProperty(name=name, **_typed(each)) for name, each in type.fields]
-            told = {"logicalType": "object", "properties": fields}
-    return told | {"physicalType": spelt(type)}
+            fields = {"logicalType": "map", "map": model.MapDefinition(key=key, value=value)}
+        case StructType():
+            properties = [model.SchemaProperty(name=name, **_typed(each)) for name, each in type.fields]
+            fields = {"logicalType": "object", "properties": properties}
+    return fields | {"physicalType": str(type)}
 
 
 def _options(column: Column, checks: tuple[Check, ...], logical: str) -> dict[str, Any]:
-    """Bounds that the standard can tell of a type. The rule itself is among the quality rules too, with its name."""
+    """Return bounds as options of the type. The rule itself is among the quality rules too, with its name."""
     found: dict[str, Any] = {}
     for check in checks:
         rule = check.rule
@@ -177,9 +177,9 @@ def _options(column: Column, checks: tuple[Check, ...], logical: str) -> dict[st
         if check.on_fail == "warn" or check.fail_above:
             continue
         least, most = ("minimum", "maximum") if isinstance(rule, Range) else ("minLength", "maxLength")
-        wanted = (str,) if logical in ("date", "timestamp") else (int, Decimal)
+        allowed = (str,) if logical in ("date", "timestamp") else (int, Decimal)
         bounds = [value for value in (rule.min, rule.max) if value is not None]
-        fits = all(isinstance(value, wanted) and not isinstance(value, bool) for value in bounds)
+        fits = all(isinstance(value, allowed) and not isinstance(value, bool) for value in bounds)
         about = ("date", "timestamp", "number", "integer") if isinstance(rule, Range) else ("string",)
         if fits and logical in about and least not in found and most not in found:
             found |= {key: value for key, value in ((least, rule.min), (most, rule.max)) if value is not None}
@@ -187,41 +187,41 @@ def _options(column: Column, checks: tuple[Check, ...], logical: str) -> dict[st
 
 
 def _rule(check: Check, columns: Mapping[str, object]) -> tuple[str | None, DataQuality]:
-    """The column that the check belongs to, if to one, and the check as a rule of the standard."""
+    """Return the check as a rule of the standard, with its column if it has one."""
     rule = check.rule
     custom: dict[str, Any] = {"where": check.where}
     column: str | None = None
     match rule:
-        # The metrics of the standard look at all rows.
+        # The standard's metrics apply to all rows.
         case _ if check.where and not isinstance(rule, RowSql | BatchSql):
-            told = _own(rule)
+            fields = _custom_rule(rule)
         case Required(columns=(only,)) if only in columns:
-            column, told = only, _library("nullValues", mustBe=0)
+            column, fields = only, _library("nullValues", mustBe=0)
         case NullRate() if rule.column in columns:
             most = share_text(rule.max) or ""
             share = Decimal(most[:-1]) if most.endswith("%") else Decimal(most) * 100
-            column, told = rule.column, _library("nullValues", unit="percent", mustBeLessOrEqualTo=_number(share))
+            column, fields = rule.column, _library("nullValues", unit="percent", mustBeLessOrEqualTo=_number(share))
         case In() if rule.column in columns:
-            column, told = rule.column, _library("invalidValues", {"validValues": list(rule.values)}, mustBe=0)
+            column, fields = rule.column, _library("invalidValues", {"validValues": list(rule.values)}, mustBe=0)
         case Pattern() if rule.column in columns:
-            column, told = rule.column, _library("invalidValues", {"pattern": rule.matches}, mustBe=0)
+            column, fields = rule.column, _library("invalidValues", {"pattern": rule.matches}, mustBe=0)
         case Unique():
             custom["within"] = rule.within if rule.within != "batch" else None
             if len(rule.columns) == 1 and rule.columns[0] in columns:
-                column, told = rule.columns[0], _library("duplicateValues", mustBe=0)
+                column, fields = rule.columns[0], _library("duplicateValues", mustBe=0)
             else:
-                told = _library("duplicateValues", {"properties": list(rule.columns)}, mustBe=0)
+                fields = _library("duplicateValues", {"properties": list(rule.columns)}, mustBe=0)
         case RowCount() if rule.change is None:
-            told = _library("rowCount", **_bounds(rule))
+            fields = _library("rowCount", **_bounds(rule))
         case RowSql():
-            told = _row_sql(rule, check.where)
+            fields = _row_sql(rule, check.where)
         case BatchSql():
-            told = _batch_sql(rule, check.where)
+            fields = _batch_sql(rule, check.where)
         case _:
-            told = _own(rule)
+            fields = _custom_rule(rule)
     custom |= {"onFail": check.on_fail, "failAbove": limit_text(check.fail_above), "owner": check.owner}
     severity = _SEVERITIES[check.on_fail]
-    made = _quality(name=check.name, description=check.description, severity=severity, **told)
+    made = _quality(name=check.name, description=check.description, severity=severity, **fields)
     made.customProperties = _custom(**custom)
     return column, made
 
@@ -229,24 +229,24 @@ def _rule(check: Check, columns: Mapping[str, object]) -> tuple[str | None, Data
 def _row_sql(rule: RowSql, where: str | None) -> dict[str, Any]:
     query = row_query(rule.condition, where)
     if row_condition(query, where) != rule.condition:
-        return _own(rule)
+        return _custom_rule(rule)
     return {"type": "sql", "query": query, "mustBe": 0}
 
 
 def _batch_sql(rule: BatchSql, where: str | None) -> dict[str, Any]:
     query = batch_query(rule.condition, where)
     if batch_condition(query, ("=", True)) != (rule.condition, where):
-        return _own(rule)
+        return _custom_rule(rule)
     return {"type": "sql", "query": query, "mustBe": True}
 
 
-def _own(rule: CheckRule) -> dict[str, Any]:
+def _custom_rule(rule: CheckRule) -> dict[str, Any]:
     key, value = rule_keys(rule)
     return {"type": "custom", "engine": VENDOR, "implementation": {key: value}}
 
 
-def _library(metric: str, arguments: dict[str, Any] | None = None, **told: Any) -> dict[str, Any]:
-    return {"type": "library", "metric": metric, "arguments": arguments, **told}
+def _library(metric: str, arguments: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    return {"type": "library", "metric": metric, "arguments": arguments, **fields}
 
 
 def _bounds(rule: RowCount) -> dict[str, Any]:
@@ -261,8 +261,8 @@ def _bounds(rule: RowCount) -> dict[str, Any]:
             return {"mustBeBetween": [least, most]}
 
 
-def _quality(**told: Any) -> DataQuality:
-    return library().DataQuality(**told)  # type: ignore[no-any-return]
+def _quality(**fields: Any) -> DataQuality:
+    return library().DataQuality(**fields)  # type: ignore[no-any-return]
 
 
 def _custom(**values: Any) -> list[CustomProperty] | None:
@@ -278,11 +278,11 @@ def _number(value: Decimal) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
-def _dumped(document: Mapping[str, Any]) -> str:
+def _yaml(document: Mapping[str, Any]) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Writes exact numbers as they are, and repeats what is there twice."""
+        """Writes exact numbers unchanged, and repeats values instead of writing aliases."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
@@ -292,7 +292,7 @@ def _dumped(document: Mapping[str, Any]) -> str:
         return dumper.represent_scalar(f"tag:yaml.org,2002:{'float' if '.' in text else 'int'}", text)
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-        # Only in double quotes are all characters what they are.
+        # Only double quotes can escape every character.
         style = None if value.isprintable() else '"'
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 

@@ -1,6 +1,6 @@
-"""Conditions as the queries that the Open Data Contract Standard takes, and such queries as conditions.
+"""Translate conditions to queries of the Open Data Contract Standard, and back.
 
-What was written here is read back as the same condition, or it is not written as a query.
+A condition is only exported as a query that is read back as the same condition.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from lakesmith.sql import literal
 
 VENDOR = "lakesmith"
-"""The engine of rules that the standard has no words for, and the vendor of its custom properties."""
+"""The engine of custom rules, and the vendor of custom properties."""
 PROPERTY = re.compile(r"\$?\{(?:property|column|field)\}")
 _OBJECT = re.compile(r"\$?\{(?:object|table|model|schema|property|column|field)\}")
 _COUNT = re.compile(r"\s*SELECT\s+COUNT\(\*\)\s+FROM\s+\S+\s+WHERE\s+(.+?);?\s*", re.IGNORECASE | re.DOTALL)
@@ -20,13 +20,13 @@ _SELECT = re.compile(r"\s*SELECT\s+(.+?)\s+FROM\s+[^\s()]+(?:\s+WHERE\s+(.+?))?;
 
 
 def row_query(condition: str, where: str | None) -> str:
-    """Counts the rows that break a condition."""
+    """Return a query that counts the rows that break a condition."""
     only = f" AND ({where})" if where else ""
     return f"SELECT COUNT(*) FROM ${{object}} WHERE NOT ({condition}){only}"
 
 
 def row_condition(query: str, where: str | None = None) -> str | None:
-    """The condition that rows break which a query counts; None when it counts in another way."""
+    """Return the condition that the counted rows break, or None for another kind of query."""
     found = _COUNT.fullmatch(query)
     if found is None or not _is_plain(query):
         return None
@@ -37,37 +37,37 @@ def row_condition(query: str, where: str | None = None) -> str | None:
         breaking = breaking[: -len(tail)]
     if _OBJECT.search(breaking):
         return None
-    kept = _unwrapped(breaking.removeprefix("NOT ")) if breaking.startswith("NOT (") else None
-    return kept or f"NOT ({breaking})"
+    inner = _unwrapped(breaking.removeprefix("NOT ")) if breaking.startswith("NOT (") else None
+    return inner or f"NOT ({breaking})"
 
 
 def batch_query(condition: str, where: str | None) -> str:
-    """Tells whether the rows meet a condition on their aggregates."""
+    """Return a query that evaluates a condition on aggregates."""
     return f"SELECT ({condition}) FROM ${{object}}" + (f" WHERE ({where})" if where else "")
 
 
 def batch_condition(query: str, comparison: tuple[str, Any]) -> tuple[str, str | None] | None:
-    """The condition on aggregates that a query and what its answer is compared with make, and on which rows."""
+    """Return the condition on aggregates that a query and a comparison express, and its `where`."""
     found = _SELECT.fullmatch(query)
     if found is None or not _is_plain(query):
         return None
     value, where = found[1], found[2]
     if _OBJECT.search(value) or (where and _OBJECT.search(where)):
         return None
-    sign, wanted = comparison
-    if sign == "=" and wanted is True:
+    sign, expected = comparison
+    if sign == "=" and expected is True:
         condition = _unwrapped(value) or value
-    elif isinstance(wanted, list) and len(wanted) != 2:
+    elif isinstance(expected, list) and len(expected) != 2:
         return None
-    elif isinstance(wanted, list):
-        condition = f"({value}) {sign.upper()} {value_text(wanted[0])} AND {value_text(wanted[1])}"
+    elif isinstance(expected, list):
+        condition = f"({value}) {sign.upper()} {value_text(expected[0])} AND {value_text(expected[1])}"
     else:
-        condition = f"({value}) {sign} {value_text(wanted)}"
+        condition = f"({value}) {sign} {value_text(expected)}"
     return condition, (_unwrapped(where) or where) if where else None
 
 
 def value_text(value: object) -> str:
-    """A value in SQL."""
+    """Return a value as an SQL literal."""
     match value:
         case bool():
             return str(value).lower()
@@ -80,7 +80,7 @@ def value_text(value: object) -> str:
 
 
 def _is_plain(query: str) -> bool:
-    """One SELECT over one table, without groups, joins or subqueries."""
+    """Whether the query is one SELECT over one table, without groups, joins or subqueries."""
     import sqlglot
     from sqlglot import exp
 
@@ -99,7 +99,7 @@ def _is_plain(query: str) -> bool:
 
 
 def _unwrapped(text: str) -> str | None:
-    """What is between the brackets, when the first closes with the last; None otherwise."""
+    """Return the text between outer parentheses that match each other, or None."""
     import sqlglot
 
     if not (text.startswith("(") and text.endswith(")")):

@@ -1,12 +1,12 @@
-"""Types of the Open Data Contract Standard become Spark's."""
+"""Read types of the Open Data Contract Standard as Spark types."""
 
 from __future__ import annotations
 
 import re
 
-from lakesmith.exchange.parts import Part
+from lakesmith.exchange.document_part import DocumentPart
+from lakesmith.load.invalid_text import InvalidText
 from lakesmith.load.spark_types import spark_type
-from lakesmith.load.unfit import Unfit
 
 _LOGICAL = {
     "string": "string",
@@ -46,8 +46,8 @@ _NAMED = {name: type for type, names in _ELSEWHERE.items() for name in names.spl
 _SIZED = re.compile(r"(\w+(?: \w+)*?) ?(\([^()]*\))?( (?:with|without) time zone)?", re.IGNORECASE)
 
 
-def column_type(part: Part, options: Part | None) -> str | None:
-    """The Spark SQL type of a property; None when it tells none, or one that Spark does not have."""
+def column_type(part: DocumentPart, options: DocumentPart | None) -> str | None:
+    """Return the Spark SQL type of a property, or None when it has none that Spark supports."""
     logical, physical = part.text("logicalType"), part.text("physicalType")
     zoned = options.take("timezone") if options else None
     sized = _SIZES.get(str(options.values.get("format"))) if options else None
@@ -59,21 +59,21 @@ def column_type(part: Part, options: Part | None) -> str | None:
     if found in (None, "timestamp") and logical == "timestamp":
         return "timestamp_ntz" if zoned is False else "timestamp"
     if found is not None:
-        return _spelt(part, found)
+        return _checked(part, found)
     if physical:
-        part.warn("physicalType", f"'{physical}' is no type of Spark's, the logical one is taken")
+        part.warn("physicalType", f"'{physical}' is not a Spark type, so logicalType is used")
     if logical is None:
         return None
     if sized is None and logical in ("time", "number"):
-        part.warn("logicalType", f"a {logical} becomes {_LOGICAL[logical]}, and a physicalType would tell more")
+        part.warn("logicalType", f"{logical} becomes {_LOGICAL[logical]}; a physicalType would be more precise")
     if logical not in _LOGICAL:
-        part.warn("logicalType", f"the {logical} does not tell what is in it, and the column gets no type")
+        part.warn("logicalType", f"the {logical} does not declare its content, so the column has no type")
         return None
     return sized or _LOGICAL[logical]
 
 
-def _nested(part: Part, logical: str | None) -> str | None:
-    """The type as it is told by what is below; a physical type beside it says the same."""
+def _nested(part: DocumentPart, logical: str | None) -> str | None:
+    """Return the type of nested properties. A physical type beside them is redundant."""
     match logical:
         case "object":
             inside = [(each.text("name"), _below(each)) for each in part.parts("properties")]
@@ -90,15 +90,15 @@ def _nested(part: Part, logical: str | None) -> str | None:
             return None
 
 
-def _below(part: Part) -> str:
+def _below(part: DocumentPart) -> str:
     return column_type(part, part.part("logicalTypeOptions")) or "string"
 
 
 def _stored(physical: str) -> str | None:
-    """The type that a database's own word means."""
+    """Return the Spark type for a database's type name."""
     try:
         return spark_type(physical)
-    except Unfit:
+    except InvalidText:
         pass
     match = _SIZED.fullmatch(" ".join(physical.split()))
     if match is None:
@@ -107,14 +107,14 @@ def _stored(physical: str) -> str | None:
     if word in ("number", "numeric", "decimal", "bignumeric") and size:
         try:
             return spark_type(f"decimal{size}")
-        except Unfit:
+        except InvalidText:
             return None
     return _NAMED.get(word)
 
 
-def _spelt(part: Part, type: str) -> str | None:
+def _checked(part: DocumentPart, type: str) -> str | None:
     try:
         return spark_type(type)
-    except Unfit as unfit:
-        part.warn("logicalType", f"{unfit.what}, and the column gets no type")
+    except InvalidText as invalid:
+        part.warn("logicalType", f"{invalid.what}, so the column has no type")
         return None

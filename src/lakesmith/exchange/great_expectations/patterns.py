@@ -1,4 +1,4 @@
-"""Regular expressions and formats of Python in the spelling of Java and Spark, or None where they have none."""
+"""Translate Python regular expressions and time formats to Java and Spark, where they have an equivalent."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _FORMATS = {
 
 
 def java_regex(pattern: str) -> str | None:
-    """The expression of Python's `re` as Java reads it."""
+    """Return the expression of Python's `re` in Java's syntax."""
     try:
         with warnings.catch_warnings():
-            # What Python may read in another way one day is judged below.
+            # Ambiguous syntax that Python warns of is handled below.
             warnings.simplefilter("ignore")
             re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
@@ -40,8 +40,8 @@ def java_regex(pattern: str) -> str | None:
     named = _AGAIN.sub(r"\\k<\1>", _GROUP.sub(r"(?<\1>", pattern))
     if "(?P" in named or "(?(" in named:
         return None
-    told = [_java_token(token) for token in _TOKEN.findall(named)]
-    return None if None in told else "".join(part for part in told if part is not None)
+    tokens = [_java_token(token) for token in _TOKEN.findall(named)]
+    return None if None in tokens else "".join(token for token in tokens if token is not None)
 
 
 def _java_token(token: str) -> str | None:
@@ -51,14 +51,14 @@ def _java_token(token: str) -> str | None:
         return "{0,"
     if len(token) > 2 and token.startswith("["):
         inside = token[1:-1]
-        # Java takes a bracket inside of a class for a class of its own, and && for what two have in common.
+        # In a Java character class, a bracket starts a nested class and && is an intersection.
         plain = re.sub(r"\\.", "", inside, flags=re.DOTALL)
         return None if "[" in plain or "&&" in plain or plain.lstrip("^").startswith("]") else token
     return token
 
 
 def spark_format(strftime: str) -> str | None:
-    """The format of Python's `strftime` as Spark parses it."""
+    """Return the format of Python's `strftime` in Spark's syntax."""
     parts: list[str] = []
     for found in re.finditer(r"%(.)|([A-Za-z]+)|(')|([^%A-Za-z']+)", strftime, re.DOTALL):
         directive, letters, quote, others = found.groups()
@@ -70,6 +70,8 @@ def spark_format(strftime: str) -> str | None:
             parts.append(_FORMATS[directive])
         else:
             parts.append(f"'{letters}'" if letters else "''" if quote else others)
-    told = "".join(parts)
-    # Brackets and these signs mean something in Spark's formats.
-    return None if not told or re.search(r"[\[\]{}#]", told) or strftime.replace("%%", "").endswith("%") else told
+    pattern = "".join(parts)
+    # These characters have a meaning in Spark's formats.
+    return (
+        None if not pattern or re.search(r"[\[\]{}#]", pattern) or strftime.replace("%%", "").endswith("%") else pattern
+    )

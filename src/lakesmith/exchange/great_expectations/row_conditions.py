@@ -1,5 +1,4 @@
-"""The conditions under which an expectation of another tool looks at a row, as Spark SQL; `Untold` where that is not
-safe."""
+"""Translate the `row_condition` of an expectation to Spark SQL, or raise `NotConvertible` where that is not safe."""
 
 from __future__ import annotations
 
@@ -31,17 +30,17 @@ _OPERATORS: Mapping[type[ast.cmpop], str] = {
 }
 _SUMS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 _EMPTY = {"isnull": "IS NULL", "isna": "IS NULL", "notnull": "IS NOT NULL", "notna": "IS NOT NULL"}
-_DEEP = 50
+_MAX_DEPTH = 50
 _DIGITS = 30
-"""A declaration takes numbers with so many digits before the point, and as many after it."""
+"""The digits that a declaration allows before the decimal point, and after it."""
 
 
-class Untold(Exception):
-    """The condition has no counterpart; the text says why."""
+class NotConvertible(Exception):
+    """The condition or expectation cannot be converted; the message says why."""
 
 
 def sql_value(value: object) -> str:
-    """A value as it comes from JSON."""
+    """Return a JSON value as an SQL literal."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -52,7 +51,7 @@ def sql_value(value: object) -> str:
         case str():
             return literal(value)
         case _:
-            raise Untold(f"{str(value)[:40]} is no plain value")
+            raise NotConvertible(f"{str(value)[:40]} is not a plain value")
 
 
 def _is_short(number: Decimal) -> bool:
@@ -61,31 +60,31 @@ def _is_short(number: Decimal) -> bool:
 
 
 def condition(written: object, parser: object) -> str:
-    """The `row_condition` of an expectation, in whichever of its languages it is written."""
+    """Return the `row_condition` of an expectation as SQL, whichever language it is written in."""
     if isinstance(written, Mapping):
         return _built(written, parser, 0)
     if not isinstance(written, str) or not written.strip():
-        raise Untold("its row_condition is neither a text nor a condition")
+        raise NotConvertible("its row_condition is neither a text nor a condition")
     if parser == "spark":
         return _spark(written)
     if parser == "pandas":
         return _pandas(written)
     if parser in ("great_expectations", "great_expectations__experimental__") or written.lstrip().startswith("col("):
         return _own(written)
-    raise Untold(f"its condition_parser {parser!r} is not known")
+    raise NotConvertible(f"its condition_parser {parser!r} is unknown")
 
 
 def _built(written: Mapping[str, object], parser: object, depth: int) -> str:
-    """A condition that was put together from objects."""
+    """Return a condition that is built from JSON objects."""
     kind = written.get("type")
     if kind in ("and", "or"):
         parts = written.get("conditions")
-        if depth > _DEEP or not isinstance(parts, Sequence) or not parts:
-            raise Untold(f"its row_condition has no conditions below '{kind}'")
-        told = [_built(part, parser, depth + 1) for part in parts if isinstance(part, Mapping)]
-        if len(told) < len(parts):
-            raise Untold(f"its row_condition has something else below '{kind}'")
-        return f" {str(kind).upper()} ".join(f"({part})" for part in told)
+        if depth > _MAX_DEPTH or not isinstance(parts, Sequence) or not parts:
+            raise NotConvertible(f"its row_condition has no conditions below '{kind}'")
+        conditions = [_built(part, parser, depth + 1) for part in parts if isinstance(part, Mapping)]
+        if len(conditions) < len(parts):
+            raise NotConvertible(f"its row_condition has something else below '{kind}'")
+        return f" {str(kind).upper()} ".join(f"({part})" for part in conditions)
     if kind == "pass_through":
         return condition(written.get("pass_through_filter"), parser)
     column = _column(written.get("column"))
@@ -100,13 +99,13 @@ def _built(written: Mapping[str, object], parser: object, depth: int) -> str:
         case "column_comparison" if operator in _COMPARED:
             return f"{column} {_COMPARED[operator]} {_column(written.get('other_column'))}"
         case _:
-            raise Untold(f"its row_condition is of a kind that is not known: {kind} {operator}")
+            raise NotConvertible(f"its row_condition has an unknown type: {kind} {operator}")
 
 
 def _column(written: object) -> str:
     name = written.get("name") if isinstance(written, Mapping) else written
     if not isinstance(name, str) or not is_identifier(name):
-        raise Untold(f"{name!r} is not a column's name")
+        raise NotConvertible(f"{name!r} is not a column's name")
     return quoted(name)
 
 
@@ -114,7 +113,7 @@ def _own(written: str) -> str:
     """`col("x") > 5`, `col("x") == date("2026-01-01")`, `col("x").notnull()`."""
     found = _OWN.fullmatch(written)
     if found is None:
-        raise Untold(f"its row_condition cannot be read: {written}")
+        raise NotConvertible(f"its row_condition cannot be read: {written}")
     column = _column(found["column"])
     if found["operator"] is None:
         return f"{column} IS NOT NULL"
@@ -123,7 +122,7 @@ def _own(written: str) -> str:
 
 
 def _spark(written: str) -> str:
-    """Spark SQL already; it only has to be one condition."""
+    """Return Spark SQL unchanged, if it is a single condition."""
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
@@ -134,31 +133,31 @@ def _spark(written: str) -> str:
         check_text(written)
         tree = sqlglot.parse_one(written, dialect="spark")
     except (SqlglotError, TooDeep, RecursionError):
-        raise Untold(f"its row_condition is not Spark SQL: {written}") from None
+        raise NotConvertible(f"its row_condition is not Spark SQL: {written}") from None
     if not isinstance(tree, exp.Condition) or tree.find(exp.Query, exp.Command, exp.AggFunc):
-        raise Untold(f"its row_condition is not a condition on one row: {written}")
+        raise NotConvertible(f"its row_condition is not a condition on one row: {written}")
     return written.strip()
 
 
 def _pandas(written: str) -> str:
-    """`DataFrame.query`: Python with names in backticks, in which & and | bind like `and` and `or`."""
+    """Translate `DataFrame.query`: Python with names in backticks, where & and | bind like `and` and `or`."""
     names: dict[str, str] = {}
 
-    def named(found: re.Match[str]) -> str:
+    def stand_in_for(found: re.Match[str]) -> str:
         stand_in = f"column_{len(names)}_"
         names[stand_in] = found[1]
         return stand_in
 
     try:
-        text = _words(re.sub(r"`([^`]+)`", named, " ".join(written.split("\n")).strip()))
+        text = _words(re.sub(r"`([^`]+)`", stand_in_for, " ".join(written.split("\n")).strip()))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text, mode="eval").body
-        return _Python(names).told(tree, negated=False)
+        return _PythonToSql(names).condition(tree, negated=False)
     except (SyntaxError, tokenize.TokenError, RecursionError, ValueError, MemoryError):
-        raise Untold(f"its row_condition cannot be read: {written}") from None
-    except Untold as untold:
-        raise Untold(f"its row_condition has no counterpart in SQL ({untold}): {written}") from None
+        raise NotConvertible(f"its row_condition cannot be read: {written}") from None
+    except NotConvertible as reason:
+        raise NotConvertible(f"its row_condition has no equivalent in SQL ({reason}): {written}") from None
 
 
 def _words(text: str) -> str:
@@ -167,20 +166,20 @@ def _words(text: str) -> str:
     return " ".join(replaced.get(token.string, token.string) for token in tokens if token.string.strip())
 
 
-class _Python:
-    """Tells a tree of Python as SQL. A comparison with nothing is false in pandas and unknown in SQL: where that makes
-    a difference, which is below `not`, it is made false."""
+class _PythonToSql:
+    """Translates a Python syntax tree to SQL. A comparison with a missing value is false in pandas and NULL in SQL:
+    below `not`, where that differs, the SQL makes it false."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
 
-    def told(self, node: ast.expr, *, negated: bool) -> str:
+    def condition(self, node: ast.expr, *, negated: bool) -> str:
         match node:
             case ast.BoolOp():
                 word = " AND " if isinstance(node.op, ast.And) else " OR "
-                return word.join(f"({self.told(value, negated=negated)})" for value in node.values)
+                return word.join(f"({self.condition(value, negated=negated)})" for value in node.values)
             case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=operand):
-                return f"NOT ({self.told(operand, negated=True)})"
+                return f"NOT ({self.condition(operand, negated=True)})"
             case ast.Compare():
                 return self._compared(node, negated=negated)
             case ast.Call():
@@ -188,7 +187,7 @@ class _Python:
             case ast.Name():
                 return self._two_valued(self._value(node), negated=negated)
             case _:
-                raise Untold(type(node).__name__)
+                raise NotConvertible(type(node).__name__)
 
     def _compared(self, node: ast.Compare, *, negated: bool) -> str:
         sides = [node.left, *node.comparators]
@@ -199,30 +198,30 @@ class _Python:
 
     def _pair(self, left: ast.expr, operator: ast.cmpop, right: ast.expr, *, negated: bool) -> str:
         if isinstance(operator, ast.NotEq):
-            # What is missing is not equal to anything, and so it is looked at.
+            # In pandas a missing value is unequal to everything, so the row is checked.
             return f"NOT ({self._value(left)} <=> {self._value(right)})"
         if isinstance(operator, ast.In | ast.NotIn):
-            told = f"{self._value(left)} IN ({self._values(right)})"
-            kept = self._two_valued(told, negated=negated or isinstance(operator, ast.NotIn))
-            return f"NOT {kept}" if isinstance(operator, ast.NotIn) else kept
+            sql = f"{self._value(left)} IN ({self._values(right)})"
+            found = self._two_valued(sql, negated=negated or isinstance(operator, ast.NotIn))
+            return f"NOT {found}" if isinstance(operator, ast.NotIn) else found
         if type(operator) not in _OPERATORS:
-            raise Untold(type(operator).__name__)
-        told = f"{self._value(left)} {_OPERATORS[type(operator)]} {self._value(right)}"
-        return self._two_valued(told, negated=negated)
+            raise NotConvertible(type(operator).__name__)
+        sql = f"{self._value(left)} {_OPERATORS[type(operator)]} {self._value(right)}"
+        return self._two_valued(sql, negated=negated)
 
     def _called(self, node: ast.Call, *, negated: bool) -> str:
         match node:
             case ast.Call(func=ast.Attribute(value=value, attr=attr), args=[], keywords=[]) if attr in _EMPTY:
                 return f"{self._value(value)} {_EMPTY[attr]}"
             case ast.Call(func=ast.Attribute(value=value, attr="isin"), args=[values], keywords=[]):
-                told = f"{self._value(value)} IN ({self._values(values)})"
-                return self._two_valued(told, negated=negated)
+                sql = f"{self._value(value)} IN ({self._values(values)})"
+                return self._two_valued(sql, negated=negated)
             case _:
-                raise Untold("a function")
+                raise NotConvertible("a function")
 
     def _values(self, node: ast.expr) -> str:
         if not isinstance(node, ast.List | ast.Tuple | ast.Set) or not node.elts:
-            raise Untold("a list that is not written out")
+            raise NotConvertible("a list that is not a literal")
         return ", ".join(map(self._value, node.elts))
 
     def _value(self, node: ast.expr) -> str:
@@ -238,7 +237,7 @@ class _Python:
             case ast.BinOp(op=operator, left=left, right=right) if type(operator) in _SUMS:
                 return f"({self._value(left)} {_SUMS[type(operator)]} {self._value(right)})"
             case _:
-                raise Untold(type(node).__name__)
+                raise NotConvertible(type(node).__name__)
 
-    def _two_valued(self, told: str, *, negated: bool) -> str:
-        return f"coalesce({told}, false)" if negated else told
+    def _two_valued(self, sql: str, *, negated: bool) -> str:
+        return f"coalesce({sql}, false)" if negated else sql

@@ -1,4 +1,4 @@
-"""An Avro schema that others wrote, in the types that its values have in Spark."""
+"""Read a foreign Avro schema as Spark types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakesmith.exchange.types import Exact, ListOf, MapOf, Plain, Record, SparkType
+from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, SimpleType, SparkType, StructType
 
 _PRIMITIVES = {
     "null": "void",
@@ -39,16 +39,16 @@ class AvroField:
 
 
 def avro_fields(text: str) -> dict[str, AvroField] | None:
-    """The fields of a record schema, in their order; None when it is another kind of schema."""
+    """Return the fields of a record schema in order, or None for another kind of schema."""
     try:
         schema = json.loads(text)
         if not isinstance(schema, Mapping) or schema.get("type") != "record":
             return None
-        reading = _Reading()
-        reading.type(schema, "")
+        reader = _SchemaReader()
+        reader.type(schema, "")
         space = _space(schema, "")
         return {
-            str(each["name"]): AvroField(type=reading.type(each["type"], space), nullable=_is_nullable(each["type"]))
+            str(each["name"]): AvroField(type=reader.type(each["type"], space), nullable=_is_nullable(each["type"]))
             for each in schema["fields"]
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -56,7 +56,7 @@ def avro_fields(text: str) -> dict[str, AvroField] | None:
 
 
 def _space(schema: Mapping[str, Any], around: str) -> str:
-    """The namespace of a named type, which is that of what is inside."""
+    """Return the namespace of a named type, which its nested types inherit."""
     name = str(schema.get("name", ""))
     return name.rpartition(".")[0] if "." in name else str(schema.get("namespace", around))
 
@@ -66,15 +66,15 @@ def _is_nullable(schema: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """One pass, which remembers the types that have names."""
+class _SchemaReader:
+    """Reads one schema and remembers its named types."""
 
     named: dict[str, SparkType] = field(default_factory=dict)
 
     def type(self, schema: Any, space: str) -> SparkType:
         match schema:
             case str() if schema in _PRIMITIVES:
-                return Plain(_PRIMITIVES[schema])
+                return SimpleType(_PRIMITIVES[schema])
             case str():
                 full = schema if "." in schema else f"{space}.{schema}"
                 return self.named.get(full) or self.named[schema]
@@ -82,34 +82,34 @@ class _Reading:
                 branches = [self.type(each, space) for each in schema if each != "null"]
                 if len(branches) == 1:
                     return branches[0]
-                return Plain("union")
+                return SimpleType("union")
             case Mapping():
-                return self._made(schema, space)
+                return self._complex(schema, space)
             case _:
                 raise ValueError(schema)
 
-    def _made(self, schema: Mapping[str, Any], space: str) -> SparkType:
+    def _complex(self, schema: Mapping[str, Any], space: str) -> SparkType:
         kind, logical = schema["type"], schema.get("logicalType")
         inside = _space(schema, space)
         found: SparkType
         if logical == "decimal":
-            found = Exact(int(schema["precision"]), int(schema.get("scale", 0)))
+            found = DecimalType(int(schema["precision"]), int(schema.get("scale", 0)))
         elif logical in _LOGICAL:
-            found = Plain(_LOGICAL[logical])
+            found = SimpleType(_LOGICAL[logical])
         elif kind == "record":
-            # A record that holds itself has no type in Spark; its name stands for it.
-            self._name(schema, inside, Plain("recursive"))
+            # Spark has no recursive types, so a name stands for a record in itself.
+            self._name(schema, inside, SimpleType("recursive"))
             fields = tuple((str(each["name"]), self.type(each["type"], inside)) for each in schema["fields"])
-            found = Record(fields)
+            found = StructType(fields)
         elif kind == "array":
-            found = ListOf(self.type(schema["items"], space))
-            if logical == "map" and isinstance(found.item, Record):
-                (_, key), (_, value) = found.item.fields
-                found = MapOf(key, value)
+            found = ArrayType(self.type(schema["items"], space))
+            if logical == "map" and isinstance(found.element, StructType):
+                (_, key), (_, value) = found.element.fields
+                found = MapType(key, value)
         elif kind == "map":
-            found = MapOf(Plain("string"), self.type(schema["values"], space))
+            found = MapType(SimpleType("string"), self.type(schema["values"], space))
         elif kind in ("enum", "fixed"):
-            found = Plain("string" if kind == "enum" else "binary")
+            found = SimpleType("string" if kind == "enum" else "binary")
         else:
             found = self.type(kind, space)
         if "name" in schema:

@@ -1,4 +1,4 @@
-"""Quality rules of the Open Data Contract Standard become checks."""
+"""Read quality rules of the Open Data Contract Standard as checks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from lakesmith.exchange.declaration_keys import Keys, share_text
+from lakesmith.exchange.document_part import DocumentPart
 from lakesmith.exchange.odcs_sql import PROPERTY, VENDOR, batch_condition, row_condition, value_text
-from lakesmith.exchange.parts import Part
-from lakesmith.exchange.request import problems_of
-from lakesmith.exchange.spelling import Keys, share_text
+from lakesmith.exchange.request import loader_problems
 from lakesmith.sql import quoted
 
 _OPERATORS = {
@@ -35,23 +35,23 @@ _MILD = ("info", "warning", "warn", "low", "minor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """The checks that were found so far, and the conditions that belong to a column."""
+class ImportedChecks:
+    """Collects checks, and the conditions of columns."""
 
     checks: dict[str, Keys] = field(default_factory=dict)
     conditions: dict[str, str] = field(default_factory=dict)
 
-    def add(self, part: Part, column: str | None) -> None:
-        """Bring a rule over, or tell why not."""
+    def add(self, part: DocumentPart, column: str | None) -> None:
+        """Import a rule, or report why not."""
         custom = part.custom("onFail", "where", "failAbove", "owner", "within")
         rule = _rule(part, column, custom)
         if isinstance(rule, str):
             part.drop(rule)
             return
-        named, told = part.text("name"), part.text("description")
+        name, description = part.text("name"), part.text("description")
         condition = rule.get("sql")
         severity = part.text("severity")
-        if column and not (named or told or custom or severity) and condition and column not in self.conditions:
+        if column and not (name or description or custom or severity) and condition and column not in self.conditions:
             self.conditions[column] = condition
             return
         mild = "warn" if severity and severity.lower() in _MILD else None
@@ -62,35 +62,35 @@ class Rules:
                 "on_fail": custom.get("onFail") or rule.get("on_fail") or mild,
                 "fail_above": custom.get("failAbove") or rule.get("fail_above"),
                 "owner": custom.get("owner"),
-                "description": told,
+                "description": description,
             }.items()
             if value is not None
         }
-        self.put(part, named or f"{column or 'table'}_{next(iter(rule))}", keys)
+        self.put(part, name or f"{column or 'table'}_{next(iter(rule))}", keys)
 
-    def put(self, part: Part, name: str, keys: Keys) -> None:
-        """Take a check in under a name of its own, if the loader takes it."""
+    def put(self, part: DocumentPart, name: str, keys: Keys) -> None:
+        """Add a check under a unique name, if the loader accepts it."""
         made = re.sub(r"\W+", "_", name).strip("_") or "check"
         made = f"_{made}" if made[0].isdigit() else made
-        taken = {known.lower() for known in self.checks}
+        taken = {check.lower() for check in self.checks}
         numbered = next(
             each for each in (made, *(f"{made}_{n}" for n in range(2, len(taken) + 3))) if each.lower() not in taken
         )
-        problems = problems_of({"checks": {numbered: keys}})
+        problems = loader_problems({"checks": {numbered: keys}})
         if problems:
             part.drop("; ".join(problem.what for problem in problems))
         else:
             self.checks[numbered] = keys
 
-    def put_new(self, part: Part, name: str, keys: Keys) -> None:
-        """Take a check in unless its rule is there already."""
+    def add_if_new(self, part: DocumentPart, name: str, keys: Keys) -> None:
+        """Add a check unless its rule exists already."""
         rule = next(iter(keys.items()))
         if not any(rule in check.items() for check in self.checks.values()):
             self.put(part, name, keys)
 
 
-def _rule(part: Part, column: str | None, custom: Keys) -> Keys | str:
-    """The keys of the check, or why there is none."""
+def _rule(part: DocumentPart, column: str | None, custom: Keys) -> Keys | str:
+    """Return the keys of the check, or the reason why there is none."""
     kind = part.text("type") or "library"
     match kind:
         case "library":
@@ -100,17 +100,17 @@ def _rule(part: Part, column: str | None, custom: Keys) -> Keys | str:
         case "custom":
             return _custom(part)
         case _:
-            return "a rule in words cannot be judged"
+            return "a rule in natural language cannot be evaluated"
 
 
-def _custom(part: Part) -> Keys | str:
+def _custom(part: DocumentPart) -> Keys | str:
     engine, found = part.text("engine"), part.take("implementation")
     if engine != VENDOR:
-        return f"rules of {engine} are not understood here"
+        return f"rules of the engine {engine} are not supported"
     return dict(found) if isinstance(found, dict) and len(found) == 1 else "the implementation is not one rule"
 
 
-def _library(part: Part, column: str | None, custom: Keys) -> Keys | str:
+def _library(part: DocumentPart, column: str | None, custom: Keys) -> Keys | str:
     metric, old = part.text("metric"), part.text("rule")
     metric = metric or (_OLD_NAMES.get(old, old) if old else None)
     arguments = part.take("arguments") or {}
@@ -126,7 +126,7 @@ def _library(part: Part, column: str | None, custom: Keys) -> Keys | str:
     only = columns[0]
     limit = _limit(comparison, percent)
     if limit is None:
-        return "such a bound on it cannot be told"
+        return "its bound has no equivalent in a check"
     rule: Keys
     match metric:
         case "nullValues" if percent and limit and len(columns) == 1:
@@ -135,10 +135,10 @@ def _library(part: Part, column: str | None, custom: Keys) -> Keys | str:
             rule = {"required": columns}
         case "missingValues":
             missing = list(arguments.get("missingValues") or [None])
-            told = [value_text(value) for value in missing if value is not None]
+            values = [value_text(value) for value in missing if value is not None]
             present = [f"{quoted(only)} IS NOT NULL"] if None in missing else []
-            listed = [f"{quoted(only)} NOT IN ({', '.join(told)})"] if told else []
-            rule = {"sql": " AND ".join(present + listed)} if told else {"required": columns}
+            listed = [f"{quoted(only)} NOT IN ({', '.join(values)})"] if values else []
+            rule = {"sql": " AND ".join(present + listed)} if values else {"required": columns}
         case "invalidValues" if valid:
             rule = {"in": {"column": only, "values": list(valid)}}
         case "invalidValues" if arguments.get("pattern"):
@@ -147,19 +147,19 @@ def _library(part: Part, column: str | None, custom: Keys) -> Keys | str:
             within = {"within": custom["within"]} if custom.get("within") else {}
             rule = {"unique": {"columns": columns, **within}}
         case _:
-            return f"the metric {metric} is not understood here"
+            return f"the metric {metric} is not supported"
     return rule | limit
 
 
-def _comparison(part: Part) -> tuple[str, Any] | None:
-    """The operator, and what is compared with; None when there is none, or several."""
+def _comparison(part: DocumentPart) -> tuple[str, Any] | None:
+    """Return the operator and its operand, or None when there is not exactly one."""
     found = [(sign, part.take(key)) for key, sign in _OPERATORS.items()]
-    told = [(sign, value) for sign, value in found if value is not None]
-    return told[0] if len(told) == 1 else None
+    given = [(sign, value) for sign, value in found if value is not None]
+    return given[0] if len(given) == 1 else None
 
 
 def _limit(comparison: tuple[str, Any] | None, percent: bool) -> Keys | None:
-    """What is tolerated: nothing, or so many rows, which are then let in. None when it is no such bound."""
+    """Return the keys for tolerated rows, empty when none are; None when it is another kind of bound."""
     match comparison:
         case None:
             return {}
@@ -190,10 +190,10 @@ def _row_count(comparison: tuple[str, Any] | None) -> Keys | str:
         case ("between", [least, most]):
             return {"row_count": {"min": least, "max": most}}
         case _:
-            return "such a bound on the number of rows cannot be told"
+            return "its bound on the number of rows has no equivalent in a check"
 
 
-def _sql(part: Part, column: str | None, custom: Keys) -> Keys | str:
+def _sql(part: DocumentPart, column: str | None, custom: Keys) -> Keys | str:
     query, comparison = part.text("query") or "", _comparison(part)
     where = custom.get("where")
     if column:
@@ -207,5 +207,5 @@ def _sql(part: Part, column: str | None, custom: Keys) -> Keys | str:
         return "the query is more than a condition on the table's rows or an aggregate of them"
     condition, only = found
     if where and only != where:
-        return "its query and its `where` do not go together"
+        return "its query and its `where` differ"
     return {"expect": condition} | ({"where": only} if only else {})

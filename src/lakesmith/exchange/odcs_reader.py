@@ -1,4 +1,4 @@
-"""A document of the Open Data Contract Standard, version 3, becomes a table's declaration."""
+"""Read a document of the Open Data Contract Standard, version 3, as a table's declaration."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from lakesmith.declare.names import TableName, is_identifier
 from lakesmith.errors import DeclarationError, Place, UsageError, did_you_mean
+from lakesmith.exchange.declaration_keys import Keys, duration_text
+from lakesmith.exchange.document_part import DocumentPart
 from lakesmith.exchange.odcs import library
-from lakesmith.exchange.odcs_rules import Rules
+from lakesmith.exchange.odcs_checks import ImportedChecks
 from lakesmith.exchange.odcs_sql import value_text
 from lakesmith.exchange.odcs_types import column_type
-from lakesmith.exchange.parts import Part
-from lakesmith.exchange.request import Imported, Wanted, declared, problems_of, table_name
-from lakesmith.exchange.spelling import Keys, duration_text
+from lakesmith.exchange.request import ImportRequest, ImportResult, declaration_file, loader_problems, table_name
 from lakesmith.sql import quoted
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
@@ -23,19 +23,19 @@ _UNIT_WORDS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w
 _TERMS = ("contract", "versionCounted", "quarantine", "compatibility", "drift", "previous", "registry")
 
 
-def read_odcs(document: Mapping[str, Any], wanted: Wanted) -> Imported:
-    """The table that the document, or one of its objects, describes."""
-    _check(document, wanted)
+def read_odcs(document: Mapping[str, Any], request: ImportRequest) -> ImportResult:
+    """Return the table that the document, or one of its objects, describes."""
+    _check(document, request)
     warnings: list[str] = []
-    part = Part(values=document, where="", warnings=warnings)
-    table = _chosen(part, wanted)
-    name = table_name(wanted, table.text("physicalName"), table.text("name"), warnings=warnings)
-    keys = _head(part, table, name, renamed=wanted.name is not None)
-    rules = Rules()
+    part = DocumentPart(values=document, where="", warnings=warnings)
+    table = _chosen(part, request)
+    name = table_name(request, table.text("physicalName"), table.text("name"), warnings=warnings)
+    keys = _head(part, table, name, renamed=request.name is not None)
+    rules = ImportedChecks()
     columns, described = _columns(table, rules)
     for rule in table.parts("quality"):
         rules.add(rule, None)
-    # After the rules: those that have a name count, and are not made twice.
+    # After the rules, so that a named rule takes precedence over an unnamed one.
     for column, each, options in described:
         _enumerated(each, column, rules)
         if options is not None:
@@ -43,15 +43,15 @@ def read_odcs(document: Mapping[str, Any], wanted: Wanted) -> Imported:
     part.close()
     for column, condition in rules.conditions.items():
         columns[column]["check"] = condition
-    keys |= _fitting(columns, "columns", warnings)
+    keys |= _accepted(columns, "columns", warnings)
     keys |= {"checks": rules.checks} if rules.checks else {}
-    return declared(name, keys, warnings)
+    return declaration_file(name, keys, warnings)
 
 
-def _check(document: Mapping[str, Any], wanted: Wanted) -> None:
-    """Hold the document to the models of the standard."""
+def _check(document: Mapping[str, Any], request: ImportRequest) -> None:
+    """Validate the document with the models of the standard."""
     version = str(document.get("apiVersion"))
-    at, hint = Place(wanted.file), "the standard's documents of version 3 have apiVersion: v3.x"
+    at, hint = Place(request.file), "documents of version 3 have apiVersion: v3.x"
     if not version.startswith("v3."):
         raise DeclarationError("bad-document", f"the document's apiVersion is {version}", at=at, hint=hint)
     model = library().OpenDataContractStandard
@@ -61,67 +61,67 @@ def _check(document: Mapping[str, Any], wanted: Wanted) -> None:
         model.model_validate(document)
     except pydantic.ValidationError as error:
         found = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3]]
-        what = f"the document is not as the standard says: {'; '.join(found)}"
-        raise DeclarationError("bad-document", what, at=at, hint="mend the document") from None
+        what = f"the document does not follow the standard: {'; '.join(found)}"
+        raise DeclarationError("bad-document", what, at=at, hint="fix the document") from None
 
 
-def _chosen(part: Part, wanted: Wanted) -> Part:
-    """The object that is to become a table."""
+def _chosen(part: DocumentPart, request: ImportRequest) -> DocumentPart:
+    """Return the object to import."""
     tables = part.parts("schema")
     if not tables:
-        hint = "a contract needs schema: [{name: …, properties: […]}] to become a table"
-        raise DeclarationError("bad-document", "the document describes no table", at=Place(wanted.file), hint=hint)
+        hint = "add schema: [{name: …, properties: […]}] to the contract"
+        raise DeclarationError("bad-document", "the document describes no table", at=Place(request.file), hint=hint)
     names = [str(table.values.get("name")) for table in tables]
-    if wanted.part is None and len(tables) > 1:
+    if request.part is None and len(tables) > 1:
         hint = f"choose one with --object: {', '.join(names)}"
         raise UsageError("several-objects", f"the document describes {len(tables)} tables", hint=hint)
-    if wanted.part is not None and wanted.part not in names:
-        hint = did_you_mean(wanted.part, names, label="objects")
-        raise UsageError("unknown-object", f"the document describes no '{wanted.part}'", hint=hint)
-    chosen = tables[names.index(wanted.part) if wanted.part else 0]
+    if request.part is not None and request.part not in names:
+        hint = did_you_mean(request.part, names, label="objects")
+        raise UsageError("unknown-object", f"the document describes no '{request.part}'", hint=hint)
+    chosen = tables[names.index(request.part) if request.part else 0]
     for table in tables:
         if table is not chosen:
-            table.drop("another table, to be imported for itself")
+            table.drop("another table, which can be imported separately")
     return chosen
 
 
-def _head(part: Part, table: Part, name: TableName, *, renamed: bool) -> Keys:
-    """All but columns and checks."""
+def _head(part: DocumentPart, table: DocumentPart, name: TableName, *, renamed: bool) -> Keys:
+    """Return the keys of a table other than columns and checks."""
     for key in ("apiVersion", "kind"):
         part.take(key)
     id, called, title = part.text("id"), part.text("name"), table.text("name")
     if called not in (None, str(name), title) and not renamed:
-        part.warn("name", f"'{called}' is not kept: a table is called by its object")
+        part.warn("name", f"'{called}' is ignored: the table takes the name of its object")
     if not (id or "").endswith(called or str(name)):
-        part.warn("id", f"'{id}' is not kept: a table is known by its name")
+        part.warn("id", f"'{id}' is ignored: a table is identified by its name")
     if title not in (None, name.name, str(name)) and not renamed:
-        table.warn("name", f"'{title}' is not kept: the table is called {name}")
+        table.warn("name", f"'{title}' is ignored: the table is named {name}")
     if part.text("status") not in (None, "active"):
         part.warn("status")
     about = part.part("description")
     purpose = about.text("purpose") if about else None
-    told = table.text("description") or purpose
-    if about and purpose not in (None, told):
-        about.warn("purpose", "the object has a description of its own")
+    description = table.text("description") or purpose
+    if about and purpose not in (None, description):
+        about.warn("purpose", "the object's own description is used")
     if table.text("physicalType") not in (None, "table"):
         table.warn("physicalType")
     table.take("logicalType")
     tags = [*(part.take("tags") or ()), *(table.take("tags") or ())]
     found: Keys = {
-        "description": told,
+        "description": description,
         "owner": _owner(part),
         "tags": _tags(table, tags),
         "freshness": _freshness(part),
         **_terms(part),
     }
-    kept: Keys = {}
+    accepted: Keys = {}
     for key, value in found.items():
         if value is not None:
-            kept |= _fitting({key: value}, None, part.warnings)
-    return kept
+            accepted |= _accepted({key: value}, None, part.warnings)
+    return accepted
 
 
-def _owner(part: Part) -> str | None:
+def _owner(part: DocumentPart) -> str | None:
     team = part.part("team")
     if team is not None:
         return team.text("name")
@@ -139,7 +139,7 @@ def _owner(part: Part) -> str | None:
     return owner
 
 
-def _freshness(part: Part) -> str | None:
+def _freshness(part: DocumentPart) -> str | None:
     seconds: float | None = None
     for agreed in part.parts("slaProperties"):
         word = agreed.text("property")
@@ -153,13 +153,13 @@ def _freshness(part: Part) -> str | None:
         except ArithmeticError:
             seconds = 0.0
         if not seconds:
-            agreed.drop("it is no length of time")
+            agreed.drop("it is not a duration")
             seconds = None
     return duration_text(seconds)
 
 
-def _terms(part: Part) -> Keys:
-    """What is written below `contract` and `quarantine`."""
+def _terms(part: DocumentPart) -> Keys:
+    """Return the keys below `contract` and `quarantine`."""
     custom = part.custom(*_TERMS)
     version = part.text("version")
     contract = {
@@ -170,15 +170,15 @@ def _terms(part: Part) -> Keys:
     written: Keys = {}
     for key, value in contract.items():
         if value is not None:
-            written |= _fitting({"contract": {key: value}}, None, part.warnings).get("contract", {})
+            written |= _accepted({"contract": {key: value}}, None, part.warnings).get("contract", {})
     return {"contract": written or None, "quarantine": custom.get("quarantine")}
 
 
-_Described = list[tuple[str, Part, Part | None]]
+_Described = list[tuple[str, DocumentPart, DocumentPart | None]]
 
 
-def _columns(table: Part, rules: Rules) -> tuple[dict[str, Keys], _Described]:
-    """The columns, and for each the part that describes it and the options of its type."""
+def _columns(table: DocumentPart, rules: ImportedChecks) -> tuple[dict[str, Keys], _Described]:
+    """Return the columns, and for each the part that describes it and the options of its type."""
     columns: dict[str, Keys] = {}
     described: _Described = []
     for part in table.parts("properties"):
@@ -193,23 +193,23 @@ def _columns(table: Part, rules: Rules) -> tuple[dict[str, Keys], _Described]:
     return columns, described
 
 
-def _column_name(part: Part, columns: Mapping[str, Keys]) -> str | None:
+def _column_name(part: DocumentPart, columns: Mapping[str, Keys]) -> str | None:
     called, stored = part.text("name") or "", part.text("physicalName")
     name = stored if stored and is_identifier(stored) else called
     if stored and stored != called:
-        part.warn("physicalName" if name == called else "name", f"the column is called '{name}'")
+        part.warn("physicalName" if name == called else "name", f"the column is named '{name}'")
     if not is_identifier(name):
         made = re.sub(r"\W+", "_", name).strip("_")
         made = f"_{made}" if made[:1].isdigit() else made
-        part.warn("name", f"'{name}' is not a column's name, and became '{made}'")
+        part.warn("name", f"'{name}' is not a valid column name, so it became '{made}'")
         name = made
-    if name.lower() in {known.lower() for known in columns} or not is_identifier(name):
-        part.drop("there is such a column already, or no name for it")
+    if name.lower() in {column.lower() for column in columns} or not is_identifier(name):
+        part.drop("its name is missing or not unique")
         return None
     return name
 
 
-def _column(part: Part, options: Part | None) -> Keys:
+def _column(part: DocumentPart, options: DocumentPart | None) -> Keys:
     type = column_type(part, options)
     custom = part.custom("untyped", "since", "deprecatedBecause", "currency", "timezone")
     classified = part.text("classification")
@@ -231,54 +231,54 @@ def _column(part: Part, options: Part | None) -> Keys:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _tags(part: Part, tags: list[object]) -> list[str] | None:
+def _tags(part: DocumentPart, tags: list[object]) -> list[str] | None:
     fit = []
     for tag in dict.fromkeys(map(str, tags)):
-        if problems := problems_of({"tags": [tag]}):
+        if problems := loader_problems({"tags": [tag]}):
             part.warn("tags", problems[0].what)
         else:
             fit.append(tag)
     return fit or None
 
 
-def _enumerated(part: Part, column: str, rules: Rules) -> None:
+def _enumerated(part: DocumentPart, column: str, rules: ImportedChecks) -> None:
     values = [each.take("value") for each in part.parts("enum")]
     if values:
-        rules.put_new(part, f"{column}_known", {"in": {"column": column, "values": values}})
+        rules.add_if_new(part, f"{column}_known", {"in": {"column": column, "values": values}})
 
 
-def _bounded(options: Part, column: str, keys: Keys, rules: Rules) -> None:
-    """What the options of a type ask of its values."""
+def _bounded(options: DocumentPart, column: str, keys: Keys, rules: ImportedChecks) -> None:
+    """Add the checks that the options of a type imply."""
     for word, least, most in (("range", "minimum", "maximum"), ("length", "minLength", "maxLength")):
         bounds = {"min": options.take(least), "max": options.take(most)}
-        told = {key: value for key, value in bounds.items() if value is not None}
-        if word == "length" and told.get("min") == 0:
-            del told["min"]
-        if told:
-            rules.put_new(options, f"{column}_{word}", {word: {"column": column, **told}})
+        given = {key: value for key, value in bounds.items() if value is not None}
+        if word == "length" and given.get("min") == 0:
+            del given["min"]
+        if given:
+            rules.add_if_new(options, f"{column}_{word}", {word: {"column": column, **given}})
     if pattern := options.text("pattern"):
-        rules.put_new(options, f"{column}_pattern", {"pattern": {"column": column, "matches": pattern}})
+        rules.add_if_new(options, f"{column}_pattern", {"pattern": {"column": column, "matches": pattern}})
     for key, sign in (("exclusiveMinimum", ">"), ("exclusiveMaximum", "<")):
         if (bound := options.take(key)) is not None:
-            rules.put_new(options, f"{column}_range", {"sql": f"{quoted(column)} {sign} {value_text(bound)}"})
+            rules.add_if_new(options, f"{column}_range", {"sql": f"{quoted(column)} {sign} {value_text(bound)}"})
     if (step := options.take("multipleOf")) is not None:
-        rules.put_new(options, f"{column}_multiple", {"sql": f"{quoted(column)} % {value_text(step)} = 0"})
+        rules.add_if_new(options, f"{column}_multiple", {"sql": f"{quoted(column)} % {value_text(step)} = 0"})
     if zone := options.text("defaultTimezone"):
         keys.setdefault("timezone", zone)
 
 
-def _fitting(keys: Keys, below: str | None, warnings: list[str]) -> Keys:
-    """The keys that the loader takes; what it does not take is told."""
+def _accepted(keys: Keys, below: str | None, warnings: list[str]) -> Keys:
+    """Return the keys that the loader accepts, and report the others."""
     if below is None:
-        problems = problems_of(keys)
+        problems = loader_problems(keys)
         warnings += [f"{next(iter(keys))}: {problem.what}" for problem in problems]
         return {} if problems else keys
-    taken: dict[str, Keys] = {}
+    accepted: dict[str, Keys] = {}
     for name, block in keys.items():
-        kept: Keys = {}
+        keys_of_name: Keys = {}
         for key, value in block.items():
-            problems = problems_of({below: {name: {key: value}}})
+            problems = loader_problems({below: {name: {key: value}}})
             warnings += [f"{name}.{key}: {problem.what}" for problem in problems]
-            kept |= {} if problems else {key: value}
-        taken[name] = kept
-    return {below: taken} if taken else {}
+            keys_of_name |= {} if problems else {key: value}
+        accepted[name] = keys_of_name
+    return {below: accepted} if accepted else {}

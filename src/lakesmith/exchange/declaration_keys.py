@@ -1,9 +1,7 @@
-"""Declarations back in the words of YAML: what `load` reads, written."""
+"""Turn declared values back into the keys of a YAML declaration."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, assert_never
 
@@ -33,16 +31,13 @@ from lakesmith.declare.checks import (
 )
 from lakesmith.declare.contract import Contract, Drifts, QuarantinePolicy, Terms
 from lakesmith.declare.table import Column
-from lakesmith.load.nodes import plain_sort
 
 Keys = dict[str, Any]
 _UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
-_PLAIN = re.compile(r"[A-Za-z0-9_][\w.%-]*( [A-Za-z0-9_][\w.%-]*)*", re.ASCII)
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def column_keys(column: Column) -> Keys:
-    """What is written below a column's name."""
+    """Return the keys below a column's name."""
     return _given(
         type=column.type,
         required=column.required or None,
@@ -59,7 +54,7 @@ def column_keys(column: Column) -> Keys:
 
 
 def check_keys(check: Check) -> Keys:
-    """What is written below a check's name."""
+    """Return the keys below a check's name."""
     key, value = rule_keys(check.rule)
     return {key: value} | _given(
         where=check.where,
@@ -71,7 +66,7 @@ def check_keys(check: Check) -> Keys:
 
 
 def rule_keys(rule: CheckRule) -> tuple[str, Any]:
-    """The key of a rule, and what is written below it."""
+    """Return the key of a rule and its value."""
     match rule:
         case RowSql():
             return "sql", rule.condition
@@ -129,11 +124,11 @@ def rule_keys(rule: CheckRule) -> tuple[str, Any]:
 
 
 def contract_keys(mode: Contract, terms: Terms) -> Keys:
-    """What is written below `contract`."""
+    """Return the keys below `contract`."""
     drift = {key: getattr(terms.drift, key) for key in Drifts.__dataclass_fields__} if terms.drift else {}
     previous = {
-        str(kept.major): _given(until=kept.until.isoformat(), columns=dict(kept.columns) or None)
-        for kept in terms.previous
+        str(each.major): _given(until=each.until.isoformat(), columns=dict(each.columns) or None)
+        for each in terms.previous
     }
     registry = terms.registry and {
         "connection": terms.registry.connection,
@@ -150,7 +145,7 @@ def contract_keys(mode: Contract, terms: Terms) -> Keys:
 
 
 def quarantine_keys(policy: QuarantinePolicy) -> Keys:
-    """What is written below `quarantine`."""
+    """Return the keys below `quarantine`."""
     return _given(
         alert_after=duration_text(policy.alert_after),
         alert_rows=policy.alert_rows,
@@ -159,7 +154,7 @@ def quarantine_keys(policy: QuarantinePolicy) -> Keys:
 
 
 def duration_text(seconds: float | None) -> str | None:
-    """A length of time in the largest unit that tells it exactly."""
+    """Return a duration in the largest unit that represents it exactly."""
     if seconds is None:
         return None
     for decimals in (0, 3):
@@ -171,7 +166,7 @@ def duration_text(seconds: float | None) -> str | None:
 
 
 def share_text(share: float | None) -> str | None:
-    """A part of a whole, in per cent where that tells it exactly."""
+    """Return a share, in percent where that represents it exactly."""
     if share is None:
         return None
     percent = format((Decimal(repr(share)) * 100).normalize(), "f")
@@ -179,60 +174,10 @@ def share_text(share: float | None) -> str | None:
 
 
 def limit_text(limit: Limit | None) -> str | int | None:
-    """How much is tolerated, as it is written."""
+    """Return a tolerance as it is written."""
     if limit is None:
         return None
     return limit.rows if limit.rows is not None else share_text(limit.share)
-
-
-def yaml_text(keys: Mapping[str, Any]) -> str:
-    """A table as YAML: a line for each key, each column and each check."""
-    lines: list[str] = []
-    for key, value in keys.items():
-        if key in ("columns", "checks"):
-            lines.append(f"{key}:")
-            lines += [f"  {_scalar(name)}: {_flow(_short(item))}" for name, item in value.items()]
-        else:
-            lines.append(f"{key}: {_flow(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def _short(keys: Mapping[str, Any]) -> object:
-    """A type alone may stand for the block of a column."""
-    return keys["type"] if list(keys) == ["type"] else keys
-
-
-def _flow(value: object) -> str:
-    match value:
-        case Mapping():
-            return "{" + ", ".join(f"{_scalar(key)}: {_flow(item)}" for key, item in value.items()) + "}"
-        case str():
-            return _scalar(value)
-        case Sequence():
-            return "[" + ", ".join(_flow(item) for item in value) + "]"
-        case _:
-            return _scalar(value)
-
-
-def _scalar(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case Decimal():
-            return format(value, "f")
-        case str() if _PLAIN.fullmatch(value) and plain_sort(value) == "text":
-            return value
-        case str():
-            # What looks like a variable is none: it was filled in, or never meant as one.
-            return '"' + "".join(map(_character, value.replace("${", "$${"))) + '"'
-        case _:
-            return str(value)
-
-
-def _character(letter: str) -> str:
-    if letter in _ESCAPES:
-        return _ESCAPES[letter]
-    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
 
 
 def _given(**keys: Any) -> Keys:

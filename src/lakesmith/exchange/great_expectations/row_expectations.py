@@ -1,0 +1,216 @@
+"""Convert expectations on single rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+from lakesmith.exchange.great_expectations.expectation import (
+    Convert,
+    Converted,
+    ConvertedCheck,
+    Expectation,
+    comparisons,
+    count_check,
+    inclusive_bounds,
+    percent_text,
+    required_share,
+    whole_bounds,
+)
+from lakesmith.exchange.great_expectations.patterns import java_regex, spark_format
+from lakesmith.exchange.great_expectations.row_conditions import NotConvertible, sql_value
+from lakesmith.sql import literal, quoted
+
+
+def required(expectation: Expectation) -> Converted:
+    column, share = expectation.column(), required_share(expectation)
+    if share is None:
+        yield ConvertedCheck(name=f"{column}_required", rule={"required": [column]})
+    else:
+        body = {"column": column, "max": percent_text(1 - share)}
+        yield ConvertedCheck(name=f"{column}_null_rate", rule={"null_rate": body}, on_rows=False)
+
+
+def all_null(expectation: Expectation) -> Converted:
+    yield ConvertedCheck(name=f"{expectation.column()}_empty", rule={"sql": f"{expectation.sql()} IS NULL"})
+
+
+def unique(expectation: Expectation) -> Converted:
+    yield ConvertedCheck(name=f"{expectation.column()}_unique", rule={"unique": expectation.column()})
+
+
+def unique_columns(expectation: Expectation) -> Converted:
+    columns = expectation.columns()
+    if expectation.kwargs.get("ignore_row_if", "any_value_is_missing") != "any_value_is_missing":
+        expectation.notes.append("rows with NULL in one of the columns are not compared")
+    yield ConvertedCheck(name=f"{'_'.join(columns)[:200]}_unique", rule={"unique": columns})
+
+
+def values_in_set(expectation: Expectation) -> Converted:
+    body = {"column": expectation.column(), "values": expectation.values()}
+    yield ConvertedCheck(name=f"{expectation.column()}_in", rule={"in": body})
+
+
+def not_in_set(expectation: Expectation) -> Converted:
+    values = ", ".join(map(sql_value, expectation.values()))
+    yield ConvertedCheck(name=f"{expectation.column()}_not_in", rule={"sql": f"{expectation.sql()} NOT IN ({values})"})
+
+
+def between(expectation: Expectation) -> Converted:
+    bounds, column = expectation.bounds(), expectation.column()
+    inclusive = inclusive_bounds(bounds)
+    if inclusive:
+        yield ConvertedCheck(name=f"{column}_range", rule={"range": {"column": column, **inclusive}})
+    else:
+        yield ConvertedCheck(name=f"{column}_range", rule={"sql": comparisons(expectation.sql(), bounds)})
+
+
+def lengths_between(expectation: Expectation) -> Converted:
+    body, sql = {"column": expectation.column()}, f"char_length({expectation.sql()})"
+    yield count_check(f"{expectation.column()}_length", "length", body, whole_bounds(expectation.bounds()), sql)
+
+
+def length_equals(expectation: Expectation) -> Converted:
+    same = Expectation(
+        type=expectation.type,
+        kwargs={
+            **expectation.kwargs,
+            "min_value": expectation.kwargs.get("value"),
+            "max_value": expectation.kwargs.get("value"),
+        },
+    )
+    yield from lengths_between(same)
+
+
+def matches_regex(expectation: Expectation) -> Converted:
+    body = {"column": expectation.column(), "matches": _java_pattern(expectation.text("regex"))}
+    yield ConvertedCheck(name=f"{expectation.column()}_pattern", rule={"pattern": body})
+
+
+def _java_pattern(pattern: str) -> str:
+    java = java_regex(pattern)
+    if java is None:
+        raise NotConvertible(f"Java cannot read the regular expression {pattern}")
+    return java
+
+
+def _match_any_or_all(expectation: Expectation, key: str, operator: str, *, negated: bool, name: str) -> Converted:
+    """Return a check that any, all or none of several patterns match."""
+    patterns = [_java_pattern(pattern) if operator == "RLIKE" else pattern for pattern in expectation.texts(key)]
+    joined = " AND " if expectation.kwargs.get("match_on") == "all" and not negated else " OR "
+    sql = joined.join(f"{expectation.sql()} {operator} {literal(pattern)}" for pattern in patterns)
+    yield ConvertedCheck(name=f"{expectation.column()}_{name}", rule={"sql": f"NOT ({sql})" if negated else sql})
+
+
+def matches_patterns(key: str, operator: str, *, negated: bool = False) -> Convert:
+    name = ("not_" if negated else "") + ("like" if operator == "LIKE" else "pattern")
+    return lambda expectation: _match_any_or_all(expectation, key, operator, negated=negated, name=name)
+
+
+def parseable_time(expectation: Expectation) -> Converted:
+    expectation.notes.append("Spark reads fewer time formats than dateutil")
+    sql = f"{expectation.sql()} IS NULL OR try_cast({expectation.sql()} AS timestamp) IS NOT NULL"
+    yield ConvertedCheck(name=f"{expectation.column()}_time", rule={"sql": sql})
+
+
+def strftime_format(expectation: Expectation) -> Converted:
+    written = expectation.text("strftime_format")
+    pattern = spark_format(written)
+    if pattern is None:
+        raise NotConvertible(f"Spark cannot parse the format {written}")
+    sql = f"{expectation.sql()} IS NULL OR try_to_timestamp({expectation.sql()}, {literal(pattern)}) IS NOT NULL"
+    yield ConvertedCheck(name=f"{expectation.column()}_format", rule={"sql": sql})
+
+
+def parseable_json(expectation: Expectation) -> Converted:
+    column = expectation.sql()
+    sql = f"{column} IS NULL OR trim({column}) = 'null' OR get_json_object({column}, '$') IS NOT NULL"
+    yield ConvertedCheck(name=f"{expectation.column()}_json", rule={"sql": sql})
+
+
+def compare_pair(operator: Callable[[Expectation], str], name: str) -> Convert:
+    def convert(expectation: Expectation) -> Converted:
+        a, b = expectation.sql("column_A"), expectation.sql("column_B")
+        sql = f"{a} {operator(expectation)} {b}"
+        match expectation.kwargs.get("ignore_row_if") or "both_values_are_missing":
+            case "both_values_are_missing":
+                sql = f"({a} IS NULL) = ({b} IS NULL) AND {sql}"
+            case "never":
+                sql = f"coalesce({sql}, false)"
+        yield ConvertedCheck(
+            name=f"{expectation.column('column_A')}_{name}_{expectation.column('column_B')}", rule={"sql": sql}
+        )
+
+    return convert
+
+
+def pair_in_set(expectation: Expectation) -> Converted:
+    a, b = expectation.sql("column_A"), expectation.sql("column_B")
+    pairs = expectation.kwargs.get("value_pairs_set")
+    if not isinstance(pairs, Sequence) or not pairs or any(not isinstance(p, list) or len(p) != 2 for p in pairs):
+        raise NotConvertible("its value_pairs_set has no pairs")
+    each = [f"({a} <=> {_value_or_null(first)} AND {b} <=> {_value_or_null(second)})" for first, second in pairs]
+    ignored = {
+        "both_values_are_missing": [f"({a} IS NULL AND {b} IS NULL)"],
+        "either_value_is_missing": [f"{a} IS NULL", f"{b} IS NULL"],
+    }
+    first = ignored.get(expectation.kwargs.get("ignore_row_if") or "both_values_are_missing", [])
+    name = f"{expectation.column('column_A')}_{expectation.column('column_B')}_in"
+    yield ConvertedCheck(name=name, rule={"sql": " OR ".join([*first, *each])})
+
+
+def _value_or_null(value: object) -> str:
+    return "NULL" if value is None else sql_value(value)
+
+
+def sum_of_columns(expectation: Expectation) -> Converted:
+    columns = expectation.columns()
+    names = [quoted(column) for column in columns]
+    total = expectation.kwargs.get("sum_total")
+    if isinstance(total, str | bool) or not isinstance(total, int | Decimal):
+        raise NotConvertible("it has no sum_total")
+    sql = f"{' + '.join(names)} = {sql_value(total)}"
+    match expectation.kwargs.get("ignore_row_if") or "all_values_are_missing":
+        case "all_values_are_missing":
+            sql = f"coalesce({sql}, {' AND '.join(f'{name} IS NULL' for name in names)})"
+        case "never":
+            sql = f"coalesce({sql}, false)"
+    yield ConvertedCheck(name=f"{'_'.join(columns)[:200]}_sum", rule={"sql": sql})
+
+
+def different_columns(expectation: Expectation) -> Converted:
+    columns = expectation.columns()
+    names = [quoted(column) for column in columns]
+    each = [f"{a} <> {b}" for number, a in enumerate(names) for b in names[number + 1 :]]
+    if not each:
+        raise NotConvertible("a single column has nothing to differ from")
+    yield ConvertedCheck(name=f"{'_'.join(columns)[:200]}_differ", rule={"sql": " AND ".join(each)})
+
+
+def unexpected_rows(expectation: Expectation) -> Converted:
+    """Convert `SELECT * FROM {batch} WHERE …`: rows that match the condition fail."""
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    from lakesmith.sqlproof.nesting import TooDeep, check_text
+
+    query = expectation.text("unexpected_rows_query")
+    try:
+        check_text(query)
+        tree = sqlglot.parse_one(query.replace("{batch}", "batch__"), dialect="spark")
+    except (SqlglotError, TooDeep, RecursionError):
+        raise NotConvertible(f"its query cannot be read: {query}") from None
+    used = {key for key, value in tree.args.items() if value}
+    table = tree.find(exp.Table)
+    plain = isinstance(tree, exp.Select) and used <= {"kind", "expressions", "from", "from_", "where"}
+    where = tree.args.get("where")
+    if (
+        not plain
+        or where is None
+        or table is None
+        or table.name != "batch__"
+        or len(list(tree.find_all(exp.Query))) > 1
+    ):
+        raise NotConvertible("its query is more than SELECT … FROM {batch} WHERE …")
+    yield ConvertedCheck(name="unexpected_rows", rule={"sql": f"NOT ({where.this.sql(dialect='spark')})"})
