@@ -1,8 +1,8 @@
-"""Named places at which a run may be cut short. A test can watch them, and kill the process there.
+"""Named places where a test can observe a run, or kill its process.
 
-Between two places that follow each other, one thing is made to last: a file, a commit, a lease. So the places are the
-moments that differ for whoever comes after. Only files that are archived, returned or vacuumed are many, and each of
-them can be moved or deleted again. Where nobody watches, reaching one costs a comparison.
+Between two failpoints in sequence, a run makes one thing durable: a file, a commit, a lease. So they cover every state
+that a later run can find. Only archived, returned and vacuumed files are many, and each can be moved or deleted again.
+A failpoint that nobody watches costs a comparison.
 """
 
 from __future__ import annotations
@@ -12,48 +12,48 @@ from types import MappingProxyType
 
 FAILPOINTS: Mapping[str, str] = MappingProxyType(
     {
-        "lease.taken": "the table's lease is taken, and nothing was looked at yet",
-        "finish.started": "a batch that was cut short is about to be seen through to its end",
-        "batch.pinned": "what the batch is made from is written down",
-        "batch.staged": "its rows are written to files, and not judged yet",
-        "batch.held": "a gate has refused it, and its rows are kept to be looked at",
-        "table.committing": "it may pass, and nothing of it is in the table",
-        "deleted_keys.stored": "the keys that end with it are kept, and its rows are not",
-        "files.moved": "its files are in the table's folder, and not in the table's log",
-        "feature.enabled": "the table may use a feature that the commit needs",
-        "log.linked": "the commit is in the log, and its name may not survive a power cut yet",
-        "log.checkpointing": "the log is about to be summed up",
-        "table.committed": "its rows are in the table, and its refused rows nowhere",
-        "quarantine.committed": "its refused rows are in the quarantine",
-        "decisions.committed": "what became of replayed rows is kept, and they are still in the quarantine",
-        "files.compacted": "files are put together, in the table or beside it, and others are not yet",
-        "table.fenced": "no run that was suspended can add to what is kept beside the table any more",
-        "files.vacuumed": "files are deleted, in the table or beside it, and others are not yet",
-        "batch.finishing": "everything is where it belongs, and that is not written down yet",
-        "batch.done": "it is written down that the batch is done",
-        "files.archiving": "files that were taken in are about to be moved to the archive",
-        "files.returning": "files that were rolled back are about to be moved out of the archive",
-        "lease.released": "the table is given back",
-        "ledger.recording": "all steps are taken, and the ledger knows of none",
-        "ledger.appended": "one of the system tables has its records, and others do not",
-        "ledger.recorded": "the ledger knows the run",
+        "lease.taken": "the table's lease is taken, and nothing was read yet",
+        "finish.started": "an interrupted batch is about to be completed",
+        "batch.pinned": "the inputs of the batch are pinned",
+        "batch.staged": "its rows are written to files, and not checked yet",
+        "batch.held": "a gate holds the batch, and its rows are stored for inspection",
+        "table.committing": "it passed its checks, and none of it is in the table",
+        "deleted_keys.stored": "the keys that it deletes are stored, and its rows are not",
+        "files.moved": "its files are in the table's folder, and not in the log",
+        "feature.enabled": "a table feature that the commit needs is enabled",
+        "log.linked": "the commit is in the log, and may not survive a power cut yet",
+        "log.checkpointing": "a checkpoint of the log is about to be written",
+        "table.committed": "its rows are in the table, and its rejected rows nowhere",
+        "quarantine.committed": "its rejected rows are in quarantine",
+        "decisions.committed": "the decisions about quarantined rows are stored, and the rows are still in quarantine",
+        "files.compacted": "one of the table and its side tables is compacted, and others may not be",
+        "table.fenced": "suspended runs can no longer commit to the side tables",
+        "files.vacuumed": "one of the table and its side tables is vacuumed, and others may not be",
+        "batch.finishing": "every part of the batch is committed, and that is not recorded yet",
+        "batch.done": "the batch is recorded as complete",
+        "files.archiving": "ingested files are about to be moved to the archive",
+        "files.returning": "files that a restore removed are about to be moved out of the archive",
+        "lease.released": "the table's lease is released",
+        "ledger.recording": "all steps are done, and the ledger has none of them",
+        "ledger.appended": "one of the system tables has its records, and others may not",
+        "ledger.recorded": "the ledger has the run",
     }
 )
-"""By name, what has happened when the place is reached."""
+"""By name, what has happened at a failpoint."""
 
 Watch = Callable[[str, str], None]
-"""Told the place, and what it is about: a table, by its name or its writer's, or the folder that it lies in."""
+"""Called with the failpoint and its subject: a table name, the application id of a table, or a folder."""
 
 _watch: Watch | None = None
 
 
-def failpoint(place: str, about: object = "") -> None:
-    """A run has come to a place."""
+def failpoint(name: str, subject: object = "") -> None:
+    """Call the watcher, if there is one."""
     if _watch is not None:
-        _watch(place, str(about))
+        _watch(name, str(subject))
 
 
-def watch(told: Watch | None) -> None:
-    """From now on call `told` at every place; with None, nobody is told any more."""
+def watch(watcher: Watch | None) -> None:
+    """Call `watcher` at every failpoint; with None, stop watching."""
     global _watch
-    _watch = told
+    _watch = watcher

@@ -96,7 +96,7 @@ def _vacuum_unlocked() -> None:
     from lakesmith.run.maintenance import Maintenance, result_without_rows
 
     def vacuum(self: Maintenance, *_: Any) -> Any:
-        for location in self._places():
+        for location in self._locations():
             self.format.vacuum(self.session(), location, 0.0)
         return result_without_rows(self.run_id, self.facts.version)
 

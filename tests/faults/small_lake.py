@@ -270,7 +270,7 @@ class MemoryWriter(BatchWriter):
     """Rows are weighed against each other in memory."""
 
     def _merge_input(self, incoming: IncomingBatch, load: Any, good: Any, facts: TableFacts) -> Any:
-        return SimpleNamespace(held=(), load=load, good=good)
+        return SimpleNamespace(cached=(), load=load, good=good)
 
     def _upsert(self, incoming: IncomingBatch, entering: Any) -> Upsert:
         return Upsert(rows=entering.good, key=("key",), newer="source.uid > target.uid")

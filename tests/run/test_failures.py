@@ -89,4 +89,4 @@ def test_a_path_that_reads_like_a_fault_of_a_row_is_still_of_the_disk() -> None:
 def test_a_file_that_breaks_its_seal_is_named_in_whatever_words_hadoop_says_so(said: str) -> None:
     error = translate(PySparkException(f"Job aborted.\n{said}\n\tat java"), made("gold.sales", "SELECT 1 FROM a.b"))
     assert error.code == "table-unreadable"
-    assert "/a lake/_delta_log/1.json is damaged" in error.what
+    assert "/a lake/_delta_log/1.json is corrupt" in error.what

@@ -142,7 +142,7 @@ class Leases:
         return self._write(key, replace(lease, expires_at=self._clock() + LEASE_SECONDS))
 
     def _release(self, key: str, lease: Lease) -> None:
-        """Release the lease. Work done under it counts even when the release cannot be recorded: it expires by itself."""
+        """Release the lease. Work done under it counts even when the release cannot be recorded: it then expires."""
         try:
             self._write(key, replace(lease, released=True))
         except (LakesmithError, OSError):

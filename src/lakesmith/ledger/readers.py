@@ -33,8 +33,8 @@ class SlowestReader:
 def slowest_reader(
     format: TableFormat, storage: Storage, source: TableFacts, name: TableName, readers: Iterable[tuple[TableName, str]]
 ) -> SlowestReader | None:
-    """Return which of the readers, given with their locations, is furthest behind; None when they need no older files that
-    they could still read."""
+    """Return which of the readers, given with their locations, is furthest behind; None when they need no older
+    files that they could still read."""
     behind = {
         version: reader
         for reader, location in readers

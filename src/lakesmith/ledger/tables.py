@@ -62,7 +62,7 @@ class Ledger:
         release: Sequence[ReleaseRecord] = (),
         skipped: Sequence[SkippedRecord] = (),
     ) -> None:
-        """Append the records of a run, the run itself last: a run in the ledger has all its parts. A release is atomic."""
+        """Append the records of a run, the run itself last: a run in the ledger is complete. A release is atomic."""
         failpoint("ledger.recording")
         self._append("steps", steps)
         self._append("checks", checks)

@@ -1,4 +1,4 @@
-"""How a table is built now that its inputs are looked at again: they may have changed since the plan was made."""
+"""The mode of a build, decided again from the current inputs: they may have changed since the plan was made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakesmith.sqlproof.query import partition_source
 
 
 def inputs_with_changes(inputs: Mapping[str, TableFacts], progress: Progress) -> set[str]:
-    """The inputs that have something which the table has not read."""
+    """Return the inputs with changes that the table has not read."""
     return {name for name, found in inputs.items() if _is_ahead(found, progress.positions.get(name))}
 
 
@@ -22,14 +22,14 @@ def _is_ahead(found: TableFacts, position: Position | None) -> bool:
 
 
 def changes_after(found: TableFacts, position: Position) -> int:
-    """The version after which there is something to read."""
+    """Return the version after which changes are read."""
     return position.version if found.changed > position.version else found.version
 
 
 def current_mode(
     format: TableFormat, table: Table, step: Build, progress: Progress, inputs: Mapping[str, TableFacts]
 ) -> tuple[BuildMode, str]:
-    """The planned mode, or the whole table when the inputs turned out to have changed in another way."""
+    """Return the planned mode and why, or `full` when the inputs have changed in another way."""
     if step.mode == "full" or step.rebuild:
         return "full", step.reason
     if step.mode == "partitions":
@@ -39,14 +39,14 @@ def current_mode(
     for name, found in inputs.items():
         position = progress.positions.get(name)
         if position is None or position.table_id != found.table_id:
-            return "full", f"{name} was made anew"
+            return "full", f"{name} was rebuilt"
         if found.version > position.version and not format.has_change_feed(found.location, position.version):
             return "full", f"{name} has no change feed since version {position.version}"
         if found.changed > position.version and found.oldest > position.version + 1:
             raise DataError(
                 "source-gap",
                 f"{name} has lost the changes of versions {position.version + 1} to {found.oldest - 1}",
-                hint=f"its log was cleaned up; `lakesmith run {step.table} --full-refresh` reads it as a whole",
+                hint=f"its log was cleaned up; `lakesmith run {step.table} --full-refresh` reads all of it",
             )
         if found.version > position.version and (retyped := format.changed_types(found.location, position.version)):
             return "full", type_change_text(name, retyped)
@@ -56,6 +56,6 @@ def current_mode(
 
 
 def _rewrite(format: TableFormat, found: TableFacts, since: int) -> str | None:
-    """The newest operation after `since` that changed or removed rows of a table, if there is one."""
+    """Return the newest operation after `since` that changed or removed rows of a table, if there is one."""
     commits = format.commits(found.location, since)
     return next((each.operation for each in commits if each.version <= found.version and each.removes_rows), None)

@@ -1,4 +1,4 @@
-"""What is said of a batch that did not go as planned."""
+"""Errors of a batch that did not go as planned."""
 
 from __future__ import annotations
 
@@ -16,82 +16,82 @@ from lakesmith.run.failures import disk_error, first_lines
 from lakesmith.sqlproof.query import random_call
 
 SCHEMA_CHECK = "schema"
-"""The name under which a schema that does not fit the table is told of."""
+"""The name of the check that reports a schema that does not fit the table."""
 
 
 def refuse_nondeterministic(table: Table, batch: Batch) -> None:
-    """Raise where nobody can tell which rows a batch refused that was cut short: asked again, the query gives others,
-    and as many of them may add up all the same."""
+    """Raise when the rejected rows of an interrupted batch are lost: the query returns other rows each time, and their
+    number may match by chance."""
     called = random_call(table.origin) if isinstance(table.origin, SqlQuery) else None
     if called is None or not rules_of(table).removes_rows:
         return
     word, line = called
     raise InfrastructureError(
         "row-count-mismatch",
-        f"batch {batch.sequence} was cut short, and {word}() gives other rows each time: those that were refused are "
-        "not known any more",
+        f"batch {batch.sequence} was interrupted, and {word}() gives other rows each time: the rejected rows of the "
+        "batch are lost",
         at=Place(table.declared_at.file, line),
         table=str(table.name),
-        hint=f"compute the table anew: lakesmith run {table.name} --full-refresh; and make the query deterministic",
+        hint=f"make the query deterministic and rebuild the table: lakesmith run {table.name} --full-refresh",
     )
 
 
 def batch_unfinished(table: Table, batch: Batch, abort: Abort) -> DataError:
-    """A file changed under a batch whose commit is there, so that its refused rows cannot be told."""
+    """Return the error for a file that changed after its batch was committed, so that rejected rows cannot be found."""
     return DataError(
         "batch-unfinished",
-        f"batch {batch.sequence} was cut short, and {abort.path} is not as it was ({abort.detail})",
+        f"batch {batch.sequence} was interrupted, and {abort.path} has changed since ({abort.detail})",
         table=str(table.name),
-        hint="put the file back as it was; its good rows are in the table, its refused ones may not be kept yet",
+        hint="restore the file; its good rows are in the table, its rejected rows may not be in quarantine yet",
     )
 
 
 def commit_unconfirmed(table: Table, batch: Batch, error: Exception) -> InfrastructureError:
-    """The commit is there, and nobody answered that it is."""
+    """Return the error for a commit that is in the log, although no reply confirmed it."""
     failure = death(error) or disk_error(error)
-    said = failure.what if failure else first_lines(str(error))
+    text = failure.what if failure else first_lines(str(error))
     return InfrastructureError(
         "commit-unknown",
-        f"batch {batch.sequence} is in the table, but its end was not heard of: {said}",
+        f"batch {batch.sequence} is in the table, but its commit was not confirmed: {text}",
         table=str(table.name),
-        hint="run again: that sees the batch through to its end, and nothing is lost or doubled",
+        hint="run again: that completes the batch, and nothing is lost or doubled",
     )
 
 
 def commit_lost(table: Table, batch: Batch) -> InfrastructureError:
-    """Another run had the same number first."""
+    """Return the error for a batch whose number another run committed first."""
     return InfrastructureError(
         "commit-lost",
-        f"batch {batch.sequence} was committed by another run first, while this one was still at it",
+        f"another run committed batch {batch.sequence} first, while this run was writing it",
         table=str(table.name),
         hint="nothing is lost: run again when the other run has ended",
     )
 
 
 def committed_on_rollback(table: Table, batch: Batch, version: int) -> InfrastructureError:
-    """A commit of Spark's that lies upon a rollback which it knew nothing of."""
+    """Return the error for a commit of Spark that follows a concurrent rollback."""
     return InfrastructureError(
         "committed-on-rollback",
-        f"somebody rolled the table back in version {version}, just before batch {batch.sequence} was committed: "
-        "what was rolled back is missing below it",
+        f"the table was rolled back in version {version}, just before batch {batch.sequence} was committed: "
+        "the rows that were rolled back are missing below it",
         table=str(table.name),
-        hint=f"take the batch back, `lakesmith restore {table.name} --to {version}`, and run again: all is read again",
+        hint=f"roll the batch back, `lakesmith restore {table.name} --to {version}`, and run again to read all rows",
     )
 
 
 def file_postponed(table: Table, path: str, why: str) -> LakesmithError:
-    """A file that the next run tries again."""
+    """Return the error for a file that the next run tries again."""
     code, _, what = why.partition(": ")
     return DataError(
         code,
-        f"{path} was left out: {what}",
+        f"{path} was skipped: {what}",
         table=str(table.name),
-        hint="the other files are taken in; the next run tries this one again",
+        hint="the other files are ingested; the next run tries this one again",
     )
 
 
-def schema_warning(table: Table, batch: Batch, unfit: Sequence[str]) -> CheckRecord:
-    """What does not fit the table, as a check that warns."""
+def schema_warning(table: Table, batch: Batch, mismatches: Sequence[str]) -> CheckRecord:
+    """Return a warning about a source schema that does not fit the table."""
     return CheckRecord(
         run_id=batch.run_id,
         table=str(table.name),
@@ -100,6 +100,6 @@ def schema_warning(table: Table, batch: Batch, unfit: Sequence[str]) -> CheckRec
         severity="warn",
         failed_rows=0,
         passed=False,
-        observed="; ".join(unfit),
+        observed="; ".join(mismatches),
         checked_at=datetime.now(UTC),
     )

@@ -1,4 +1,4 @@
-"""What Spark and Delta raise becomes an error with a code and a next step. Nothing of theirs reaches a user raw."""
+"""Translates errors of Spark and Delta into errors with a code and a next step. None reaches a user raw."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _DATA = (
 _WORKER = re.compile(
     r"Python worker exited unexpectedly|Python worker faulthandler|(?<![A-Za-z])(?:(?:Arrow)?MemoryError|NoMemory)\b"
 )
-"""Not java.lang.OutOfMemoryError: that is no worker's."""
+"""Not java.lang.OutOfMemoryError, which is not raised by a worker."""
 _CHANGED_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 _OF_LOAD = ("key-twice", "snapshot-shrank", "partition-escaped")
-"""Errors that point to the load, which does not hold what it promised."""
+"""Errors that are reported at the `load` of a table."""
 _CLEANED_LOG = (
     "DELTA_VERSION_NOT_FOUND",
     "VersionNotFound",
@@ -49,11 +49,11 @@ _CLEANED_LOG = (
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
     "DELTA_MISSING_CHANGE_DATA",
 )
-_DAMAGED = re.compile(
+_CORRUPT = re.compile(
     r"(?:FAILED_READ_FILE\.(?:NO_HINT|CANNOT_READ_FILE_FOOTER)\][^\n]*?file:/*(?P<data>/[^\s]+\.parquet)"
-    r"|(?:Checksum error:|checksum size in) file:/*(?P<sealed>/[^\n]+?) at \d+)"
+    r"|(?:Checksum error:|checksum size in) file:/*(?P<checked>/[^\n]+?) at \d+)"
 )
-"""A file that cannot be read, or that is not what the checksum beside it says."""
+"""A file that cannot be read, or that does not match its checksum."""
 _GONE = re.compile(
     r"/([^/\s]+)/([^/\s]+)/(?:_change_data/|batch-\d{8}-[0-9a-f]{8}/)?(?:[^/\s]+=[^/\s]*/)*"
     r"([^/\s]+\.(?:parquet|bin))\.?\s(?:File )?does not exist"
@@ -69,13 +69,13 @@ def is_external(error: Exception) -> bool:
 
 
 def _is_of(error: Exception, module: str, name: str) -> bool:
-    """Whether it is of a kind that lies in a library: one that was never imported has raised nothing."""
+    """Whether the error is of a class of a library; a library that was never imported has raised nothing."""
     library = sys.modules.get(module)
     return library is not None and isinstance(error, getattr(library, name))
 
 
 def translate(error: Exception, table: Table) -> LakesmithError:
-    """The error as a user should see it; raises anything that is a bug of ours."""
+    """Return the error as a user should see it; raise anything that is a bug of Lakesmith."""
     if isinstance(error, LakesmithError):
         if error.code in _OF_LOAD and error.at is None:
             error.at = table.load_at or table.declared_at
@@ -86,14 +86,14 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     if not is_external(error):
         raise error
     text = str(error)
-    said = first_lines(text)
+    summary = first_lines(text)
     name = str(table.name)
     is_spark = any(_is_of(error, *kind) for kind in (_SPARK, _BRIDGE))
-    # First of all: the value that is told with it may read like any other failure.
+    # First of all: the value in the message may read like any other failure.
     if is_spark and any(word in text for word in _DATA):
         return DataError(
             "query-raised",
-            f"a row made the query fail: {said}",
+            f"a row made the query fail: {summary}",
             at=table.declared_at,
             table=name,
             hint="use try_cast / try_divide, or declare the column's type and let bad rows go to quarantine",
@@ -111,7 +111,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
     if any(word in text for word in _CONFLICTS):
         return InfrastructureError(
             "commit-conflict",
-            f"another writer changed the table at the same time: {said}",
+            f"another writer changed the table at the same time: {summary}",
             table=name,
             hint="nothing is lost: run again",
         )
@@ -120,89 +120,88 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             "intervals-broken",
             "the intervals of a key would overlap or leave a gap; nothing was written",
             table=name,
-            hint=f"this is a fault of Lakesmith; until it is mended: lakesmith run {name} --full-refresh",
+            hint=f"this is a bug in Lakesmith; until it is fixed, rebuild: lakesmith run {name} --full-refresh",
         )
     if DUPLICATE_KEY in text or "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW" in text:
         return DataError(
             "key-twice",
-            "the query gives two rows with the same key, and nothing says which of them counts",
+            "the query returns two rows with the same key, and no order decides between them",
             at=table.load_at or table.declared_at,
             table=name,
-            hint="group by the key, or say order_by: then the latest of them is kept",
+            hint="group by the key, or set order_by to load the latest row",
         )
     if "OutOfMemoryError" in text:
-        return out_of_memory(said, name)
+        return out_of_memory(summary, name)
     if is_spark and (ended := stopped()):
         ended.table = name
         return ended
     if isinstance(error, MemoryError) or _WORKER.search(text):
         return InfrastructureError(
             "worker-died",
-            "a process that read rows was killed or died, most likely for want of memory; nothing was written",
+            "a process that read rows was killed or died, probably for lack of memory; nothing was written",
             table=name,
-            hint="`dmesg` tells who killed it; give the machine or the container more memory, or take in less at a "
+            hint="`dmesg` shows what killed it; give the machine or the container more memory, or ingest less at a "
             "time (max_files, max_bytes), then run again: nothing is lost or doubled",
         )
     if not isinstance(table.origin, Source) and (failure := _source_history_lost(text, name)):
         return failure
-    if damaged := _DAMAGED.search(text):
+    if corrupt := _CORRUPT.search(text):
         return InfrastructureError(
             "table-unreadable",
-            f"{damaged['sealed'] or damaged['data']} is damaged: {said}",
+            f"{corrupt['checked'] or corrupt['data']} is corrupt: {summary}",
             table=name,
-            hint="put the file back as it was, from a copy of the warehouse, or make its table anew, then run again",
+            hint="restore the file from a copy of the warehouse, or rebuild its table, then run again",
         )
     if any(word in text for word in _CHANGED_FILES):
         return DataError(
             "file-gone",
-            f"a file vanished while it was read: {said}",
+            f"a file disappeared while it was read: {summary}",
             table=name,
-            hint="a landing zone is append-only: put the file back, or run again without it",
+            hint="a landing folder is append-only: restore the file, or run again without it",
         )
     if _is_of(error, *_ANALYSIS):
         return DeclarationError(
             "query-refused",
-            f"Spark cannot run the query: {said}",
+            f"Spark cannot run the query: {summary}",
             at=table.declared_at,
             table=name,
-            hint="correct the query or the columns that it names",
+            hint="fix the query or the columns that it names",
         )
     return InfrastructureError(
         "spark-failed",
-        said,
+        summary,
         table=name,
-        hint="the table is as it was; `lakesmith doctor --deep` checks Java, jars and storage",
+        hint="the table is unchanged; `lakesmith doctor --deep` checks Java, jars and storage",
     )
 
 
 def disk_error(error: Exception) -> InfrastructureError | None:
-    """The error for a disk that Spark, Delta or Python found full, locked or failing."""
+    """Return the error when Spark, Delta or Python found a disk full, locked or failing."""
     text = str(error)
-    said = first_lines(text)
-    # What a worker raised comes with the whole way to it; its last line tells.
-    told = text.strip().splitlines()[-1] if "Traceback" in said else said
-    return disk_failure(text, told)
+    summary = first_lines(text)
+    # An error of a worker comes with its traceback; the last line is the message.
+    return disk_failure(text, text.strip().splitlines()[-1] if "Traceback" in summary else summary)
 
 
 def _source_history_lost(text: str, name: str) -> DataError | None:
-    """The error for an input whose past is gone. What it holds now can be read all the same."""
-    whole = f"the table is as it was; compute it from all rows once: lakesmith run {name} --full-refresh"
+    """Return the error for an input that lost earlier versions. Its current rows can still be read."""
+    rebuild = f"the table is unchanged; rebuild it from all rows: lakesmith run {name} --full-refresh"
     if any(word in text for word in _CLEANED_LOG):
-        what = f"what changed in an input cannot be read any more: {first_lines(text)}"
-        return DataError("source-gap", what, table=name, hint=whole)
+        what = f"changes of an input can no longer be read: {first_lines(text)}"
+        return DataError("source-gap", what, table=name, hint=rebuild)
     found = _GONE.search(text)
     if found is None:
         return None
     layer, source, file = found.groups()
     return DataError(
         "source-vacuumed",
-        f"{layer}.{source} has lost {file}, which has to be read: it was vacuumed or deleted",
+        f"{layer}.{source} has lost {file}, which this run reads: it was vacuumed or deleted",
         table=name,
-        hint=f"{whole}; if the file is missing there too, put it back or rebuild {layer}.{source}",
+        hint=f"{rebuild}; if that misses the file too, restore the file or rebuild {layer}.{source}",
     )
 
 
 def first_lines(text: str) -> str:
-    """What a foreign error says, without its stack and its colours."""
+    """Return the message of an external error, without its stack and its colours."""
     lines = [line.strip() for line in uncoloured(text).splitlines() if line.strip() and "\tat " not in line]
     return " ".join(lines[:2])[:400]

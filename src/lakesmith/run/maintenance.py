@@ -1,8 +1,8 @@
-"""What is done to a table as a whole: its files put together or deleted, its rows taken back to an earlier version.
+"""Maintenance of a table: compact and delete its files, or restore an earlier version.
 
-Nothing of it reads on in a source. A vacuum, a restore and a table that follows its inputs back take a number as every
-batch does: a run that was suspended while it wrote the batch of this number, and whose files are deleted or whose
-ground is gone, can no longer commit.
+Maintenance reads no source. A vacuum, a restore and a table whose bookmarks follow restored inputs take a sequence
+number as every batch does. So a suspended run that was writing the batch of this number can no longer commit: its files
+may be deleted by now, or its base version rolled back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maintenance:
-    """One table that is kept in order, under its lease."""
+    """Maintenance of one table, under its lease."""
 
     table: Table
     facts: TableFacts
@@ -51,10 +51,10 @@ class Maintenance:
     landing: tuple[Storage, str] | None = None
 
     def compact(self) -> BatchResult | None:
-        """Put small files together; None when there are none. To be killed in between does no harm: no row changes."""
+        """Compact small files; return None when there are none. A kill in between does no harm: no row changes."""
         note = f"lakesmith compact run {self.run_id}"
         bytes, made = 0, False
-        for location in self._places():
+        for location in self._locations():
             facts = self.format.facts(location, self._flow)
             if facts is not None and facts.files > 1:
                 written = self.format.compact(self.session(), location, note)
@@ -68,12 +68,12 @@ class Maintenance:
         return replace(result_without_rows(self.run_id, now.version), bytes=bytes)
 
     def vacuum(self, step: Vacuum, made: Batch) -> BatchResult | None:
-        """Fence the table and what is kept beside it, then delete what is old and not needed; None when nothing is."""
+        """Fence the table and its side tables, then delete old unneeded files; return None when there are none."""
         age = self._age(step)
-        left = self._left_behind(age)
-        if not left and not any(self.format.count_unused_files(location, age) for location in self._places()):
+        left = self._abandoned_folders(age)
+        if not left and not any(self.format.count_unused_files(location, age) for location in self._locations()):
             return None
-        made = replace(made, inputs=self._carried_on(), definition=self._definition(self.progress))
+        made = replace(made, inputs=self._advanced_positions(), definition=self._definition(self.progress))
         batch = self.batches.pin(made)
         fence = replace(self._write(batch), based_on=batch.base_version)
         version = self.format.advance(self.facts.location, fence, self.session()).version
@@ -83,10 +83,10 @@ class Maintenance:
             if facts is not None and facts.sequence < batch.sequence:
                 self.format.advance(location, self._write(batch), self.session())
                 failpoint("table.fenced", location)
-        self._ends.fence(batch)
+        self._deleted_keys.fence(batch)
         failpoint("table.fenced", self.table.name)
-        for location in self._places():
-            # From the moment at which the number was taken: this process may have been suspended since.
+        for location in self._locations():
+            # Counted from when the batch was pinned: this process may have been suspended since.
             kept = age + max(0.0, time.time() - batch.pinned_at / 1000)
             if not self.format.count_unused_files(location, kept):
                 continue
@@ -97,31 +97,31 @@ class Maintenance:
             remove_staged(left, batch.sequence)
             if (held := self.warehouse.held(self.table.name)) in left:
                 shutil.rmtree(held, ignore_errors=True)
-        return self._finished(batch, version)
+        return self._complete(batch, version)
 
     def _refuse_overtaken(self, batch: Batch) -> None:
-        """Raise, before files are deleted, where they may be those of somebody who began later."""
+        """Raise before files are deleted that may belong to a run that began later."""
         if self.batches.has_later_batch(batch.sequence):
             raise InfrastructureError(
                 "vacuum-overtaken",
-                "another run has begun to write while this one was suspended; nothing more was deleted",
+                "another run began to write while this one was suspended; no more files were deleted",
                 table=str(self.table.name),
                 hint="nothing is lost: vacuum again when the other run has ended",
             )
 
     def restore(self, step: Restore, made: Batch) -> BatchResult | None:
-        """Take the table back in one commit, then what is kept beside it; None when it is at that version already, and
-        its inputs are known to be at theirs."""
+        """Restore the table in one commit, then its side tables; return None when it already has the rows of that
+        version and its bookmarks match its inputs."""
         found = self.plan_restore(step.version)
         if found is None:
-            return self._follow(step.input_versions, made)
+            return self._follow_inputs(step.input_versions, made)
         before, rollback = found
         batch = self.batches.pin(
             replace(
                 made,
                 parent=before.head,
                 definition=self._definition(before),
-                inputs=self.beside(before.positions, step.input_versions),
+                inputs=self.positions_after_restore(before.positions, step.input_versions),
                 backfill=before.backfill,
                 restore=rollback,
             )
@@ -132,9 +132,9 @@ class Maintenance:
         return self.finish(batch)
 
     def plan_restore(self, version: int) -> tuple[Progress, Rollback] | None:
-        """How far the table had come at a version, and where what is kept beside it goes; None when it is there.
+        """Return the bookmarks of a version, and the side-table versions to restore; None when nothing is to be done.
 
-        Raises where not all could be taken back, or not all come in again. Nothing is changed.
+        Raise when the restore cannot be complete, or when files could not be ingested again. Nothing is changed.
         """
         if self.batches.has_rows_of(self.facts, version, self._commits):
             return None
@@ -149,12 +149,12 @@ class Maintenance:
             quarantine=version_left_by(own, tuple(self.format.commits(self._quarantine))),
             decisions=version_left_by(own, tuple(self.format.commits(self._decisions))),
         )
-        self._refuse_loss(rollback, before.head)
+        self._refuse_incomplete(rollback, before.head)
         return before, rollback
 
-    def _follow(self, input_versions: Mapping[str, int], made: Batch) -> BatchResult | None:
-        """Carry the bookmark on to inputs that went back, in a commit that moves no row; None when it is there."""
-        inputs = self.beside(self.progress.positions, input_versions)
+    def _follow_inputs(self, input_versions: Mapping[str, int], made: Batch) -> BatchResult | None:
+        """Move the bookmarks to the versions of restored inputs, in a commit without rows; None when they match."""
+        inputs = self.positions_after_restore(self.progress.positions, input_versions)
         if inputs == self.progress.positions:
             return None
         batch = self.batches.pin(
@@ -172,8 +172,10 @@ class Maintenance:
         failpoint("table.committed", self.table.name)
         return self.finish(batch)
 
-    def beside(self, positions: Mapping[str, Position], input_versions: Mapping[str, int]) -> dict[str, Position]:
-        """How far the inputs are read: all of an input that has the rows again which this table was made from."""
+    def positions_after_restore(
+        self, positions: Mapping[str, Position], input_versions: Mapping[str, int]
+    ) -> dict[str, Position]:
+        """Return the positions of inputs, moved to the end of inputs that are restored to these versions."""
         moved = dict(positions)
         for text, version in input_versions.items():
             name = TableName.parse(text)
@@ -190,50 +192,50 @@ class Maintenance:
         return moved
 
     def finish(self, batch: Batch) -> BatchResult:
-        """See a batch of upkeep through whose number is in the table. What a vacuum left is left to the next."""
+        """Complete a committed maintenance batch. Files that a vacuum left are deleted by the next one."""
         version = committed_version(batch, self._commits())
-        self._ends.fence(batch, believed=batch.restore is None)
+        self._deleted_keys.fence(batch, believed=batch.restore is None)
         failpoint("table.fenced", self.table.name)
         if batch.restore is not None:
-            self._take_back_beside(batch, batch.restore)
+            self._restore_side_tables(batch, batch.restore)
         if batch.mode != "vacuum":
-            # What a gate holds back was made from versions that the inputs have left.
+            # A held batch was computed from versions that the inputs no longer have.
             discard_held_batch(self.warehouse, self.table)
-        return self._finished(batch, version)
+        return self._complete(batch, version)
 
-    def _take_back_beside(self, batch: Batch, rollback: Rollback) -> None:
+    def _restore_side_tables(self, batch: Batch, rollback: Rollback) -> None:
         self._roll_back(self._decisions, batch, rollback.decisions)
         failpoint("decisions.committed", self.table.name)
         self._roll_back(self._quarantine, batch, rollback.quarantine)
         failpoint("quarantine.committed", self.table.name)
         if self.landing is not None and isinstance(self.table.origin, Files):
             failpoint("files.returning", self.table.name)
-            return_from_archive(self.table.origin, *self.landing, self._rolled_back(rollback, batch.parent))
+            return_from_archive(self.table.origin, *self.landing, self._removed_files(rollback, batch.parent))
 
     def _roll_back(self, location: str, batch: Batch, version: int | None) -> None:
         facts = self.format.facts(location, self._flow)
         if version is not None and facts is not None and facts.sequence < batch.sequence:
             self.format.restore(location, None if version == EMPTY else version, self._write(batch))
 
-    def _finished(self, batch: Batch, version: int) -> BatchResult:
-        settled = result_without_rows(self.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
-        self.batches.finish(settled.done)
-        return settled
+    def _complete(self, batch: Batch, version: int) -> BatchResult:
+        result = result_without_rows(self.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
+        self.batches.finish(result.done)
+        return result
 
     def _definition(self, progress: Progress) -> str:
-        """What the table's rows are made by."""
+        """Return the definition that the table's rows were computed by."""
         if progress.definition is None:
             raise DataError(
                 "unknown-progress",
-                f"{self.table.name} exists, but no batch of this lake is recorded in it",
+                f"{self.table.name} exists, but no batch of this lake wrote it",
                 at=self.table.declared_at,
                 table=str(self.table.name),
-                hint=f"to replace it by what the declaration says: lakesmith run {self.table.name} --full-refresh",
+                hint=f"to rebuild it from its declaration: lakesmith run {self.table.name} --full-refresh",
             )
         return progress.definition
 
-    def _refuse_loss(self, rollback: Rollback, parent: int) -> None:
-        """Raise, before anything is changed, where not all could be taken back, or not all come in again."""
+    def _refuse_incomplete(self, rollback: Rollback, parent: int) -> None:
+        """Raise, before anything is changed, when the restore cannot be complete or files cannot be ingested again."""
         for location, version in (
             (self.facts.location, rollback.version),
             (self._decisions, rollback.decisions),
@@ -243,34 +245,34 @@ class Maintenance:
                 self.format.check_restore(location, None if version == EMPTY else version)
         if self.landing is None or not isinstance(self.table.origin, Files):
             return
-        files = self._rolled_back(rollback, parent)
+        files = self._removed_files(rollback, parent)
         if gone := missing_files(self.table.origin, *self.landing, files):
             raise DataError(
                 "restore-loses-files",
-                f"{len(gone)} files that came after version {rollback.version} could not be taken in again: "
-                f"{gone[0]} is not in the landing zone any more",
+                f"{len(gone)} files that came after version {rollback.version} could not be ingested again: "
+                f"{gone[0]} is no longer in the landing folder",
                 table=str(self.table.name),
-                hint="nothing was changed; put the files back where they were, or restore a later version",
+                hint="nothing was changed; put the files back, or restore a later version",
             )
         if others := blocked_files(self.table.origin, *self.landing, files):
             raise DataError(
                 "restore-blocked",
-                f"{len(others)} files that came after version {rollback.version} could not come back from the archive: "
-                f"the landing zone has another {others[0]} by now",
+                f"{len(others)} files that came after version {rollback.version} cannot leave the archive: "
+                f"the landing folder has another {others[0]} now",
                 table=str(self.table.name),
-                hint="nothing was changed; give the file in the landing zone another name, then restore again",
+                hint="nothing was changed; rename the file in the landing folder, then restore again",
             )
 
-    def _rolled_back(self, rollback: Rollback, parent: int) -> list[str]:
-        """The files that were in the table and are not any more."""
+    def _removed_files(self, rollback: Rollback, parent: int) -> list[str]:
+        """Return the files that the restore removes from the table."""
         own = self.batches.ancestors(parent, self._commits)
         kept = {file.path for batch in own.values() for file in batch.files}
         before = self.batches.ancestors(rollback.head, self._commits)
         came = (file.path for number, batch in before.items() if number not in own for file in batch.files)
         return [path for path in dict.fromkeys(came) if path not in kept]
 
-    def _carried_on(self) -> dict[str, Position]:
-        """How far the inputs are read, with the versions that moved no row: their log may be cleaned up any time."""
+    def _advanced_positions(self) -> dict[str, Position]:
+        """Return the positions of inputs, moved over versions without rows, whose log may be cleaned up any time."""
         carried = dict(self.progress.positions)
         for text, position in carried.items():
             name = TableName.parse(text)
@@ -280,21 +282,21 @@ class Maintenance:
         return carried
 
     def _age(self, step: Vacuum) -> float:
-        """How old files have to be: what others have not read yet is not old."""
+        """Return how old files must be to be deleted; files that other tables have yet to read are not."""
         readers = [(reader, self.warehouse.table(reader)) for reader in step.readers]
         found = slowest_reader(self.format, self.warehouse.storage, self.facts, self.table.name, readers)
         return step.older_than if found is None else max(step.older_than, found.age(time.time()))
 
-    def _left_behind(self, age: float) -> list[str]:
-        """What runs that were killed have staged. What a gate holds back stays until the table goes on."""
+    def _abandoned_folders(self, age: float) -> list[str]:
+        """Return the staged folders of killed runs. A held batch stays until the table has a newer batch."""
         name = self.table.name
         folders = staged_folders(self.warehouse.staged(name))
         if HeldBatches(self.warehouse.storage).of(str(name)) is None:
             folders.append(self.warehouse.held(name))
         return [folder for folder in folders if last_changed(folder) < time.time() - age]
 
-    def _places(self) -> tuple[str, ...]:
-        """The table, and what is kept beside it."""
+    def _locations(self) -> tuple[str, ...]:
+        """Return the locations of the table and its side tables."""
         return (self.facts.location, self._quarantine, self._decisions, self.warehouse.deleted_keys(self.table.name))
 
     @property
@@ -306,7 +308,7 @@ class Maintenance:
         return self.warehouse.quarantine_decisions(self.table.name)
 
     @property
-    def _ends(self) -> DeletedKeys:
+    def _deleted_keys(self) -> DeletedKeys:
         return DeletedKeys(format=self.format, location=self.warehouse.deleted_keys(self.table.name), flow=self._flow)
 
     @property
@@ -359,7 +361,7 @@ def maintain(state: TableState, step: Compact | Vacuum | Restore) -> StepResult:
 
 
 def unknown_version(table: TableName, version: int) -> UsageError:
-    """The error for a version that a table cannot go back to."""
+    """Return the error for a version that a table cannot be restored to."""
     return UsageError(
         "unknown-version",
         f"{table} has no version {version} that a batch of this lake made",
@@ -369,7 +371,7 @@ def unknown_version(table: TableName, version: int) -> UsageError:
 
 
 def result_without_rows(run_id: str, version: int, *, sequence: int = 0, attempt: int = 0) -> BatchResult:
-    """A commit that moved no row."""
+    """Return the result of a commit without rows."""
     done = CompletedBatch(
         sequence=sequence,
         attempt=attempt,
