@@ -11,6 +11,8 @@ FILE_AUDIT = (SOURCE_FILE, SOURCE_ROW, "_source_modified")
 KAFKA_AUDIT = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers")
 CHANGE_AUDIT = ("_op", "_changed_at", "_change_position", "_before")
 """Columns of records that describe changes to another database's table (CDC)."""
+CHANGE_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
+"""Columns of a Delta change feed."""
 AUDIT = (*FILE_AUDIT, *KAFKA_AUDIT, *CHANGE_AUDIT, "_ingested_at", "_run_id", ROW_HASH, RESCUED)
 """Audit columns of bronze tables. A source must not have columns with these names."""
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
-from lakesmith.columns import HIDDEN
+from lakesmith.columns import CHANGE_FEED, HIDDEN
 from lakesmith.declare import PythonQuery, ReplacePartitions, SqlQuery, Table, TableName
 from lakesmith.declare.loads import Append, Load, Merge, with_query_case
 from lakesmith.errors import DataError
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-_FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 BEFORE = f"{HIDDEN}before_"
 """Prefix of the hidden columns that hold a value as it was before it was cast to its declared type."""
 
@@ -66,64 +65,13 @@ def build_batch(
     spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse
 ) -> Built | None:
     """Return the rows of the batch, or None when the changes touch no partition."""
-    frames = {name: _input(spark, name, batch, format, warehouse) for name in batch.inputs}
-    match batch.mode:
-        case "sums":
-            return _changed_groups(spark, table, batch, format, warehouse)
-        case "keys" if uses_key_finder(table):
-            return _changed_groups(spark, table, batch, format, warehouse)
-        case "changes" | "keys" if is_keyed(table.load):
-            return _new_and_all_rows(spark, table, batch, frames, format, warehouse)
-        case "days":
-            return _selected_days(spark, table, batch, frames, format, warehouse)
-        case "partitions":
-            return _build_partitions(spark, table, batch, frames, format, warehouse)
-        case "changes" | "keys" | "full":
-            built = cast_to_declared(spark, table, _run_query(spark, table, frames))
-            return replace(built, load=with_query_case(table.load, built.rows.columns), inputs=frames)
-        case "files" | "slice" | "replay" | "vacuum" | "follow" | "restore":
-            raise AssertionError(f"a batch of mode {batch.mode} runs no query")
-        case _:
-            assert_never(batch.mode)
-
-
-def _build_partitions(
-    spark: SparkSession,
-    table: Table,
-    batch: Batch,
-    frames: dict[str, DataFrame],
-    format: TableFormat,
-    warehouse: Warehouse,
-) -> Built | None:
-    """The rows of the partitions that changes touch; None when they touch none."""
-    trace = partition_source(table)
-    assert isinstance(trace, PartitionTrace)
-    assert isinstance(table.load, ReplacePartitions)
-    decides = _partition_expression(table, trace)
-    touched, kind = _touched_partitions(spark, trace, decides, batch, format, warehouse)
-    if not touched:
-        return None
-    values, texts = zip(*touched, strict=True)
-    frames[str(trace.table)] = frames[str(trace.table)].where(among(decides, values))
-    built = cast_to_declared(spark, table, _run_query(spark, table, frames))
-    # The column that `same_as` names may have another type, and an empty text cannot be cast to it.
-    same = built.rows.schema[table.load.by].dataType == kind
-    held = values if same else tuple(value for value in values if value != "")
-    return replace(
-        built,
-        inputs=frames,
-        replace_where=ReplaceWhere(among(quoted(table.load.by), held), texts if same else ()),
-        replace_quarantine=ReplaceWhere(among("partition", texts), texts),
-    )
+    return _QueryBatch(spark, table, batch, format, warehouse).build()
 
 
 def full_query(spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse) -> DataFrame:
     """Return all rows of the query over the pinned inputs of a batch, before casts to declared types."""
-    frames = {
-        name: format.read(spark, warehouse.table(_table_name(name)), position.version)
-        for name, position in batch.inputs.items()
-    }
-    return _run_query(spark, table, frames)
+    query = _QueryBatch(spark, table, batch, format, warehouse)
+    return _run_query(spark, table, {name: query.read(name) for name in batch.inputs})
 
 
 def empty_result(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
@@ -134,135 +82,176 @@ def empty_result(spark: SparkSession, table: Table, frames: Mapping[str, DataFra
     return rows, apply_load(load, rows) if is_keyed(load) else rows
 
 
-def _partition_expression(table: Table, trace: PartitionTrace) -> str:
-    """Return SQL over the traced input: the partition that its rows belong to."""
-    assert isinstance(table.load, ReplacePartitions)
-    declared = next((column.type for column in table.columns if column.name == table.load.by), None)
-    return f"try_cast({trace.expression} AS {declared})" if declared else trace.expression
+@dataclass(frozen=True, slots=True)
+class _QueryBatch:
+    """The query of one batch and its pinned inputs."""
 
+    spark: SparkSession
+    table: Table
+    batch: Batch
+    format: TableFormat
+    warehouse: Warehouse
 
-def _selected_days(
-    spark: SparkSession,
-    table: Table,
-    batch: Batch,
-    frames: dict[str, DataFrame],
-    format: TableFormat,
-    warehouse: Warehouse,
-) -> Built:
-    """Return the rows of some days. For keyed loads, also their keys (new and stored) and all rows."""
-    location, days = warehouse.table(table.name), batch.days
-    facts = format.facts(location, flow(table.name))
-    assert facts is not None
-    assert days is not None
-    column = day_column(table, facts)
-    kind = next(known.type for known in facts.columns if known.name == column)
-    inside = in_days(quoted(column), kind, days)
-    trace = partition_source(table)
-    if isinstance(trace, PartitionTrace):
-        frames[str(trace.table)] = frames[str(trace.table)].where(
-            in_days(_partition_expression(table, trace), kind, days)
+    def build(self) -> Built | None:
+        """Run the query in the way that the mode of the batch requires."""
+        table, batch = self.table, self.batch
+        frames = {name: self._input(name) for name in batch.inputs}
+        match batch.mode:
+            case "sums":
+                return self._changed_groups()
+            case "keys" if uses_key_finder(table):
+                return self._changed_groups()
+            case "changes" | "keys" if is_keyed(table.load):
+                return self._new_and_all_rows()
+            case "days":
+                return self._selected_days(frames)
+            case "partitions":
+                return self._changed_partitions(frames)
+            case "changes" | "keys" | "full":
+                return replace(self._run(frames), inputs=frames)
+            case "files" | "slice" | "replay" | "vacuum" | "follow" | "restore":
+                raise AssertionError(f"a batch of mode {batch.mode} runs no query")
+            case _:
+                assert_never(batch.mode)
+
+    def read(self, name: str) -> DataFrame:
+        """Return all rows of an input at its pinned version."""
+        return self.format.read(self.spark, self._location(name), self.batch.inputs[name].version)
+
+    def _location(self, name: str) -> str:
+        return self.warehouse.table(_table_name(name))
+
+    def _feed(self, name: str) -> DataFrame:
+        until = self.batch.inputs[name].version
+        return self.format.changes(self.spark, self._location(name), self.batch.since[name], until)
+
+    def _input(self, name: str) -> DataFrame:
+        if name not in self.batch.since or self.batch.mode != "changes":
+            return self.read(name)
+        return _new_rows(self._feed(name))
+
+    def _run(self, frames: Mapping[str, DataFrame]) -> Built:
+        built = cast_to_declared(self.spark, self.table, _run_query(self.spark, self.table, frames))
+        return replace(built, load=with_query_case(self.table.load, built.rows.columns))
+
+    def _changed_partitions(self, frames: dict[str, DataFrame]) -> Built | None:
+        """Return the rows of the partitions that changes touch, or None when they touch none."""
+        trace, load = partition_source(self.table), self.table.load
+        assert isinstance(trace, PartitionTrace)
+        assert isinstance(load, ReplacePartitions)
+        name, partition = str(trace.table), self._partition_expression(trace)
+        touched, kind = _touched_partitions(self._feed(name), partition)
+        if not touched:
+            return None
+        values, texts = zip(*touched, strict=True)
+        frames[name] = frames[name].where(among(partition, values))
+        built = replace(self._run(frames), load=None)
+        # The column that `same_as` names may have another type, and an empty text cannot be cast to it.
+        same = built.rows.schema[load.by].dataType == kind
+        stored = values if same else tuple(value for value in values if value != "")
+        return replace(
+            built,
+            inputs=frames,
+            replace_where=ReplaceWhere(among(quoted(load.by), stored), texts if same else ()),
+            replace_quarantine=ReplaceWhere(among("partition", texts), texts),
         )
-    whole = cast_to_declared(spark, table, _run_query(spark, table, frames))
-    load = with_query_case(table.load, whole.rows.columns)
-    built = replace(
-        whole,
-        rows=whole.rows.where(inside),
-        all_rows=whole.rows,
-        load=load,
-        replace_where=ReplaceWhere(inside),
-        replace_quarantine=ReplaceWhere(quarantined_in_days(column, kind, days, batch.sequence)),
-    )
-    if not is_keyed(load) or isinstance(load, Append):
-        return built
-    keys = touched_keys(load, built.rows)
-    if keys is not None:
-        held = format.read(spark, location, facts.version).where(inside)
-        keys = keys.unionByName(held.select(*keys.columns).where(all_not_null(keys.columns))).distinct()
-    return replace(built, replace_where=None, keys=keys)
 
+    def _partition_expression(self, trace: PartitionTrace) -> str:
+        """Return SQL over the traced input: the partition that its rows belong to."""
+        assert isinstance(self.table.load, ReplacePartitions)
+        by = self.table.load.by
+        declared = next((column.type for column in self.table.columns if column.name == by), None)
+        return f"try_cast({trace.expression} AS {declared})" if declared else trace.expression
 
-def _new_and_all_rows(
-    spark: SparkSession,
-    table: Table,
-    batch: Batch,
-    frames: Mapping[str, DataFrame],
-    format: TableFormat,
-    warehouse: Warehouse,
-) -> Built:
-    """Return the new rows and all rows: a keyed load compares the rows of one key."""
-    (name,) = frames
-    location, version = warehouse.table(_table_name(name)), batch.inputs[name].version
-    feed = format.changes(spark, location, batch.since[name], version)
-    arriving = _new_rows(feed)
-    built = cast_to_declared(spark, table, _run_query(spark, table, {name: arriving}))
-    all_rows = {name: format.read(spark, location, version)}
-    whole = cast_to_declared(spark, table, _run_query(spark, table, all_rows)).rows
-    load = with_query_case(table.load, built.rows.columns)
-    if batch.mode != "keys":
-        return replace(built, all_rows=whole, load=load, inputs={name: arriving})
-    # A row that was updated or deleted touches the key that it had before.
-    before_and_after = cast_to_declared(spark, table, _run_query(spark, table, {name: feed.drop(*_FEED_COLUMNS)}))
-    assert is_keyed(load)
-    return replace(built, all_rows=whole, load=load, keys=touched_keys(load, before_and_after.rows))
+    def _selected_days(self, frames: dict[str, DataFrame]) -> Built:
+        """Return the rows of some days. For keyed loads, also their keys (new and stored) and all rows."""
+        location, days = self.warehouse.table(self.table.name), self.batch.days
+        facts = self.format.facts(location, flow(self.table.name))
+        assert facts is not None
+        assert days is not None
+        column = day_column(self.table, facts)
+        kind = next(stored.type for stored in facts.columns if stored.name == column)
+        inside = in_days(quoted(column), kind, days)
+        trace = partition_source(self.table)
+        if isinstance(trace, PartitionTrace):
+            name = str(trace.table)
+            frames[name] = frames[name].where(in_days(self._partition_expression(trace), kind, days))
+        full = self._run(frames)
+        built = replace(
+            full,
+            rows=full.rows.where(inside),
+            all_rows=full.rows,
+            replace_where=ReplaceWhere(inside),
+            replace_quarantine=ReplaceWhere(quarantined_in_days(column, kind, days, self.batch.sequence)),
+        )
+        load = full.load
+        assert load is not None
+        if not is_keyed(load) or isinstance(load, Append):
+            return built
+        keys = touched_keys(load, built.rows)
+        if keys is not None:
+            stored = self.format.read(self.spark, location, facts.version).where(inside)
+            keys = keys.unionByName(stored.select(*keys.columns).where(all_not_null(keys.columns))).distinct()
+        return replace(built, replace_where=None, keys=keys)
 
+    def _new_and_all_rows(self) -> Built:
+        """Return the new rows and all rows: a keyed load compares the rows of one key."""
+        (name,) = self.batch.inputs
+        feed = self._feed(name)
+        new_rows = _new_rows(feed)
+        built = self._run({name: new_rows})
+        all_rows = self._run({name: self.read(name)}).rows
+        if self.batch.mode != "keys":
+            return replace(built, all_rows=all_rows, inputs={name: new_rows})
+        # A row that was updated or deleted touches the key that it had before.
+        before_and_after = self._run({name: feed.drop(*CHANGE_FEED)}).rows
+        assert built.load is not None
+        assert is_keyed(built.load)
+        return replace(built, all_rows=all_rows, keys=touched_keys(built.load, before_and_after))
 
-def _changed_groups(
-    spark: SparkSession, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse
-) -> Built:
-    """Return the rows of the keys that changes of any input touch; in mode `sums`, the totals of new rows alone."""
-    assert isinstance(table.origin, SqlQuery)
-    assert isinstance(table.load, Merge)
-    now, feeds = {}, {}
-    for name, position in batch.inputs.items():
-        location = warehouse.table(_table_name(name))
-        now[name] = format.read(spark, location, position.version)
-        if position.version > batch.since[name]:
-            feed = format.changes(spark, location, batch.since[name], position.version)
-            feeds[name] = feed.drop(*_FEED_COLUMNS)
-    if batch.mode == "sums":
-        built = cast_to_declared(spark, table, _run_query(spark, table, {**now, **feeds}))
-        return replace(built, load=with_query_case(table.load, built.rows.columns))
-    from pyspark.sql import DataFrame
+    def _changed_groups(self) -> Built:
+        """Return the rows of the keys that changes of any input touch; in mode `sums`, the totals of new rows alone."""
+        table, batch = self.table, self.batch
+        assert isinstance(table.origin, SqlQuery)
+        assert isinstance(table.load, Merge)
+        now, feeds = {}, {}
+        for name, position in batch.inputs.items():
+            now[name] = self.read(name)
+            if position.version > batch.since[name]:
+                feeds[name] = self._feed(name).drop(*CHANGE_FEED)
+        if batch.mode == "sums":
+            return self._run({**now, **feeds})
+        from pyspark.sql import DataFrame
 
-    finder = key_finder(table.origin, table.load.key)
-    assert isinstance(finder, KeyFinder)
-    found = [
-        _keys_from_changes(spark, finder.queries[_table_name(name)], name, feeds, now)
-        for name in feeds
-        if _table_name(name) in finder.queries
-    ]
-    built = cast_to_declared(spark, table, _run_query(spark, table, now))
-    load = with_query_case(table.load, built.rows.columns)
-    assert isinstance(load, Merge)
-    own = built.rows.select(*map(quoted, load.key))
-    keys = reduce(DataFrame.unionByName, found) if found else own.limit(0)
-    # Cast to the table's types: a declared type may map several keys to one.
-    types = {field.name: type_sql(field.dataType) for field in own.schema.fields}
-    keys = keys.selectExpr(*(f"try_cast({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in load.key))
-    keys = keys.where(all_not_null(load.key)).distinct()
-    rows = built.rows.join(keys, list(load.key), "left_semi")
-    return replace(built, rows=rows, all_rows=rows, load=load, keys=keys)
+        finder = key_finder(table.origin, table.load.key)
+        assert isinstance(finder, KeyFinder)
+        found = [
+            self._keys_from_changes(finder.queries[_table_name(name)], name, feeds, now)
+            for name in feeds
+            if _table_name(name) in finder.queries
+        ]
+        built = self._run(now)
+        assert isinstance(built.load, Merge)
+        key = built.load.key
+        own = built.rows.select(*map(quoted, key))
+        keys = reduce(DataFrame.unionByName, found) if found else own.limit(0)
+        # Cast to the table's types: a declared type may map several keys to one.
+        types = {field.name: type_sql(field.dataType) for field in own.schema.fields}
+        keys = keys.selectExpr(*(f"try_cast({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in key))
+        keys = keys.where(all_not_null(key)).distinct()
+        rows = built.rows.join(keys, list(key), "left_semi")
+        return replace(built, rows=rows, all_rows=rows, keys=keys)
 
-
-def _keys_from_changes(
-    spark: SparkSession, query: SqlQuery, name: str, feeds: Mapping[str, DataFrame], now: Mapping[str, DataFrame]
-) -> DataFrame:
-    """Return the keys that changes of one input touch, with old and new rows of the other inputs."""
-    frames = {other: rows.unionByName(feeds[other]) if other in feeds else rows for other, rows in now.items()}
-    return spark.sql(bind(query, _views({**frames, name: feeds[name]})))
-
-
-def _input(spark: SparkSession, name: str, batch: Batch, format: TableFormat, warehouse: Warehouse) -> DataFrame:
-    position = batch.inputs[name]
-    location = warehouse.table(_table_name(name))
-    since = batch.since.get(name)
-    if since is None or batch.mode != "changes":
-        return format.read(spark, location, position.version)
-    return _new_rows(format.changes(spark, location, since, position.version))
+    def _keys_from_changes(
+        self, query: SqlQuery, name: str, feeds: Mapping[str, DataFrame], now: Mapping[str, DataFrame]
+    ) -> DataFrame:
+        """Return the keys that changes of one input touch, with old and new rows of the other inputs."""
+        frames = {other: rows.unionByName(feeds[other]) if other in feeds else rows for other, rows in now.items()}
+        return self.spark.sql(bind(query, _views({**frames, name: feeds[name]})))
 
 
 def _new_rows(feed: DataFrame) -> DataFrame:
-    return feed.where("_change_type IN ('insert', 'update_postimage')").drop(*_FEED_COLUMNS)
+    return feed.where("_change_type IN ('insert', 'update_postimage')").drop(*CHANGE_FEED)
 
 
 def _run_query(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -350,21 +339,12 @@ def cast_to_declared(spark: SparkSession, table: Table, rows: DataFrame, extra: 
     return Built(rows=cast, casts=before, missing=missing, undeclared=undeclared)
 
 
-def _touched_partitions(
-    spark: SparkSession,
-    trace: PartitionTrace,
-    decides: str,
-    batch: Batch,
-    format: TableFormat,
-    warehouse: Warehouse,
-) -> tuple[list[tuple[object, str | None]], DataType]:
+def _touched_partitions(feed: DataFrame, partition: str) -> tuple[list[tuple[object, str | None]], DataType]:
     """Return the partitions that changed rows belonged to before or belong to now, as values and as Spark's text, and
     the type of the values. A row that moved touches both partitions."""
     from pyspark.sql.types import StringType
 
-    name = str(trace.table)
-    feed = format.changes(spark, warehouse.table(trace.table), batch.since[name], batch.inputs[name].version)
-    changed = feed.selectExpr(f"{decides} AS value", f"CAST({decides} AS string) AS text").distinct()
+    changed = feed.selectExpr(f"{partition} AS value", f"CAST({partition} AS string) AS text").distinct()
     kind = changed.schema["value"].dataType
     found: set[tuple[object, str | None]] = {(row.value, row.text) for row in changed.collect()}
     share: set[tuple[object, str | None]] = {(None, None), ("", "")}

@@ -18,6 +18,8 @@ EXACT_JSON = (
     "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'timeZone', 'UTC')"
 )
 """SQL: options for `to_json` and `from_json` that preserve microseconds."""
+INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+"""Integer types with their maximum number of digits."""
 
 
 def parse_columns(spark: SparkSession, columns: Mapping[str, str]) -> StructType:

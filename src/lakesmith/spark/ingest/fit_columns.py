@@ -17,15 +17,12 @@ from lakesmith.intake.shapes import arrow_type, spark_type, storable
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFacts
 from lakesmith.spark.ingest.table_schema import table_schema, widened_schema
-from lakesmith.spark.types import EXACT_JSON, merge_fields, parse_columns, type_sql
+from lakesmith.spark.types import EXACT_JSON, INTEGER_DIGITS, merge_fields, parse_columns, type_sql
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
-
-_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-"""Integer types with their maximum number of digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +205,7 @@ def _integer_and_scale(type: DataType) -> tuple[int, int] | None:
 
     if isinstance(type, DecimalType):
         return type.precision - type.scale, type.scale
-    return (_INTEGER_DIGITS[type_sql(type)], 0) if type_sql(type) in _INTEGER_DIGITS else None
+    return (INTEGER_DIGITS[type_sql(type)], 0) if type_sql(type) in INTEGER_DIGITS else None
 
 
 def _are_numbers(*types: DataType) -> bool:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError
 from lakesmith.sources.jdbc import Kind
-from lakesmith.spark.types import type_sql
+from lakesmith.spark.types import INTEGER_DIGITS, type_sql
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DecimalType, StructField
 
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys(_DIGITS, "number"),
+    **dict.fromkeys(INTEGER_DIGITS, "number"),
     "date": "date",
     "timestamp_ntz": "moment",
     "timestamp": "instant",
@@ -103,8 +102,8 @@ def _number(field: StructField, quoted: str, wanted: str | None) -> tuple[str, s
     if not _is_cut(field):
         assert isinstance(field.dataType, DecimalType)
         digits, scale = field.dataType.precision, field.dataType.scale
-    elif wanted in _DIGITS:
-        digits, scale = _DIGITS[wanted], 0
+    elif wanted in INTEGER_DIGITS:
+        digits, scale = INTEGER_DIGITS[wanted], 0
     elif wanted and wanted.startswith("decimal("):
         digits, scale = map(int, wanted.removeprefix("decimal(").rstrip(")").split(","))
     else:

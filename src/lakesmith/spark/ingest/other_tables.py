@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from lakesmith.columns import CHANGE_AUDIT
+from lakesmith.columns import CHANGE_AUDIT, CHANGE_FEED
 from lakesmith.declare import OtherTable, Table
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.jvm.jars import HINT
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     Action = Mapping[str, Any]
 
 _FEED = "delta.enableChangeDataFeed"
-_FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _APPEND_ONLY = ("append", "replace")
 """Iceberg operations that remove no row. `replace` rewrites the same rows into other files."""
 _INGEST_AGAIN = "ingest it under another table name, which starts with all rows"
@@ -131,7 +130,7 @@ class _TableReader:
         """Return inserted rows, updated rows (new values) and deleted rows (old values)."""
         reader = self._spark.read.format("delta").option("readChangeFeed", "true")
         feed = reader.option("startingVersion", since + 1).option("endingVersion", until).load(self._location)
-        rows = [name for name in feed.columns if name not in _FEED_COLUMNS]
+        rows = [name for name in feed.columns if name not in CHANGE_FEED]
         self._check(feed.select(*map(quoted, rows)))
         changes = feed.where("_change_type <> 'update_preimage'").selectExpr(
             *map(quoted, rows),
