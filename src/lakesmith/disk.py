@@ -1,4 +1,4 @@
-"""The disk: what has to survive a power cut, and what it says when it cannot do what it is asked."""
+"""Durable writes to the local disk, and errors of the disk."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from contextlib import suppress
 from lakesmith.errors import InfrastructureError
 
 _FULL = ("No space left on device", "Disk quota exceeded")
-_LOCKED = "Read-only file system"
+_READ_ONLY = "Read-only file system"
 _FAILED = "Input/output error"
 _AT_ONCE = 16
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _umasks: dict[str, int] = {}
-"""By folder."""
+"""The umask of each folder."""
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
+    """Sync a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -28,30 +28,30 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 def sync_all(paths: Iterable[str]) -> None:
-    """Sync files or folders, several at a time: a disk writes their pages and its journal together."""
-    wanted = list(paths)
-    if len(wanted) < 2:
-        for path in wanted:
+    """Sync files or folders, several at a time: the disk writes their pages and its journal together."""
+    pending = list(paths)
+    if len(pending) < 2:
+        for path in pending:
             sync(path)
         return
-    with ThreadPoolExecutor(min(len(wanted), _AT_ONCE)) as pool:
-        list(pool.map(sync, wanted))
+    with ThreadPoolExecutor(min(len(pending), _AT_ONCE)) as pool:
+        list(pool.map(sync, pending))
 
 
 def sync_tree(folder: str) -> None:
-    """Sync every file below a folder, and the folders themselves."""
+    """Sync every file and folder below a folder, and the folder itself."""
     sync_all(os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in ("", *names))
 
 
 def make_folders(folder: str | os.PathLike[str]) -> None:
-    """Make a folder, and the missing ones above it, such that their names survive a power cut."""
+    """Create a folder and its missing parents, and sync their names."""
     # Not normalised: `landing/../done` needs the folder `landing`.
     path, missing = os.path.join(os.getcwd(), folder), list[str]()
     while not os.path.isdir(path):
         missing.append(path)
         path = os.path.dirname(path)
     for path in reversed(missing):
-        with suppress(FileExistsError):  # somebody else was faster, and may not have synced its name yet
+        with suppress(FileExistsError):  # another process was faster, and may not have synced the name yet
             _make_folder(path)
         sync(os.path.dirname(path))
 
@@ -67,8 +67,8 @@ def _make_folder(path: str) -> None:
 
 
 def set_umask(folder: str | os.PathLike[str], umask: int) -> None:
-    """Make files and folders from now on without some permissions: this folder, and all below it. The umask of the
-    process belongs to whoever runs it, and holds for all its threads."""
+    """Set the umask for new files and folders in a folder. The umask of the process belongs to its user, and applies
+    to all threads."""
     _umasks[os.path.abspath(folder)] = umask
 
 
@@ -83,7 +83,7 @@ def _umask_of(path: str | os.PathLike[str]) -> int | None:
 
 
 def create(path: str | os.PathLike[str]) -> int:
-    """Create a file that does not exist; returns its descriptor."""
+    """Create a file that does not exist; return its descriptor."""
     umask = _umask_of(path)
     if umask is None:
         return os.open(path, _NEW, 0o666)
@@ -93,30 +93,30 @@ def create(path: str | os.PathLike[str]) -> int:
 
 
 def write_new(path: str | os.PathLike[str], content: bytes) -> None:
-    """Create a file with a content."""
+    """Create a file that does not exist, with this content."""
     with os.fdopen(create(path), "wb") as file:
         file.write(content)
 
 
-def disk_failure(said: str, doing: str) -> InfrastructureError | None:
-    """The error for a disk that is full, may not be written or fails, whoever met it: the system's words are the same
-    in Python, Java and Rust. None where it is not about the disk."""
-    if any(word in said for word in _FULL):
+def disk_failure(reason: str, doing: str) -> InfrastructureError | None:
+    """The error for a disk that is full, read-only or broken; None for other reasons. The system's messages are the
+    same in Python, Java and Rust."""
+    if any(word in reason for word in _FULL):
         return InfrastructureError(
             "disk-full",
             f"{doing}: the disk is full",
-            hint="make room on the disk, then run again: nothing is lost or doubled",
+            hint="free space on the disk, then run again: nothing is lost or duplicated",
         )
-    if _LOCKED in said:
+    if _READ_ONLY in reason:
         return InfrastructureError(
             "storage-write",
-            f"{doing}: the disk may only be read",
-            hint="let it be written again (mount -o remount,rw), then run again: nothing is lost or doubled",
+            f"{doing}: the disk is read-only",
+            hint="make it writable (mount -o remount,rw), then run again: nothing is lost or duplicated",
         )
-    if _FAILED in said:
+    if _FAILED in reason:
         return InfrastructureError(
             "disk-failed",
             f"{doing}: the disk failed (input/output error)",
-            hint="look at the disk (dmesg, smartctl) and mend it, then run again: nothing is lost or doubled",
+            hint="check the disk (dmesg, smartctl) and repair it, then run again: nothing is lost or duplicated",
         )
     return None

@@ -74,7 +74,7 @@ def _place(root: str, path: str, port: int, settings: Callable[[int], dict[str, 
 
 
 def put(storage: Storage, key: str, data: bytes = b"{}") -> None:
-    assert storage.put_file(key, io.BytesIO(data), size=len(data), tell=lambda sent: None)
+    assert storage.put_file(key, io.BytesIO(data), size=len(data), on_progress=lambda sent: None)
 
 
 def names(folder: Path) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.ports import SkippedEntry, Storage
-from lakesmith.storage import LocalStorage, landing_of, not_ours
+from lakesmith.storage import LocalStorage, foreign_entries, landing_storage
 from lakesmith.storage.globs import Glob
 from lakesmith.storage.skipped import temporary_name
 
@@ -28,7 +28,7 @@ NOT_UTF8 = [b"caf\xe9.json", b"\xff.json", b"\xed\xa0\x80.json", b"a\x80b.json"]
 
 def listed(folder: Path, pattern: str, **how: str) -> tuple[list[str], dict[str, str]]:
     """The paths that are listed, and the codes of those that are skipped, by path."""
-    storage, glob = landing_of(pattern, str(folder), {}, **how)  # type: ignore[arg-type]
+    storage, glob = landing_storage(pattern, str(folder), {}, **how)  # type: ignore[arg-type]
     skipped: set[SkippedEntry] = set()
     files = [file.path for file in storage.list(glob, None, None, skipped.add)]
     assert len({entry.path for entry in skipped}) == len(skipped)
@@ -42,7 +42,7 @@ def test_files_of_every_name_are_listed_and_read(tmp_path: Path) -> None:
     for name in ODD_NAMES:
         (tmp_path / name).write_text(name)
     for pattern in ("*.json", f"{tmp_path}/*.json"):
-        storage, glob = landing_of(pattern, str(tmp_path), {})
+        storage, glob = landing_storage(pattern, str(tmp_path), {})
         found = list(storage.list(glob))
         assert sorted(os.path.basename(file.path) for file in found) == sorted(ODD_NAMES)
         for file in found:
@@ -158,7 +158,7 @@ def test_links_stay_inside_the_folder_of_the_glob_unless_they_may_go_anywhere(tm
 
 
 def _zone(folder: Path) -> Storage:
-    return landing_of("in/*.json", str(folder), {})[0]
+    return landing_storage("in/*.json", str(folder), {})[0]
 
 
 def test_a_file_that_is_swapped_after_the_listing_is_not_read(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_folder_that_is_swapped_while_a_file_is_opened_is_not_followed(
     for folder, text in ((inside, "mine"), (outside, "secret")):
         folder.mkdir(parents=True)
         (folder / "x.json").write_text(text)
-    zone, _ = landing_of("in/*/*.json", str(tmp_path), {})
+    zone, _ = landing_storage("in/*/*.json", str(tmp_path), {})
     realpath = os.path.realpath
 
     def then_swapped(path: str) -> str:
@@ -273,7 +273,7 @@ def test_hidden_folders_are_named_once_and_those_of_lakesmith_are_not(tmp_path: 
     (tmp_path / "in" / temporary_name("f.json")).touch()
     skipped: set[SkippedEntry] = set()
     list(LocalStorage(tmp_path).list("in/**", None, None, skipped.add))
-    foreign = not_ours(skipped, "in/**", "_done")
+    foreign = foreign_entries(skipped, "in/**", "_done")
     assert [(entry.path, entry.code) for entry in foreign] == [("in/.git", "hidden-name"), ("in/_tmp", "hidden-name")]
     assert listed(tmp_path, "in/*.json") == ([], {})  # it enters no folder, and none matches
 
@@ -283,9 +283,9 @@ def test_an_archive_beside_the_files_is_not_reported(tmp_path: Path) -> None:
     skipped: set[SkippedEntry] = set()
     list(LocalStorage(tmp_path).list("in/*", None, None, skipped.add))
     assert {entry.path for entry in skipped} == {"in/done"}
-    assert not_ours(skipped, "in/*", "done") == ()
-    assert not_ours(skipped, "in/*", "done/x") == ()
-    assert [entry.path for entry in not_ours(skipped, "in/*", "don")] == ["in/done"]
+    assert foreign_entries(skipped, "in/*", "done") == ()
+    assert foreign_entries(skipped, "in/*", "done/x") == ()
+    assert [entry.path for entry in foreign_entries(skipped, "in/*", "don")] == ["in/done"]
 
 
 @pytest.mark.parametrize(

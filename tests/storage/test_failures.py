@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from remote_store import NotFound, PermissionDenied
 
-from lakesmith.storage.failures import Kind, kind_of
+from lakesmith.storage.failures import Kind, failure_kind
 
 
 def told(outer: Exception, inner: Exception) -> Exception:
@@ -17,19 +17,19 @@ def told(outer: Exception, inner: Exception) -> Exception:
 @pytest.mark.parametrize(
     ("outer", "inner", "kind"),
     [
-        (NotFound("in/a"), ConnectionResetError("http://127.0.0.1:40463/in/a"), "passing"),
+        (NotFound("in/a"), ConnectionResetError("http://127.0.0.1:40463/in/a"), "transient"),
         (
             PermissionDenied("in/a"),
             OSError("closed before a response: http://host/in/403.json"),
-            "passing",
+            "transient",
         ),
         (NotFound("in/a"), FileNotFoundError("in/a"), "missing"),
         (PermissionDenied("in/a"), PermissionError("in/a"), "denied"),
     ],
 )
 def test_what_a_library_reads_out_of_words_is_not_believed(outer: Exception, inner: Exception, kind: Kind) -> None:
-    assert kind_of(told(outer, inner)) == kind
+    assert failure_kind(told(outer, inner)) == kind
 
 
 def test_what_it_found_itself_is() -> None:
-    assert kind_of(NotFound("in/a")) == "missing"
+    assert failure_kind(NotFound("in/a")) == "missing"

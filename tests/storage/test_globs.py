@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakesmith.storage.globs import Glob, lies_before, walk
+from lakesmith.storage.globs import Glob, sorts_before, walk
 
 PATHS = [
     *("in/a.json", "in/day=1-late.json", "in/day=1/a.json", "in/day=1/b.json", "in/day=1/x/c.json"),
@@ -67,4 +67,4 @@ def test_a_folder_that_is_named_outright_is_not_entered_either() -> None:
     ],
 )
 def test_a_folder_lies_before_a_path_by_its_letters(folder: str, after: str, before: bool) -> None:
-    assert lies_before(folder, after) == before
+    assert sorts_before(folder, after) == before

@@ -20,13 +20,13 @@ from tests.storage.stores import REMOTE, make_place, names, put
 from lakesmith.errors import UsageError
 from lakesmith.ports import FileFact, SkippedEntry, Storage
 from lakesmith.storage import (
-    Landing,
+    LandingProgress,
+    LandingReport,
     LocalStorage,
-    Sending,
     failures,
-    found_in_order,
     land,
-    landing_of,
+    landing_storage,
+    list_in_order,
     open_storage,
 )
 
@@ -47,11 +47,11 @@ def file(tmp_path: Path) -> Path:
     return found
 
 
-def landed(zone: Storage, *files: Path, glob: str = "orders/*.json", name: str | None = None) -> Landing:
+def landed(zone: Storage, *files: Path, glob: str = "orders/*.json", name: str | None = None) -> LandingReport:
     return land(zone, glob, files, table="bronze.orders", name=name)
 
 
-def states(landing: Landing) -> list[str]:
+def states(landing: LandingReport) -> list[str]:
     return [file.state for file in landing.files]
 
 
@@ -110,10 +110,10 @@ def test_a_landing_that_lost_the_race_is_told_as_one_that_came_second(
 ) -> None:
     given = type(zone).put_file
 
-    def put_file(self: Storage, key: str, file: BinaryIO, *, size: int, tell: Callable[[int], None]) -> bool:
+    def put_file(self: Storage, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
         monkeypatch.undo()
         put(zone, key, b"of another, who was faster")
-        return given(self, key, file, size=size, tell=tell)
+        return given(self, key, file, size=size, on_progress=on_progress)
 
     monkeypatch.setattr(type(zone), "put_file", put_file)
     assert [error.code for error in landed(zone, file).errors] == ["landed-other-bytes"]
@@ -132,7 +132,7 @@ def test_an_interrupted_landing_leaves_nothing_to_be_seen(zone: Storage, tmp_pat
     large = tmp_path / "large.json"
     large.write_bytes(b"x" * 20_000_000)
 
-    def interrupt(sending: Sending) -> None:
+    def interrupt(sending: LandingProgress) -> None:
         if sending.sent >= 8_000_000:
             raise KeyboardInterrupt
 
@@ -146,7 +146,7 @@ def test_a_file_that_is_still_written_does_not_land(zone: Storage, tmp_path: Pat
     large = tmp_path / "large.json"
     large.write_bytes(b"x" * 20_000_000)
 
-    def write(sending: Sending) -> None:
+    def write(sending: LandingProgress) -> None:
         with large.open("r+b") as file:
             file.seek(19_000_000)
             file.write(b"y")
@@ -159,9 +159,9 @@ def test_a_file_that_is_still_written_does_not_land(zone: Storage, tmp_path: Pat
 def test_progress_is_told_up_to_the_last_byte(zone: Storage, tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     large.write_bytes(b"x" * 10_000_000)
-    told: list[Sending] = []
+    told: list[LandingProgress] = []
     land(zone, "orders/*.json", [large], table="bronze.orders", on_progress=told.append)
-    assert told[-1] == Sending(file=str(large), sent=10_000_000, bytes=10_000_000)
+    assert told[-1] == LandingProgress(file=str(large), sent=10_000_000, bytes=10_000_000)
     assert [sending.sent for sending in told] == sorted(sending.sent for sending in told)
 
 
@@ -218,7 +218,7 @@ def test_the_name_is_below_the_folder_of_the_glob(
 
 
 def test_a_source_with_a_whole_path_is_landed_in_there(tmp_path: Path, file: Path) -> None:
-    zone, glob = landing_of(f"{tmp_path}/elsewhere/*.json", "s3://drops", {})
+    zone, glob = landing_storage(f"{tmp_path}/elsewhere/*.json", "s3://drops", {})
     assert states(landed(zone, file, glob=glob)) == ["landed"]
     assert (tmp_path / "elsewhere" / "2026-01-01.json").read_bytes() == file.read_bytes()
 
@@ -278,7 +278,7 @@ def test_a_file_that_came_while_earlier_ones_were_listed_is_not_passed_over(
     zone = Changing(tmp_path, "in/b.json", "in/c.json")
     put(zone, "in/a.json")
     (known,) = LocalStorage(tmp_path).list("in/*.json")
-    found = found_in_order(zone, "in/*.json", {known.path: known}, after, settled)
+    found = list_in_order(zone, "in/*.json", {known.path: known}, after, settled)
     assert [file.path for file in found] == ["in/b.json", "in/c.json"]
     assert zone.starts == [after, settled]
 
@@ -301,14 +301,14 @@ def test_what_comes_behind_the_last_name_of_a_listing_waits_for_the_next(tmp_pat
         return iter(found)
 
     zone.list = then_more  # type: ignore[method-assign]
-    assert [file.path for file in found_in_order(zone, "in/*.json", {}, "in/a.json", "in/a.json")] == ["in/b.json"]
+    assert [file.path for file in list_in_order(zone, "in/*.json", {}, "in/a.json", "in/a.json")] == ["in/b.json"]
 
 
 def test_a_landing_zone_with_nothing_new_is_listed_once(tmp_path: Path) -> None:
     zone = Changing(tmp_path)
     put(zone, "in/b.json")
     known = {file.path: file for file in LocalStorage(tmp_path).list("in/*.json")}
-    assert found_in_order(zone, "in/*.json", known, None, "in/b.json") == ()
+    assert list_in_order(zone, "in/*.json", known, None, "in/b.json") == ()
     put(zone, "in/a.json")  # late
-    assert [file.path for file in found_in_order(zone, "in/*.json", known, None, "in/b.json")] == ["in/a.json"]
+    assert [file.path for file in list_in_order(zone, "in/*.json", known, None, "in/b.json")] == ["in/a.json"]
     assert zone.starts == [None, None]

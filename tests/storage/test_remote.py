@@ -17,7 +17,7 @@ from tests.storage.stores import REMOTE, Place, make_place, put
 
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError
 from lakesmith.ports import SkippedEntry
-from lakesmith.storage import RemoteStorage, failures, landing_of, open_storage
+from lakesmith.storage import RemoteStorage, failures, landing_storage, open_storage
 from lakesmith.storage.access import find_access
 
 __all__ = ["azure", "http", "proxy_to", "s3", "sftp"]
@@ -406,7 +406,7 @@ def test_settings_are_not_shown() -> None:
 def test_a_source_is_in_the_landing_zone_unless_it_says_where(
     files: str, landing: str, root: str, pattern: str
 ) -> None:
-    storage, found = landing_of(files, landing, {})
+    storage, found = landing_storage(files, landing, {})
     assert (storage.root(), found) == (root, pattern)
 
 
@@ -414,7 +414,7 @@ def test_a_source_is_in_the_landing_zone_unless_it_says_where(
 def test_files_that_were_asked_for_by_url_are_known_by_url(s3: S3Server) -> None:
     bucket = s3.bucket()
     settings = {f"s3://{bucket}": s3.settings()}
-    storage, pattern = landing_of(f"s3://{bucket}/in/*.json", "/data", settings)
+    storage, pattern = landing_storage(f"s3://{bucket}/in/*.json", "/data", settings)
     assert isinstance(storage, RemoteStorage)
     put(storage, "in/a.json", b"1")
     (fact,) = storage.list(pattern)

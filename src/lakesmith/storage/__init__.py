@@ -1,21 +1,30 @@
-"""Where bytes live that are not tables: landing files, pinned batches, leases."""
+"""Stores for everything that is not a table: landing files, pinned batches, leases."""
 
-from lakesmith.storage.landing import Landed, Landing, Sending, archived, found_in_order, land, landing_of, not_ours
+from lakesmith.storage.landing import (
+    LandedFile,
+    LandingProgress,
+    LandingReport,
+    archive_path,
+    foreign_entries,
+    land,
+    landing_storage,
+    list_in_order,
+)
 from lakesmith.storage.local import LocalStorage
 from lakesmith.storage.remote import RemoteStorage
 from lakesmith.storage.warehouse import Warehouse, open_storage
 
 __all__ = [
-    "Landed",
-    "Landing",
+    "LandedFile",
+    "LandingProgress",
+    "LandingReport",
     "LocalStorage",
     "RemoteStorage",
-    "Sending",
     "Warehouse",
-    "archived",
-    "found_in_order",
+    "archive_path",
+    "foreign_entries",
     "land",
-    "landing_of",
-    "not_ours",
+    "landing_storage",
+    "list_in_order",
     "open_storage",
 ]

@@ -1,4 +1,4 @@
-"""Which store a URL is in, and with which settings it is reached."""
+"""Finds the store of a URL and the settings to connect with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "sftp": ("user", "password", "key_file", "known_hosts"),
     "http": ("token", "headers", "allow_plain_http"),
 }
-"""What can be set for each kind of store."""
+"""The settings of each kind of store."""
 
 _KINDS = {
     "s3": "s3",
@@ -30,12 +30,12 @@ _PUBLIC = ("endpoint", "region", "account", "user", "known_hosts", "allow_plain_
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to get to one bucket, container or server. Its text tells no setting."""
+    """How to connect to one bucket, container or server. Its `repr` shows no setting."""
 
     kind: str
     """One of `SETTINGS`."""
     url: str
-    """Of the bucket, container or server, without a slash at the end."""
+    """The URL of the bucket, container or server, without a slash at the end."""
     place: str
     """The bucket or container; `host:port` of a server."""
     settings: tuple[tuple[str, str], ...] = ()
@@ -47,7 +47,7 @@ class Access:
         return dict(self.settings).get(name)
 
     def hidden(self, text: str) -> str:
-        """The text without the values of settings that nobody should see."""
+        """The text with the values of secret settings replaced by `***`."""
         for name, value in self.settings:
             if name not in _PUBLIC and value:
                 text = text.replace(value, "***")
@@ -59,7 +59,7 @@ def is_remote(url: str) -> bool:
 
 
 def find_access(url: str, settings: Mapping[str, Mapping[str, str]]) -> tuple[Access, str]:
-    """The store that a URL is in, and the path in it. A glob is taken as it is: `?` and `#` mean nothing here."""
+    """The store of a URL, and the path in it. `?` and `#` have no special meaning: the URL may be a glob."""
     scheme, _, rest = url.partition("://")
     kind = _KINDS.get(scheme.lower())
     if kind is None:
@@ -70,7 +70,7 @@ def find_access(url: str, settings: Mapping[str, Mapping[str, str]]) -> tuple[Ac
         )
     place, _, path = rest.partition("/")
     if not place:
-        raise DeclarationError("bad-path", f"'{url}' does not say which store is meant", hint="s3://bucket/folder")
+        raise DeclarationError("bad-path", f"'{url}' names no store", hint="s3://bucket/folder")
     root = f"{scheme}://{place}"
     given = _given(kind, f"{scheme.lower()}://{rest}", settings)
     if kind == "az":
@@ -83,23 +83,23 @@ def find_access(url: str, settings: Mapping[str, Mapping[str, str]]) -> tuple[Ac
 
 
 def _given(kind: str, url: str, settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """The settings under the longest beginning of the URL; looking them up reveals what is secret in them."""
-    fitting = [key for key in settings if _begins(url, key)]
-    if not fitting:
+    """The settings of the longest prefix of the URL. Secrets are resolved when they are read."""
+    matching = [key for key in settings if _has_prefix(url, key)]
+    if not matching:
         return {}
-    nearest = max(fitting, key=len)
+    nearest = max(matching, key=len)
     for name in settings[nearest]:
         if name not in SETTINGS[kind]:
             raise DeclarationError(
                 "unknown-key",
-                f"storage '{nearest}' has the key '{name}', which means nothing for {url.partition('://')[0]}://",
+                f"storage '{nearest}' has the key '{name}', which {url.partition('://')[0]}:// does not support",
                 hint=did_you_mean(name, SETTINGS[kind], label="keys"),
             )
     return dict(settings[nearest])
 
 
-def _begins(url: str, key: str) -> bool:
-    """Whether the key is the beginning of the URL, up to where a name ends. `s3a` and `s3` are the same store."""
+def _has_prefix(url: str, key: str) -> bool:
+    """Whether the key is a prefix of the URL that ends at the end of a name. `s3a` and `s3` are the same store."""
     url_scheme, _, url_rest = url.partition("://")
     key_scheme, _, key_rest = key.partition("://")
     key_rest = key_rest.rstrip("/")

@@ -1,7 +1,7 @@
-"""Opens a file for reading so that nothing but a regular file is read, and none outside of a folder.
+"""Opens regular files inside a folder, and nothing else.
 
-What was listed may be swapped for a link or a FIFO before it is read. The check and the open are therefore one: each
-folder on the real path is opened from the one above it, and no link is followed on the way.
+A listed file may be swapped for a link or a FIFO before it is read. So check and open are one operation: each folder
+on the real path is opened from its parent, and no link is followed on the way.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import BinaryIO
 from lakesmith.errors import DataError
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-"""Without waiting: to open a FIFO would take until somebody writes to it."""
-_STAY = os.O_NOFOLLOW
+"""Non-blocking: opening a FIFO would wait for a writer."""
+_NO_LINK = os.O_NOFOLLOW
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a real path is a folder's or lies below it."""
+    """Whether a real path is the folder or lies below it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def resolve(location: str, boundary: str | None) -> str:
-    """The real path of a file, which has to lie below the boundary."""
+    """The real path of a file; raises where it leaves the boundary."""
     real = os.path.realpath(location)
     if boundary is not None and not is_within(real, boundary):
         raise _outside(location)
@@ -31,7 +31,7 @@ def resolve(location: str, boundary: str | None) -> str:
 
 
 def open_file(location: str, boundary: str | None) -> BinaryIO:
-    """The file's bytes; links lead to it only below the boundary, or anywhere when there is none."""
+    """Open a file. Links must not leave the boundary, if there is one."""
     descriptor = os.open(location, _READ) if boundary is None else _descend(resolve(location, boundary), boundary)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -44,15 +44,15 @@ def open_file(location: str, boundary: str | None) -> BinaryIO:
 
 
 def _descend(real: str, boundary: str) -> int:
-    """Open the real path, step by step from the boundary: a link that was put there since is not followed."""
+    """Open the real path, step by step from the boundary: a link that was added since is not followed."""
     *folders, name = os.path.relpath(real, boundary).split("/")
     here = os.open(boundary, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for folder in folders:
-            below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | _STAY, dir_fd=here)
+            below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | _NO_LINK, dir_fd=here)
             os.close(here)
             here = below
-        return os.open(name, _READ | _STAY, dir_fd=here)
+        return os.open(name, _READ | _NO_LINK, dir_fd=here)
     finally:
         os.close(here)
 

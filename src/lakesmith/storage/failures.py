@@ -1,6 +1,6 @@
-"""What the libraries of the stores raise: what it means, whether it is worth another try, and how it is told.
+"""Classifies errors of the stores' libraries, retries transient ones, and translates the others.
 
-They are known by name and by status, because each library is optional and brings errors of its own.
+Errors are matched by name and status, because each library is optional and has its own classes.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Literal, TypeVar
 from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.storage.access import Access
 
-Kind = Literal["missing", "taken", "denied", "stranger", "refused", "passing"]
+Kind = Literal["missing", "exists", "denied", "unknown-host", "rejected", "transient"]
 Result = TypeVar("Result")
 
 WAITS = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Seconds before each further try; up to half as much is added, so that many who wait do not come back at once."""
+"""Seconds before each retry. Up to half as much is added at random, so that waiting clients do not retry at once."""
 
 WRITE = "lakesmithwrite"
-"""The name under which a file that was put tells of the write that did it."""
+"""The metadata key with the id of the write that created a file."""
 
 _BY_NAME: dict[str, Kind] = {
     "NotFound": "missing",
     "FileNotFoundError": "missing",
     "ResourceNotFoundError": "missing",
-    "AlreadyExists": "taken",
-    "FileExistsError": "taken",
-    "ResourceExistsError": "taken",
+    "AlreadyExists": "exists",
+    "FileExistsError": "exists",
+    "ResourceExistsError": "exists",
     "PermissionDenied": "denied",
     "PermissionError": "denied",
     "ClientAuthenticationError": "denied",
@@ -38,111 +38,111 @@ _BY_NAME: dict[str, Kind] = {
     "PasswordRequiredException": "denied",
     "NoCredentialsError": "denied",
     "PartialCredentialsError": "denied",
-    "BadHostKeyException": "stranger",
-    "InvalidPath": "refused",
-    "CapabilityNotSupported": "refused",
-    "ParamValidationError": "refused",
-    "TooManyRedirects": "refused",
+    "BadHostKeyException": "unknown-host",
+    "InvalidPath": "rejected",
+    "CapabilityNotSupported": "rejected",
+    "ParamValidationError": "rejected",
+    "TooManyRedirects": "rejected",
 }
-_BY_STATUS: dict[int, Kind] = {401: "denied", 403: "denied", 404: "missing", 412: "taken"}
-_OVER = ("ExpiredToken", "TokenRefreshRequired", "RequestExpired", "InvalidToken", "400")
-"""What S3 says of credentials whose time is over, with a status that tells less. Asked for the head of a file alone it
-says no word, and there is nothing else in such a question that could be wrong."""
-_WORTH_ANOTHER_TRY = (408, 409, 425, 429)
+_BY_STATUS: dict[int, Kind] = {401: "denied", 403: "denied", 404: "missing", 412: "exists"}
+_EXPIRED = ("ExpiredToken", "TokenRefreshRequired", "RequestExpired", "InvalidToken", "400")
+"""S3's codes for expired credentials, whose status is less specific. The reply to a HEAD request has no code but 400,
+and nothing else in such a request could be wrong."""
+_TRANSIENT = (408, 409, 425, 429)
 _BUGS = (TypeError, AttributeError, NameError, AssertionError)
 
 
-def kind_of(error: BaseException) -> Kind:
-    """What an error means. What is behind it counts too: the libraries wrap each other."""
-    for each in _behind(error):
+def failure_kind(error: BaseException) -> Kind:
+    """Classify an error by itself and its causes: the libraries wrap each other."""
+    for each in _error_chain(error):
         if _is_guess(each):
             continue
         kind = _BY_NAME.get(type(each).__name__)
         if kind is not None:
             return kind
-        if _code(each) in _OVER:
+        if _code(each) in _EXPIRED:
             return "denied"
         status = _status(each)
         if status in _BY_STATUS:
             return _BY_STATUS[status]
-        if status is not None and 400 <= status < 500 and status not in _WORTH_ANOTHER_TRY:
-            return "refused"
+        if status is not None and 400 <= status < 500 and status not in _TRANSIENT:
+            return "rejected"
         if "not found in known_hosts" in str(each):
-            return "stranger"
-    return "passing"
+            return "unknown-host"
+    return "transient"
 
 
 def retrying(act: Callable[[], Result]) -> Result:
-    """Do it, and again after a while when the store is busy or the line was cut."""
+    """Call `act`, and retry it when the store is busy or the connection broke."""
     for wait in WAITS:
         try:
             return act()
         except _BUGS:
             raise
         except Exception as error:
-            if _ours(error) or kind_of(error) != "passing":
+            if _lakesmith_error(error) or failure_kind(error) != "transient":
                 raise
         time.sleep(wait * random.uniform(1, 1.5))
     return act()
 
 
 @contextmanager
-def told(access: Access, location: str) -> Iterator[None]:
-    """Turn whatever a library raises into an error that says what to do."""
+def store_errors(access: Access, location: str) -> Iterator[None]:
+    """Translate errors of libraries into errors with a hint."""
     try:
         yield
     except _BUGS:
         raise
-    except Exception as error:  # noqa: BLE001 - each library raises what it likes
-        if ours := _ours(error):
-            raise ours from None
-        # Not chained: what a library says about a request may hold the secrets that were sent with it.
-        raise _telling(error, access, location) from None
+    except Exception as error:  # noqa: BLE001 - each library has its own classes
+        if own := _lakesmith_error(error):
+            raise own from None
+        # Not chained: a library's message may contain secrets of the request.
+        raise _store_error(error, access, location) from None
 
 
-def _telling(error: Exception, access: Access, location: str) -> InfrastructureError:
-    said = access.hidden(" ".join(str(error).split()))[:200]
-    match kind_of(error):
+def _store_error(error: Exception, access: Access, location: str) -> InfrastructureError:
+    reason = access.hidden(" ".join(str(error).split()))[:200]
+    match failure_kind(error):
         case "denied":
             return InfrastructureError(
                 "storage-denied",
-                f"{location}: the store refuses access ({said})",
+                f"{location}: the store refuses access ({reason})",
                 hint=f"give credentials that may do this below storage: '{access.url}' of the environment",
             )
-        case "stranger":
+        case "unknown-host":
             host, _, port = access.place.partition(":")
             return InfrastructureError(
                 "unknown-host-key",
-                f"{location}: the server's key is not the one that is known for it ({said})",
-                hint="compare the key with the one that the server's owner names, then add it to known_hosts: "
+                f"{location}: the server's key differs from the one in known_hosts ({reason})",
+                hint="compare the key with the one from the server's owner, then add it to known_hosts: "
                 f"ssh-keyscan -p {port or 22} {host}",
             )
         case "missing":
             return InfrastructureError(
                 "storage-missing",
-                f"{location}: there is no such bucket, container or folder ({said})",
-                hint="make it, or mend the URL",
+                f"{location}: there is no such bucket, container or folder ({reason})",
+                hint="create it, or correct the URL",
             )
-        case "passing":
+        case "transient":
             return InfrastructureError(
                 "storage-unreachable",
-                f"{location}: the store did not answer, and neither after {len(WAITS)} more tries ({said})",
+                f"{location}: the store did not answer, also not after {len(WAITS)} retries ({reason})",
                 hint="run again when it is up; nothing was changed",
             )
         case _:
             return InfrastructureError(
                 "storage-failed",
-                f"{location}: the store did not do what it was asked ({said})",
+                f"{location}: the store rejected the request ({reason})",
                 hint=f"check the URL and the settings below storage: '{access.url}' of the environment",
             )
 
 
-def _ours(error: BaseException) -> LakesmithError | None:
-    """What a file that was being sent has raised: a library may have taken it for its own trouble."""
-    return next((each for each in _behind(error) if isinstance(each, LakesmithError)), None)
+def _lakesmith_error(error: BaseException) -> LakesmithError | None:
+    """An error of the file that was being sent, which a library may have wrapped in its own."""
+    return next((each for each in _error_chain(error) if isinstance(each, LakesmithError)), None)
 
 
-def _behind(error: BaseException) -> Iterator[BaseException]:
+def _error_chain(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     each: BaseException | None = error
     while each is not None and id(each) not in seen:
@@ -152,8 +152,8 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_guess(error: BaseException) -> bool:
-    """Whether remote-store may have read it out of words: where the line to port 40463 was cut, or that of a file named
-    403.json, it speaks of a file that is missing or forbidden. What the store itself said is behind it."""
+    """Whether remote-store may have guessed the error from text: it reports a missing or forbidden file when the
+    connection to port 40463 breaks, or that for a file 403.json. The store's own error is the cause."""
     wrapped = error.__cause__ or error.__context__
     guessed = type(error).__name__ in ("NotFound", "PermissionDenied")
     return guessed and wrapped is not None and type(error).__module__.startswith("remote_store")

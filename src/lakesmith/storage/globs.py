@@ -1,6 +1,6 @@
 """Globs over paths with slashes: `*`, `?` and `[..]` within a name, `**` over any number of folders.
 
-No wildcard matches a name that starts with `_` or `.`: such files are somebody's notes, and half of them are gone soon.
+No wildcard matches a name that starts with `_` or `.`: such files are metadata or temporary.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import TypeVar
 from lakesmith.storage.skipped import Skip, hidden, ignore, is_temporary, is_utf8, not_utf8
 
 _WILD = re.compile(r"[*?\[]")
-_SHOWN = r"(?![_.])"
-_HIDING = ("_", ".")
+_NOT_HIDDEN = r"(?![_.])"
+_HIDDEN_PREFIXES = ("_", ".")
 
 Entry = TypeVar("Entry")
 Children = Callable[[str, bool], Iterable[tuple[str, bool | None, Entry]]]
-"""For a folder, which ends with a slash or is empty: name, whether it is a folder, and the entry, for each name in it.
-None is a folder, or perhaps one, that cannot be entered. The flag says that folders are entered because of `**`: a link
-to a folder may lead in circles then."""
+"""Lists a folder, which ends with a slash or is empty: the name of each entry, whether it is a folder, and the entry.
+None stands for a folder, or a possible one, that cannot be entered. The flag is true where `**` enters folders: then
+a link to a folder may lead in circles."""
 
 
 @dataclass(frozen=True)
 class Glob:
-    """A pattern, cut into what is fixed and what is not."""
+    """A parsed pattern."""
 
     text: str
 
     @cached_property
     def folder(self) -> str:
-        """The folder that everything lies in which matches; ends with a slash unless it is empty."""
+        """The folder of all matches; ends with a slash unless it is empty."""
         return self.prefix[: self.prefix.rfind("/") + 1]
 
     @cached_property
@@ -43,33 +43,33 @@ class Glob:
 
     @cached_property
     def segments(self) -> tuple[str, ...]:
-        """The names below the folder, as they are written."""
+        """The names below the folder, as in the pattern."""
         return tuple(self.text[len(self.folder) :].split("/"))
 
     @property
     def is_path(self) -> bool:
-        """There is no wildcard in it."""
+        """Whether the pattern has no wildcard."""
         return self.prefix == self.text
 
     @property
     def is_flat(self) -> bool:
-        """All that matches lies directly in the folder."""
+        """Whether all matches lie directly in the folder."""
         return len(self.segments) == 1 and self.segments[0] != "**"
 
     def matches(self, path: str) -> bool:
-        return self._whole(path) is not None
+        return self._visible(path) is not None
 
     def hidden_in(self, path: str) -> str | None:
-        """The hidden file or folder that keeps a path from matching; None when nothing hidden does."""
+        """The hidden file or folder because of which a path does not match; None when there is none."""
         if self.matches(path) or self._unhidden(path) is None:
             return None
         below = path[len(self.folder) :].split("/")
-        at = next(place for place, name in enumerate(below) if name.startswith(_HIDING))
+        at = next(place for place, name in enumerate(below) if name.startswith(_HIDDEN_PREFIXES))
         return None if is_temporary(below[-1]) else self.folder + "/".join(below[: at + 1])
 
     @cached_property
-    def _whole(self) -> Callable[[str], re.Match[str] | None]:
-        return self._matching(_SHOWN)
+    def _visible(self) -> Callable[[str], re.Match[str] | None]:
+        return self._matching(_NOT_HIDDEN)
 
     @cached_property
     def _unhidden(self) -> Callable[[str], re.Match[str] | None]:
@@ -84,22 +84,22 @@ class Glob:
         return re.compile(expression).fullmatch
 
 
-def lies_before(folder: str, after: str) -> bool:
-    """Whether no path in a folder, which ends with a slash or is empty, sorts after that one."""
+def sorts_before(folder: str, after: str) -> bool:
+    """Whether all paths in a folder, which ends with a slash or is empty, sort before `after`."""
     return folder < after and not after.startswith(folder)
 
 
 def walk(
     glob: Glob, children: Children[Entry], after: str | None = None, skip: Skip = ignore
 ) -> Iterator[tuple[str, Entry]]:
-    """The path and entry of each file that matches and sorts after `after`; each folder is listed once, and only where
-    it can matter. Folders that match as files, and those that cannot be entered, come too: they have to be reported.
+    """The path and entry of each match that sorts after `after`. Each folder is listed at most once, and only where it
+    can have matches. Folders that match as files, and those that cannot be entered, come too: the caller reports them.
     """
     segments = glob.segments
     last = len(segments) - 1
 
     def reached(positions: Iterable[int]) -> frozenset[int]:
-        """With the positions behind `**`, which may stand for no folder at all."""
+        """Add the positions after `**`, which may match no folder at all."""
         found = set()
         for position in positions:
             found.add(position)
@@ -109,18 +109,18 @@ def walk(
         return frozenset(found)
 
     def onward(name: str, positions: frozenset[int], matcher: _Matcher) -> list[int]:
-        """The positions that a folder of this name leads to."""
+        """The positions in the pattern after a folder of this name."""
         return [
             position if segments[position] == "**" else position + 1
             for position in positions
             if (segments[position] == "**" or position < last) and matcher(segments[position])(name)
         ]
 
-    # Not recursive: a folder may lie deeper than calls may nest, and one folder is open at a time.
+    # Not recursive: folders may nest deeper than calls, and only one folder is open at a time.
     pending = [(glob.folder, reached([0]))]
     while pending:
         folder, positions = pending.pop()
-        if after is not None and lies_before(folder, after):
+        if after is not None and sorts_before(folder, after):
             continue
         if len(positions) == 1 and min(positions) < last and not _WILD.search(segments[min(positions)]):
             (position,) = positions
@@ -139,14 +139,14 @@ def walk(
                     pending.append((f"{path}/", reached(entered)))
                 elif after is None or path > after:
                     yield path, entry
-            elif name.startswith(_HIDING) and (after is None or path > after):
+            elif name.startswith(_HIDDEN_PREFIXES) and (after is None or path > after):
                 enters = is_folder is not False and onward(name, positions, _hidden_matcher)
                 if (enters or is_file_hidden(name)) and not is_temporary(name):
                     skip(hidden(path))
 
 
 def _never(name: str) -> None:
-    """No file of this folder is wanted, whatever its name is."""
+    """Match no file name."""
 
 
 _Matcher = Callable[[str], Callable[[str], re.Match[str] | None]]
@@ -154,17 +154,17 @@ _Matcher = Callable[[str], Callable[[str], re.Match[str] | None]]
 
 @lru_cache(maxsize=1024)
 def _matcher(segment: str) -> Callable[[str], re.Match[str] | None]:
-    return re.compile(f"{_SHOWN}[^/]+" if segment == "**" else _expression(segment)).fullmatch
+    return re.compile(f"{_NOT_HIDDEN}[^/]+" if segment == "**" else _expression(segment)).fullmatch
 
 
 @lru_cache(maxsize=1024)
 def _hidden_matcher(segment: str) -> Callable[[str], re.Match[str] | None]:
-    """Matches what the segment would match if a leading `_` or `.` meant nothing."""
+    """Match names with a leading `_` or `.` too."""
     return re.compile("[^/]+" if segment == "**" else _expression(segment, shown="")).fullmatch
 
 
-def _expression(segment: str, shown: str = _SHOWN) -> str:
-    """A segment as a regular expression over names, which have to fit `shown` where it has a wildcard."""
+def _expression(segment: str, shown: str = _NOT_HIDDEN) -> str:
+    """A segment as a regular expression over names; `shown` is checked where the segment starts with a wildcard."""
     if not _WILD.search(segment):
         return re.escape(segment)
     expression, at = shown, 0
@@ -185,7 +185,7 @@ def _expression(segment: str, shown: str = _SHOWN) -> str:
 
 
 def _closing(segment: str, at: int) -> int | None:
-    """Where the brackets end that were opened just before; a `]` that comes first stands for itself."""
+    """The position of the closing bracket; a `]` in first place is literal."""
     first = at + 1 if segment[at : at + 1] == "!" else at
     end = segment.find("]", first + 1)
     return end if end > 0 else None

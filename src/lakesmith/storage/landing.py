@@ -1,4 +1,4 @@
-"""Files are put into a landing zone: all of a file or nothing, once, with a note of what it was."""
+"""Lands files: each completely or not at all, once, with a manifest of its content."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from lakesmith.storage.skipped import Skip
 from lakesmith.storage.warehouse import open_storage
 
 MANIFEST = "_manifest"
-"""The folder beside the files that holds a note for each; listings pass over it."""
+"""The folder of the manifests, beside the files; listings skip it."""
 _CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sending:
-    """Told while a file is on its way."""
+class LandingProgress:
+    """The progress of an upload."""
 
     file: str
     sent: int
@@ -37,33 +37,32 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
-    """A file, and what became of it."""
+class LandedFile:
+    """The result for one file."""
 
     file: str
-    """As it was named."""
+    """The path as given."""
     location: str
-    """Where it is now."""
+    """The path or URL in the landing zone."""
     state: Literal["landed", "already landed", "refused"]
     bytes: int
     sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
-    """`land`: what became of each file. One that is refused leaves the others theirs."""
+class LandingReport:
+    """`land`: the result for each file. A refused file does not stop the others."""
 
     table: str
-    files: tuple[Landed, ...]
+    files: tuple[LandedFile, ...]
     errors: tuple[LakesmithError, ...] = ()
 
 
-def landing_of(
+def landing_storage(
     files: str, landing: str, settings: Mapping[str, Mapping[str, str]], symlinks: Symlinks = "inside"
 ) -> tuple[Storage, str]:
-    """The store that a source's glob is in, and the glob in it. A glob that is a whole path or URL stays one, so that
-    the files of two stores are never taken for each other. On local disk, the folder before the first wildcard is the
-    one that links stay inside of."""
+    """The store of a source's glob, and the glob in it. An absolute path or URL stays one, so that files of two stores
+    are never confused. On local disk, links must not leave the folder before the first wildcard."""
     if is_remote(files):
         access, _ = find_access(files, settings)
         return RemoteStorage(access), files
@@ -74,9 +73,9 @@ def landing_of(
     return LocalStorage(root.removeprefix("file://"), links_within=links_within), glob
 
 
-def not_ours(entries: Iterable[SkippedEntry], glob: str, archive: str | None) -> tuple[SkippedEntry, ...]:
-    """What a listing of the landing folder passed over, in order, without Lakesmith's notes and the archive."""
-    own = f"{archived(glob, archive, '')}/" if archive is not None else ""
+def foreign_entries(entries: Iterable[SkippedEntry], glob: str, archive: str | None) -> tuple[SkippedEntry, ...]:
+    """The skipped entries of a landing folder, sorted, without Lakesmith's manifests and the archive."""
+    own = f"{archive_path(glob, archive, '')}/" if archive is not None else ""
     return tuple(
         sorted(
             entry
@@ -86,29 +85,28 @@ def not_ours(entries: Iterable[SkippedEntry], glob: str, archive: str | None) ->
     )
 
 
-def found_in_order(
+def list_in_order(
     storage: Storage,
     glob: str,
-    taken: Mapping[str, FileFact],
+    ingested: Mapping[str, FileFact],
     after: str | None,
     settled: str | None,
     on_skipped: Skip | None = None,
 ) -> tuple[FileFact, ...]:
-    """The new files after a name, where names come in order: up to one before which none is missing.
+    """The new files after a name, for files that arrive in order of name; no earlier file is missing.
 
-    A listing is not the picture of a moment. Of two files that come while it goes on it may show the later one alone.
-    All that comes before the last one it has shown is there by then, so a second listing shows it; `settled` is the
-    name up to which nothing can have come.
+    A listing is not a snapshot: of two files that arrive meanwhile, it may show only the later one. All files before
+    the last one shown exist by then, so a second listing shows them. No new file can arrive up to the name `settled`.
     """
-    found = {file.path: file for file in storage.list(glob, taken, after, on_skipped)}
+    found = {file.path: file for file in storage.list(glob, ingested, after, on_skipped)}
     last = max(found, default="")
     if last > (settled or ""):
-        found |= {file.path: file for file in storage.list(glob, taken, settled) if file.path <= last}
+        found |= {file.path: file for file in storage.list(glob, ingested, settled) if file.path <= last}
     return tuple(sorted(found.values()))
 
 
-def archived(files: str, archive: str, path: str) -> str:
-    """Where a file goes once it is taken in: below `archive`, which a relative path puts beside the files."""
+def archive_path(files: str, archive: str, path: str) -> str:
+    """The archive path of an ingested file: below `archive`, which is relative to the folder of the files."""
     folder = Glob(files).folder
     root = archive if is_remote(archive) or archive.startswith("/") else folder + archive
     return f"{root.rstrip('/')}/{path.removeprefix(folder)}"
@@ -121,32 +119,34 @@ def land(
     *,
     table: str,
     name: str | None = None,
-    on_progress: Callable[[Sending], None] | None = None,
-) -> Landing:
-    """Put files where the table's glob finds them. Names are checked before the first byte is sent."""
+    on_progress: Callable[[LandingProgress], None] | None = None,
+) -> LandingReport:
+    """Land files where the table's glob finds them. Names are checked before the first byte is sent."""
     if name is not None and len(files) != 1:
         raise UsageError("one-name", f"one name was given for {len(files)} files", hint="land one file with --as")
     keys = [_key(glob, name or Path(file).name, table) for file in files]
     for file in files:
         if not os.path.isfile(file) or not os.access(file, os.R_OK):
-            raise UsageError("unreadable-file", f"{file} is not a file that can be read", hint="check the path")
-    landed: list[Landed] = []
+            raise UsageError("unreadable-file", f"{file} is not a readable file", hint="check the path")
+    landed: list[LandedFile] = []
     errors: list[LakesmithError] = []
     for file, key in zip(files, keys, strict=True):
         digest, size = _sha256_of(file)
 
-        def told(sent: int, file: str = str(file), size: int = size) -> None:
+        def report(sent: int, file: str = str(file), size: int = size) -> None:
             if on_progress:
-                on_progress(Sending(file=file, sent=sent, bytes=size))
+                on_progress(LandingProgress(file=file, sent=sent, bytes=size))
 
         state: Literal["landed", "already landed", "refused"] = "refused"
         try:
-            state = _land_one(storage, file, key, digest, size, table, told)
+            state = _land_one(storage, file, key, digest, size, table, report)
         except LakesmithError as error:
             error.table = error.table or table
             errors.append(error)
-        landed.append(Landed(file=str(file), location=storage.location(key), state=state, bytes=size, sha256=digest))
-    return Landing(table=table, files=tuple(landed), errors=tuple(errors))
+        landed.append(
+            LandedFile(file=str(file), location=storage.location(key), state=state, bytes=size, sha256=digest)
+        )
+    return LandingReport(table=table, files=tuple(landed), errors=tuple(errors))
 
 
 def _key(glob: str, name: str, table: str) -> str:
@@ -157,32 +157,32 @@ def _key(glob: str, name: str, table: str) -> str:
     shown = glob.removeprefix(pattern.folder)
     raise UsageError(
         "landing-name",
-        f"{name} would not be taken in: {table} reads {glob}",
+        f"{name} would not be ingested: {table} reads {glob}",
         table=table,
-        hint=f"give it a name that fits {shown} with --as; names that start with _ or . are passed over",
+        hint=f"choose a name that matches {shown} with --as; names that start with _ or . are skipped",
     )
 
 
 def _land_one(
-    storage: Storage, file: str | Path, key: str, digest: str, size: int, table: str, tell: Callable[[int], None]
+    storage: Storage, file: str | Path, key: str, digest: str, size: int, table: str, on_progress: Callable[[int], None]
 ) -> Literal["landed", "already landed"]:
     manifest = _manifest_key(key)
     with open(file, "rb") as source:
         checked = _Checked(source, digest, size, str(file))
-        is_new = _digest_there(storage, key, manifest) is None and storage.put_file(
-            key, cast(BinaryIO, checked), size=size, tell=tell
+        is_new = _landed_digest(storage, key, manifest) is None and storage.put_file(
+            key, cast(BinaryIO, checked), size=size, on_progress=on_progress
         )
-    if not is_new and (there := _digest_there(storage, key, manifest)) != digest:
+    if not is_new and (landed := _landed_digest(storage, key, manifest)) != digest:
         raise DataError(
             "landed-other-bytes",
-            f"{storage.location(key)} is there already, with other bytes than {file}"
-            f" (SHA-256 {str(there)[:12]}…, not {digest[:12]}…)",
+            f"{storage.location(key)} exists already, with other content than {file}"
+            f" (SHA-256 {str(landed)[:12]}…, not {digest[:12]}…)",
             table=table,
-            hint="landing is append-only: land the new bytes under another name with --as",
+            hint="landing is append-only: land the new content under another name with --as",
         )
-    # Last: a note never stands for a file that is not there. One that is missing is written by the next attempt.
-    note = {"file": key.rpartition("/")[2], "bytes": size, "sha256": digest, "landed_at": _now()}
-    storage.put_if_absent(manifest, json.dumps(note).encode())
+    # Last: a manifest implies its file. The next attempt writes a missing one.
+    content = {"file": key.rpartition("/")[2], "bytes": size, "sha256": digest, "landed_at": _now()}
+    storage.put_if_absent(manifest, json.dumps(content).encode())
     return "landed" if is_new else "already landed"
 
 
@@ -191,11 +191,11 @@ def _manifest_key(key: str) -> str:
     return f"{folder}{slash}{MANIFEST}/{name}.json"
 
 
-def _digest_there(storage: Storage, key: str, manifest: str) -> str | None:
-    """The SHA-256 of the landed file, or None when there is none. Read from the bytes where nobody has noted it."""
-    note = storage.read(manifest)
-    if note is not None:  # the file itself may have been archived since
-        return str(json.loads(note)["sha256"])
+def _landed_digest(storage: Storage, key: str, manifest: str) -> str | None:
+    """The SHA-256 of the landed file, or None when there is none. Computed from the file where it has no manifest."""
+    content = storage.read(manifest)
+    if content is not None:  # the file itself may have been archived since
+        return str(json.loads(content)["sha256"])
     if not any(True for _ in storage.list(_literal(key))):
         return None
     with storage.open(key) as file:
@@ -203,7 +203,7 @@ def _digest_there(storage: Storage, key: str, manifest: str) -> str | None:
 
 
 def _literal(key: str) -> str:
-    """A glob that matches this path and no other."""
+    """A glob that matches only this path."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in key)
 
 
@@ -225,14 +225,14 @@ def _now() -> str:
 
 
 class _Checked(io.RawIOBase):
-    """The file's bytes; raises at the last of them when they are not those that were looked at before.
+    """The file's bytes; raises at the end when they do not match the digest.
 
-    Stores make a file visible after its last byte, so that a file which is written while it is sent does not land.
+    Stores make a file visible after its last byte, so a file that changes during the upload does not land.
     """
 
     def __init__(self, file: BinaryIO, digest: str, size: int, name: str) -> None:
         self._file = file
-        self._wanted = digest
+        self._expected = digest
         self._size = size
         self._name = name
         self.seek(0)
@@ -244,7 +244,7 @@ class _Checked(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        assert (offset, whence) == (0, io.SEEK_SET), "sent again from its beginning, or not at all"
+        assert (offset, whence) == (0, io.SEEK_SET), "a retry sends the file from its beginning"
         self._digest = hashlib.sha256()
         self._read = 0
         return self._file.seek(0)
@@ -258,10 +258,10 @@ class _Checked(io.RawIOBase):
         self._digest.update(chunk)
         self._read += len(chunk)
         ended = not chunk or self._read >= self._size
-        if ended and (self._read, self._digest.hexdigest()) != (self._size, self._wanted):
+        if ended and (self._read, self._digest.hexdigest()) != (self._size, self._expected):
             raise DataError(
                 "file-rewritten",
-                f"{self._name} changed while it was sent; nothing has landed",
-                hint="land it when whoever writes it is done",
+                f"{self._name} changed during the upload; nothing landed",
+                hint="land it when its writer is done",
             )
         return len(chunk)

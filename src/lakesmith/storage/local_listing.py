@@ -1,4 +1,4 @@
-"""A listing of a local folder: whatever lies there, it ends, and each entry is a file or is skipped with a reason."""
+"""Lists a local folder: it always ends, and each entry is a file or is skipped with a reason."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ from lakesmith.storage.skipped import (
 
 Entry = os.DirEntry[str] | Path
 _PATH_MAX = 4096
-"""Bytes of a path that the system opens, with the byte that ends it."""
+"""The maximum length of a path in bytes, including the final null byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalListing:
-    """One look at the files below a folder that match a glob."""
+    """One listing of the files below a folder that match a glob."""
 
     root: str
-    """What paths are relative to."""
+    """The folder that paths are relative to."""
     glob: Glob
     boundary: str | None
-    """The real path of the folder that links must not leave; None lets them lead anywhere."""
+    """The real path of the folder that links must not leave; None allows all targets."""
     skip: Skip
 
-    def files(self, known: Mapping[str, FileFact], after: str | None) -> Iterator[FileFact]:
-        """The files that sort after a path and are not as they are known."""
+    def files(self, ingested: Mapping[str, FileFact], after: str | None) -> Iterator[FileFact]:
+        """The files that sort after a path, without unchanged ingested files."""
         for path, entry in self._matching(after):
-            before = known.get(path)
+            before = ingested.get(path)
             status = self._status(path, entry)
             if status is None:
                 continue
-            # Most files are known: nothing is made for them, so that a listing costs little more than the calls.
+            # Most files are ingested already: creating no objects for them keeps a listing cheap.
             if (
                 before is not None
                 and before.size == status.st_size
                 and before.modified == status.st_mtime_ns // 1_000_000
             ):
                 continue
-            refused = self._refused(path, entry, status)
-            if refused is None:
+            skipped = self._skip_reason(path, entry, status)
+            if skipped is None:
                 yield FileFact(path, status.st_size, status.st_mtime_ns // 1_000_000)
             else:
-                self.skip(refused)
+                self.skip(skipped)
 
     def _matching(self, after: str | None) -> Iterator[tuple[str, Entry]]:
         if not self.glob.is_path:
@@ -67,7 +67,7 @@ class LocalListing:
             yield self.glob.text, Path(self._location(self.glob.text))
 
     def _status(self, path: str, entry: Entry) -> os.stat_result | None:
-        """What the entry leads to; None when it leads nowhere, which is reported unless the file is just gone."""
+        """The status of an entry's target. None without target, which is reported unless the file was just deleted."""
         try:
             return entry.stat()
         except OSError as error:
@@ -78,11 +78,11 @@ class LocalListing:
             elif error.errno == errno.ENAMETOOLONG:
                 self.skip(path_too_long(path))
             elif not isinstance(error, FileNotFoundError):
-                raise unread(self._location(path), error) from error
+                raise read_error(self._location(path), error) from error
         return None
 
-    def _refused(self, path: str, entry: Entry, status: os.stat_result) -> SkippedEntry | None:
-        """Why something that is there is no file to ingest."""
+    def _skip_reason(self, path: str, entry: Entry, status: os.stat_result) -> SkippedEntry | None:
+        """Why an entry is not a file to ingest."""
         if stat.S_ISDIR(status.st_mode) and entry.is_symlink():
             return link_not_followed(path, "links to folders are not followed here")
         if not stat.S_ISREG(status.st_mode):
@@ -100,8 +100,8 @@ class LocalListing:
 
     def _children(self, folder: str, deep: bool) -> Iterator[tuple[str, bool | None, os.DirEntry[str]]]:
         location = self._location(folder)
-        if folder != self.glob.folder and (barred := self._barred(folder)):
-            self.skip(barred)
+        if folder != self.glob.folder and (skipped := self._folder_skip_reason(folder)):
+            self.skip(skipped)
             return
         try:
             descriptor = os.open(location, os.O_RDONLY | os.O_DIRECTORY)
@@ -111,19 +111,19 @@ class LocalListing:
             if error.errno == errno.ENAMETOOLONG and folder != self.glob.folder:
                 self.skip(path_too_long(folder))
                 return
-            raise unlisted(location, error) from error
+            raise list_error(location, error) from error
         try:
-            # Through the open folder, so that the path to it is not resolved again for each file.
+            # By descriptor, so that the path is not resolved again for each file.
             with os.scandir(descriptor) as entries:
                 for entry in entries:
                     yield entry.name, _is_folder(entry, deep), entry
         except OSError as error:
-            raise unlisted(location, error) from error
+            raise list_error(location, error) from error
         finally:
             os.close(descriptor)
 
-    def _barred(self, folder: str) -> SkippedEntry | None:
-        """Why a folder is not entered. Any part of its path may be a link: the glob's fixed names are not listed."""
+    def _folder_skip_reason(self, folder: str) -> SkippedEntry | None:
+        """Why a folder is not entered. Any part of its path may be a link: names without wildcards are not listed."""
         location = self._location(folder).rstrip("/")
         if not any(map(os.path.islink, self._unchecked(location))):
             return None
@@ -135,7 +135,7 @@ class LocalListing:
         return None
 
     def _unchecked(self, location: str) -> Iterator[str]:
-        """The end of a path that was not checked yet: the walk lists no folder for a name without wildcards."""
+        """The unchecked parents of a path: the walk lists no folder for a name without wildcards."""
         for _ in self.glob.segments:
             yield location
             location = os.path.dirname(location)
@@ -145,7 +145,7 @@ class LocalListing:
 
 
 def _is_folder(entry: os.DirEntry[str], deep: bool) -> bool | None:
-    """None for a link that cannot be followed, and for one to a folder where that may lead in circles."""
+    """Whether an entry is a folder. None for a broken link, and for a link to a folder that may lead in circles."""
     try:
         found = entry.is_dir()
     except OSError:
@@ -153,26 +153,26 @@ def _is_folder(entry: os.DirEntry[str], deep: bool) -> bool | None:
     return None if found and deep and entry.is_symlink() else found
 
 
-def unlisted(location: str, error: OSError) -> InfrastructureError:
+def list_error(location: str, error: OSError) -> InfrastructureError:
     if isinstance(error, PermissionError):
-        return denied(location, "list")
-    what = f"{location} cannot be listed: {error.strerror}"
-    return InfrastructureError("storage-failed", what, hint="look at the folder and at its disk")
+        return access_denied(location, "list")
+    what = f"cannot list {location}: {error.strerror}"
+    return InfrastructureError("storage-failed", what, hint="check the folder and its disk")
 
 
-def unread(location: str, error: OSError) -> InfrastructureError:
+def read_error(location: str, error: OSError) -> InfrastructureError:
     if isinstance(error, PermissionError):
-        return denied(location, "read")
+        return access_denied(location, "read")
     return disk_failure(str(error), f"cannot read {location}") or InfrastructureError(
         "storage-failed",
         f"cannot read {location}: {error.strerror}",
-        hint="look at the file; `lakesmith doctor` checks the storage",
+        hint="check the file; `lakesmith doctor` checks the storage",
     )
 
 
-def denied(location: str, verb: str) -> InfrastructureError:
+def access_denied(location: str, verb: str) -> InfrastructureError:
     return InfrastructureError(
         "storage-denied",
         f"this user may not {verb} {location}",
-        hint="give the user the right to it, or run as a user who has it",
+        hint="grant the permission, or run as another user",
     )

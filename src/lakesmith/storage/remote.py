@@ -1,6 +1,6 @@
-"""A store that is reached over the network, through remote-store: S3, Azure, SFTP and HTTP behave alike here.
+"""Stores over the network, through remote-store: S3, Azure, SFTP and HTTP behave alike.
 
-It can be sent to another process: it holds how to connect, and connects where it is used.
+A `RemoteStorage` can be sent to another process: it holds the settings, and connects where it is used.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact, SkippedEntry
 from lakesmith.storage.access import Access
-from lakesmith.storage.errors import archive_taken, file_gone, file_rewritten, probe_put_if_absent
-from lakesmith.storage.failures import kind_of, retrying, told
+from lakesmith.storage.errors import archive_conflict, file_gone, file_rewritten, probe_put_if_absent
+from lakesmith.storage.failures import failure_kind, retrying, store_errors
 from lakesmith.storage.globs import Glob
 from lakesmith.storage.skipped import Skip
-from lakesmith.storage.stores import Reached, reach
+from lakesmith.storage.stores import ConnectedStore, connect
 
 if TYPE_CHECKING:
     from remote_store import FileInfo
 
 Result = TypeVar("Result")
 
-_WHOLE = 8 * 1024 * 1024
-"""A file up to this size is fetched in one go."""
+_ONE_REQUEST = 8 * 1024 * 1024
+"""Files up to this size are fetched in one request."""
 _CHUNK = 4 * 1024 * 1024
 
 
@@ -48,11 +48,11 @@ class RemoteStorage:
     def list(
         self,
         pattern: str,
-        known: Mapping[str, FileFact] | None = None,
+        ingested: Mapping[str, FileFact] | None = None,
         after: str | None = None,
         on_skipped: Skip | None = None,
     ) -> Iterator[FileFact]:
-        known = {} if known is None else known
+        ingested = {} if ingested is None else ingested
         base, below = self._split(pattern)
         glob = Glob(below)
         outside = pattern[: len(pattern) - len(below)]
@@ -63,11 +63,11 @@ class RemoteStorage:
             if on_skipped is not None:
                 on_skipped(entry._replace(path=outside + entry.path))
 
-        with told(self._access, self.location(pattern)):
+        with store_errors(self._access, self.location(pattern)):
             for file in self._store.files(base, glob, start, skip):
                 named = FileFact(outside + file.path, file.size, file.modified)
-                # A store may not know of an order, or of this way to ask.
-                if (after is None or named.path > after) and known.get(named.path) != named:
+                # A store may ignore `after`.
+                if (after is None or named.path > after) and ingested.get(named.path) != named:
                     found.add(named)
         return iter(sorted(found))
 
@@ -79,10 +79,10 @@ class RemoteStorage:
         info = self._info(path)
         if info is None:
             raise file_gone(location)
-        # Listings may tell times more exactly than a single file does.
+        # Times in listings may be more exact than those of a single file.
         if as_of and (as_of.size, as_of.modified // 1000) != (info.size, max(0, int(info.modified_at.timestamp()))):
             raise file_rewritten(location)
-        if 0 < info.size <= _WHOLE:
+        if 0 < info.size <= _ONE_REQUEST:
             data = self.read(path)
             if data is None:
                 raise file_gone(location)
@@ -96,20 +96,20 @@ class RemoteStorage:
             return file.read(size)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        return self.put_file(key, io.BytesIO(data), size=len(data), tell=_nobody)
+        return self.put_file(key, io.BytesIO(data), size=len(data), on_progress=_no_progress)
 
-    def put_file(self, key: str, file: BinaryIO, *, size: int, tell: Callable[[int], None]) -> bool:
-        with told(self._access, self.location(key)):
+    def put_file(self, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
+        with store_errors(self._access, self.location(key)):
             try:
-                self._store.create(self._key(key), file, size, tell)
+                self._store.create(self._key(key), file, size, on_progress)
             except Exception as error:
-                if kind_of(error) != "taken":
+                if failure_kind(error) != "exists":
                     raise
                 return False
         return True
 
     def replace(self, key: str, data: bytes) -> None:
-        with told(self._access, self.location(key)):
+        with store_errors(self._access, self.location(key)):
             retrying(lambda: self._store.store.write_atomic(self._key(key), data, overwrite=True))
 
     def move(self, path: str, to: str) -> None:
@@ -119,16 +119,16 @@ class RemoteStorage:
                 raise file_gone(self.location(path))
             return
         if target is None:
-            # Copied first and removed then: whatever cuts in between, the file is there.
-            with told(self._access, self.location(path)):
+            # Copy first, then remove: the file exists at any moment.
+            with store_errors(self._access, self.location(path)):
                 retrying(lambda: self._store.store.copy(self._key(path), self._key(to), overwrite=True))
                 retrying(lambda: self._store.store.delete(self._key(path), missing_ok=True))
-        elif self._are_alike(path, to, source, target):
+        elif self._are_equal(path, to, source, target):
             self.remove(path)
         else:
-            raise archive_taken(self.location(path), self.location(to))
+            raise archive_conflict(self.location(path), self.location(to))
 
-    def _are_alike(self, one: str, other: str, first: FileInfo, second: FileInfo) -> bool:
+    def _are_equal(self, one: str, other: str, first: FileInfo, second: FileInfo) -> bool:
         if first.size != second.size:
             return False
         with self.open(one) as left, self.open(other) as right:
@@ -147,7 +147,7 @@ class RemoteStorage:
         return self._unless_missing(key, delete) is True
 
     def keys(self, folder: str) -> Sequence[str]:
-        with told(self._access, self.location(folder)):
+        with store_errors(self._access, self.location(folder)):
             listed = retrying(lambda: tuple(self._store.store.list_files(self._key(folder))))
         return sorted(file.name for file in listed if not file.name.startswith("."))
 
@@ -158,23 +158,23 @@ class RemoteStorage:
             return error.what
 
     @property
-    def _store(self) -> Reached:
-        return reach(self._access)
+    def _store(self) -> ConnectedStore:
+        return connect(self._access)
 
     def _info(self, path: str) -> FileInfo | None:
         return self._unless_missing(path, lambda: self._store.store.get_file_info(self._key(path)))
 
     def _unless_missing(self, path: str, act: Callable[[], Result]) -> Result | None:
-        with told(self._access, self.location(path)):
+        with store_errors(self._access, self.location(path)):
             try:
                 return retrying(act)
             except Exception as error:
-                if kind_of(error) != "missing":
+                if failure_kind(error) != "missing":
                     raise
                 return None
 
     def _split(self, path: str) -> tuple[str, str]:
-        """The folder that a path starts from, and the path from there: a path may also be a whole URL."""
+        """The base folder of a path, and the path below it; for a URL, the base is empty."""
         if path.startswith(f"{self._access.url}/"):
             return "", path.removeprefix(f"{self._access.url}/")
         return self._base, path
@@ -184,7 +184,7 @@ class RemoteStorage:
 
 
 class _Resuming(io.RawIOBase):
-    """A stream that connects again where the line was cut, as long as the file is what it was."""
+    """A stream that reconnects after a broken connection, as long as the file is unchanged."""
 
     def __init__(self, access: Access, key: str, location: str, info: FileInfo) -> None:
         self._access = access
@@ -198,7 +198,7 @@ class _Resuming(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        with told(self._access, self._location):
+        with store_errors(self._access, self._location):
             chunk = retrying(lambda: self._next(len(buffer)))
         buffer[: len(chunk)] = chunk
         self._position += len(chunk)
@@ -207,27 +207,27 @@ class _Resuming(io.RawIOBase):
     def _next(self, size: int) -> bytes:
         try:
             if self._stream is None:
-                self._stream = self._connected()
+                self._stream = self._open_stream()
             chunk = self._stream.read(size)
-            # A web server need not tell a size.
+            # A web server may not report a size.
             if not chunk and self._info.size and self._position < self._info.size:
                 raise ConnectionError(f"the stream ended at byte {self._position} of {self._info.size}")
             return chunk
         except Exception as error:
             self._drop()
-            match kind_of(error):
+            match failure_kind(error):
                 case "missing":
                     raise file_gone(self._location) from None
-                case "taken":  # the store was asked for the file as it was
+                case "exists":  # the condition of the request: the file is unchanged
                     raise file_rewritten(self._location) from None
                 case _:
                     raise
 
-    def _connected(self) -> BinaryIO:
-        reached = reach(self._access)
+    def _open_stream(self) -> BinaryIO:
+        store = connect(self._access)
         if self._position:
-            self._check_unchanged(reached)
-        stream = reached.stream(self._key)
+            self._check_unchanged(store)
+        stream = store.stream(self._key)
         if self._position and stream.seekable():
             stream.seek(self._position)
         else:
@@ -236,8 +236,8 @@ class _Resuming(io.RawIOBase):
                 left -= len(stream.read(min(left, _CHUNK)))
         return stream
 
-    def _check_unchanged(self, reached: Reached) -> None:
-        now, before = reached.store.get_file_info(self._key), self._info
+    def _check_unchanged(self, store: ConnectedStore) -> None:
+        now, before = store.store.get_file_info(self._key), self._info
         if (now.size, now.modified_at, now.etag) != (before.size, before.modified_at, before.etag):
             raise file_rewritten(self._location)
 
@@ -252,5 +252,5 @@ class _Resuming(io.RawIOBase):
         super().close()
 
 
-def _nobody(sent: int) -> None:
-    """Nobody waits for this."""
+def _no_progress(sent: int) -> None:
+    """Ignore the progress."""

@@ -1,4 +1,4 @@
-"""Entries of a landing folder that a listing passes over, each with a code and a reason that a user can act on."""
+"""Skipped entries of a landing folder, each with a code and a reason."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _KINDS = {
 
 
 def ignore(entry: SkippedEntry) -> None:
-    """For callers to whom skipped entries mean nothing."""
+    """Ignore skipped entries."""
 
 
 def is_utf8(name: str) -> bool:
-    """Whether a name is text: bytes that are not stand in it as lone surrogates."""
+    """Whether a name is UTF-8: other bytes appear as lone surrogates."""
     if name.isascii():
         return True
     try:
@@ -37,7 +37,7 @@ def is_utf8(name: str) -> bool:
 
 
 def temporary_name(name: str) -> str:
-    """The name under which a file is written before it gets its own."""
+    """A name for a file while it is being written."""
     return f".{name}.{uuid.uuid4().hex}"
 
 
@@ -46,7 +46,7 @@ def is_temporary(name: str) -> bool:
 
 
 def hidden(path: str) -> SkippedEntry:
-    return _entry(path, "hidden-name", "its name begins with _ or .")
+    return _entry(path, "hidden-name", "its name starts with _ or .")
 
 
 def not_utf8(path: str) -> SkippedEntry:
@@ -79,6 +79,6 @@ def link_outside(path: str) -> SkippedEntry:
 
 
 def _entry(path: str, code: str, why: str) -> SkippedEntry:
-    """With bytes that are not UTF-8 spelled out, so that the path can be stored and printed."""
+    """Create an entry. Bytes that are not UTF-8 are escaped, so that the path can be stored and printed."""
     shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return SkippedEntry(shown.rstrip("/"), code, why)

@@ -1,4 +1,4 @@
-"""A warehouse: where each table of a lake lies, and where Lakesmith keeps what it has to remember."""
+"""The warehouse: the folders of a lake's tables and of Lakesmith's own files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 def open_storage(url: str, settings: Mapping[str, Mapping[str, str]] = _NO_SETTINGS) -> Storage:
-    """The store behind a folder or URL. `settings` are by the beginning of a URL; the longest that fits counts."""
+    """The store of a folder or URL. `settings` are by URL prefix; the longest match wins."""
     if is_remote(url):
         return RemoteStorage(*find_access(url, settings))
     return LocalStorage(url.removeprefix("file://"))
@@ -25,8 +25,8 @@ def open_storage(url: str, settings: Mapping[str, Mapping[str, str]] = _NO_SETTI
 class Warehouse:
     """The folders of a lake below one root. Locations are made from validated names only.
 
-    `adopted` are tables that lie elsewhere and are not the lake's to write. `umask` is what files and folders are made
-    without.
+    `adopted` are the locations of tables that the lake only reads. `umask` holds the permissions that new files and
+    folders do not get.
     """
 
     def __init__(self, url: str, adopted: Mapping[TableName, str] | None = None, umask: int = PRIVATE) -> None:
@@ -41,25 +41,25 @@ class Warehouse:
     def quarantine(self, name: TableName) -> str:
         return f"{self.root}/quarantine/{name.layer}/{name.name}"
 
-    def settled(self, name: TableName) -> str:
-        """Where it is kept what became of rows that were in quarantine."""
-        return f"{self.root}/settled/{name.layer}/{name.name}"
+    def quarantine_decisions(self, name: TableName) -> str:
+        """The folder of the table with decisions about quarantined rows."""
+        return f"{self.root}/quarantine_decisions/{name.layer}/{name.name}"
 
     def staged(self, name: TableName) -> str:
-        """Where batches lie that are written and not committed, each attempt in a folder of its own."""
+        """The folder of written, uncommitted batches, with one folder per attempt."""
         return f"{self.root}/_lakesmith/checked/{name}"
 
     def held(self, name: TableName) -> str:
-        """Where the batch lies that a gate has refused."""
+        """The folder of the batch that a gate holds."""
         return f"{self.root}/_lakesmith/held/{name}"
 
-    def ends(self, name: TableName) -> str:
-        """Where it is kept which keys of a table are gone."""
-        return f"{self.root}/ends/{name.layer}/{name.name}"
+    def deleted_keys(self, name: TableName) -> str:
+        """The folder of the table with the deleted keys of a table."""
+        return f"{self.root}/deleted_keys/{name.layer}/{name.name}"
 
     def tables_of(self, name: TableName) -> tuple[str, ...]:
-        """Where a table lies, and those that belong to it."""
-        return self.table(name), self.quarantine(name), self.settled(name), self.ends(name)
+        """The folders of a table and of the tables that belong to it."""
+        return self.table(name), self.quarantine(name), self.quarantine_decisions(name), self.deleted_keys(name)
 
     def system(self, name: str) -> str:
         return f"{self.root}/system/{name}"

@@ -1,4 +1,4 @@
-"""One module for each kind of store: how it is reached, listed, and given a file that must not be there yet."""
+"""One module per kind of store: how to connect, list, and create files that must not exist yet."""
 
 from __future__ import annotations
 
@@ -16,50 +16,49 @@ if TYPE_CHECKING:
     from remote_store import Store
 
 
-class Reached(Protocol):
-    """A store that can be asked. What its methods raise is the library's."""
+class ConnectedStore(Protocol):
+    """A connected store. Its methods raise the library's errors."""
 
     @property
     def store(self) -> Store:
-        """What remote-store makes of it."""
+        """The store of remote-store."""
 
     def files(self, base: str, glob: Glob, after: str | None, skip: Skip) -> Iterator[FileFact]:
-        """The files that match below a folder, which ends with a slash or is empty. Their paths are below it too, and
-        so is `after`; what sorts before that may be left out, where this saves requests. `skip` gets what is passed
-        over, with paths below the folder."""
+        """The matching files below a folder, which ends with a slash or is empty. Paths and `after` are relative to it.
+        Files that sort before `after` may be omitted, where this saves requests. `skip` gets skipped entries."""
 
     def fetch(self, key: str) -> bytes:
         """All bytes."""
 
     def stream(self, key: str) -> BinaryIO:
-        """The bytes as they come, seekable where the store can."""
+        """A stream of the bytes, seekable where the store supports it."""
 
-    def create(self, key: str, file: BinaryIO, size: int, tell: Callable[[int], None]) -> None:
-        """Make the file with all its bytes at once; an error when it is there already."""
+    def create(self, key: str, file: BinaryIO, size: int, on_progress: Callable[[int], None]) -> None:
+        """Create the file with all its bytes at once; raises when it exists."""
 
 
 class _Connections(threading.local):
-    """Of one thread: a connection cannot be shared among several, where the library does not see to that."""
+    """The connections of one thread, for libraries that are not thread-safe."""
 
     def __init__(self) -> None:
-        self.own: dict[Access, Reached] = {}
+        self.own: dict[Access, ConnectedStore] = {}
 
 
 _connections = _Connections()
-_shared: dict[Access, Reached] = {}
+_shared: dict[Access, ConnectedStore] = {}
 _connecting = threading.Lock()
 
 
-def reach(access: Access) -> Reached:
-    """The store; connected to when it is first asked."""
-    known = _shared if access.kind in ("s3", "az") else _connections.own
+def connect(access: Access) -> ConnectedStore:
+    """The store of these settings; connects on first use."""
+    connections = _shared if access.kind in ("s3", "az") else _connections.own
     with _connecting:
-        if access not in known:
-            known[access] = _connect(access)
-        return known[access]
+        if access not in connections:
+            connections[access] = _connect(access)
+        return connections[access]
 
 
-def _connect(access: Access) -> Reached:
+def _connect(access: Access) -> ConnectedStore:
     try:
         match access.kind:
             case "s3":
@@ -82,6 +81,6 @@ def _connect(access: Access) -> Reached:
         extra = {"az": "azure"}.get(access.kind, access.kind)
         raise InfrastructureError(
             "missing-library",
-            f"{access.url} cannot be reached without the package {error.name}",
+            f"{access.url} needs the package {error.name}, which is not installed",
             hint=f"pip install 'lakesmith[{extra}]'",
         ) from error

@@ -10,12 +10,12 @@ from typing import Any, BinaryIO
 from lakesmith.errors import DeclarationError
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
-from lakesmith.storage.failures import WRITE, kind_of, retrying
+from lakesmith.storage.failures import WRITE, failure_kind, retrying
 from lakesmith.storage.globs import Glob, walk
 from lakesmith.storage.skipped import Skip, hidden
 
 _BLOCK = 8 * 1024 * 1024
-_MOST_BLOCKS = 45_000
+_MAX_BLOCKS = 45_000
 
 
 class Azure:
@@ -26,7 +26,7 @@ class Azure:
         from remote_store import Store
         from remote_store.backends import AzureBackend
 
-        # `patiently` is the only one that tries again.
+        # Only `retrying` retries.
         options: dict[str, Any] = {
             "retry_policy": LinearRetry(retry_total=0),
             "connection_timeout": 10,
@@ -37,7 +37,7 @@ class Azure:
         if not connection and not endpoint:
             raise DeclarationError(
                 "missing-key",
-                f"nothing says which account {access.url} is in",
+                f"the account of {access.url} is missing",
                 hint=f"add account: or connection_string: below storage: '{access.url}' of the environment",
             )
         credential: Any = access.get("account_key") or access.get("sas_token")
@@ -54,8 +54,7 @@ class Azure:
             client_options=options,
         )
         self.store = Store(backend)
-        # Listings that tell a missing container from an empty one, and conditional puts, are what remote-store has no
-        # call for.
+        # remote-store has no conditional puts, and its listings show a missing container as an empty one.
         service = (
             BlobServiceClient.from_connection_string(connection, **options)
             if connection
@@ -70,8 +69,8 @@ class Azure:
         elif after is None:
             listed = self._blobs(self._container.list_blobs(prefix))
         else:
-            # Folder by folder, so that old ones are not entered. `startFrom` would say it in one request, but servers
-            # of before 2026 pass over it, and where folders are real ones the order is not that of whole names.
+            # Folder by folder, so that old ones are not listed. `startFrom` would need one request, but servers from
+            # before 2026 ignore it, and real folders are not sorted by full names.
             listed = (blob for _, blob in walk(glob, lambda folder, deep: self._children(base + folder), after, skip))
         for blob in listed:
             path = blob.name[len(base) :]
@@ -98,11 +97,11 @@ class Azure:
     def stream(self, key: str) -> BinaryIO:
         return self.store.read_seekable(key)
 
-    def create(self, key: str, file: BinaryIO, size: int, tell: Callable[[int], None]) -> None:
+    def create(self, key: str, file: BinaryIO, size: int, on_progress: Callable[[int], None]) -> None:
         from azure.core import MatchConditions
         from azure.storage.blob import BlobBlock
 
-        block = max(_BLOCK, size // _MOST_BLOCKS)
+        block = max(_BLOCK, size // _MAX_BLOCKS)
         target = self._container.get_blob_client(key)
         blocks: list[BlobBlock] = []
         sent = 0
@@ -110,12 +109,12 @@ class Azure:
             blocks.append(BlobBlock(f"{len(blocks):08d}"))
             retrying(partial(target.stage_block, blocks[-1].id, chunk))
             sent += len(chunk)
-            tell(sent)
-        # Only now it can be seen, and only if nothing has that name.
-        told, missing = {WRITE: uuid.uuid4().hex}, MatchConditions.IfMissing
+            on_progress(sent)
+        # Now the file becomes visible, but only if the name does not exist.
+        metadata, missing = {WRITE: uuid.uuid4().hex}, MatchConditions.IfMissing
         try:
-            retrying(lambda: target.commit_block_list(blocks, metadata=told, match_condition=missing))
+            retrying(lambda: target.commit_block_list(blocks, metadata=metadata, match_condition=missing))
         except Exception as error:
-            # Where the answer to the first try was lost, the second one finds that the name is taken: by the first.
-            if kind_of(error) != "taken" or retrying(target.get_blob_properties).metadata != told:
+            # If the reply to the first attempt was lost, the retry finds that file under the name.
+            if failure_kind(error) != "exists" or retrying(target.get_blob_properties).metadata != metadata:
                 raise

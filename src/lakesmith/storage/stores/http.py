@@ -1,4 +1,4 @@
-"""Files behind plain links: a web server can be read, and listed where it shows an index page."""
+"""Files on a web server: readable, and listable where it serves index pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from lakesmith.errors import DeclarationError, InfrastructureError
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
-from lakesmith.storage.failures import kind_of, retrying
+from lakesmith.storage.failures import failure_kind, retrying
 from lakesmith.storage.globs import Glob, walk
 from lakesmith.storage.skipped import Skip, not_a_file
 
@@ -25,16 +25,16 @@ class Http:
         from remote_store import Store
         from remote_store.backends import ReadOnlyHttpBackend
 
-        # As it is stored: a server that compresses on the way would tell sizes that are not the files'.
+        # Uncompressed: otherwise a server may report the sizes of compressed files.
         headers = {"Accept-Encoding": "identity", **_headers(access.get("headers"))}
         if token := access.get("token"):
             headers["Authorization"] = f"Bearer {token}"
         self._url = f"{access.url}/"
-        # A redirect takes a token to no other server, but it would take headers there.
+        # A redirect sends no token to another server, but it would send headers.
         redirects = 0 if access.get("headers") else 5
         backend = ReadOnlyHttpBackend(self._url, headers=headers, http_client="requests", max_redirects=redirects)
         self.store = Store(backend)
-        # Index pages are what remote-store has no call for: it takes no URL that ends with a slash.
+        # remote-store cannot read index pages: it accepts no URL that ends with a slash.
         self._session = requests.Session()
         self._session.max_redirects = redirects
         self._session.headers.update(headers)
@@ -53,18 +53,18 @@ class Http:
             try:
                 info = retrying(partial(self.store.get_file_info, base + path))
             except Exception as error:
-                if kind_of(error) != "missing":
+                if failure_kind(error) != "missing":
                     raise
                 continue
             yield FileFact(path, info.size, max(0, int(info.modified_at.timestamp() * 1000)))
 
     def _children(self, base: str, folder: str) -> Iterator[tuple[str, bool, bool]]:
-        """The links of an index page, as Apache, nginx and others write it, that lead to names directly below."""
+        """The entries directly below a folder, from the links of an index page of Apache, nginx and others."""
         here = self._url + quote(base + folder)
         try:
             page = retrying(lambda: self._page(here))
         except Exception as error:
-            if kind_of(error) != "missing":
+            if failure_kind(error) != "missing":
                 raise
             return
         links = _Links()
@@ -87,16 +87,16 @@ class Http:
     def stream(self, key: str) -> BinaryIO:
         return self.store.read(key)
 
-    def create(self, key: str, file: BinaryIO, size: int, tell: Callable[[int], None]) -> None:
+    def create(self, key: str, file: BinaryIO, size: int, on_progress: Callable[[int], None]) -> None:
         raise InfrastructureError(
             "storage-read-only",
-            f"{self._url}{key} cannot be written: a web server is only read from",
+            f"cannot write {self._url}{key}: web servers are read-only",
             hint="land files in a folder, s3://, az:// or sftp://",
         )
 
 
 class _Links(html.parser.HTMLParser):
-    """Collects where a page's links lead."""
+    """Collects the links of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class _Links(html.parser.HTMLParser):
 
 
 def _headers(written: str | None) -> dict[str, str]:
-    """`Name: value`, one a line."""
+    """Parse headers: one `Name: value` per line."""
     headers = {}
     for line in (written or "").splitlines():
         name, colon, value = line.partition(":")

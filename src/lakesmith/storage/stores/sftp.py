@@ -1,4 +1,4 @@
-"""A folder on a server that speaks SFTP."""
+"""Files on an SFTP server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from lakesmith.errors import DeclarationError
 from lakesmith.ports import FileFact
 from lakesmith.storage.access import Access
-from lakesmith.storage.failures import kind_of, retrying
+from lakesmith.storage.failures import failure_kind, retrying
 from lakesmith.storage.globs import Glob, walk
 from lakesmith.storage.skipped import Skip, link_not_followed, not_a_file, temporary_name
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from remote_store import Store
 
 _REQUEST = 255 * 1024
-"""As much as OpenSSH gives at a time; a server that gives less is asked again."""
+"""The most that OpenSSH returns per request; a server that returns less gets another request."""
 _CHUNK = 1024 * 1024
 
 
@@ -34,7 +34,7 @@ class Sftp:
         from remote_store import RetryPolicy, Store
         from remote_store.backends import SFTPBackend
 
-        # It writes tracebacks of lost connections to whoever listens; what went wrong is told by the error.
+        # It logs tracebacks of lost connections; the error reports them already.
         logging.getLogger("paramiko").addHandler(logging.NullHandler())
         host, _, port = access.place.partition(":")
         self._client_class = paramiko.SFTPClient
@@ -46,21 +46,21 @@ class Sftp:
             pkey=_private_key(access.get("key_file")),
             known_host_keys=_known_hosts(access.get("known_hosts")),
             io_timeout=60.0,
-            # `patiently` is the only one that tries again.
+            # Only `retrying` retries.
             retry=RetryPolicy(max_attempts=1),
-            # What is not set is not used: no agent and no key of the user who happens to run it.
+            # Use only the given credentials: no agent and no keys of the current user.
             connect_kwargs={"allow_agent": False, "look_for_keys": False} if _has_credentials(access) else None,
         )
         self._remote_store = Store(self._backend)
 
     @property
     def store(self) -> Store:
-        self._client()  # however it is connected by now
+        self._client()  # reconnects if needed
         return self._remote_store
 
     def _client(self) -> Any:
         client = self._backend.unwrap(self._client_class)
-        # Each request waits for its answer; by default, a small one is also held back until the last is confirmed.
+        # Each request waits for its reply. By default, TCP also delays a small one until the last is acknowledged.
         client.get_channel().get_transport().sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 
@@ -70,7 +70,7 @@ class Sftp:
             if stat.S_ISREG(mode):
                 yield FileFact(path, found.st_size or 0, (found.st_mtime or 0) * 1000)
             else:
-                # Where a link leads is for the server to say, and it need not tell.
+                # Only the server could resolve a link, and it may refuse to.
                 why = "links are not followed on a server"
                 skip(link_not_followed(path, why) if stat.S_ISLNK(mode) else not_a_file(path, mode))
 
@@ -80,11 +80,11 @@ class Sftp:
             yield entry.filename, None if stat.S_ISLNK(mode) else stat.S_ISDIR(mode), entry
 
     def _entries(self, folder: str) -> list[Any]:
-        """The attributes of each name in a folder; bytes of a name that are not UTF-8 are lone surrogates in it."""
+        """The attributes of each entry of a folder. Bytes of names that are not UTF-8 become lone surrogates."""
         client = self._client()
         try:
             return [*client.listdir_attr(folder)]
-        except UnicodeDecodeError:  # the library reads names as UTF-8 only, and gives up the whole folder
+        except UnicodeDecodeError:  # the library supports only UTF-8 names, and fails for the folder
             return _entries_of_any_name(client, folder)
         except FileNotFoundError:
             return []
@@ -93,46 +93,46 @@ class Sftp:
         with self.stream(key) as stream:
             size, data = stream.stat().st_size, bytes(stream.read())
         if len(data) != size:
-            raise ConnectionError(f"{len(data)} of {size} bytes came")
+            raise ConnectionError(f"received {len(data)} of {size} bytes")
         return data
 
     def stream(self, key: str) -> Any:
         file = self._client().open(f"/{key}", "rb")
-        # One answer for each 32 kB, as it is by default, would take for ever over a long line.
+        # The default of 32 kB per reply is too slow over a connection with high latency.
         file.MAX_REQUEST_SIZE = _REQUEST
         return file
 
-    def create(self, key: str, file: BinaryIO, size: int, tell: Callable[[int], None]) -> None:
+    def create(self, key: str, file: BinaryIO, size: int, on_progress: Callable[[int], None]) -> None:
         folder, _, name = key.rpartition("/")
         temporary = f"{folder}/{temporary_name(name)}"
         try:
-            retrying(lambda: self._upload(temporary, file, tell))
+            retrying(lambda: self._upload(temporary, file, on_progress))
             retrying(lambda: self._promote(temporary, key))
         finally:
             with suppress(Exception):
                 self.store.delete(temporary, missing_ok=True)
 
-    def _upload(self, key: str, file: BinaryIO, tell: Callable[[int], None]) -> None:
+    def _upload(self, key: str, file: BinaryIO, on_progress: Callable[[int], None]) -> None:
         file.seek(0)
         sent = 0
         self.store.write(key, b"", overwrite=True)  # makes the folders too
         with self._client().open(f"/{key}", "wb") as target:
-            target.set_pipelined(True)  # no waiting for each answer
+            target.set_pipelined(True)  # do not wait for each reply
             while chunk := file.read(_CHUNK):
                 target.write(chunk)
                 sent += len(chunk)
-                tell(sent)
+                on_progress(sent)
 
     def _promote(self, temporary: str, key: str) -> None:
-        """Give the file its name. Unlike what remote-store does, this never replaces a file: servers refuse it."""
+        """Rename the temporary file. Unlike remote-store, this never replaces a file: servers refuse it."""
         try:
             self._client().rename(f"/{temporary}", f"/{key}")
         except OSError as error:
-            if kind_of(error) == "denied" or not self.store.exists(key):
+            if failure_kind(error) == "denied" or not self.store.exists(key):
                 raise
             if self.store.exists(temporary):
                 raise FileExistsError(key) from None
-            # An answer was lost on the way, and this is the second try: the first one did it.
+            # The reply to the first attempt was lost, and this is the retry: the first one succeeded.
 
 
 def _entries_of_any_name(client: Any, folder: str) -> list[Any]:
@@ -161,7 +161,7 @@ def _has_credentials(access: Access) -> bool:
 
 
 def _private_key(given: str | None) -> Any:
-    """The key in a file, or the key itself, as `file:` in a declaration gives it."""
+    """The key in a file, or the key itself, as from `file:` in a declaration."""
     if given is None:
         return None
     import paramiko
@@ -172,13 +172,13 @@ def _private_key(given: str | None) -> Any:
             return kind.from_private_key(io.StringIO(text))
     raise DeclarationError(
         "bad-key-file",
-        "key_file is not a private key that can be used",
+        "key_file is not a usable private key",
         hint="give an OpenSSH or PEM key (Ed25519, ECDSA or RSA) without a passphrase",
     )
 
 
 def _known_hosts(given: str | None) -> str | None:
-    """The lines of a file, or the lines themselves; None means the user's own."""
+    """The lines of a file, or the lines themselves; None for the user's own file."""
     return given if given is None or " ssh-" in given or " ecdsa-" in given else _text_of(given)
 
 
@@ -189,6 +189,6 @@ def _text_of(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise DeclarationError(
             "bad-key-file",
-            f"{path} cannot be read",
-            hint="key_file and known_hosts are paths, or file:PATH for a path that starts at the lake's folder",
+            f"cannot read {path}",
+            hint="key_file and known_hosts are paths, or file:PATH for a path relative to the lake's folder",
         ) from error
