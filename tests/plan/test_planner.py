@@ -373,7 +373,7 @@ def test_a_python_query_is_computed_from_changes_when_it_promises_rowwise() -> N
     build = mode(python("silver.x", ["bronze.orders"], MERGE))
     assert (build.mode, build.cost_reason) == (
         "full",
-        "changed rows alone are not enough: a Python query is not known to work row by row unless it says rowwise=True",
+        "changed rows alone are not enough: a Python query works row by row only if it declares rowwise=True",
     )
 
 

@@ -276,22 +276,22 @@ def test_a_finder_is_written_in_the_words_of_the_query() -> None:
 
 REFUSED = [
     ("SELECT id, now() AS t FROM silver.o", "now() differs at each evaluation (line 1)"),
-    ("SELECT id FROM silver.o LIMIT 3", "which rows it keeps depends on all of them (LIMIT, line 1)"),
+    ("SELECT id FROM silver.o LIMIT 3", "which rows it returns depends on all rows (LIMIT, line 1)"),
     ("SELECT 1 AS id, count(*) AS n FROM silver.o", "it aggregates over all rows"),
     ("SELECT max(id) AS id FROM silver.o GROUP BY c", "'id' is an aggregate (line 1)"),
     ("SELECT c FROM silver.o", "it has no column 'id'"),
     ("SELECT * EXCEPT (id) FROM silver.o", "it has no column 'id'"),
     (
         "SELECT * FROM silver.o JOIN silver.c ON o.c = c.id",
-        "'id' comes out of a * over several tables: name the column in the SELECT",
+        "a * over several tables hides 'id': name the column in the SELECT",
     ),
     (
         "SELECT id, count(*) AS n FROM silver.o GROUP BY ROLLUP (id)",
-        "it groups in several ways at once (ROLLUP, CUBE or GROUPING SETS, line 1)",
+        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS, line 1)",
     ),
     (
         "SELECT id, count(*) AS n FROM silver.o GROUP BY id WITH CUBE",
-        "it groups in several ways at once (ROLLUP, CUBE or GROUPING SETS, line 1)",
+        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS, line 1)",
     ),
     (
         "SELECT o.id FROM silver.o\nRIGHT JOIN silver.c ON o.c = c.id",
@@ -304,19 +304,19 @@ REFUSED = [
     ),
     (
         "SELECT o.id FROM silver.o CROSS JOIN silver.c",
-        "it joins silver.c without a condition, so a row of it touches every key (line 1)",
+        "it joins silver.c without a condition, so each of its rows touches every key (line 1)",
     ),
     (
         "SELECT o.id FROM silver.o, silver.c WHERE o.c = c.id",
-        "it joins silver.c without a condition, so a row of it touches every key (line 1)",
+        "it joins silver.c without a condition, so each of its rows touches every key (line 1)",
     ),
     (
         "SELECT id FROM silver.o NATURAL JOIN silver.c",
-        "it joins silver.c by columns that it does not name (NATURAL, line 1)",
+        "it joins silver.c by implicit columns (NATURAL, line 1)",
     ),
     (
         "SELECT o.id FROM silver.o JOIN LATERAL (SELECT max(id) AS m FROM silver.c WHERE c.id = o.c) AS l ON l.m = 1",
-        "it joins a LATERAL query, which is not followed (LATERAL, line 1)",
+        "it joins a LATERAL query, which is not supported (LATERAL, line 1)",
     ),
     ("SELECT o.id FROM silver.o JOIN silver.o AS q ON o.c = q.id", "it reads silver.o more than once (line 1)"),
     (
@@ -329,30 +329,30 @@ REFUSED = [
     ),
     (
         "SELECT id, rank() OVER (PARTITION BY c ORDER BY x) AS r FROM silver.o",
-        "a window function looks at rows of other keys: PARTITION BY lacks 'id' (line 1)",
+        "a window function reads rows of other keys: PARTITION BY lacks 'id' (line 1)",
     ),
     (
         "SELECT id, rank() OVER w AS r FROM silver.o WINDOW w AS (PARTITION BY c)",
-        "a window function looks at rows of other keys: PARTITION BY lacks 'id' (line 1)",
+        "a window function reads rows of other keys: PARTITION BY lacks 'id' (line 1)",
     ),
-    ("SELECT row_number() OVER (ORDER BY x) AS id FROM silver.o", "'id' is made by a window function (line 1)"),
-    ("SELECT explode(ids) AS id FROM silver.o", "'id' is made by a generator (line 1)"),
+    ("SELECT row_number() OVER (ORDER BY x) AS id FROM silver.o", "'id' comes from a window function (line 1)"),
+    ("SELECT explode(ids) AS id FROM silver.o", "'id' comes from a generator (line 1)"),
     (
         "SELECT id FROM silver.o LEFT JOIN silver.c ON o.c = c.k",
-        "it is not plain which table 'id' belongs to: write table.id (line 1)",
+        "the table of 'id' is ambiguous: write table.id (line 1)",
     ),
     (
         "SELECT upper(c) AS k, k AS id FROM silver.o",
-        "'id' is made from 'k', which is also the name of another result column (line 1)",
+        "'id' reads 'k', which is also the name of another result column (line 1)",
     ),
-    ("SELECT id FROM silver.o EXCEPT SELECT id FROM silver.c", "it combines several queries otherwise than by UNION"),
+    ("SELECT id FROM silver.o EXCEPT SELECT id FROM silver.c", "it combines several queries by something else than UNION"),
     (
         "SELECT id FROM silver.o UNION ALL SELECT id FROM silver.c LIMIT 1",
-        "which rows it keeps depends on all of them (LIMIT, line 1)",
+        "which rows it returns depends on all rows (LIMIT, line 1)",
     ),
     (
         "SELECT id FROM silver.o UNION ALL SELECT * FROM silver.c",
-        "a part of the UNION hides its columns behind a *: name all columns",
+        "a * hides the columns of a part of the UNION: name all columns",
     ),
     ("SELECT id FROM VALUES (1), (2) AS v(id)", "it reads no table"),
     (
@@ -361,7 +361,7 @@ REFUSED = [
     ),
     (
         "SELECT o.id FROM silver.o JOIN (SELECT k FROM silver.c LIMIT 5) AS c ON o.c = c.k",
-        "which rows it keeps depends on all of them (LIMIT, line 1)",
+        "which rows it returns depends on all rows (LIMIT, line 1)",
     ),
     (
         "SELECT o.id FROM silver.o JOIN (SELECT max(k) AS k FROM silver.c GROUP BY g) AS c ON o.c = c.k",
@@ -376,11 +376,11 @@ REFUSED = [
         "WITH RECURSIVE t AS (SELECT id FROM silver.o UNION ALL SELECT id + 1 FROM t WHERE id < 9) SELECT id FROM t",
         "it is not a plain SELECT (RECURSIVE)",
     ),
-    ("FROM silver.o |> SELECT id", "it is written in pipe syntax, which is not followed (|>)"),
-    ("FROM silver.o SELECT id", "its text is put together in a way that is not followed"),
+    ("FROM silver.o |> SELECT id", "it uses pipe syntax, which is not supported (|>)"),
+    ("FROM silver.o SELECT id", "the layout of its text is not supported"),
     (
         "SELECT id FROM silver.o PIVOT (sum(x) FOR c IN (1, 2))",
-        "it turns rows into columns or back (PIVOT, line 1)",
+        "it pivots or unpivots (PIVOT, line 1)",
     ),
 ]
 

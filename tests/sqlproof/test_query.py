@@ -33,10 +33,10 @@ NOT_ROWWISE = {
     "SELECT o.id FROM bronze.orders o, silver.customers c": "it joins silver.customers (line 1)",
     "SELECT o.id FROM bronze.orders o JOIN bronze.orders p ON o.id = p.id": "it joins bronze.orders (line 1)",
     "SELECT id, row_number() OVER (ORDER BY id) AS n FROM bronze.orders": ("it uses a window function (line 1)"),
-    "SELECT DISTINCT id FROM bronze.orders": "it drops repeated rows (DISTINCT, line 1)",
-    "SELECT id FROM bronze.orders\nLIMIT 10": "it keeps some rows only (LIMIT, line 2)",
-    "(SELECT id FROM bronze.orders) LIMIT 10": "it keeps some rows only (LIMIT, line 1)",
-    "SELECT id FROM bronze.orders OFFSET 10": "it keeps some rows only (OFFSET, line 1)",
+    "SELECT DISTINCT id FROM bronze.orders": "it removes duplicate rows (DISTINCT, line 1)",
+    "SELECT id FROM bronze.orders\nLIMIT 10": "it returns only some rows (LIMIT, line 2)",
+    "(SELECT id FROM bronze.orders) LIMIT 10": "it returns only some rows (LIMIT, line 1)",
+    "SELECT id FROM bronze.orders OFFSET 10": "it returns only some rows (OFFSET, line 1)",
     "SELECT id FROM bronze.orders WHERE id IN (SELECT id FROM silver.x)": "it has a subquery (line 1)",
     "SELECT id FROM bronze.orders o WHERE EXISTS (SELECT 1 FROM silver.x WHERE x.id = o.id)": (
         "it has a subquery (line 1)"
@@ -55,23 +55,23 @@ NOT_ROWWISE = {
     "SELECT a FROM VALUES (1), (2) AS v(a)": "it reads VALUES, not a table (line 1)",
     "SELECT id FROM range(10)": "it reads range(), not a table (line 1)",
     "SELECT * FROM bronze.orders PIVOT (sum(x) FOR y IN (1, 2))": (
-        "it turns rows into columns or back (PIVOT, line 1)"
+        "it pivots or unpivots (PIVOT, line 1)"
     ),
-    "WITH o AS (SELECT DISTINCT id FROM bronze.orders) SELECT id FROM o": ("it drops repeated rows (DISTINCT, line 1)"),
-    "SELECT id FROM (SELECT id FROM bronze.orders LIMIT 3)": "it keeps some rows only (LIMIT, line 1)",
-    "FROM bronze.orders |> WHERE id > 1 |> SELECT id": ("it is written in pipe syntax, which is not followed (|>)"),
+    "WITH o AS (SELECT DISTINCT id FROM bronze.orders) SELECT id FROM o": ("it removes duplicate rows (DISTINCT, line 1)"),
+    "SELECT id FROM (SELECT id FROM bronze.orders LIMIT 3)": "it returns only some rows (LIMIT, line 1)",
+    "FROM bronze.orders |> WHERE id > 1 |> SELECT id": ("it uses pipe syntax, which is not supported (|>)"),
 }
 
 
 @pytest.mark.parametrize("text", ROWWISE)
 def test_a_query_over_one_row_at_a_time_is_rowwise(text: str) -> None:
-    assert read_query(sql(text)).not_rowwise_because is None
+    assert read_query(sql(text)).not_rowwise_reason is None
 
 
 @pytest.mark.parametrize(("text", "reason"), NOT_ROWWISE.items())
 def test_a_query_that_needs_more_than_one_row_says_why(text: str, reason: str) -> None:
     found = read_query(sql(text))
-    assert (found.rowwise, found.not_rowwise_because) == (False, reason)
+    assert (found.rowwise, found.not_rowwise_reason) == (False, reason)
 
 
 def call(function: str) -> str:
@@ -95,7 +95,7 @@ def test_a_partition_made_by_an_aggregate_is_never_traced(function: str) -> None
 
 def test_lines_in_reasons_are_lines_of_the_file() -> None:
     query = sql("SELECT day, sum(x) AS s\nFROM bronze.orders\nGROUP BY day", line=12)
-    assert read_query(query).not_rowwise_because == "it aggregates (GROUP BY, line 14)"
+    assert read_query(query).not_rowwise_reason == "it aggregates (GROUP BY, line 14)"
 
 
 @pytest.mark.parametrize(("text", "expression"), TRACED)
@@ -109,36 +109,36 @@ UNTRACED = {
     "SELECT max(day) AS day, k FROM silver.orders GROUP BY k": "'day' is an aggregate (line 1)",
     "SELECT day, sum(x) AS s FROM silver.orders": "it aggregates over all rows",
     "SELECT day, k, sum(x) AS s FROM silver.orders GROUP BY ROLLUP (day, k)": (
-        "it groups in several ways at once (ROLLUP, CUBE or GROUPING SETS)"
+        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS)"
     ),
     "SELECT day, sum(x) AS s FROM silver.orders GROUP BY day WITH ROLLUP": (
-        "it groups in several ways at once (ROLLUP, CUBE or GROUPING SETS)"
+        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS)"
     ),
     "SELECT day, sum(x) AS s FROM silver.orders GROUP BY day, CUBE (k)": (
-        "it groups in several ways at once (ROLLUP, CUBE or GROUPING SETS)"
+        "it groups by several sets of columns (ROLLUP, CUBE or GROUPING SETS)"
     ),
     "SELECT day, sum(x) OVER w AS s FROM silver.orders WINDOW w AS (PARTITION BY day)": (
-        "a window function looks at rows of other partitions: PARTITION BY lacks 'day' (line 1)"
+        "a window function reads rows of other partitions: PARTITION BY lacks 'day' (line 1)"
     ),
     "SELECT a.d AS day, count(*) AS n FROM (SELECT d, k FROM silver.orders) a GROUP BY a.k": (
-        "it groups by something else than 'day' (GROUP BY, line 1)"
+        "it does not group by 'day' (GROUP BY, line 1)"
     ),
-    "SELECT day FROM silver.orders LIMIT 5": "which rows it keeps depends on all of them (LIMIT, line 1)",
+    "SELECT day FROM silver.orders LIMIT 5": "which rows it returns depends on all rows (LIMIT, line 1)",
     "SELECT day FROM silver.orders UNION ALL SELECT day FROM silver.c": ("it combines several queries (UNION, line 1)"),
     "SELECT o.day FROM silver.c c LEFT JOIN silver.orders o ON o.k = c.k": (
-        "'day' comes from silver.orders, whose rows an outer join may replace by nulls (line 1)"
+        "'day' comes from silver.orders, whose rows an outer join may replace by NULL (line 1)"
     ),
     "SELECT o.day FROM silver.orders o FULL JOIN silver.c c ON o.k = c.k": (
-        "'day' comes from silver.orders, whose rows an outer join may replace by nulls (line 1)"
+        "'day' comes from silver.orders, whose rows an outer join may replace by NULL (line 1)"
     ),
     "SELECT coalesce(o.day, c.day) AS day FROM silver.orders o JOIN silver.c c ON o.k = c.k": (
-        "'day' is made from columns of silver.c and silver.orders (line 1)"
+        "'day' reads columns of silver.c and silver.orders (line 1)"
     ),
     "SELECT day FROM silver.orders o JOIN silver.c c ON o.k = c.k": (
-        "it is not plain which table 'day' belongs to: write table.day (line 1)"
+        "the table of 'day' is ambiguous: write table.day (line 1)"
     ),
     "SELECT o.day, rank() OVER (PARTITION BY o.k ORDER BY o.x) AS r FROM silver.orders o": (
-        "a window function looks at rows of other partitions: PARTITION BY lacks 'day' (line 1)"
+        "a window function reads rows of other partitions: PARTITION BY lacks 'day' (line 1)"
     ),
     "SELECT o.day FROM silver.orders o JOIN silver.orders p ON o.k = p.k": ("it reads silver.orders more than once"),
     "SELECT day FROM silver.orders WHERE x > (SELECT avg(x) FROM silver.orders)": (
@@ -151,19 +151,19 @@ UNTRACED = {
     "SELECT day FROM silver.orders WHERE day > current_date() - 7": (
         "current_date() differs at each evaluation (line 1)"
     ),
-    "SELECT 'all' AS day FROM silver.orders": "'day' is not made from a column (line 1)",
-    "SELECT explode(days) AS day FROM silver.orders": "'day' is made by a generator (line 1)",
-    "SELECT t.day FROM silver.orders LATERAL VIEW explode(days) t AS day": ("'day' is made by a generator (line 1)"),
-    "SELECT (SELECT max(d) FROM silver.c) AS day FROM silver.orders": "'day' is made by a subquery (line 1)",
-    "SELECT lag(d) OVER (ORDER BY x) AS day FROM silver.orders": ("'day' is made by a window function (line 1)"),
+    "SELECT 'all' AS day FROM silver.orders": "'day' reads no column (line 1)",
+    "SELECT explode(days) AS day FROM silver.orders": "'day' comes from a generator (line 1)",
+    "SELECT t.day FROM silver.orders LATERAL VIEW explode(days) t AS day": ("'day' comes from a generator (line 1)"),
+    "SELECT (SELECT max(d) FROM silver.c) AS day FROM silver.orders": "'day' comes from a subquery (line 1)",
+    "SELECT lag(d) OVER (ORDER BY x) AS day FROM silver.orders": ("'day' comes from a window function (line 1)"),
     "SELECT to_date(ts) AS d, trunc(d, 'MM') AS day FROM silver.orders": (
-        "'day' is made from 'd', which is also the name of another result column (line 1)"
+        "'day' reads 'd', which is also the name of another result column (line 1)"
     ),
     "SELECT * FROM silver.orders o JOIN silver.c c ON o.k = c.k": (
-        "'day' comes out of a * over several tables: name the column in the SELECT"
+        "a * over several tables hides 'day': name the column in the SELECT"
     ),
     "WITH o AS (SELECT day FROM silver.orders LIMIT 3) SELECT day FROM o": (
-        "which rows it keeps depends on all of them (LIMIT, line 1)"
+        "which rows it returns depends on all rows (LIMIT, line 1)"
     ),
 }
 
@@ -181,14 +181,14 @@ def test_same_as_is_taken_at_its_word() -> None:
 def test_a_python_query_without_same_as_has_no_partition_source() -> None:
     table = python("gold.daily", ["silver.orders"], ReplacePartitions(by="day"))
     assert partition_source(table) == (
-        "a Python query tells with same_as which input column decides the partition, and this one does not"
+        "a Python query needs same_as to name the input column that decides the partition"
     )
 
 
 def test_a_python_query_is_rowwise_only_when_it_says_so() -> None:
     assert rowwise(python("silver.x", ["bronze.orders"], rowwise=True)) is None
     assert rowwise(python("silver.x", ["bronze.orders"])) == (
-        "a Python query is not known to work row by row unless it says rowwise=True"
+        "a Python query works row by row only if it declares rowwise=True"
     )
 
 
@@ -200,7 +200,7 @@ def test_references_come_once_each_in_order_of_appearance() -> None:
 def test_a_cte_hides_a_table_only_where_it_can_be_seen() -> None:
     text = "WITH orders AS (SELECT id FROM bronze.orders) SELECT id FROM orders"
     assert read_query(sql(text)).refs == (named("bronze.orders"),)
-    with pytest.raises(DeclarationError, match="'b' is written without its layer"):
+    with pytest.raises(DeclarationError, match="'b' lacks its layer"):
         read_query(sql("WITH a AS (SELECT id FROM b), b AS (SELECT id FROM bronze.x) SELECT id FROM a"))
 
 
@@ -298,7 +298,7 @@ def test_a_view_name_with_a_backtick_stays_one_name() -> None:
         ),
         (
             "SELECT 1 AS a\nFROM bronze.orders JOIN silver.orders\nON bronze.orders.id = 1",
-            "'bronze.orders.id' is not plain: two tables here are called orders",
+            "'bronze.orders.id' is ambiguous: two tables here are named orders",
         ),
     ],
 )
@@ -315,19 +315,19 @@ def test_a_qualified_column_that_cannot_be_kept_is_an_error(text: str, what: str
 @pytest.mark.parametrize(
     ("text", "code", "line", "words"),
     [
-        ("SELECT a\nFROM orders", "unknown-table", 11, "written without its layer"),
+        ("SELECT a\nFROM orders", "unknown-table", 11, "lacks its layer"),
         ("SELECT a FROM spark_catalog.silver.orders", "unknown-table", 10, "has 3 parts"),
         ("SELECT a FROM sliver.orders", "unknown-table", 10, "there is no layer 'sliver'"),
         ("SELECT a FROM system.runs", "unreadable-source", 10, "system.runs"),
-        ("SELECT a FROM quarantine.silver_orders", "unreadable-source", 10, "refused rows"),
+        ("SELECT a FROM quarantine.silver_orders", "unreadable-source", 10, "quarantined rows"),
         ("SELECT a FROM delta.`/data/x`", "unreadable-source", 10, "the path /data/x"),
         ("SELECT a FROM csv.`s3://b/x.csv`", "unreadable-source", 10, "the path s3://b/x.csv"),
         ("SELECT a FROM read_files('/x')", "unreadable-source", 10, "read_files(…)"),
         ("SELECT a FROM IDENTIFIER('bronze.x')", "unreadable-source", 10, "identifier(…)"),
         ("SELECT a FROM bronze.x VERSION AS OF 3", "unreadable-source", 10, "fixed version"),
         ("SELECT a FROM bronze.x TABLESAMPLE (10 PERCENT)", "unreadable-source", 10, "TABLESAMPLE"),
-        ("SELECT a\nFROM bronze.x\nWHERE (a = 1", "sql-syntax", 12, "cannot be read"),
-        ("SELECT a,\n 'abc\nFROM bronze.x", "sql-syntax", 11, "never closed"),
+        ("SELECT a\nFROM bronze.x\nWHERE (a = 1", "sql-syntax", 12, "SQL syntax error"),
+        ("SELECT a,\n 'abc\nFROM bronze.x", "sql-syntax", 11, "is not closed"),
         ("", "sql-syntax", 10, "no SELECT"),
         ("INSERT INTO bronze.x SELECT 1", "not-a-select", 10, "not by INSERT"),
         ("DROP TABLE bronze.x", "not-a-select", 10, "not by DROP"),
@@ -338,7 +338,7 @@ def test_a_qualified_column_that_cannot_be_kept_is_an_error(text: str, what: str
             11,
             "result column 2, UPPER(b), has no name",
         ),
-        ("SELECT a,\n b AS A FROM bronze.x", "duplicate-column", 11, "two result columns are called 'A'"),
+        ("SELECT a,\n b AS A FROM bronze.x", "duplicate-column", 11, "two result columns are named 'A'"),
     ],
 )
 def test_what_cannot_be_read_is_an_error_with_its_line(text: str, code: str, line: int, words: str) -> None:
@@ -439,23 +439,23 @@ def test_conditions_over_columns_that_are_there_are_fine() -> None:
         (
             {"checks": (check("a", where="amount >"),)},
             "sql-syntax",
-            "check a cannot be read: it goes wrong near '>'",
+            "check a is not valid SQL: syntax error near '>'",
         ),
         (
             {"checks": (check("a", where="id; id"),)},
             "sql-syntax",
-            "check a cannot be read: it has to be one condition",
+            "check a is not valid SQL: it must be one condition",
         ),
         (
             {"columns": (column("amount", check="amount in (SELECT 1)"),)},
             "sql-syntax",
-            "the check of column amount cannot be read: it has a subquery, and a check sees only the rows "
+            "the check of column amount is not valid SQL: it has a subquery, and a check sees only the rows "
             "that are on their way",
         ),
         (
             {"columns": (column("nope"),)},
             "unknown-column",
-            "the declared column 'nope' is one that silver.x does not have",
+            "the declaration names column 'nope', which silver.x does not have",
         ),
         (
             {"load": Merge(key=("idd",), order_by=("amount",))},
@@ -517,7 +517,7 @@ def test_every_column_that_a_load_names_has_to_be_given(load: Load, word: str, m
             "amuont < 0",
             [("unknown-column", "the condition of delete names column 'amuont', which silver.x does not have")],
         ),
-        ("op =", [("sql-syntax", "the condition of delete cannot be read: it goes wrong near '='")]),
+        ("op =", [("sql-syntax", "the condition of delete is not valid SQL: syntax error near '='")]),
     ],
 )
 def test_the_condition_of_a_delete_is_read(load: type[Merge | Scd2], delete: str, told: list[tuple[str, str]]) -> None:
@@ -545,7 +545,7 @@ def test_a_query_may_not_give_the_columns_that_the_load_adds(load: Load, added: 
     errors = check_conditions(table, None)
     assert {error.code for error in errors} <= {"added-column"}
     assert [error.what for error in errors] == [
-        f"the query of silver.x gives the column '{name}', which the load adds"
+        f"the query of silver.x returns the column '{name}', which the load adds"
         for name in (each.replace("valid_f", "Valid_F") for each in added)
     ]
 

@@ -60,7 +60,7 @@ def checks_changed(recorded: str, table: Table) -> bool:
 
 def _query_hash(table: Table) -> str:
     if isinstance(table.origin, SqlQuery):
-        return str(analysis_cache.answer("hash", table.origin.text, lambda: _hash(_query(table))))
+        return str(analysis_cache.get("hash", table.origin.text, lambda: _hash(_query(table))))
     return _hash(_query(table))
 
 

@@ -1,1 +1,1 @@
-"""Analyses SQL: what a query reads, keeps and derives, and whether it can be computed from changes. Pure."""
+"""Analyses SQL: what a query reads and derives, and whether it can be built from changes. Pure."""

@@ -1,7 +1,7 @@
-"""What was read out of SQL before, so that a lake whose queries have not changed is planned without parsing them.
+"""Caches the results of SQL analysis, so that a lake with unchanged queries is planned without parsing them.
 
-Reading two hundred queries takes a quarter of a second of CPU time, most of it the parser's import. This is only a
-mapping: whoever opens a lake may fill it with what the last call kept, and losing it costs that time and nothing else.
+Parsing two hundred queries takes a quarter of a second of CPU time, most of it the parser's import. The cache is a
+mapping in memory: opening a lake may load the entries of the last call, and losing them costs only that time.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Any
 
 
 class AnalysisCache:
-    """Answers by question, each question a hash of all that its answer depends on."""
+    """Results by key. A key is a hash of all that its result depends on."""
 
     def __init__(self) -> None:
-        self._answers: dict[str, Any] = {}
-        self._variants: set[str] = set()
-        self.grown = False
+        self._results: dict[str, Any] = {}
+        self._used: set[str] = set()
+        self.changed = False
 
-    def answer(self, kind: str, about: object, read: Callable[[], Any]) -> Any:
-        """The answer that is known, or what `read` finds; it has to be something that JSON can hold."""
-        question = hashlib.sha256(json.dumps([kind, about]).encode()).hexdigest()[:24]
-        if question not in self._answers:
-            self._answers[question] = read()
-            self.grown = True
-        self._variants.add(question)
-        return self._answers[question]
+    def get(self, kind: str, about: object, compute: Callable[[], Any]) -> Any:
+        """Return the cached result, or compute it. A result has to be serializable as JSON."""
+        key = hashlib.sha256(json.dumps([kind, about]).encode()).hexdigest()[:24]
+        if key not in self._results:
+            self._results[key] = compute()
+            self.changed = True
+        self._used.add(key)
+        return self._results[key]
 
-    def fill(self, answers: Mapping[str, Any]) -> None:
-        self._answers.update(answers)
+    def load(self, results: Mapping[str, Any]) -> None:
+        self._results.update(results)
 
-    def kept(self) -> dict[str, Any]:
-        """The answers that were asked for in this process: the others are of queries that have changed since."""
-        return {question: self._answers[question] for question in sorted(self._variants)}
+    def used(self) -> dict[str, Any]:
+        """Return the results that this process used. The others belong to queries that have changed since."""
+        return {key: self._results[key] for key in sorted(self._used)}
 
 
 analysis_cache = AnalysisCache()

@@ -1,4 +1,4 @@
-"""Decides which table a column belongs to: what a query reads, misspells, and makes its results from."""
+"""Attributes columns to tables: the columns that a query reads, unknown columns, and column lineage."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Schemas = Mapping[TableName, Sequence[str]]
 Origins = frozenset[tuple[TableName, str]]
 
 _AFTER_THE_RESULT = ("expressions", "group", "having", "order", "sort", "qualify", "distribute", "cluster")
-"""The clauses that can see the names of result columns."""
+"""The clauses that can name result columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownColumn:
-    """A column that none of the tables in its scope has."""
+    """A column that no table in its scope has."""
 
     name: str
     tables: tuple[str, ...]
@@ -30,7 +30,7 @@ class UnknownColumn:
 
 
 def reads(statement: Statement) -> dict[TableName, frozenset[str]]:
-    """The columns that are read of each table, without the tables for which the text does not decide it."""
+    """Return the columns that are read of each table, without tables for which the text is ambiguous."""
     found: dict[TableName, set[str]] = {reference.table: set() for reference in statement.references}
     if statement.pipes:
         return {}
@@ -59,7 +59,7 @@ def reads(statement: Statement) -> dict[TableName, frozenset[str]]:
 
 
 def unknown(statement: Statement, schemas: Schemas) -> list[UnknownColumn]:
-    """The columns that no table in their scope has, where the columns of all those tables are known."""
+    """Return the columns that no table in their scope has, where the schemas of all these tables are known."""
     found = [
         each for scope in statement.scopes for use in scope.uses if (each := _unknown(scope, use, schemas)) is not None
     ]
@@ -67,10 +67,10 @@ def unknown(statement: Statement, schemas: Schemas) -> list[UnknownColumn]:
 
 
 def origins(statement: Statement, schemas: Schemas) -> dict[str, Origins]:
-    """For each result column that can be followed, the table columns that it is made from."""
+    """Return, for each result column that can be traced, the table columns that it is derived from."""
     if statement.pipes:
         return {}
-    followed = _Follower(schemas).results(statement.root) or []
+    followed = _Lineage(schemas).results(statement.root) or []
     return {name: made_from for name, made_from in followed if name and made_from is not None}
 
 
@@ -86,7 +86,7 @@ def _outward(scope: Scope) -> Iterator[Scope]:
 
 
 def _visible_owner(scope: Scope, column: exp.Column) -> tuple[Source, str] | None:
-    """The source that a qualified column names, here or further out, and the column's own name."""
+    """Return the source that a qualified column names, here or in an outer scope, and the column's own name."""
     for each in _outward(scope):
         source = qualified_source(each, column)
         if source is not None:
@@ -95,7 +95,7 @@ def _visible_owner(scope: Scope, column: exp.Column) -> tuple[Source, str] | Non
 
 
 def _is_result_name(scope: Scope, use: ColumnUse, name: str) -> bool:
-    """Whether a name without a table means a result column: not where that is itself made from the name."""
+    """Whether an unqualified name means a result column: not where that column is derived from the name."""
     if use.clause not in _AFTER_THE_RESULT:
         return False
     return any(
@@ -133,15 +133,15 @@ def _unknown(scope: Scope, use: ColumnUse, schemas: Schemas) -> UnknownColumn | 
     )
 
 
-class _Follower:
-    """Follows columns through the scopes of one statement, each scope once."""
+class _Lineage:
+    """Traces columns through the scopes of one statement, each scope once."""
 
     def __init__(self, schemas: Schemas) -> None:
         self.schemas = schemas
         self.done: dict[int, list[tuple[str, Origins | None]] | None] = {}
 
     def results(self, scope: Scope) -> list[tuple[str, Origins | None]] | None:
-        """Each result column in order with what it is made from; None where a `*` hides the columns."""
+        """Return each result column in order with its origins; None where a `*` hides the columns."""
         if scope.number < 0 or scope.recursive:
             return None
         if scope.number not in self.done:

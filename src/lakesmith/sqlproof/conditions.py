@@ -1,4 +1,4 @@
-"""Reads the conditions of checks, so that a misspelt one is found before any row has moved."""
+"""Parses the conditions of checks, so that a syntax error is found before any row is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ConditionFault(Exception):
 
 @functools.lru_cache(maxsize=8192)
 def columns_of(condition: str) -> tuple[str, ...]:
-    """The columns that a condition names, in order of appearance."""
+    """Return the columns that a condition names, in order of appearance."""
     try:
         check_text(condition)
         read = SPARK.parse_into(exp.Condition, condition)
@@ -25,24 +25,24 @@ def columns_of(condition: str) -> tuple[str, ...]:
             if node is not None:
                 check_tree(node)
     except ParseError as error:
-        told = error.errors[0] if error.errors else {}
-        near = str(told.get("highlight") or "").strip()
-        raise ConditionFault(f"it goes wrong near '{near}'" if near else "it is not a condition") from None
+        detail = error.errors[0] if error.errors else {}
+        near = str(detail.get("highlight") or "").strip()
+        raise ConditionFault(f"syntax error near '{near}'" if near else "it is not a condition") from None
     except TokenError:
-        raise ConditionFault("a quotation mark is opened and never closed") from None
+        raise ConditionFault("a quotation mark is not closed") from None
     except (TooDeep, RecursionError):
         raise ConditionFault("it is nested too deeply") from None
     nodes = [node for node in read if node is not None]
     if len(nodes) != 1:
-        raise ConditionFault("it has to be one condition")
+        raise ConditionFault("it must be one condition")
     if next(nodes[0].find_all(exp.Query), None) is not None:
-        raise ConditionFault("it has a subquery, and a check sees only the rows that are on their way")
+        raise ConditionFault("it has a subquery, but a check sees only the rows of the batch")
     columns = sorted(nodes[0].find_all(exp.Column), key=lambda column: int(column.parts[0].meta.get("start") or 0))
     return tuple(dict.fromkeys(column.parts[0].name for column in columns if not column.is_star))
 
 
 def has_aggregate(condition: str) -> bool | None:
-    """Whether the condition asks many rows; None where that cannot be told."""
+    """Whether the condition has an aggregate; None where that is unknown."""
     try:
         check_text(condition)
         read = SPARK.parse_into(exp.Condition, condition)

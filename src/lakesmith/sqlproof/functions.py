@@ -1,4 +1,4 @@
-"""Spark's functions by how much they have to see: decides whether a query can follow changes row by row."""
+"""Spark's functions by kind, which decides whether a query can be built from changed rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGGREGATES = _words(
     "skewness some std stddev stddev_pop stddev_samp string_agg sum theta_intersection_agg "
     "theta_sketch_agg theta_union_agg try_avg try_sum var_pop var_samp variance"
 )
-"""Spark's aggregate functions. A test asks Spark itself whether one is missing."""
+"""Spark's aggregate functions. A test compares the list with Spark's own."""
 
 CHANGING = _words(
     "curdate current_catalog current_database current_date current_schema current_time current_timestamp "
@@ -27,10 +27,10 @@ CHANGING = _words(
     "java_method localtimestamp monotonically_increasing_id now python_worker_logs rand randn random "
     "randstr reflect session_user shuffle spark_partition_id try_reflect uniform user uuid version"
 )
-"""Spark's functions whose value is not decided by their arguments."""
+"""Spark's functions whose value their arguments do not determine."""
 
 RANDOM = _words("rand randn random randstr shuffle uniform uuid")
-"""Those of them that nobody can ask again for the value that they gave."""
+"""Those of them whose values cannot be reproduced."""
 
 BARE = frozenset(
     {"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp", "session_user"}
@@ -41,4 +41,4 @@ GENERATORS = _words(
     "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple "
     "variant_explode variant_explode_outer"
 )
-"""Spark's functions that make several rows of one."""
+"""Spark's functions that make several rows from one."""

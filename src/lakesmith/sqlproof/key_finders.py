@@ -1,22 +1,23 @@
-"""Which keys of a query's result change when rows of an input do, asked of the changed rows in the query's own words.
+"""Makes queries that find the keys whose result rows change when rows of an input change.
 
-Call a joined row what FROM and its joins put together before anything is grouped: one row of each table, or nothing
-in the place of a table that an outer join did not find. All rows of the result that have one key are made from the
-joined rows that have this key, so the keys to look for are those of the joined rows that come or go.
+A joined row is what FROM and its joins produce before grouping: one row of each table, or NULLs in place of a table
+where an outer join has no match. All result rows of one key derive from the joined rows with this key. So the keys to
+find are those of the joined rows that appear or disappear.
 
-A finder for table X sees of X the rows that changed, as they were and as they are, and of every other table the rows
-before and after. A joined row can come or go for two reasons:
+The finder for table X reads the changed rows of X, before and after the change, and for every other table the rows
+before and after. A joined row can appear or disappear for two reasons:
 
-1. A row in it changed. It is found by the query itself, with X's row in it, since every other row in it is there
-   before or after.
-2. An outer join found nothing for X, and now does, or the other way round. Then a changed row of X fits: the join
-   is made INNER, and where X is read afterwards (by the key, the WHERE, a later join) it is read as null. That keeps
-   `WHERE x.id IS NULL` exact: for the row that was missing the condition holds.
+1. A row in it changed. The query itself finds it through X's row, since every other row in it exists before or after.
+2. An outer join had no match in X and now has one, or the other way round. Then a changed row of X matches: the join
+   becomes INNER, and later uses of X (in the key, the WHERE, a later join) read NULL. That keeps `WHERE x.id IS NULL`
+   exact: for the row without a match the condition holds.
 
-One thing could hide a joined row: nothing was found for Y before, but the view of Y has rows before *and* after, of
-which one fits. That row changed, so the finder for Y finds the joined row by reason 2. Where this happens for
-several tables at once, the finder for the first of them has to find it: it asks for each later one both ways, as it
-is joined and as nothing. Outer joins that are not read afterwards are left out: they neither add nor drop a key.
+One case could hide a joined row: Y had no match before, but the view of Y holds rows before *and* after, and one of
+them matches. That row changed, so the finder for Y finds the joined row by reason 2. Where this happens for several
+tables at once, the finder of the first one has to find it: it tries each later one both as joined and as unmatched.
+Outer joins that unmatched reads later are omitted: they neither add nor remove a key.
+
+No sqlglot optimizer rule proves this, so the proof is by hand; the queries reuse the author's text (see `spans`).
 """
 
 from __future__ import annotations
@@ -46,17 +47,24 @@ from lakesmith.sqlproof.key_columns import (
     key_positions,
 )
 from lakesmith.sqlproof.parsing import SPARK
-from lakesmith.sqlproof.proof import NotProvable, count_reads, refuse_what_needs_all_rows, unprovable_reason, unwrapped
+from lakesmith.sqlproof.proof import (
+    NotProvable,
+    count_reads,
+    refuse_limit,
+    refuse_what_needs_all_rows,
+    unprovable_reason,
+    unwrapped,
+)
 from lakesmith.sqlproof.scopes import Reason, Scope, column_name, column_parts, line_in
 from lakesmith.sqlproof.spans import QuerySpan, SelectSpan, UnsupportedLayout, inside, split_clauses, text_of
 from lakesmith.sqlproof.statement import Statement
 
 _MOST_OUTER_JOINS = 4
-"""More of them that are read would make too many ways to ask."""
+"""More outer joins would make too many variants of a query."""
 
 
 def finders(statement: Statement, key: Sequence[str]) -> dict[TableName, str] | Reason:
-    """For each input the query that finds the keys which changed rows of it touch, or why that cannot be proved."""
+    """Return, by input, the query that finds the keys that its changed rows touch, or why that cannot be proved."""
     if (reason := unprovable_reason(statement)) is not None:
         return reason
     try:
@@ -68,10 +76,10 @@ def finders(statement: Statement, key: Sequence[str]) -> dict[TableName, str] | 
             found = search.selects(statement.root, whole, tuple(key), table)
             if found:
                 texts[table] = f"{head} {' UNION '.join(found)}".strip()
-    except NotProvable as refused:
-        return refused.reason
+    except NotProvable as error:
+        return error.reason
     except UnsupportedLayout:
-        return Reason(text="its text is put together in a way that is not followed")
+        return Reason(text="the layout of its text is not supported")
     if not texts:
         return Reason(text="it reads no table")
     return texts
@@ -79,7 +87,7 @@ def finders(statement: Statement, key: Sequence[str]) -> dict[TableName, str] | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyedSelect:
-    """A SELECT as far as it decides which keys there are."""
+    """The parts of a SELECT that decide which keys exist."""
 
     scope: Scope
     keys: tuple[KeyColumn, ...]
@@ -87,11 +95,11 @@ class _KeyedSelect:
     laterals: range
     where: range
     read: tuple[tuple[exp.Expr, int], ...]
-    """Every expression that counts, with the place of the join that it belongs to; those after all joins have the
-    number of joins."""
+    """Every expression that decides keys, with the position of its join; those after all joins have the number of
+    joins."""
 
     def reads(self, number: int, *, after: int = -1) -> bool:
-        """Whether what comes after the join at `after` reads the source of that number."""
+        """Whether an expression after the join at `after` reads the source of that number."""
         return any(
             self.number(column) == number
             for node, place in self.read
@@ -100,7 +108,7 @@ class _KeyedSelect:
         )
 
     def number(self, column: exp.Column) -> int | None:
-        """The source that a column belongs to: its place among the joins, or None for a lateral view or unknown."""
+        """Return the position of a column's source among the joins, or None for a lateral view or an unknown source."""
         source = source_of_column(self.scope, self.joined, column)
         return next((at for at, each in enumerate(self.joined) if each.source is source), None)
 
@@ -113,7 +121,7 @@ class _Search:
         self.ctes = ctes
 
     def selects(self, scope: Scope, span: QuerySpan, names: Sequence[str], table: TableName | None) -> list[str]:
-        """The SELECTs that find `names` where rows of `table` changed; of all rows there are when it is None."""
+        """Return the SELECTs that find `names` for changed rows of `table`, or for all rows when it is None."""
         leaves = list(_union_branches(self.statement, scope))
         if len(leaves) != len(span.selects):
             raise UnsupportedLayout
@@ -137,13 +145,13 @@ class _Search:
         try:
             return list(self._variants(_keyed_select(scope, span, keys, joined, where=True), table))
         except NotProvable:
-            # A condition on what an inner query computes (`WHERE rank = 1`) only drops rows.
+            # A condition on the result of an inner query (`WHERE rank = 1`) only removes rows.
             if not span.where or all(is_row_by_row(each.source) for each in joined):
                 raise
             return list(self._variants(_keyed_select(scope, span, keys, joined, where=False), table))
 
     def _key(self, scope: Scope, span: SelectSpan, name: str, projection: exp.Expr | None) -> KeyColumn:
-        """The expression of a result column. In a query that groups, the groups decide it: Spark refuses others."""
+        """Return the expression of a result column. In a query with groups, Spark ensures that the groups decide it."""
         if projection is None:
             return KeyColumn(name=name, node=column_of_star(scope, name), span=None)
         node = unwrapped(projection)
@@ -161,19 +169,19 @@ class _Search:
         return range(span.start, end - (tokens[end - 1].token_type == TokenType.ALIAS))
 
     def _variants(self, whole: _KeyedSelect, table: TableName | None) -> Iterator[str]:
-        """The ways to ask one SELECT, each for another set of sources that are nothing."""
+        """Yield the variants of one SELECT, each with another set of unmatched sources."""
         read = [
             at
             for at, each in enumerate(whole.joined)
             if each.kind == "ANTI" or (each.kind == "LEFT" and whole.reads(at, after=at))
         ]
         if len(read) > _MOST_OUTER_JOINS:
-            raise NotProvable(f"its key, filters and joins look at {len(read)} tables of outer joins")
+            raise NotProvable(f"its key, filters and joins read {len(read)} tables of outer joins")
         for number in read:
             source = whole.joined[number].source
             if not is_row_by_row(source) or table is None:
                 raise NotProvable(
-                    f"its key, filters or joins look at the outer join of {source.shown}, with a query between",
+                    f"its key, filters or joins read the outer join of {source.shown}, which is a subquery",
                     line=source.line,
                 )
         at = _position_of(whole, table)
@@ -184,47 +192,47 @@ class _Search:
         if at is not None and at in read:
             later = [each for each in read if each > at]
             for size in range(len(later) + 1):
-                for nothing in itertools.combinations(later, size):
-                    yield self._select(whole, table, at, frozenset((at, *nothing)))
+                for unmatched in itertools.combinations(later, size):
+                    yield self._select(whole, table, at, frozenset((at, *unmatched)))
 
-    def _select(self, whole: _KeyedSelect, table: TableName | None, at: int | None, nothing: frozenset[int]) -> str:
-        """One SELECT with the changed rows of the source `at`, where the sources of `nothing` are read as null."""
-        kept = _needed_joins(whole, at, nothing)
-        gone = at if at in nothing else None
-        keys = ", ".join(f"{self._key_text(whole, key, gone)} AS `{key.name}`" for key in whole.keys)
-        told = [f"SELECT DISTINCT {keys} FROM"]
-        for number in kept:
+    def _select(self, whole: _KeyedSelect, table: TableName | None, at: int | None, unmatched: frozenset[int]) -> str:
+        """Return one SELECT over the changed rows of the source `at`, with NULLs for the `unmatched` sources."""
+        needed = _needed_joins(whole, at, unmatched)
+        nulled = at if at in unmatched else None
+        keys = ", ".join(f"{self._key_text(whole, key, nulled)} AS `{key.name}`" for key in whole.keys)
+        parts = [f"SELECT DISTINCT {keys} FROM"]
+        for number in needed:
             each = whole.joined[number]
             if each.kind != "FROM":
-                told.append(f"{_join_words(each, changed=number == at)} JOIN")
-            told.append(self._relation(whole, number, table if number == at else None))
-            told.append(self._condition(whole, number, at, nothing))
-        told.append(self._text(whole, whole.laterals, gone))
+                parts.append(f"{_join_words(each, changed=number == at)} JOIN")
+            parts.append(self._relation(whole, number, table if number == at else None))
+            parts.append(self._condition(whole, number, at, unmatched))
+        parts.append(self._text(whole, whole.laterals, nulled))
         if whole.where:
-            told.append(f"WHERE {self._text(whole, whole.where, gone)}")
-        return " ".join(part for part in told if part)
+            parts.append(f"WHERE {self._text(whole, whole.where, nulled)}")
+        return " ".join(part for part in parts if part)
 
-    def _condition(self, whole: _KeyedSelect, number: int, at: int | None, nothing: frozenset[int]) -> str:
-        """On what a source is joined. The changed row has to meet the condition, also where it is then read as null."""
+    def _condition(self, whole: _KeyedSelect, number: int, at: int | None, unmatched: frozenset[int]) -> str:
+        """Return the join condition of a source. A changed row has to meet it even where it is then read as NULL."""
         each = whole.joined[number]
-        if number == at or number not in nothing:
-            return self._text(whole, each.condition, at if at in nothing and number != at else None)
+        if number == at or number not in unmatched:
+            return self._text(whole, each.condition, at if at in unmatched and number != at else None)
         if each.on is None:
             raise NotProvable(
-                f"its key, filters or joins look at the outer join of {each.source.shown}: write ON",
+                f"its key, filters or joins read the outer join of {each.source.shown}: write ON",
                 clause="USING",
                 line=each.source.line,
             )
         return "ON FALSE"
 
     def _relation(self, whole: _KeyedSelect, number: int, table: TableName | None) -> str:
-        """What stands in FROM: its own text where it works row by row, else only the columns that are read of it."""
+        """Return a relation of FROM: its own text where it works row by row, else a query of only the used columns."""
         each = whole.joined[number]
         source = each.source
         if is_row_by_row(source) or source.scope is None:
             return self._text(whole, each.relation, None)
         if source.columns is not None or source.scope.renamed:
-            raise NotProvable(f"it names the columns of {source.shown} anew, which is not followed", line=source.line)
+            raise NotProvable(f"it renames the columns of {source.shown}, which is not supported", line=source.line)
         name = self.statement.tokens[each.relation.start].text.lower()
         is_query = self.statement.tokens[each.relation.start].token_type == TokenType.L_PAREN
         span = inside(self.statement.tokens, each.relation) if is_query else self.ctes.get(name)
@@ -240,25 +248,25 @@ class _Search:
             if whole.number(column) == number
         }
         if not columns:
-            raise NotProvable(f"it takes no column of {source.shown} into account", line=source.line)
+            raise NotProvable(f"it uses no column of {source.shown}", line=source.line)
         selects = self.selects(source.scope, inner, tuple(columns), table)
         alias = f" AS `{source.alias}`" if source.alias else ""
         return f"({' UNION '.join(selects)}){alias}"
 
-    def _key_text(self, whole: _KeyedSelect, key: KeyColumn, gone: int | None) -> str:
+    def _key_text(self, whole: _KeyedSelect, key: KeyColumn, nulled: int | None) -> str:
         if key.span is not None:
-            return self._text(whole, key.span, gone)
+            return self._text(whole, key.span, nulled)
         assert isinstance(key.node, exp.Column)
         text = key.node.sql(dialect=SPARK)
-        return _typed_null(text) if gone is not None and whole.number(key.node) == gone else text
+        return _typed_null(text) if nulled is not None and whole.number(key.node) == nulled else text
 
-    def _text(self, whole: _KeyedSelect, span: range, gone: int | None) -> str:
-        """The text of a span, in which the columns of the source `gone` are null."""
+    def _text(self, whole: _KeyedSelect, span: range, nulled: int | None) -> str:
+        """Return the text of a span, with NULLs for the columns of the source `nulled`."""
         instead: dict[int, tuple[int, str]] = {}
-        if gone is not None:
+        if nulled is not None:
             for node, _ in whole.read:
                 for column in node.find_all(exp.Column):
-                    if whole.number(column) == gone and "start" in column.parts[0].meta:
+                    if whole.number(column) == nulled and "start" in column.parts[0].meta:
                         start, end = column.parts[0].meta["start"], column.parts[-1].meta["end"] + 1
                         instead[start] = (end, _typed_null(self.statement.text[start:end]))
         return text_of(self.statement.text, self.statement.tokens, span, instead)
@@ -269,7 +277,7 @@ def _position_of(whole: _KeyedSelect, table: TableName | None) -> int | None:
 
 
 def _typed_null(text: str) -> str:
-    """A null that has the type of the column."""
+    """Return a NULL of the column's type."""
     return f"IF(FALSE, {text}, NULL)"
 
 
@@ -279,38 +287,35 @@ def _join_words(joined: JoinedSource, *, changed: bool) -> str:
     return joined.kind if joined.kind in ("INNER", "LEFT") else f"LEFT {joined.kind}"
 
 
-def _needed_joins(whole: _KeyedSelect, at: int | None, nothing: frozenset[int]) -> list[int]:
-    """The joins that decide which keys there are."""
-    kept: list[int] = []
+def _needed_joins(whole: _KeyedSelect, at: int | None, unmatched: frozenset[int]) -> list[int]:
+    """Return the joins that decide which keys exist."""
+    found: list[int] = []
     last = len(whole.joined)
     wanted = {place: node for node, place in whole.read if place < last}
     needed = [node for node, place in whole.read if place == last]
     for number in reversed(range(last)):
         each = whole.joined[number]
         read = any(whole.number(column) == number for node in needed for column in node.find_all(exp.Column))
-        omitted = (each.kind == "LEFT" and not read) or (each.kind == "ANTI" and number in nothing)
+        omitted = (each.kind == "LEFT" and not read) or (each.kind == "ANTI" and number in unmatched)
         if number != at and omitted:
             continue
-        kept.append(number)
-        if number in wanted and (number == at or number not in nothing):
+        found.append(number)
+        if number in wanted and (number == at or number not in unmatched):
             needed.append(wanted[number])
-    return kept[::-1]
+    return found[::-1]
 
 
 def _union_branches(statement: Statement, scope: Scope) -> Iterator[Scope]:
-    """The SELECTs of a UNION in their order: rows of one key are made of rows of that key in each of them."""
+    """Yield the SELECTs of a UNION in order: rows of one key derive from rows of that key in each of them."""
     if scope.recursive:
         raise NotProvable("it is not a plain SELECT", clause="RECURSIVE")
     if not scope.branches:
         yield scope
         return
     if not isinstance(scope.node, exp.Union) or scope.node.args.get("by_name"):
-        raise NotProvable("it combines several queries otherwise than by UNION")
-    if scope.row_limit is not None:
-        kind = TokenType.LIMIT if scope.row_limit == "LIMIT" else TokenType.OFFSET
-        raise NotProvable(
-            "which rows it keeps depends on all of them", clause=scope.row_limit, line=statement.line_of(kind)
-        )
+        raise NotProvable("it combines queries by something else than UNION")
+    refuse_limit(statement, scope)
+
     for branch in scope.branches:
         yield from _union_branches(statement, branch)
 
@@ -324,14 +329,12 @@ def _keyed_select(
     read += [(lateral.this, last) for lateral in scope.node.args.get("laterals") or ()]
     if where and scope.node.args.get("where") is not None:
         read.append((scope.node.args["where"].this, last))
-    # Which table a column belongs to matters only where one can be missing, or is asked for some columns alone.
-    if any(each.may_be_missing or not is_row_by_row(each.source) for each in joined):
+    # A column's table matters only where a source may be unmatched, or is read for some columns only.
+    if any(each.may_be_unmatched or not is_row_by_row(each.source) for each in joined):
         for column in (column for node, _ in read for column in node.find_all(exp.Column)):
             if source_of_column(scope, joined, column) is None:
                 name = column_parts(column)[0]
-                raise NotProvable(
-                    f"it is not plain which table '{name}' belongs to: write table.{name}", line=line_in(column)
-                )
+                raise NotProvable(f"the table of '{name}' is ambiguous: write table.{name}", line=line_in(column))
         check_using(scope, joined)
     return _KeyedSelect(
         scope=scope,

@@ -1,7 +1,7 @@
-"""Keeps SQL from the parser that would make it end the process, or think for ever.
+"""Rejects SQL that would crash the parser or keep it busy forever.
 
-The parser calls itself for each bracket, in compiled code that does not see the end of the stack coming. And it tries
-every way to pair a JOIN that says neither ON nor USING with a condition further on: each one doubles the time.
+The parser recurses for each bracket, in compiled code that does not detect a stack overflow. And it tries every
+pairing of a JOIN without ON or USING with a later condition: each such JOIN doubles the time.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from sqlglot import Dialect, Token, TokenType, exp
 
 DEEPEST = 100
-"""How many levels deep SQL may be nested: those who walk it, here and in Spark, go a few calls deeper with each."""
+"""How many levels deep SQL may be nested. Each level costs this code and Spark a few nested calls."""
 BARE_JOINS = 10
-"""How many JOINs in one FROM, and in those around it, may be without a condition."""
+"""How many JOINs in one FROM, and in the queries around it, may lack a condition."""
 _OPENS = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE)
 _CLOSES = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END)
 _TYPES = (TokenType.ARRAY, TokenType.STRUCT, TokenType.MAP)
 
 
 class TooDeep(ValueError):
-    """SQL that is not parsed."""
+    """SQL that is nested too deeply to be parsed."""
 
     def __init__(self, what: str, hint: str, line: int = 1) -> None:
         super().__init__(what)
@@ -28,7 +28,7 @@ class TooDeep(ValueError):
 
 
 def check_text(text: str) -> None:
-    """Raise `TooDeep` for SQL that the parser must not get, and sqlglot's errors for what are no words of SQL."""
+    """Raise `TooDeep` for SQL that the parser must not get, and sqlglot's errors for invalid tokens."""
     check_tokens(Dialect.get_or_raise("spark").tokenize(text))
 
 
@@ -54,8 +54,8 @@ def check_tokens(tokens: Iterable[Token]) -> None:
                 bare[-1] += 1
                 if sum(bare) > BARE_JOINS:
                     raise TooDeep(
-                        f"more than {BARE_JOINS} joins say neither ON nor USING",
-                        "say ON or USING, or CROSS JOIN where every row goes with every other",
+                        f"more than {BARE_JOINS} joins have neither ON nor USING",
+                        "write ON or USING, or CROSS JOIN where every pair of rows is wanted",
                         token.line,
                     )
             case TokenType.ON | TokenType.USING:
@@ -66,26 +66,26 @@ def check_tokens(tokens: Iterable[Token]) -> None:
 
 
 def check_tree(tree: exp.Expr) -> None:
-    """Raise `TooDeep` where a tree is too deep to be walked: not all that nests has brackets."""
+    """Raise `TooDeep` where a tree is too deep to be walked: not all nesting has brackets."""
     waiting: list[tuple[exp.Expr, int]] = [(tree, 1)]
     while waiting:
         node, level = waiting.pop()
         if level > _LEVELS:
             raise too_deep()
         for child in node.iter_expressions():
-            # A chain of operators, such as a + b + c, is no deeper than its deepest operand: it is walked in a loop.
+            # A chain of operators, such as a + b + c, is as deep as its deepest operand: it is walked in a loop.
             chained = isinstance(node, exp.Binary) and not _is_called(node) and type(child) is type(node)
             weight = 2 if _is_called(child) else 1
             waiting.append((child, level if chained else level + weight))
 
 
 _LEVELS = 4 * DEEPEST
-"""Levels of a tree: one in the text is several there."""
+"""Levels of a tree: one level of the text is several levels of the tree."""
 
 
 def _is_called(node: exp.Expr) -> bool:
-    """Whether chains of it are walked by several calls for each: UNIONs, dots, and operators that stand for a function,
-    such as the arrow."""
+    """Whether each link of a chain costs several calls: UNIONs, dots, and operators that stand for a function, such as
+    the arrow."""
     named = isinstance(node, exp.Binary) and isinstance(node, exp.Func) and not isinstance(node, exp.Connector)
     return named or isinstance(node, exp.SetOperation | exp.Dot)
 
@@ -93,6 +93,6 @@ def _is_called(node: exp.Expr) -> bool:
 def too_deep(line: int = 1) -> TooDeep:
     return TooDeep(
         f"this SQL is nested more than {DEEPEST} levels deep",
-        "take a part of it out, as a query of its own in WITH or as a table",
+        "move a part of it to a query in WITH or to a table of its own",
         line,
     )

@@ -1,4 +1,4 @@
-"""What those ask of a query who follow its columns: how often a table is read, and whether two expressions are one."""
+"""What the proofs share: how often a table is read, and whether two expressions are equal."""
 
 from __future__ import annotations
 
@@ -20,21 +20,25 @@ class NotProvable(Exception):
 
 
 def unprovable_reason(statement: Statement) -> Reason | None:
-    """Why nothing can be proved of the statement at all, or None."""
+    """Return why nothing can be proved of the statement, or None."""
     if statement.pipes:
-        return Reason(text="it is written in pipe syntax, which is not followed", clause="|>")
+        return Reason(text="it uses pipe syntax, which is not supported", clause="|>")
     return changing(statement)
 
 
-def refuse_what_needs_all_rows(statement: Statement, scope: Scope) -> None:
-    """Raises where a row of the result may depend on rows of any key."""
-    if scope.recursive or not isinstance(scope.node, exp.Select):
-        raise NotProvable("it is not a plain SELECT")
+def refuse_limit(statement: Statement, scope: Scope) -> None:
+    """Raise where a LIMIT or OFFSET decides which rows the scope returns."""
     if scope.row_limit is not None:
         kind = TokenType.LIMIT if scope.row_limit == "LIMIT" else TokenType.OFFSET
-        raise NotProvable(
-            "which rows it keeps depends on all of them", clause=scope.row_limit, line=statement.line_of(kind)
-        )
+        line = statement.line_of(kind)
+        raise NotProvable("which rows it returns depends on all rows", clause=scope.row_limit, line=line)
+
+
+def refuse_what_needs_all_rows(statement: Statement, scope: Scope) -> None:
+    """Raise where a result row may depend on rows of any key."""
+    if scope.recursive or not isinstance(scope.node, exp.Select):
+        raise NotProvable("it is not a plain SELECT")
+    refuse_limit(statement, scope)
     if scope.nested:
         tables = [source for source in scope.nested[0].sources if source.line is not None]
         raise NotProvable("it has a subquery in an expression", line=tables[0].line if tables else None)
@@ -45,19 +49,19 @@ def refuse_what_needs_all_rows(statement: Statement, scope: Scope) -> None:
         group.args.get("totals") or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
     ):
         raise NotProvable(
-            "it groups in several ways at once",
+            "it groups by several sets of columns",
             clause="ROLLUP, CUBE or GROUPING SETS",
             line=statement.line_of(TokenType.GROUP_BY),
         )
     for source in scope.sources:
         if source.pivoted:
-            raise NotProvable("it turns rows into columns or back", clause="PIVOT", line=source.line)
+            raise NotProvable("it pivots or unpivots", clause="PIVOT", line=source.line)
         if source.table is None and source.scope is None and source.generator is None:
             raise NotProvable(f"it reads {source.shown}, not a table", line=source.line)
 
 
 def row_by_row(scope: Scope) -> bool:
-    """Whether each row of the scope is made from one row of one table."""
+    """Whether each row of the scope derives from one row of one table."""
     clauses = scope.node.args
     tables = [source for source in scope.sources if source.generator is None]
     return (
@@ -83,7 +87,7 @@ def unwrapped(node: exp.Expr) -> exp.Expr:
 
 
 def normalized_sql(scope: Scope, node: exp.Expr, *, qualified: bool = True) -> str:
-    """The expression so that two of one meaning, written in two ways, are mostly equal."""
+    """Return the expression in a normal form, in which most equal expressions are equal texts."""
 
     def named(inner: exp.Expr) -> exp.Expr:
         if not isinstance(inner, exp.Column) or is_star(inner):
@@ -96,7 +100,7 @@ def normalized_sql(scope: Scope, node: exp.Expr, *, qualified: bool = True) -> s
 
 
 def fields(scope: Scope, column: exp.Column) -> list[str]:
-    """Of a column's parts, its name and the fields below it."""
+    """Return a column's name and the struct fields after it."""
     written = column_parts(column)
     return (
         written if qualified_source(scope, column) is None else written[written.index(column_name(scope, column), 1) :]

@@ -1,6 +1,6 @@
-"""What can be known of a query without running it: inputs, columns, and whether it can follow changes.
+"""Answers what a plan asks about a query: inputs, columns, and whether it can be built from changes.
 
-This is the light side of `statement`: importing it costs nothing until there is SQL to read.
+Results are cached as JSON. Importing this module is cheap: sqlglot is imported only when there is SQL to parse.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ Schemas = Mapping[TableName, Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFacts:
-    """What the text of a query tells."""
+    """What the text of a query determines."""
 
     refs: tuple[TableName, ...]
     """The tables that it reads, in order of appearance."""
     columns: tuple[str, ...] | None
     """The names of its columns; None where a `*` cannot be expanded without schemas."""
     rowwise: bool
-    """Each output row is proved to depend on one input row only."""
-    not_rowwise_because: str | None
+    """Each output row provably depends on one input row only."""
+    not_rowwise_reason: str | None
     reads: Mapping[TableName, frozenset[str]]
-    """The columns that it reads, for the tables where that is decidable from the text."""
+    """The columns that it reads, for the tables where the text decides it."""
     lines: Mapping[TableName, int]
     """For each table, the line of the file on which it is first read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTrace:
-    """The table whose rows decide into which partition a row falls, and how."""
+    """The table that decides the partition of a row, and the expression that does."""
 
     table: TableName
     expression: str
@@ -62,37 +62,37 @@ class PartitionTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFinder:
-    """How the keys are found whose rows change when rows of an input do."""
+    """Queries that find the keys whose rows change when rows of an input do."""
 
     queries: Mapping[TableName, SqlQuery]
-    """By input, for `bind`: its columns are the key's. In the place of that input stand its changed rows, as they were
-    and as they are; in the place of every other one the rows before and after. It may find keys whose rows stay the
-    same, and keys with nulls, but together the queries of the inputs that changed miss none."""
+    """By input, a query for `bind` that returns keys. It reads the changed rows of that input, before and after the
+    change, and the rows before and after of every other input. It may find keys whose rows stay the same, and keys
+    with NULLs; together, the queries of the changed inputs find every changed key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """How the rows of a key, one of the table and one of new input rows alone, make the row of both."""
+    """How the stored row of a key and the row built from new input rows combine."""
 
     combine: Mapping[str, Literal["add", "least", "greatest"]]
-    """For each column that is not of the key. A null on one side leaves the other side's value."""
+    """For each column outside the key. Where one side is NULL, the other side's value is used."""
     exact_only_for: tuple[str, ...]
     """The sums: exact in any order when their type is an integer or a decimal, not when it is a float or a double."""
 
 
 def read_query(query: SqlQuery, declared: Iterable[TableName] = ()) -> QueryFacts:
-    """What the query's text tells. Raises what is wrong with it; `declared` only makes the hints better."""
+    """Return what the query's text determines. Raise its errors; `declared` only improves the hints."""
 
     def read() -> dict[str, object]:
         statement = statement_of(query)
         raise_all([fault_error(query, fault, declared) for fault in statement.faults])
         return _to_json(_facts(query))
 
-    return _from_json(analysis_cache.answer("facts", [query.text, query.declared_at.line], read))
+    return _from_json(analysis_cache.get("facts", [query.text, query.declared_at.line], read))
 
 
 def random_call(query: SqlQuery) -> tuple[str, int] | None:
-    """The function that makes the query give other rows each time, and its line in the file."""
+    """Return the function that makes the query return other rows each time, and its line in the file."""
     from lakesmith.sqlproof.functions import RANDOM
 
     called = statement_of(query).called(RANDOM)
@@ -100,7 +100,7 @@ def random_call(query: SqlQuery) -> tuple[str, int] | None:
 
 
 def partition_trace(query: SqlQuery, by: str) -> PartitionTrace | str:
-    """What decides the partition column `by`, or in words why that cannot be proved."""
+    """Return what decides the partition column `by`, or the reason why that cannot be proved."""
     statement = statement_of(query)
     from lakesmith.sqlproof.scopes import Reason
     from lakesmith.sqlproof.trace import trace
@@ -112,7 +112,7 @@ def partition_trace(query: SqlQuery, by: str) -> PartitionTrace | str:
 
 
 def partition_source(table: Table) -> PartitionTrace | str:
-    """What decides the partition of a `replace_partitions` table: its `same_as`, or what its SQL proves."""
+    """Return what decides the partition of a `replace_partitions` table: its `same_as`, or what its SQL proves."""
     load, origin = table.load, table.origin
     if not isinstance(load, ReplacePartitions):
         return "its load is not replace_partitions"
@@ -121,24 +121,24 @@ def partition_source(table: Table) -> PartitionTrace | str:
         return PartitionTrace(table=TableName(layer, name), expression=f"`{column}`")
     if isinstance(origin, SqlQuery):
         return partition_trace(origin, load.by)
-    return "a Python query tells with same_as which input column decides the partition, and this one does not"
+    return "a Python query needs same_as to name the input column that decides the partition"
 
 
 def rowwise(table: Table) -> str | None:
-    """Why the table's query cannot be computed from changed rows alone, or None when it can."""
+    """Return why the table's query cannot be built from changed rows alone, or None."""
     match table.origin:
         case SqlQuery() as query:
-            return read_query(query).not_rowwise_because
+            return read_query(query).not_rowwise_reason
         case PythonQuery(rowwise=True):
             return None
         case PythonQuery():
-            return "a Python query is not known to work row by row unless it says rowwise=True"
+            return "a Python query works row by row only if it declares rowwise=True"
         case Files() | Kafka() | Jdbc() | OtherTable():
             return None
 
 
 def key_finder(query: SqlQuery, key: Sequence[str]) -> KeyFinder | str:
-    """How to find the keys that changed rows touch, or in words why that cannot be proved."""
+    """Return how to find the keys that changed rows touch, or the reason why that cannot be proved."""
 
     def read() -> dict[str, str] | str:
         statement = statement_of(query)
@@ -150,19 +150,19 @@ def key_finder(query: SqlQuery, key: Sequence[str]) -> KeyFinder | str:
             return found.describe(query.declared_at.line)
         return {str(name): text for name, text in found.items()}
 
-    told = analysis_cache.answer("finders", [query.text, query.declared_at.line, list(key)], read)
-    if isinstance(told, str):
-        return told
-    return KeyFinder(queries={_table_name(name): replace(query, text=text) for name, text in told.items()})
+    cached = analysis_cache.get("finders", [query.text, query.declared_at.line, list(key)], read)
+    if isinstance(cached, str):
+        return cached
+    return KeyFinder(queries={_table_name(name): replace(query, text=text) for name, text in cached.items()})
 
 
 def uses_key_finder(table: Table) -> bool:
-    """Whether the keys that changes touch are found by a query of their own: the table's gives one row a key."""
+    """Whether touched keys are found by queries of their own, because the table's query gives one row per key."""
     return isinstance(table.load, Merge) and not table.load.order_by and isinstance(table.origin, SqlQuery)
 
 
 def sums(query: SqlQuery, key: Sequence[str]) -> Sums | str:
-    """How new rows alone keep the result right while no input row changes or goes, or in words why they cannot."""
+    """Return how new rows alone update the result of append-only inputs, or the reason why they cannot."""
 
     def read() -> dict[str, object] | str:
         statement = statement_of(query)
@@ -174,14 +174,14 @@ def sums(query: SqlQuery, key: Sequence[str]) -> Sums | str:
             return found.describe(query.declared_at.line)
         return {"combine": found.by_column, "sums": found.sums}
 
-    told = analysis_cache.answer("sums", [query.text, query.declared_at.line, list(key)], read)
-    if isinstance(told, str):
-        return told
-    return Sums(combine=dict(told["combine"]), exact_only_for=tuple(told["sums"]))
+    cached = analysis_cache.get("sums", [query.text, query.declared_at.line, list(key)], read)
+    if isinstance(cached, str):
+        return cached
+    return Sums(combine=dict(cached["combine"]), exact_only_for=tuple(cached["sums"]))
 
 
 def inputs(table: Table, declared: Iterable[TableName] = ()) -> tuple[TableName, ...]:
-    """The tables that a table is made from, in order of appearance."""
+    """Return the tables that a table reads, in order of appearance."""
     match table.origin:
         case SqlQuery() as query:
             return read_query(query, declared).refs
@@ -192,7 +192,7 @@ def inputs(table: Table, declared: Iterable[TableName] = ()) -> tuple[TableName,
 
 
 def output_columns(query: SqlQuery, schemas: Schemas) -> tuple[str, ...] | None:
-    """The names of the query's columns, with the help of the schemas that are known."""
+    """Return the names of the query's columns, using the known schemas."""
 
     def read() -> tuple[str, ...] | None:
         statement = statement_of(query)
@@ -200,18 +200,18 @@ def output_columns(query: SqlQuery, schemas: Schemas) -> tuple[str, ...] | None:
 
         return outputs(statement.root, schemas)
 
-    found = analysis_cache.answer("columns", [query.text, known_schemas(query, schemas)], read)
+    found = analysis_cache.get("columns", [query.text, known_schemas(query, schemas)], read)
     return None if found is None else tuple(found)
 
 
 def table_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
-    """The names of a table's columns where its query tells them: those that it gives, and those that the load adds."""
+    """Return a table's column names where its query determines them: its own, and those that the load adds."""
     given = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
     return None if given is None else tuple(dict.fromkeys((*given, *added_columns(table.load))))
 
 
 def given_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
-    """The names of the columns that a table's query gives; where only the table's are known, those but the load's."""
+    """Return the columns that a table's query returns; from the stored schema, those that the load did not add."""
     given = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
     if given is not None or table.name not in schemas:
         return given
@@ -219,7 +219,7 @@ def given_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
 
 
 def column_origins(query: SqlQuery, schemas: Schemas) -> dict[str, frozenset[tuple[TableName, str]]]:
-    """For each column of the result that can be followed, the table columns that it is made from."""
+    """Return, for each result column that can be traced, the table columns that it is derived from."""
     statement = statement_of(query)
     from lakesmith.sqlproof.columns import origins
 
@@ -227,30 +227,30 @@ def column_origins(query: SqlQuery, schemas: Schemas) -> dict[str, frozenset[tup
 
 
 def known_schemas(query: SqlQuery, schemas: Schemas) -> list[object]:
-    """What the schemas tell of the tables that a query reads."""
+    """Return the schemas of the tables that a query reads."""
     return [[str(name), list(schemas[name])] for name in read_query(query).refs if name in schemas]
 
 
 def _to_json(facts: QueryFacts) -> dict[str, object]:
-    """Facts as JSON holds them."""
+    """Return the facts as JSON values."""
     return {
         "refs": [str(name) for name in facts.refs],
         "columns": facts.columns,
         "rowwise": facts.rowwise,
-        "not_rowwise_because": facts.not_rowwise_because,
+        "not_rowwise_reason": facts.not_rowwise_reason,
         "reads": {str(name): sorted(columns) for name, columns in facts.reads.items()},
         "lines": {str(name): line for name, line in facts.lines.items()},
     }
 
 
-def _from_json(told: Mapping[str, Any]) -> QueryFacts:
+def _from_json(recorded: Mapping[str, Any]) -> QueryFacts:
     return QueryFacts(
-        refs=tuple(map(_table_name, told["refs"])),
-        columns=None if told["columns"] is None else tuple(told["columns"]),
-        rowwise=told["rowwise"],
-        not_rowwise_because=told["not_rowwise_because"],
-        reads={_table_name(name): frozenset(columns) for name, columns in told["reads"].items()},
-        lines={_table_name(name): line for name, line in told["lines"].items()},
+        refs=tuple(map(_table_name, recorded["refs"])),
+        columns=None if recorded["columns"] is None else tuple(recorded["columns"]),
+        rowwise=recorded["rowwise"],
+        not_rowwise_reason=recorded["not_rowwise_reason"],
+        reads={_table_name(name): frozenset(columns) for name, columns in recorded["reads"].items()},
+        lines={_table_name(name): line for name, line in recorded["lines"].items()},
     )
 
 
@@ -259,7 +259,7 @@ def _table_name(text: str) -> TableName:
 
 
 def statement_of(query: SqlQuery) -> Statement:
-    # sqlglot costs a quarter of a second to import; status and history never need it.
+    # sqlglot takes a quarter of a second to import; status and history never need it.
     from lakesmith.sqlproof.parsing import Unreadable
     from lakesmith.sqlproof.statement import read
 
@@ -285,7 +285,7 @@ def _facts(query: SqlQuery) -> QueryFacts:
         refs=tuple(lines),
         columns=None if statement.pipes else outputs(statement.root, {}),
         rowwise=reason is None,
-        not_rowwise_because=None if reason is None else reason.describe(first),
+        not_rowwise_reason=None if reason is None else reason.describe(first),
         reads=reads(statement),
         lines=lines,
     )

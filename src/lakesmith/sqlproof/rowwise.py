@@ -1,4 +1,4 @@
-"""Decides whether each output row depends on one input row only, so that changed rows suffice."""
+"""Decides whether each output row depends on one input row only, so that changed rows are enough."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _SET_OPERATIONS = {
 
 
 def not_rowwise(statement: Statement) -> Reason | None:
-    """Why the statement is not row by row, or None when it is proved to be."""
+    """Return why the statement does not work row by row, or None when it provably does."""
     if statement.pipes:
-        return Reason(text="it is written in pipe syntax, which is not followed", clause="|>")
+        return Reason(text="it uses pipe syntax, which is not supported", clause="|>")
     return _scope_reason(statement, statement.root) or _function_reason(statement)
 
 
 def changing(statement: Statement) -> Reason | None:
-    """The function that gives another value each time, if one is called."""
+    """Return the called function whose value differs each time, or None."""
     called = statement.called(CHANGING)
     return None if called is None else Reason(text=f"{called[0]}() differs at each evaluation", line=called[1])
 
 
 def set_operation(scope: Scope, statement: Statement) -> Reason | None:
-    """UNION, INTERSECT or EXCEPT, if the scope is one."""
+    """Return UNION, INTERSECT or EXCEPT as the reason, if the scope is one."""
     for kind, (word, token) in _SET_OPERATIONS.items():
         if isinstance(scope.node, kind):
             return Reason(text="it combines several queries", clause=word, line=statement.line_of(token))
@@ -66,7 +66,7 @@ def _source_reason(scope: Scope) -> Reason | None:
     if len(main) > 1:
         return Reason(text=f"it joins {main[1].shown}", line=main[1].line)
     if main[0].pivoted:
-        return Reason(text="it turns rows into columns or back", clause="PIVOT", line=main[0].line)
+        return Reason(text="it pivots or unpivots", clause="PIVOT", line=main[0].line)
     if main[0].table is None and main[0].scope is None:
         return Reason(text=f"it reads {main[0].shown}, not a table", line=main[0].line)
     return None
@@ -78,10 +78,10 @@ def _clause_reason(statement: Statement, scope: Scope) -> Reason | None:
         return Reason(text="it aggregates", clause="GROUP BY", line=statement.line_of(TokenType.GROUP_BY))
     if clauses.get("distinct") is not None:
         line = statement.line_of(TokenType.DISTINCT)
-        return Reason(text="it drops repeated rows", clause="DISTINCT", line=line)
+        return Reason(text="it removes duplicate rows", clause="DISTINCT", line=line)
     if scope.row_limit is not None:
         kind = TokenType.LIMIT if scope.row_limit == "LIMIT" else TokenType.OFFSET
-        return Reason(text="it keeps some rows only", clause=scope.row_limit, line=statement.line_of(kind))
+        return Reason(text="it returns only some rows", clause=scope.row_limit, line=statement.line_of(kind))
     if scope.windows:
         return Reason(text="it uses a window function", line=statement.line_of(TokenType.OVER))
     if clauses.get("qualify") is not None:

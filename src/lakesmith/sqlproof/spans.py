@@ -1,7 +1,7 @@
-"""Where the clauses of a query stand in its text, so that a part can be asked in the author's own words.
+"""Finds the clauses of a query in its text, so that a part of it can run exactly as the author wrote it.
 
-SQL that is written anew out of a tree may differ in small ways (`a DIV b` becomes a division and a cast), and keys
-that differ in small ways are other keys. All spans are ranges over the statement's tokens.
+This is done by hand, on tokens, because SQL generated from sqlglot's tree may differ in small ways (`a DIV b` becomes a
+division and a cast), and a key computed in another way may be another key. All spans are ranges over the tokens.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ _AFTER_WHERE = (
 
 
 class UnsupportedLayout(Exception):
-    """The text is put together in a way that is not taken apart here."""
+    """The layout of the text is not supported here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSpan:
-    """One JOIN, without the words that tell its kind."""
+    """One JOIN, without the keywords of its kind."""
 
     relation: range
     condition: range
-    """From ON or USING on; empty when there is none."""
+    """ON or USING with what follows; empty when there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectSpan:
-    """One SELECT without what comes after its WHERE."""
+    """One SELECT up to and including its WHERE."""
 
     items: tuple[range, ...]
     origin: range
-    """What FROM names first."""
+    """The first relation of FROM."""
     joins: tuple[JoinSpan, ...]
     laterals: range
-    """From LATERAL VIEW on."""
+    """The LATERAL VIEW clauses."""
     where: range
-    """The condition, without the word."""
+    """The condition, without the keyword."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuerySpan:
-    """A query: what stands in its WITH, and its SELECTs in the order in which set operators put them together."""
+    """A query: its WITH clause, and its SELECTs in the order in which set operators combine them."""
 
     head: range
     ctes: Mapping[str, range]
@@ -77,7 +77,7 @@ class QuerySpan:
 
 
 def split_clauses(tokens: Sequence[Token], span: range) -> QuerySpan:
-    """Raises `Unsplit` where the text is not a plain query."""
+    """Return the clauses of a query. Raise `UnsupportedLayout` where it is not a plain query."""
     span = _unwrapped(tokens, span)
     body = span
     if span and tokens[span.start].token_type == TokenType.WITH:
@@ -90,8 +90,8 @@ def split_clauses(tokens: Sequence[Token], span: range) -> QuerySpan:
 
 
 def text_of(text: str, tokens: Sequence[Token], span: range, instead: Mapping[int, tuple[int, str]]) -> str:
-    """The text of a span without comments and line breaks; `instead` tells by its first character what to put for
-    the text up to another character."""
+    """Return the text of a span without comments and line breaks. `instead` maps a start offset to an end offset and
+    the replacement of the text between them."""
     pieces: list[str] = []
     end = skipped = -1
     for at in span:
@@ -136,7 +136,7 @@ def _select(tokens: Sequence[Token], span: range) -> SelectSpan:
         start += 1
 
     def first(*kinds: TokenType, after: int) -> int:
-        """Where the next clause of these begins; FROM of IS DISTINCT FROM is none."""
+        """Return the start of the next such clause; the FROM of IS DISTINCT FROM does not count."""
         return next(
             (
                 at
@@ -163,7 +163,7 @@ def _select(tokens: Sequence[Token], span: range) -> SelectSpan:
 
 
 def _joins(tokens: Sequence[Token], outside: Sequence[int], end: int) -> list[tuple[int, JoinSpan]]:
-    """Each JOIN with the place where its words begin."""
+    """Return each JOIN with the position of its first keyword."""
     places = []
     for at in outside:
         if tokens[at].token_type == TokenType.JOIN:
@@ -195,7 +195,7 @@ def _ctes(tokens: Sequence[Token], head: range) -> Iterator[tuple[str, range]]:
 
 
 def _unwrapped(tokens: Sequence[Token], span: range) -> range:
-    """Without the last semicolons and the parentheses around the whole."""
+    """Return the span without final semicolons and enclosing parentheses."""
     while span and tokens[span.stop - 1].token_type == TokenType.SEMICOLON:
         span = span[:-1]
     while span and tokens[span.start].token_type == TokenType.L_PAREN and _closing(tokens, span.start) == span.stop - 1:
@@ -204,7 +204,7 @@ def _unwrapped(tokens: Sequence[Token], span: range) -> range:
 
 
 def inside(tokens: Sequence[Token], span: range) -> range:
-    """What stands in the parentheses with which a span begins."""
+    """Return the content of the parentheses at the start of a span."""
     if not span or tokens[span.start].token_type != TokenType.L_PAREN:
         raise UnsupportedLayout
     return range(span.start + 1, _closing(tokens, span.start))
@@ -229,7 +229,7 @@ def _opening(tokens: Sequence[Token], closes: int) -> int:
 
 
 def _outside(tokens: Sequence[Token], span: range) -> Iterator[int]:
-    """The places that are in no parentheses of the span."""
+    """Yield the positions of the span that are in no parentheses."""
     depth = 0
     for at in span:
         kind = tokens[at].token_type

@@ -33,7 +33,7 @@ _PATH_FORMATS = frozenset(
 )
 _OWN_SCHEMAS = {
     "system": "Lakesmith's own tables are written after the run, so their rows would always be one run late",
-    "quarantine": "refused rows are not part of any layer",
+    "quarantine": "quarantined rows belong to no layer",
 }
 
 
@@ -56,9 +56,9 @@ class Statement:
         return next((token.line for token in self.tokens if token.token_type in kinds), None)
 
     def called(self, names: frozenset[str]) -> tuple[str, int] | None:
-        """The first function of `names` that the text calls, with its line.
+        """Return the first function of `names` that the text calls, with its line.
 
-        Judged on the tokens, so that no function escapes because sqlglot gives it another name in its tree.
+        This reads the tokens, because sqlglot's tree gives some functions another name.
         """
         for at, token in enumerate(self.tokens):
             word = token.text.lower()
@@ -82,7 +82,7 @@ class Statement:
         return None
 
     def _output_name_faults(self) -> Iterator[Fault]:
-        """Result columns that no table could hold: without a name, or two with one name."""
+        """Yield faults of result columns without a name, with an invalid one, or with the name of another."""
         select = self.root
         while select.branches:
             select = select.branches[0]
@@ -92,14 +92,14 @@ class Statement:
                 if name.lower() in seen:
                     yield Fault(
                         code="duplicate-column",
-                        what=f"two result columns are called '{name}'",
+                        what=f"two result columns are named '{name}'",
                         line=line_in(node) or 1,
-                        hint="leave one out, or give it another name: … AS name",
+                        hint="remove one, or give it another name: … AS name",
                     )
                 if not is_identifier(name):
                     yield Fault(
                         code="bad-identifier",
-                        what=f"'{name}' is not a name that a column can have",
+                        what=f"'{name}' is not a valid column name",
                         line=line_in(node) or 1,
                         hint="use letters, digits and underscores: … AS order_id",
                     )
@@ -247,9 +247,9 @@ class Statement:
             self.faults.append(
                 Fault(
                     code="unreadable-source",
-                    what=f"{name.lower()}(…) reads rows that are not a table of the lake",
+                    what=f"{name.lower()}(…) reads rows from outside the lake's tables",
                     line=source.line or 1,
-                    hint="nobody could tell when they change: take them in as a bronze table and read that",
+                    hint="changes of them cannot be detected: ingest them as a bronze table and read that",
                 )
             )
 
@@ -286,7 +286,7 @@ class Statement:
 
 @functools.lru_cache(maxsize=4096)
 def read(text: str) -> Statement:
-    """The statement that `text` spells. Raises `Unreadable` when it is not one SELECT."""
+    """Return the analysed statement. Raise `Unreadable` when the text is not one SELECT."""
     return Statement(text)
 
 
@@ -296,23 +296,23 @@ def _table_fault(node: exp.Table, column_parts: Sequence[exp.Identifier], line: 
     if len(column_parts) == 1:
         return Fault(
             code="unknown-table",
-            what=f"table '{written}' is written without its layer",
+            what=f"table '{written}' lacks its layer",
             line=line,
             unlayered=written.lower(),
         )
     if first in _OWN_SCHEMAS:
         return Fault(
             code="unreadable-source",
-            what=f"a table cannot be made from {written}: {_OWN_SCHEMAS[first]}",
+            what=f"a table cannot read {written}: {_OWN_SCHEMAS[first]}",
             line=line,
-            hint=f"look at it with: lakesmith query 'SELECT * FROM {written}'",
+            hint=f"query it with: lakesmith query 'SELECT * FROM {written}'",
         )
     if first in _PATH_FORMATS or any(mark in column_parts[-1].name for mark in "/\\:"):
         return Fault(
             code="unreadable-source",
-            what=f"a table cannot be made from the path {column_parts[-1].name}: changes of it would go unseen",
+            what=f"a table cannot read the path {column_parts[-1].name}: its changes cannot be detected",
             line=line,
-            hint="take the files in as a bronze table and read that",
+            hint="ingest the files as a bronze table and read that",
         )
     if len(column_parts) > 2:
         return Fault(
@@ -333,16 +333,16 @@ def _table_fault(node: exp.Table, column_parts: Sequence[exp.Identifier], line: 
     if node.args.get("version") is not None:
         return Fault(
             code="unreadable-source",
-            what=f"{written} is read at a fixed version; a table is made from its inputs as they are",
+            what=f"{written} is read at a fixed version, but a table is built from the current versions",
             line=line,
-            hint="leave VERSION AS OF and TIMESTAMP AS OF out; to look at the past use lakesmith query --at",
+            hint="remove VERSION AS OF and TIMESTAMP AS OF; to query earlier versions use lakesmith query --at",
         )
     if node.args.get("sample") is not None:
         return Fault(
             code="unreadable-source",
-            what=f"{written} is read through TABLESAMPLE, which takes other rows each time",
+            what=f"{written} is read through TABLESAMPLE, which returns other rows each time",
             line=line,
-            hint="choose rows by their values, such as WHERE pmod(xxhash64(id), 100) < 10",
+            hint="select rows by their values, such as WHERE pmod(xxhash64(id), 100) < 10",
         )
     return None
 

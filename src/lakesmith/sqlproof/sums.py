@@ -1,4 +1,4 @@
-"""Decides whether the groups of a query can be kept by adding what new rows bring, without the rows of before."""
+"""Decides whether a query's groups can be updated from new rows alone, without reading earlier rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lakesmith.sqlproof.statement import Statement
 
 Combination = Literal["add", "least", "greatest"]
 
-_KEPT: dict[type[exp.Expr], Combination] = {
+_COMBINED_BY: dict[type[exp.Expr], Combination] = {
     exp.Count: "add",
     exp.CountIf: "add",
     exp.Sum: "add",
@@ -35,22 +35,22 @@ _KEPT: dict[type[exp.Expr], Combination] = {
 @dataclass(frozen=True, slots=True)
 class Combinations:
     by_column: dict[str, Combination]
-    """How two values make one; a null gives way to the other."""
+    """How two values combine; where one is NULL, the other wins."""
     sums: list[str]
-    """The columns whose values are exact only when their type is."""
+    """The columns that are exact only when their type is."""
 
 
 def combinations(statement: Statement, key: Sequence[str]) -> Combinations | Reason:
-    """How the columns besides the key are combined, or why new rows alone do not suffice."""
-    refused = unprovable_reason(statement) or set_operation(statement.root, statement)
-    if refused is not None:
-        return refused
+    """Return how the columns besides the key combine, or why new rows alone are not enough."""
+    reason = unprovable_reason(statement) or set_operation(statement.root, statement)
+    if reason is not None:
+        return reason
     try:
         refuse_what_needs_all_rows(statement, statement.root)
         _check_sources(statement.root)
         _check_clauses(statement, statement.root)
         _check_groups(statement, statement.root, key)
-        return _combined(statement.root, {name.lower() for name in key})
+        return _combine(statement.root, {name.lower() for name in key})
     except NotProvable as error:
         return error.reason
 
@@ -62,7 +62,7 @@ def _check_sources(scope: Scope) -> None:
     if len(tables) > 1:
         raise NotProvable(f"it joins {tables[1].shown}", line=tables[1].line)
     if tables[0].generator is not None or (tables[0].scope is not None and not row_by_row(tables[0].scope)):
-        raise NotProvable(f"it reads {tables[0].shown}, which is not made row by row", line=tables[0].line)
+        raise NotProvable(f"it reads {tables[0].shown}, which does not work row by row", line=tables[0].line)
 
 
 def _check_clauses(statement: Statement, scope: Scope) -> None:
@@ -71,18 +71,18 @@ def _check_clauses(statement: Statement, scope: Scope) -> None:
         raise NotProvable("it does not group by its key")
     if clauses.get("having") is not None:
         raise NotProvable(
-            "new rows may bring a group back that it left out",
+            "new rows may bring back a group that it excludes",
             clause="HAVING",
             line=statement.line_of(TokenType.HAVING),
         )
     if scope.windows or clauses.get("qualify") is not None:
         raise NotProvable("it uses a window function", line=statement.line_of(TokenType.OVER))
     if clauses.get("distinct") is not None:
-        raise NotProvable("it drops repeated rows", clause="DISTINCT", line=statement.line_of(TokenType.DISTINCT))
+        raise NotProvable("it removes duplicate rows", clause="DISTINCT", line=statement.line_of(TokenType.DISTINCT))
 
 
 def _check_groups(statement: Statement, scope: Scope, key: Sequence[str]) -> None:
-    """Whether the groups are the keys: with more groups a key would have two rows, and nobody would notice."""
+    """Raise where the groups are not the keys: with more groups a key would silently have two rows."""
     wanted = {name.lower() for name in key}
     named = {name.lower(): node for node in scope.projections for name in output_names(node)}
     missing = [name for name in key if name.lower() not in named]
@@ -106,11 +106,11 @@ def _check_groups(statement: Statement, scope: Scope, key: Sequence[str]) -> Non
     for name in key:
         constant = next(named[name.lower()].find_all(exp.Column), None) is None
         if name.lower() not in grouped and not constant:
-            raise NotProvable(f"it groups by something else than '{name}'", clause="GROUP BY", line=line)
+            raise NotProvable(f"it does not group by '{name}'", clause="GROUP BY", line=line)
 
 
 def _column_of(scope: Scope, node: exp.Expr) -> str | None:
-    """The result column that is exactly what GROUP BY names."""
+    """Return the result column that is exactly what GROUP BY names."""
     if isinstance(node, exp.Literal) and not node.is_string:
         place = int(node.this) - 1
         names = output_names(scope.projections[place]) if 0 <= place < len(scope.projections) else ()
@@ -130,21 +130,21 @@ def _column_of(scope: Scope, node: exp.Expr) -> str | None:
     return None
 
 
-def _combined(scope: Scope, key: set[str]) -> Combinations:
+def _combine(scope: Scope, key: set[str]) -> Combinations:
     found = Combinations({}, [])
     for projection in scope.projections:
         names = output_names(projection)
         if len(names) != 1:
-            raise NotProvable("it makes several columns at once", line=line_in(projection))
+            raise NotProvable("it returns several columns from one expression", line=line_in(projection))
         if names[0].lower() in key:
             continue
         call = unwrapped(projection)
         if isinstance(call, exp.Filter):
             call = call.this
-        combination = _KEPT.get(type(call))
+        combination = _COMBINED_BY.get(type(call))
         if combination is None or call.find(exp.Distinct) is not None:
             raise NotProvable(
-                f"'{names[0]}' cannot be kept by adding new rows: that works for count, sum, min and max",
+                f"'{names[0]}' cannot be updated from new rows: only count, sum, min and max can",
                 line=line_in(projection),
             )
         found.by_column[names[0]] = combination

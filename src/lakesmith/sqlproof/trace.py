@@ -1,8 +1,9 @@
-"""Follows a partition column to the table that decides it, so that only touched partitions are recomputed.
+"""Traces a partition column to the table that decides it, so that only touched partitions are recomputed.
 
 The proof has to hold for every row: each output row of a partition may depend only on rows of the traced
-table whose expression has that partition's value. Where that cannot be shown the answer is the reason, and
-the table is computed whole.
+table whose expression has that partition's value. Where that cannot be proved, the result is the reason, and
+the table gets a full build. `sqlglot.lineage` is not used: it finds where a value comes from, but not whether a window,
+a group or an outer join mixes partitions, and it returns generated SQL instead of the author's text.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from sqlglot import Token, TokenType, exp
 from lakesmith.declare import TableName
 from lakesmith.sqlproof.output_columns import projection_named
 from lakesmith.sqlproof.parsing import one_line
-from lakesmith.sqlproof.proof import NotProvable, count_reads, fields, normalized_sql, unprovable_reason, unwrapped
+from lakesmith.sqlproof.proof import (
+    NotProvable,
+    count_reads,
+    fields,
+    normalized_sql,
+    refuse_limit,
+    unprovable_reason,
+    unwrapped,
+)
 from lakesmith.sqlproof.rowwise import set_operation
 from lakesmith.sqlproof.scopes import Reason, Scope, Source, column_parts, is_aggregate, line_in, qualified_source
 from lakesmith.sqlproof.statement import Statement
@@ -23,14 +32,14 @@ from lakesmith.sqlproof.statement import Statement
 
 @dataclass(frozen=True, slots=True)
 class TracedColumn:
-    """A column of a scope, written over the columns of one table."""
+    """A column of a scope as an expression over the columns of one table."""
 
     table: TableName
     text: str
 
 
 def trace(statement: Statement, by: str) -> TracedColumn | Reason:
-    """The table and the expression over its columns that decide `by`, or why that cannot be proved."""
+    """Return the table and the expression over its columns that decide `by`, or why that cannot be proved."""
     if (reason := unprovable_reason(statement)) is not None:
         return reason
     try:
@@ -43,20 +52,16 @@ def trace(statement: Statement, by: str) -> TracedColumn | Reason:
 
 
 def _column(statement: Statement, scope: Scope, name: str) -> TracedColumn:
-    """The column `name` of a scope, followed down to a table."""
+    """Trace the column `name` of a scope to a table."""
     combined = set_operation(scope, statement)
     if combined is not None:
         raise NotProvable(combined.text, line=combined.line, clause=combined.clause)
     if scope.recursive or not isinstance(scope.node, exp.Select):
         raise NotProvable("it is not a plain SELECT")
-    if scope.row_limit is not None:
-        kind = TokenType.LIMIT if scope.row_limit == "LIMIT" else TokenType.OFFSET
-        raise NotProvable(
-            "which rows it keeps depends on all of them", clause=scope.row_limit, line=statement.line_of(kind)
-        )
+    refuse_limit(statement, scope)
     found, star = projection_named(scope, name)
     if len(found) > 1:
-        raise NotProvable(f"it gives two columns the name '{name}'", line=line_in(found[1]))
+        raise NotProvable(f"two of its columns are named '{name}'", line=line_in(found[1]))
     if not found:
         return _through_star(statement, scope, name, star)
     node = found[0]
@@ -72,42 +77,42 @@ def _through_star(statement: Statement, scope: Scope, name: str, star: bool) -> 
     if not star:
         raise NotProvable(f"it has no column '{name}'")
     if len(scope.sources) != 1:
-        raise NotProvable(f"'{name}' comes out of a * over several tables: name the column in the SELECT")
+        raise NotProvable(f"a * over several tables hides '{name}': name the column in the SELECT")
     column = exp.column(name, quoted=True)
     _check_rows(scope, column, name)
     return _of_source(statement, scope.sources[0], name, f"`{name}`")
 
 
 def _only_source(scope: Scope, node: exp.Expr, name: str) -> Source:
-    """The one source whose columns the expression is made of."""
+    """Return the one source that the expression reads."""
     for inner in node.walk():
         if isinstance(inner, exp.Query):
-            raise NotProvable(f"'{name}' is made by a subquery", line=line_in(node))
+            raise NotProvable(f"'{name}' comes from a subquery", line=line_in(node))
         if isinstance(inner, exp.Window):
-            raise NotProvable(f"'{name}' is made by a window function", line=line_in(node))
+            raise NotProvable(f"'{name}' comes from a window function", line=line_in(node))
         if is_aggregate(inner):
             raise NotProvable(f"'{name}' is an aggregate", line=line_in(node))
         if isinstance(inner, exp.UDTF | exp.Explode | exp.Aliases):
-            raise NotProvable(f"'{name}' is made by a generator", line=line_in(node))
+            raise NotProvable(f"'{name}' comes from a generator", line=line_in(node))
     columns = list(node.find_all(exp.Column))
     if not columns:
-        raise NotProvable(f"'{name}' is not made from a column", line=line_in(node))
-    sources = {id(source): source for source in (source_of_column(scope, column, name) for column in columns)}
+        raise NotProvable(f"'{name}' reads no column", line=line_in(node))
+    sources = {id(source): source for source in (_source_of(scope, column, name) for column in columns)}
     if len(sources) > 1:
-        told = " and ".join(sorted(source.shown for source in sources.values()))
-        raise NotProvable(f"'{name}' is made from columns of {told}", line=line_in(node))
+        tables = " and ".join(sorted(source.shown for source in sources.values()))
+        raise NotProvable(f"'{name}' reads columns of {tables}", line=line_in(node))
     source = next(iter(sources.values()))
     if source.generator is not None:
-        raise NotProvable(f"'{name}' is made by a generator", line=line_in(node))
+        raise NotProvable(f"'{name}' comes from a generator", line=line_in(node))
     if source.null_extended:
         raise NotProvable(
-            f"'{name}' comes from {source.shown}, whose rows an outer join may replace by nulls",
+            f"'{name}' comes from {source.shown}, whose rows an outer join may replace by NULL",
             line=source.line,
         )
     return source
 
 
-def source_of_column(scope: Scope, column: exp.Column, name: str) -> Source:
+def _source_of(scope: Scope, column: exp.Column, name: str) -> Source:
     source = qualified_source(scope, column)
     if source is not None:
         return source
@@ -115,14 +120,12 @@ def source_of_column(scope: Scope, column: exp.Column, name: str) -> Source:
     earlier = [node for node in scope.projections if isinstance(node, exp.Alias) and node.alias.lower() == written]
     if any(not _is_column(node.this, written) and column not in node.find_all(exp.Column) for node in earlier):
         raise NotProvable(
-            f"'{name}' is made from '{written}', which is also the name of another result column",
+            f"'{name}' reads '{written}', which is also the name of another result column",
             line=line_in(column),
         )
     if len(scope.sources) == 1:
         return scope.sources[0]
-    raise NotProvable(
-        f"it is not plain which table '{written}' belongs to: write table.{written}", line=line_in(column)
-    )
+    raise NotProvable(f"the table of '{written}' is ambiguous: write table.{written}", line=line_in(column))
 
 
 def _is_column(node: exp.Expr, name: str) -> bool:
@@ -130,28 +133,28 @@ def _is_column(node: exp.Expr, name: str) -> bool:
 
 
 def _check_rows(scope: Scope, node: exp.Expr, name: str) -> None:
-    """Whether rows of one partition are made without rows of another."""
+    """Raise where rows of one partition may depend on rows of another."""
     group = scope.node.args.get("group")
     if group is not None:
         if group.args.get("totals") or group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None:
-            raise NotProvable("it groups in several ways at once", clause="ROLLUP, CUBE or GROUPING SETS")
+            raise NotProvable("it groups by several sets of columns", clause="ROLLUP, CUBE or GROUPING SETS")
         if not group.args.get("all") and not _decided_by(scope, node, _group_keys(scope, group)):
-            raise NotProvable(f"it groups by something else than '{name}'", clause="GROUP BY", line=line_in(group))
+            raise NotProvable(f"it does not group by '{name}'", clause="GROUP BY", line=line_in(group))
     elif scope.aggregates:
         raise NotProvable("it aggregates over all rows")
     for window in scope.windows:
         keys = [(key, False) for key in window.args.get("partition_by") or ()]
         if not _decided_by(scope, node, [*keys, *_aliased_keys(scope, keys)]):
             raise NotProvable(
-                f"a window function looks at rows of other partitions: PARTITION BY lacks '{name}'",
+                f"a window function reads rows of other partitions: PARTITION BY lacks '{name}'",
                 line=line_in(window),
             )
     if any(source.pivoted for source in scope.sources):
-        raise NotProvable("it turns rows into columns or back", clause="PIVOT")
+        raise NotProvable("it pivots or unpivots", clause="PIVOT")
 
 
 Key = tuple[exp.Expr, bool]
-"""A key's expression, and whether it was written as the name or number of a result column."""
+"""A key's expression, and whether it is written as the name or number of a result column."""
 
 
 def _group_keys(scope: Scope, group: exp.Expr) -> list[Key]:
@@ -167,10 +170,10 @@ def _group_keys(scope: Scope, group: exp.Expr) -> list[Key]:
 
 
 def _aliased_keys(scope: Scope, keys: Sequence[Key]) -> list[Key]:
-    """What keys that are the name of a result column stand for.
+    """Return what the keys mean that are names of result columns.
 
-    A name may also be a column of the source, which then wins in Spark. Both readings are kept: where the
-    other is meant, the result column would not be a function of the keys and Spark refuses the query.
+    A name may also be a column of the source, which then wins in Spark. Both meanings are returned: with the
+    wrong one, the result column would not be a function of the keys, and Spark rejects the query.
     """
     names = {key.name.lower() for key, _ in keys if isinstance(key, exp.Column) and len(key.parts) == 1}
     return [
@@ -179,7 +182,7 @@ def _aliased_keys(scope: Scope, keys: Sequence[Key]) -> list[Key]:
 
 
 def _decided_by(scope: Scope, node: exp.Expr, keys: Sequence[Key]) -> bool:
-    """Whether the keys' values decide the expression's value."""
+    """Whether the keys' values determine the expression's value."""
     if any(_same(scope, node, key) for key, _ in keys):
         return True
     if isinstance(node, exp.Column):
@@ -194,7 +197,7 @@ def _same(scope: Scope, node: exp.Expr, key: exp.Expr) -> bool:
 
 
 def _tokens_of(statement: Statement, projection: exp.Expr) -> list[Token]:
-    """The tokens of a projection without its alias."""
+    """Return the tokens of a projection without its alias."""
     tokens = statement.tokens
     if not isinstance(projection, exp.Alias):
         identifiers = [found.meta for found in projection.find_all(exp.Identifier) if "start" in found.meta]
@@ -221,9 +224,9 @@ def _tokens_of(statement: Statement, projection: exp.Expr) -> list[Token]:
 def _written_over(
     statement: Statement, scope: Scope, source: Source, node: exp.Expr, tokens: Sequence[Token]
 ) -> TracedColumn:
-    """The projection's own text with each column replaced by what it is in the table below."""
+    """Return the projection's own text with each column replaced by its expression in the table below."""
     table: TableName | None = None
-    told = ""
+    text = ""
     at = 0
     spans = sorted(
         (column for column in node.find_all(exp.Column)),
@@ -237,26 +240,26 @@ def _written_over(
         table = below.table
         first = next(i for i, token in enumerate(tokens) if token.start == written[0].meta["start"])
         last = next(i for i, token in enumerate(tokens) if token.start == name.meta["start"])
-        told = joined_sources(told, statement, tokens, at, first) + below.text
+        text = _append_tokens(text, statement, tokens, at, first) + below.text
         at = last + 1
     if table is None:
-        raise NotProvable("it is not made from a column")
-    return TracedColumn(table, joined_sources(told, statement, tokens, at, len(tokens)))
+        raise NotProvable("it reads no column")
+    return TracedColumn(table, _append_tokens(text, statement, tokens, at, len(tokens)))
 
 
-def joined_sources(told: str, statement: Statement, tokens: Sequence[Token], start: int, end: int) -> str:
+def _append_tokens(before: str, statement: Statement, tokens: Sequence[Token], start: int, end: int) -> str:
     def gap(at: int) -> str:
         return " " if 0 < at < len(tokens) and tokens[at - 1].end + 1 < tokens[at].start else ""
 
     between = gap(start) + one_line(statement.text, tokens[start:end]) if start < end else ""
-    return told + between + gap(end)
+    return before + between + gap(end)
 
 
 def _of_source(statement: Statement, source: Source, name: str, text: str) -> TracedColumn:
     if source.table is not None:
         return TracedColumn(source.table, text)
     if source.scope is None or source.columns is not None or source.scope.renamed:
-        raise NotProvable(f"'{name}' comes from {source.shown}, which is not followed", line=source.line)
+        raise NotProvable(f"'{name}' comes from {source.shown}, which is not supported", line=source.line)
     below = _column(statement, source.scope, name)
     plain_name = below.text.replace("`", "").isidentifier()
     return below if plain_name else TracedColumn(below.table, f"({below.text})")
