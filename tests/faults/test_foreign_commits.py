@@ -156,7 +156,7 @@ def test_every_verb_works_beside_commits_of_others(shop: Shop, expected: dict[st
             assert sum(each.run_id is not None for each in history) <= 5
         # Whether commits that come after the rollback left the rows as they were is not known.
         report = lake.rollback(lake.releases()[-1].release, session=spark)
-        assert {error.code for error in report.errors} == {"rollback-overtaken"}
+        assert {error.code for error in report.errors} == {"rollback-conflict"}
     assert_done(lake.rollback(lake.releases()[-1].release, session=spark))
     assert shop.rows("SELECT DISTINCT day FROM bronze.orders") == [(1,)]
     with others_between_commit_and_look(MANY):

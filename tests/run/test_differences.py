@@ -10,8 +10,8 @@ import pytest
 from lakesmith.declare.tests import Value, Word
 from lakesmith.errors import Place
 from lakesmith.reports import RowDifference
-from lakesmith.run.trial.differences import differences
-from lakesmith.run.trial.looks import looks_like
+from lakesmith.run.unit_tests.differences import differences
+from lakesmith.run.unit_tests.infer_types import infer_type
 
 Row = dict[str, str | None]
 
@@ -100,12 +100,12 @@ def test_a_row_that_nobody_expects_is_shown_with_the_columns_that_are_compared()
     ],
 )
 def test_a_plain_value_is_of_the_type_that_it_looks_like(values: str, type: str) -> None:
-    assert looks_like(Word(text, True, Place("t")) for text in values.split()) == type
+    assert infer_type(Word(text, True, Place("t")) for text in values.split()) == type
 
 
 def test_quoted_numbers_are_texts_and_lists_and_maps_have_types_too() -> None:
     quoted: Value = Word("5", False, Place("t"))
     plain: Value = Word("5", True, Place("t"))
-    assert looks_like([quoted, None]) == "string"
-    assert looks_like([(plain, None), ()]) == "array<bigint>"
-    assert looks_like([{"a": plain}, {"b": quoted}]) == "struct<`a`:bigint, `b`:string>"
+    assert infer_type([quoted, None]) == "string"
+    assert infer_type([(plain, None), ()]) == "array<bigint>"
+    assert infer_type([{"a": plain}, {"b": quoted}]) == "struct<`a`:bigint, `b`:string>"

@@ -158,7 +158,7 @@ def test_a_held_batch_can_be_looked_at_and_approved_with_a_reason(written: Writt
     run = written.reports[-1].run
     assert run
     assert f"lakesmith approve {run.run_id}" in str(error.hint)
-    assert written.rows("SELECT id, _rules, _refused FROM held.silver_orders ORDER BY id") == [
+    assert written.rows("SELECT id, _rules, _rejected FROM held.silver_orders ORDER BY id") == [
         (2, [], False),
         (3, ["even"], True),
         (2000, ["no_monster"], False),
@@ -171,7 +171,7 @@ def test_a_held_batch_can_be_looked_at_and_approved_with_a_reason(written: Writt
     (step,) = report.steps
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (3, 2, 1)
     assert written.rows("SELECT id FROM silver.orders ORDER BY id") == [(2,), (2000,)]
-    assert written.rows('SELECT action, "by", why FROM system.audit') == [("approve", "ann", "it is real")]
+    assert written.rows("SELECT action, decided_by, reason FROM system.audit") == [("approve", "ann", "it is real")]
     assert written.lake().held() == ()
     with pytest.raises(UsageError, match="no batch of run"):
         written.lake().approve(run.run_id, reason="again", session=written.spark)

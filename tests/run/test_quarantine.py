@@ -117,7 +117,9 @@ def test_what_was_discarded_stays_so_when_the_table_is_computed_anew_and_is_coun
     step = only_step(written, report)
     assert (step.rows_in, step.rows_discarded) == (1, 1)
     books(written, "silver.orders")
-    assert written.rows('SELECT action, "by", why, rows FROM system.audit') == [("discard", "ann", "a test order", 1)]
+    assert written.rows("SELECT action, decided_by, reason, rows FROM system.audit") == [
+        ("discard", "ann", "a test order", 1)
+    ]
     step = written.run("silver.orders", full_refresh=True)["silver.orders"]
     assert (step.rows_in, step.rows_written, step.rows_discarded, step.rows_quarantined) == (2, 1, 1, 0)
     assert written.rows("SELECT count(*) FROM quarantine.silver_orders") == [(0,)]

@@ -82,7 +82,10 @@ def test_a_query_reads_all_tables_as_they_were_in_a_release(lake: Written) -> No
     assert list(opened.query(BEHIND, release="latest").rows) == [(0,)]
     assert list(opened.query("SELECT count(*) FROM silver.orders", release=first).rows) == [(1,)]
     assert list(opened.query("SELECT count(*) FROM system.runs", release=first).rows) == [(2,)]
-    for asked, code in (({"release": "never"}, "unknown-release"), ({"release": first, "at": ("0",)}, "one-of")):
+    for asked, code in (
+        ({"release": "never"}, "unknown-release"),
+        ({"release": first, "at": ("0",)}, "conflicting-options"),
+    ):
         with pytest.raises(UsageError) as refused:
             opened.query(SALES, **asked)
         assert refused.value.code == code
@@ -113,7 +116,7 @@ def test_a_lake_goes_back_to_a_release_and_the_next_run_brings_it_up_to_date_aga
     assert lake.rows(SALES) == before
     assert lake.rows("SELECT id FROM bronze.orders") == lake.rows("SELECT id FROM silver.orders") == [(1,)]
     assert lake.rows("SELECT count(*) FROM quarantine.silver_orders") == [(0,)]
-    audit = lake.rows("SELECT action, why, outcome FROM system.audit")
+    audit = lake.rows("SELECT action, reason, outcome FROM system.audit")
     assert audit == [("rollback", f"release {first}", "ok")] * 3
     assert report.run is not None
     assert [each.release for each in lake.lake().releases(limit=1)] == [report.run.run_id]
@@ -192,7 +195,7 @@ def test_nothing_goes_back_where_one_table_could_not(lake: Written) -> None:
     shutil.rmtree(lake.folder / ".lakesmith/warehouse/gold/sales")
     with pytest.raises(LakesmithError) as refused:
         lake.lake().plan_rollback(first)
-    assert refused.value.code == "release-gone"
+    assert refused.value.code == "released-table-dropped"
     for asked in (first[:-1], ""):
         with pytest.raises(UsageError) as unknown:
             lake.lake().rollback(asked, session=lake.spark)
@@ -278,7 +281,7 @@ def test_a_table_that_a_run_writes_meanwhile_goes_back_too_or_is_told(lake: Writ
         report = lake.lake().rollback(first, session=lake.spark)
     finally:
         failpoints.watch(None)
-    assert [(error.code, error.table) for error in report.errors] == [("rollback-overtaken", "bronze.notes")]
+    assert [(error.code, error.table) for error in report.errors] == [("rollback-conflict", "bronze.notes")]
     assert lake.rows("SELECT count(*) FROM gold.sales") == [(1,)]
     assert report.run is not None
     assert lake.rows(f"SELECT outcome FROM system.runs WHERE run_id = '{report.run.run_id}'") == [("failed",)]

@@ -62,7 +62,7 @@ def file_records(
             rows_quarantined=quarantined,
             rows_discarded=read.rows - added - quarantined if result.done.rows_discarded else 0,
             code=read.code,
-            taken_at=now,
+            ingested_at=now,
         )
         accounted = record.rows_written + record.rows_quarantined + record.rows_discarded
         if record.rows_in != accounted or record.rows_discarded < 0:

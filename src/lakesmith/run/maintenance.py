@@ -194,7 +194,7 @@ class Maintenance:
     def finish(self, batch: Batch) -> BatchResult:
         """Complete a committed maintenance batch. Files that a vacuum left are deleted by the next one."""
         version = committed_version(batch, self._commits())
-        self._deleted_keys.fence(batch, believed=batch.restore is None)
+        self._deleted_keys.fence(batch, valid=batch.restore is None)
         failpoint("table.fenced", self.table.name)
         if batch.restore is not None:
             self._restore_side_tables(batch, batch.restore)

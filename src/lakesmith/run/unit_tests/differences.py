@@ -1,4 +1,4 @@
-"""Which rows are missing, which were not expected, and which of them are the same row with other values."""
+"""Finds missing rows, unexpected rows, and rows with the same identity but other values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakesmith.reports import RowDifference
 
 Cells = Mapping[str, str | None]
 _Choice = tuple[tuple[str, ...], tuple[str | None, ...]]
-"""The columns and values that a found row has to have."""
+"""The columns and values that a found row must have."""
 
 
 def differences(
@@ -19,9 +19,9 @@ def differences(
     key: Sequence[str] = (),
     of: Literal["table", "quarantine"] = "table",
 ) -> tuple[RowDifference, ...]:
-    """How the rows differ; their order does not matter. Of an expected row only the columns that it has are compared.
+    """Return how the rows differ, ignoring order. Only the columns of an expected row are compared.
 
-    `key` are the columns that tell which rows are the same thing.
+    `key` are the columns that identify a row.
     """
     matched = _matched(expected, found)
     missing = [number for number in range(len(expected)) if number not in matched]
@@ -29,23 +29,23 @@ def differences(
     more = [number for number in range(len(found)) if number not in taken]
     pairs = _pairs(expected, found, missing, more, key)
     shown = list(dict.fromkeys(name for row in expected for name in row)) or None
-    told = [
+    rows = [
         RowDifference(of=of, expected=dict(expected[number]), found=_only(found[pairs[number]], expected[number]))
         if number in pairs
         else RowDifference(of=of, expected=dict(expected[number]), found=None)
         for number in missing
     ]
     paired = set(pairs.values())
-    told += [
+    rows += [
         RowDifference(of=of, expected=None, found=_only(found[number], shown))
         for number in more
         if number not in paired
     ]
-    return tuple(told)
+    return tuple(rows)
 
 
 def _matched(expected: Sequence[Cells], found: Sequence[Cells]) -> dict[int, int]:
-    """By expected row, a found one that fits it, for as many rows as can have one."""
+    """Return a matching found row by expected row, for as many rows as possible."""
     fitting: dict[tuple[str, ...], dict[tuple[str | None, ...], list[int]]] = {}
     for row in expected:
         names = tuple(row)
@@ -56,7 +56,7 @@ def _matched(expected: Sequence[Cells], found: Sequence[Cells]) -> dict[int, int
                     index.setdefault(tuple(other[name] for name in names), []).append(number)
     choices = [(tuple(row), tuple(row.values())) for row in expected]
     candidates = {choice: fitting[choice[0]].get(choice[1], []) for choice in choices}
-    # A found row that has an owner keeps one for good: nobody has to look at it as a free one again.
+    # A matched row stays matched: it need not be looked at as a free one again.
     untried = {choice: iter(fits) for choice, fits in candidates.items()}
     owner: dict[int, int] = {}
     held: dict[int, int] = {}
@@ -66,7 +66,7 @@ def _matched(expected: Sequence[Cells], found: Sequence[Cells]) -> dict[int, int
         owner[candidate], held[number] = number, candidate
 
     def make_room(number: int) -> bool:
-        """Find a row that is free for one of those who hold what this one could have, and move all between them on."""
+        """Find a free row along a chain of matches, and shift the matches of the chain."""
         wanted_by: dict[int, int] = {}
         waiting, looked = deque([number]), set()
         while waiting:
@@ -89,7 +89,7 @@ def _matched(expected: Sequence[Cells], found: Sequence[Cells]) -> dict[int, int
                 return True
         return False
 
-    # Rows that say more have fewer to choose from: with them first, hardly any has to give way.
+    # Rows with more columns have fewer candidates: taking them first avoids most shifts.
     for number in sorted(range(len(expected)), key=lambda number: -len(expected[number])):
         choice = choices[number]
         free = next((candidate for candidate in untried[choice] if candidate not in owner), None)
@@ -103,15 +103,15 @@ def _matched(expected: Sequence[Cells], found: Sequence[Cells]) -> dict[int, int
 def _pairs(
     expected: Sequence[Cells], found: Sequence[Cells], missing: Sequence[int], more: Sequence[int], key: Sequence[str]
 ) -> dict[int, int]:
-    """Missing rows and unexpected ones that mean the same thing: the key is equal, or most values are."""
+    """Pair missing and unexpected rows that are the same row: the key is equal, or most values are."""
     scores = []
     for number in missing:
         row = expected[number]
         for other in more:
             same = sum(name in found[other] and found[other][name] == value for name, value in row.items())
-            told = bool(key) and all(name in row for name in key)
-            keyed = told and all(row[name] == found[other].get(name) for name in key)
-            if keyed or (not told and 2 * same >= len(row) and same):
+            has_key = bool(key) and all(name in row for name in key)
+            keyed = has_key and all(row[name] == found[other].get(name) for name in key)
+            if keyed or (not has_key and 2 * same >= len(row) and same):
                 scores.append((not keyed, -same, number, other))
     pairs: dict[int, int] = {}
     taken: set[int] = set()

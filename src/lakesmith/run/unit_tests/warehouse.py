@@ -1,4 +1,4 @@
-"""One test's own warehouse: its inputs are laid there as tables, and its table is run as any other."""
+"""The warehouse of one unit test: it holds the inputs as tables, and the tested table runs there as in a lake."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lakesmith.plan.tests import read_by
 from lakesmith.ports import TableFacts, Upsert, Write
 from lakesmith.reports import Event
 from lakesmith.run.execute import Executor
-from lakesmith.run.trial.frames import frame
-from lakesmith.run.trial.looks import looks_like
+from lakesmith.run.unit_tests.frames import create_frame
+from lakesmith.run.unit_tests.infer_types import infer_type
 from lakesmith.spark.types import parse_columns
 from lakesmith.sqlproof.query import read_query
 from lakesmith.storage import Warehouse
@@ -34,18 +34,18 @@ _FOLLOWED: dict[str, str | None] = {"delta.enableChangeDataFeed": "true"}
 
 
 @dataclass(slots=True, kw_only=True)
-class Bench:
-    """What one test is carried out with."""
+class UnitTestWarehouse:
+    """The warehouse of one unit test, with what the test runs on."""
 
     lake: LakeDeclaration
-    """With the warehouse of this test alone."""
+    """With the warehouse of this test."""
     graph: Graph
     stored: Mapping[TableName, TableFacts]
-    """The tables that the lake has, which know types that nobody has declared."""
+    """The tables of the lake, for column types that are not declared."""
     test: TableTest
     session: SparkSession
     own: SparkSession
-    """For what is given and compared: settings of the table's runs do not reach it."""
+    """For the rows of the test: settings of the table's runs do not apply to it."""
     warehouse: Warehouse = field(init=False)
     format: Delta = field(init=False)
     _columns: dict[TableName, StructType] = field(init=False, default_factory=dict)
@@ -60,17 +60,17 @@ class Bench:
         return self.lake.tables[self.test.table]
 
     def run_all(self) -> LakesmithError | None:
-        """Give every batch and run the table after each; the error that one ended with, which is then the last.
+        """Add every batch to the inputs and run the table after each; return the error that ended the test.
 
-        Rows of the table itself are put into the table that its query makes of inputs without rows. Its bookmark is
-        then before the batch that is given, which is so followed as it would be in a lake that runs every day.
+        Given rows of the table itself are appended after a run on empty inputs. So the bookmark of the table is before
+        the given batch, and the table reads it as it would in a lake that runs every day.
         """
         test, inputs = self.test, read_by(self.table, self.graph)
         held = test.given.get(test.table)
         batches = [{name: rows for name, rows in test.given.items() if name != test.table}, *test.then]
         if held is not None:
             self._give(dict.fromkeys(inputs, ()))
-            # Nothing can be judged yet, and a gate would not let a table without rows come to be.
+            # No checks yet: a gate would reject an empty table.
             problem = self._run(replace(self.table, checks=()))
             if problem is not None:
                 return problem
@@ -86,7 +86,7 @@ class Bench:
         return error
 
     def rows(self, location: str) -> DataFrame | None:
-        """The rows of a table as they are now."""
+        """Return the current rows of a table."""
         facts = self.format.facts(location, "")
         return self.format.read(self.own, location, facts.version) if facts else None
 
@@ -99,22 +99,22 @@ class Bench:
         facts = self.format.facts(location, "")
         if facts is not None and not rows:
             return
-        given = frame(self.own, rows, self._types(name, facts))
+        given = create_frame(self.own, rows, self._types(name, facts))
         self._writes += 1
         write = Write(flow=_FLOW, sequence=self._writes, note=f"given {self._writes}")
         if name == self.test.table:
             self.format.append(given, location, write)
         elif facts is not None and isinstance(load, Merge):
-            # A table that holds one row a key does so in a test too.
+            # A table with one row per key has so in a test too.
             self.format.merge(Upsert(rows=given, key=load.key, newer="true"), location, write)
         else:
-            # Nobody else writes here and nothing has to be fenced: without a job of Spark a test takes half the time.
+            # No other writer has to be fenced here: without a Spark job a test takes half the time.
             from deltalake import write_deltalake
 
             write_deltalake(location, _with_nulls(given.toArrow()), mode="append", configuration=_FOLLOWED)
 
     def _types(self, name: TableName, facts: TableFacts | None) -> StructType:
-        """The columns of a table: as they are declared, else as the lake holds them, else as values look."""
+        """Return the columns of a table: as declared, else as stored in the lake, else inferred from values."""
         if facts is not None:
             return parse_columns(self.own, {column.name: column.type for column in facts.columns})
         table = self.lake.tables[name]
@@ -124,17 +124,17 @@ class Bench:
         batches = (self.test.given, *self.test.then)
         rows = [row for batch in batches for row in batch.get(name, ())]
         named = (column for row in rows for column in row.values)
-        spelt: dict[str, str] = {}
+        names: dict[str, str] = {}
         for column in (*stored, *(column.name for column in table.columns), *named, *sorted(self._read(name))):
-            spelt.setdefault(column.lower(), column)
+            names.setdefault(column.lower(), column)
         types = {}
-        for low, column in spelt.items():
+        for low, column in names.items():
             values = [value for row in rows for given, value in row.values.items() if given.lower() == low]
-            types[column] = known.get(low) or looks_like(values)
+            types[column] = known.get(low) or infer_type(values)
         return parse_columns(self.own, types)
 
     def _read(self, name: TableName) -> frozenset[str]:
-        """The columns of an input that the query names."""
+        """Return the columns of an input that the query reads."""
         query = self.table.origin
         return read_query(query).reads.get(name, frozenset()) if isinstance(query, SqlQuery) else frozenset()
 
@@ -149,7 +149,7 @@ class Bench:
             self.format,
             run_id=f"test-{self._writes}",
             on_event=_silent,
-            check_history=lambda _, __: {},  # every test is the first batch that there ever was
+            check_history=lambda _, __: {},  # every test is the first batch
             session=self.session,
         )
         executor.execute(plan, 1)
@@ -166,11 +166,11 @@ class Bench:
 
 
 def _with_nulls(rows: pa.Table) -> pa.Table:
-    """That a value is there in every row of a batch is no promise for the next one."""
+    """Make all columns nullable: the next batch may have NULLs."""
     import pyarrow as pa
 
     return rows.cast(pa.schema([column.with_nullable(True) for column in rows.schema]))
 
 
 def _silent(event: Event) -> None:
-    """Nobody is listening: a test tells of its end alone."""
+    """Ignore events: a test reports its result only."""

@@ -1,4 +1,4 @@
-"""What a value looks like, where nobody has said which type its column has."""
+"""Infers the type of a column from its values, when it is neither declared nor stored."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _WIDER = {
 }
 
 
-def looks_like(values: Iterable[Value]) -> str:
-    """The Spark SQL type that takes all of the values in."""
+def infer_type(values: Iterable[Value]) -> str:
+    """Return the Spark SQL type that can hold all values."""
     there = [value for value in values if value is not None]
     if there and all(isinstance(value, tuple) for value in there):
-        return f"array<{looks_like(item for value in there if isinstance(value, tuple) for item in value)}>"
+        return f"array<{infer_type(item for value in there if isinstance(value, tuple) for item in value)}>"
     if there and all(isinstance(value, Mapping) for value in there):
         maps = [value for value in there if isinstance(value, Mapping)]
         names = dict.fromkeys(name for value in maps for name in value)
-        fields = (f"{quoted(name)}:{looks_like(value.get(name) for value in maps)}" for name in names)
+        fields = (f"{quoted(name)}:{infer_type(value.get(name) for value in maps)}" for name in names)
         return f"struct<{', '.join(fields)}>"
     types = frozenset(_type(value) if isinstance(value, Word) else "string" for value in there)
     if len(types) == 1:

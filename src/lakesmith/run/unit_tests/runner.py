@@ -1,4 +1,4 @@
-"""Tests are carried out one after the other on one Spark, each in a warehouse of its own."""
+"""Runs unit tests one after the other on one Spark session, each in its own warehouse."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from lakesmith.plan.graph import Graph
 from lakesmith.ports import TableFacts
 from lakesmith.reports import Event, RowDifference, UnitTestResult
 from lakesmith.run.failures import translate
-from lakesmith.run.trial.bench import Bench
-from lakesmith.run.trial.differences import differences
-from lakesmith.run.trial.frames import Cells, frame, texts
-from lakesmith.run.trial.session import local_session
+from lakesmith.run.unit_tests.differences import differences
+from lakesmith.run.unit_tests.frames import Cells, create_frame, texts
+from lakesmith.run.unit_tests.session import local_session
+from lakesmith.run.unit_tests.warehouse import UnitTestWarehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def try_tests(
+def run_unit_tests(
     lake: LakeDeclaration,
     graph: Graph,
     stored: Mapping[TableName, TableFacts],
@@ -39,21 +39,21 @@ def try_tests(
     on_result: Callable[[UnitTestResult], None],
     session: SparkSession | None = None,
 ) -> tuple[UnitTestResult, ...]:
-    """Carry the tests out. Writes nothing but temporary folders, which are gone afterwards."""
+    """Run the tests. Write only temporary folders, which are removed afterwards."""
     if not tests:
         return ()
     results = []
     with local_session(lake, session, on_event) as spark:
-        trials = _Trials(lake=lake, graph=graph, stored=stored, session=spark, own=isolated(spark))
+        runner = _Runner(lake=lake, graph=graph, stored=stored, session=spark, own=isolated(spark))
         for test in tests:
-            result = trials.carry_out(test)
+            result = runner.run_test(test)
             results.append(result)
             on_result(result)
     return tuple(results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Trials:
+class _Runner:
     """What all tests share."""
 
     lake: LakeDeclaration
@@ -62,14 +62,14 @@ class _Trials:
     session: SparkSession
     own: SparkSession
 
-    def carry_out(self, test: TableTest) -> UnitTestResult:
+    def run_test(self, test: TableTest) -> UnitTestResult:
         clock = monotonic()
         error: LakesmithError | None = None
         found: tuple[RowDifference, ...] = ()
-        sensible = True
+        ran = True
         with tempfile.TemporaryDirectory(prefix="lakesmith-test-") as folder:
             here = replace(self.lake.environment, warehouse=folder, spark=Settings())
-            bench = Bench(
+            warehouse = UnitTestWarehouse(
                 lake=replace(self.lake, environment=here),
                 graph=self.graph,
                 stored=self.stored,
@@ -78,17 +78,17 @@ class _Trials:
                 own=self.own,
             )
             try:
-                error = bench.run_all()
+                error = warehouse.run_all()
                 if error is None or error.code == test.fails:
                     error = _not_failed(test) if test.fails and error is None else None
-                    found = (*_table_differences(bench), *_quarantine_differences(bench))
+                    found = (*_table_differences(warehouse), *_quarantine_differences(warehouse))
             except Exception as raised:  # noqa: BLE001 (`translate` raises what is a bug of ours)
-                error = translate(raised, bench.table)
+                error = translate(raised, warehouse.table)
                 if isinstance(error, Problems):
                     error = error.errors[0]
-                sensible = False
-        # What the data or the query does wrong is what a test is there to find.
-        failed = sensible and (error is None or error.exit_code in (DataError.exit_code, DeclarationError.exit_code))
+                ran = False
+        # Errors of the data or the query fail a test; others mean that it could not run.
+        failed = ran and (error is None or error.exit_code in (DataError.exit_code, DeclarationError.exit_code))
         outcome = "passed" if error is None and not found else "failed" if failed else "error"
         return UnitTestResult(
             table=str(test.table),
@@ -106,18 +106,18 @@ class _Trials:
 def _not_failed(test: TableTest) -> DataError:
     return DataError(
         "test-failed",
-        f"the run was to end with {test.fails}, and it ended well",
+        f"the run was expected to fail with {test.fails}, but it succeeded",
         at=test.declared_at,
         table=str(test.table),
-        hint="look at the check that should have failed, or take `fails` away",
+        hint="look at the check that should have failed, or remove `fails`",
     )
 
 
-def _table_differences(bench: Bench) -> tuple[RowDifference, ...]:
-    test = bench.test
+def _table_differences(warehouse: UnitTestWarehouse) -> tuple[RowDifference, ...]:
+    test = warehouse.test
     if test.expect is None:
         return ()
-    rows = bench.rows(bench.warehouse.table(test.table))
+    rows = warehouse.rows(warehouse.warehouse.table(test.table))
     if rows is None:
         return differences([_written(row) for row in test.expect], [])
     stored = {name.lower(): name for name in rows.columns}
@@ -131,47 +131,47 @@ def _table_differences(bench: Bench) -> tuple[RowDifference, ...]:
                     table=str(test.table),
                     hint=did_you_mean(name, rows.columns, label="columns"),
                 )
-    expected = _expected(bench, test.expect, rows, stored)
-    key = [stored[name.lower()] for name in key_columns(bench.table.load) if name.lower() in stored]
+    expected = _expected(warehouse, test.expect, rows, stored)
+    key = [stored[name.lower()] for name in key_columns(warehouse.table.load) if name.lower() in stored]
     return differences(expected, texts(rows, rows.columns), key)
 
 
-def _expected(bench: Bench, written: Rows, rows: DataFrame, stored: Mapping[str, str]) -> list[Cells]:
-    """The expected rows as texts of the table's types, each with the columns that are to be compared."""
+def _expected(warehouse: UnitTestWarehouse, written: Rows, rows: DataFrame, stored: Mapping[str, str]) -> list[Cells]:
+    """Return the expected rows as texts of the table's types, each with the columns to compare."""
     from pyspark.sql.types import StructType
 
     named = [[stored[name.lower()] for name in row.values] for row in written]
-    used = set(rows.columns) if bench.test.exactly else {name for names in named for name in names}
-    kept = [name for name in rows.columns if name in used]
-    if not kept:
+    used = set(rows.columns) if warehouse.test.exactly else {name for names in named for name in names}
+    compared = [name for name in rows.columns if name in used]
+    if not compared:
         return [{} for _ in written]
-    given = frame(bench.own, written, StructType([rows.schema[name] for name in kept]))
-    told = texts(given, kept)
-    if bench.test.exactly:
-        return told
-    return [{name: cells[name] for name in names} for cells, names in zip(told, named, strict=True)]
+    given = create_frame(warehouse.own, written, StructType([rows.schema[name] for name in compared]))
+    expected = texts(given, compared)
+    if warehouse.test.exactly:
+        return expected
+    return [{name: cells[name] for name in names} for cells, names in zip(expected, named, strict=True)]
 
 
-def _quarantine_differences(bench: Bench) -> tuple[RowDifference, ...]:
-    expected = bench.test.quarantine
+def _quarantine_differences(warehouse: UnitTestWarehouse) -> tuple[RowDifference, ...]:
+    expected = warehouse.test.quarantine
     if expected is None:
         return ()
-    rows = bench.rows(bench.warehouse.quarantine(bench.test.table))
+    rows = warehouse.rows(warehouse.warehouse.quarantine(warehouse.test.table))
     columns = dict.fromkeys(name for each in expected for name in each.row.values)
     found: list[Cells] = []
     for raw, rules in rows.select("raw", "rules").collect() if rows is not None else ():
         fields = json.loads(raw, parse_float=str)
         cells = {name: _comparable(fields.get(name)) for name in columns or fields}
         found.append({**cells, "rules": ", ".join(sorted(rules))})
-    told = [
+    wanted = [
         {
             **_written(each.row),
             **({} if each.rules is None else {"rules": ", ".join(sorted(each.rules))}),
         }
         for each in expected
     ]
-    key = [name for name in key_columns(bench.table.load) if name in columns]
-    return differences(told, found, key, of="quarantine")
+    key = [name for name in key_columns(warehouse.table.load) if name in columns]
+    return differences(wanted, found, key, of="quarantine")
 
 
 def _written(row: Row) -> Cells:
@@ -191,7 +191,7 @@ def _plain(value: Value) -> object:
 
 
 def _comparable(value: object) -> str | None:
-    """A refused row has no types to cast to: numbers and times that mean the same become the same text."""
+    """Return a text of a rejected value, which has no type to cast to: equal numbers and times have equal texts."""
     if value is None:
         return None
     if isinstance(value, list | dict):

@@ -1,4 +1,4 @@
-"""The whole graph on no rows at all: whether Spark takes every query and every condition, and which types come out."""
+"""Analyses all queries and conditions on empty tables: whether Spark accepts them, and which types they return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakesmith.plan.graph import Graph
 from lakesmith.ports import TableFacts
 from lakesmith.reports import EmptyReport, Event
 from lakesmith.run.failures import translate
-from lakesmith.run.trial.session import local_session
+from lakesmith.run.unit_tests.session import local_session
 from lakesmith.spark.build import empty_result
 from lakesmith.spark.types import parse_columns, type_sql
 from lakesmith.sqlproof.query import read_query
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ANY = "void"
-"""The type of NULL, which fits wherever a value does."""
+"""The type of NULL, which fits everywhere."""
 _LINE = re.compile(r"line (\d+),? pos")
 _NO_COLUMN = ("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")
 
 
-def try_empty(
+def check_empty_tables(
     lake: LakeDeclaration,
     graph: Graph,
     stored: Mapping[TableName, TableFacts],
@@ -39,26 +39,26 @@ def try_empty(
     on_event: Callable[[Event], None],
     session: SparkSession | None = None,
 ) -> EmptyReport:
-    """Analyse the selected tables and all that they are made from. Writes nothing."""
+    """Analyse the selected tables and all their inputs. Write nothing."""
     clock = monotonic()
     wanted = selected.union(*(graph.ancestors(name) for name in selected))
     with local_session(lake, session, on_event) as spark:
-        tried = _Trying(lake=lake, graph=graph, stored=stored, spark=isolated(spark))
+        tables = _EmptyTables(lake=lake, graph=graph, stored=stored, spark=isolated(spark))
         for name in graph.order:
             if name in wanted and lake.tables[name].enabled:
-                tried.add(lake.tables[name])
+                tables.add(lake.tables[name])
     return EmptyReport(
-        checked=tuple(str(name) for name in tried.frames if not isinstance(lake.tables[name].origin, Source)),
-        skipped={str(name): why for name, why in tried.skipped.items()},
-        assumed={str(name): tuple(columns) for name, columns in tried.assumed.items()},
-        errors=tuple(tried.errors),
+        checked=tuple(str(name) for name in tables.frames if not isinstance(lake.tables[name].origin, Source)),
+        skipped={str(name): why for name, why in tables.skipped.items()},
+        assumed={str(name): tuple(columns) for name, columns in tables.assumed.items()},
+        errors=tuple(tables.errors),
         seconds=monotonic() - clock,
     )
 
 
 @dataclass(slots=True, kw_only=True)
-class _Trying:
-    """How far the walk through the graph has come; tables are added after their inputs."""
+class _EmptyTables:
+    """The tables that are analysed so far; tables are added after their inputs."""
 
     lake: LakeDeclaration
     graph: Graph
@@ -66,88 +66,88 @@ class _Trying:
     spark: SparkSession
     frames: dict[TableName, DataFrame] = field(default_factory=dict)
     open: set[TableName] = field(default_factory=set)
-    """Tables that may turn out to have more columns than are known."""
+    """Tables that may have more columns than are declared or stored."""
     skipped: dict[TableName, str] = field(default_factory=dict)
     assumed: dict[TableName, list[str]] = field(default_factory=dict)
     errors: list[LakesmithError] = field(default_factory=list)
 
     def add(self, table: Table) -> None:
         if isinstance(table.origin, Source):
-            self._source(table)
+            self._add_source(table)
             return
         missing = [str(each) for each in self.graph.upstream(table.name) if each not in self.frames]
         if missing:
-            self.skipped[table.name] = f"it is made from {', '.join(missing)}"
+            self.skipped[table.name] = f"it reads {', '.join(missing)}"
             return
         try:
-            self._made(table)
+            self._analyse(table)
         except Exception as error:  # noqa: BLE001 (`translate` raises what is a bug of ours)
             self._failed(table, error)
 
-    def _source(self, table: Table) -> None:
+    def _add_source(self, table: Table) -> None:
         name, facts = table.name, self.stored.get(table.name)
         columns = {column.name: column.type for column in facts.columns} if facts else {}
-        known = {column.lower(): column for column in columns}
+        stored = {column.lower(): column for column in columns}
         for column in table.columns:
-            if column.type or column.name.lower() not in known:
-                columns[known.get(column.name.lower(), column.name)] = column.type or _ANY
+            if column.type or column.name.lower() not in stored:
+                columns[stored.get(column.name.lower(), column.name)] = column.type or _ANY
         if not columns:
-            self.skipped[name] = "it declares no columns and holds nothing yet"
+            self.skipped[name] = "it declares no columns and has no rows yet"
             return
         if facts is None and table.contract != "strict":
             self.open.add(name)
-        self.frames[name] = self._no_rows(columns)
+        self.frames[name] = self._empty_frame(columns)
 
-    def _no_rows(self, columns: Mapping[str, str]) -> DataFrame:
+    def _empty_frame(self, columns: Mapping[str, str]) -> DataFrame:
         return self.spark.createDataFrame([], parse_columns(self.spark, columns))
 
-    def _made(self, table: Table) -> None:
+    def _analyse(self, table: Table) -> None:
         frames = {}
         for name in self.graph.upstream(table.name):
             frames[str(name)] = self._input(table, name)
         given, rows = empty_result(self.spark, table, frames)
         rows.collect()
-        self._conditions(table, given)
-        if self._tells_no_columns(table) and any(each in self.open for each in self.graph.upstream(table.name)):
+        self._check_conditions(table, given)
+        if self._has_unknown_columns(table) and any(each in self.open for each in self.graph.upstream(table.name)):
             self.open.add(table.name)
         columns = {column.name: type_sql(column.dataType) for column in rows.schema.fields}
-        # From here on a table like any other: its query need not be gone through again by those that read it.
-        self.frames[table.name] = self._no_rows(columns)
+        # As a plain empty table: tables that read it need not analyse its query again.
+        self.frames[table.name] = self._empty_frame(columns)
 
     def _input(self, table: Table, name: TableName) -> DataFrame:
-        """The rows of an input, with the columns that the query names and that may still come."""
+        """Return an input, with columns that the query reads and that the input may get later."""
         rows, query = self.frames[name], table.origin
         if name not in self.open or not isinstance(query, SqlQuery):
             return rows
         known = {column.lower() for column in rows.columns}
         unknown = sorted(each for each in read_query(query).reads.get(name, ()) if each.lower() not in known)
         if unknown:
-            told = self.assumed.setdefault(name, [])
-            told.extend(each for each in unknown if each not in told)
+            assumed = self.assumed.setdefault(name, [])
+            assumed.extend(each for each in unknown if each not in assumed)
         return rows.selectExpr("*", *(f"CAST(NULL AS {_ANY}) AS `{each}`" for each in unknown))
 
     @staticmethod
-    def _tells_no_columns(table: Table) -> bool:
+    def _has_unknown_columns(table: Table) -> bool:
         return not isinstance(table.origin, SqlQuery) or read_query(table.origin).columns is None
 
-    def _conditions(self, table: Table, rows: DataFrame) -> None:
+    def _check_conditions(self, table: Table, rows: DataFrame) -> None:
         for condition, label, at, truth in _conditions(table):
             try:
-                kind = rows.selectExpr(f"({condition}) AS told").schema["told"].dataType.simpleString()
+                kind = rows.selectExpr(f"({condition}) AS condition").schema["condition"].dataType.simpleString()
             except Exception as error:  # noqa: BLE001 (as above)
                 failure = translate(error, table)
                 failure.what, failure.at = f"{label}: {failure.what}", at
-                failure.hint = "correct the condition or the columns that it names"
+                failure.hint = "fix the condition or the columns that it names"
                 self.errors.append(failure)
                 continue
             if truth and kind not in ("boolean", _ANY):
                 self.errors.append(
                     DeclarationError(
                         "query-refused",
-                        f"{label} is a {kind}, and has to be true or false: {condition}",
+                        f"{label} is a {kind}, not a boolean: {condition}",
                         at=at,
                         table=str(table.name),
-                        hint="compare it with something, such as amount >= 0",
+                        hint="compare it with a value, such as amount >= 0",
                     )
                 )
 
@@ -155,7 +155,7 @@ class _Trying:
         failures = translate(error, table)
         opened = [str(each) for each in self.graph.upstream(table.name) if each in self.open]
         if opened and any(word in str(error) for word in _NO_COLUMN):
-            self.skipped[table.name] = f"it reads columns that {', '.join(opened)} may bring when it is built"
+            self.skipped[table.name] = f"it reads columns that {', '.join(opened)} may get when it is built"
             return
         found = failures.errors if isinstance(failures, Problems) else (failures,)
         for failure in found:
@@ -168,7 +168,7 @@ class _Trying:
 
 
 def _conditions(table: Table) -> Iterator[tuple[str, str, Place, bool]]:
-    """SQL over the table's rows, what it is, where it stands, and whether it has to be true or false."""
+    """Return SQL over the table's rows, its description, its place, and whether it must be a boolean."""
     for column in table.columns:
         if column.check:
             yield column.check, f"the check of column {column.name}", column.declared_at, True

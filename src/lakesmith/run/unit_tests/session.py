@@ -1,4 +1,4 @@
-"""One local Spark for all that is tried out, whatever the lake runs on."""
+"""One local Spark session for all tests, whatever the lake runs on."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = ("spark.remote", "spark.master")
 _SMALL = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.snapshotPartitions": "1"}
-"""A handful of rows is sorted and a log of two commits read faster in one piece."""
+"""Faster for a handful of rows and a log of two commits."""
 
 
 @contextmanager
 def local_session(
-    lake: LakeDeclaration, given: SparkSession | None, tell: Callable[[Event], None]
+    lake: LakeDeclaration, given: SparkSession | None, on_event: Callable[[Event], None]
 ) -> Iterator[SparkSession]:
-    """The session that was given, or one that lasts as long as this."""
+    """Return the given session, or a local one that closes afterwards."""
     if given is not None:
         yield given
         return
-    tell(SparkStarting())
+    on_event(SparkStarting())
     settings = lake.environment.spark.over(_SMALL, without=_ELSEWHERE)
     private, umask = lake.environment.secret_variables, lake.environment.umask
     session = open_session(f"{lake.name} tests", settings, brief=True, private=private, umask=umask)

@@ -1,4 +1,4 @@
-"""Rows that are written in a test become rows of Spark, and rows of Spark become texts that can be compared."""
+"""Turns rows of a test into a DataFrame, and a DataFrame into texts that can be compared."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Cells = dict[str, str | None]
 """A row as texts."""
 
 
-def frame(spark: SparkSession, rows: Sequence[Row], columns: StructType) -> DataFrame:
-    """The rows with these columns, each value cast as Spark casts a text; an error with the place of one that cannot
-    be."""
+def create_frame(spark: SparkSession, rows: Sequence[Row], columns: StructType) -> DataFrame:
+    """Return the rows with these columns, each value cast as Spark casts a text; raise an error with the place of a
+    value that cannot be cast."""
     from pyspark.errors import PySparkException
 
     names = {field.name.lower(): field for field in columns.fields}
@@ -35,25 +35,25 @@ def frame(spark: SparkSession, rows: Sequence[Row], columns: StructType) -> Data
         lines.append(f"({', '.join(cells)})")
     raise_all(casting.problems)
     header = ", ".join(quoted(field.name) for field in columns.fields)
-    # Where casts that fail give NULL, a misspelt value would be one.
+    # Without ANSI mode, a value that cannot be cast would be NULL.
     spark.conf.set("spark.sql.ansi.enabled", "true")
     try:
         return spark.sql(f"SELECT * FROM VALUES {', '.join(lines)} AS given({header})")
     except PySparkException:
-        raise_all(casting.misfits(spark))
+        raise_all(casting.cast_errors(spark))
         raise
 
 
 def texts(rows: DataFrame, columns: Sequence[str]) -> list[Cells]:
-    """The rows with every value as text: the same value always in the same letters."""
+    """Return the rows with every value as text: equal values have equal texts."""
     from pyspark.sql.types import ArrayType, BinaryType, DoubleType, FloatType, MapType, StructType
 
     kinds: list[DataType] = [rows.schema[name].dataType for name in columns]
-    told = []
+    expressions: list[str] = []
     for name, kind in zip(columns, kinds, strict=True):
         nested = isinstance(kind, StructType | ArrayType | MapType)
         sql = f"to_json({quoted(name)}, {EXACT_JSON})" if nested else f"CAST({quoted(name)} AS string)"
-        told.append(f"hex({quoted(name)})" if isinstance(kind, BinaryType) else sql)
+        expressions.append(f"hex({quoted(name)})" if isinstance(kind, BinaryType) else sql)
     read: list[Any] = [
         json_text
         if isinstance(kind, StructType | ArrayType | MapType)
@@ -64,12 +64,12 @@ def texts(rows: DataFrame, columns: Sequence[str]) -> list[Cells]:
     ]
     return [
         {name: None if cell is None else clear(cell) for name, clear, cell in zip(columns, read, found, strict=True)}
-        for found in rows.selectExpr(*told).collect()
+        for found in rows.selectExpr(*expressions).collect()
     ]
 
 
 def _number(text: str) -> str:
-    """Numbers that differ in the last bits only, by the order in which they were added up, are the same."""
+    """Return a number without its last bits, which depend on the order of a sum."""
     return format(float(text), ".12g")
 
 
@@ -78,7 +78,7 @@ def json_text(text: str) -> str:
 
 
 class _Casting:
-    """Values as SQL; remembers each that is cast, to tell which one could not be."""
+    """Values as SQL; stores each cast value, to report those that cannot be cast."""
 
     def __init__(self) -> None:
         self.problems: list[LakesmithError] = []
@@ -89,62 +89,62 @@ class _Casting:
 
         if isinstance(value, Word) and isinstance(kind, StructType | ArrayType | MapType):
             value = self._nested(value)
-        spelling = type_sql(kind)
+        type_text = type_sql(kind)
         match value, kind:
             case None, _:
-                return f"CAST(NULL AS {spelling})"
+                return f"CAST(NULL AS {type_text})"
             case Word(), _:
-                self._cast.append((column, value, spelling))
-                return f"CAST({literal(value.text)} AS {spelling})"
+                self._cast.append((column, value, type_text))
+                return f"CAST({literal(value.text)} AS {type_text})"
             case tuple(), ArrayType():
                 items = (self.sql(item, kind.elementType, column, at) for item in value)
-                return f"CAST(array({', '.join(items)}) AS {spelling})"
+                return f"CAST(array({', '.join(items)}) AS {type_text})"
             case Mapping(), MapType():
                 pairs = [
                     f"{self.sql(Word(key, False, at), kind.keyType, column, at)}, "
                     f"{self.sql(item, kind.valueType, column, at)}"
                     for key, item in value.items()
                 ]
-                return f"CAST(map({', '.join(pairs)}) AS {spelling})"
+                return f"CAST(map({', '.join(pairs)}) AS {type_text})"
             case Mapping(), StructType():
                 known = {field.name.lower(): field for field in kind.fields}
                 given = {name.lower(): item for name, item in value.items()}
                 for name in value:
                     if name.lower() not in known:
-                        self._wrong(at, f"{column} has no field '{name}'", _fields_hint(name, kind))
+                        self._report(at, f"{column} has no field '{name}'", _fields_hint(name, kind))
                 fields = (
                     f"{literal(field.name)}, {self.sql(given.get(name), field.dataType, column, at)}"
                     for name, field in known.items()
                 )
-                return f"CAST(named_struct({', '.join(fields)}) AS {spelling})"
+                return f"CAST(named_struct({', '.join(fields)}) AS {type_text})"
             case _:
                 found = "a list" if isinstance(value, tuple) else "keys with values"
-                self._wrong(at, f"{column} is a {spelling}, and {found} is given", "give it one value")
-                return f"CAST(NULL AS {spelling})"
+                self._report(at, f"{column} is a {type_text}, but the test has {found}", "write one value")
+                return f"CAST(NULL AS {type_text})"
 
-    def misfits(self, spark: SparkSession) -> list[LakesmithError]:
-        """The values that cannot be cast."""
+    def cast_errors(self, spark: SparkSession) -> list[LakesmithError]:
+        """Return errors for the values that cannot be cast."""
         tried = ", ".join(f"try_cast({literal(word.text)} AS {kind}) IS NULL" for _, word, kind in self._cast)
         (failed,) = spark.sql(f"SELECT array({tried})").collect()[0] if tried else ([],)
         return [
-            _misfit(word.at, f"{column}: '{word.text}' is not a {kind}", "correct the value, or the column's type")
+            _bad_value(word.at, f"{column}: '{word.text}' is not a {kind}", "correct the value, or the column's type")
             for (column, word, kind), wrong in zip(self._cast, failed, strict=True)
             if wrong
         ]
 
     def _nested(self, word: Word) -> Value:
-        """What a text of JSON stands for, as a CSV file has it."""
+        """Return the value of a JSON text, as a CSV file has it."""
         try:
             return _from_json(json.loads(word.text), word.at)
         except ValueError:
-            self._wrong(word.at, f"'{word.text[:60]}' is not JSON", "write lists and structs as JSON")
+            self._report(word.at, f"'{word.text[:60]}' is not JSON", "write lists and structs as JSON")
             return None
 
-    def _wrong(self, at: Place, what: str, hint: str) -> None:
-        self.problems.append(_misfit(at, what, hint))
+    def _report(self, at: Place, what: str, hint: str) -> None:
+        self.problems.append(_bad_value(at, what, hint))
 
 
-def _misfit(at: Place, what: str, hint: str) -> DeclarationError:
+def _bad_value(at: Place, what: str, hint: str) -> DeclarationError:
     return DeclarationError("bad-value", what, at=at, hint=hint)
 
 
