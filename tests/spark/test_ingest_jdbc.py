@@ -392,7 +392,7 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(
 ) -> None:
     monkeypatch.setenv("SHOP_PASSWORD", "wrong password")
     found = refusal(bronze, FULL)
-    assert (found.code, found.exit_code) == ("database-refused", 4)
+    assert (found.code, found.exit_code) == ("database-access-denied", 4)
     assert "wrong password" not in str(found)
 
 

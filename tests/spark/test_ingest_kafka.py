@@ -21,7 +21,7 @@ from tests.servers.maven import free_port
 from tests.servers.proxy import Proxy
 from tests.servers.registry import Apicurio
 
-from lakesmith.intake.values import protobuf_writer
+from lakesmith.intake.protobuf_values import compile_protobuf
 from lakesmith.ledger.batches import Batches
 from lakesmith.reports import RunReport
 from lakesmith.sources.registry import Registry, Schema
@@ -502,7 +502,7 @@ def test_protobuf_values_are_read_by_the_message_that_they_name(
         "message Order { int64 id = 1; optional string note = 2; google.protobuf.Timestamp at = 3; }\n"
         "message Refund { int64 id = 1; double amount = 2; }\n"
     )
-    messages: Any = GetMessages(FileDescriptorSet.FromString(protobuf_writer(proto).files).file)
+    messages: Any = GetMessages(FileDescriptorSet.FromString(compile_protobuf(proto).files).file)
     topic = kafka.topic()
     declare(lake, topic, values="protobuf")
     connect(lake, **kafka.settings(), registry=registry.url)

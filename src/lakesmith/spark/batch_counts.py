@@ -159,9 +159,9 @@ def count_written_files(rows: DataFrame) -> tuple[Counts, list[Row]]:
 
 
 def _from_readers(found: Counts) -> Counts:
-    rows, refused = (sum(getattr(end, name) for end in found.file_reads) for name in ("rows", "refused"))
+    rows, rejected = (sum(getattr(read, name) for read in found.file_reads) for name in ("rows", "rejected"))
     rescued = sum(end.rescued for end in found.file_reads)
-    return replace(found, rows_in=rows, rejected=refused, rescued=rescued, broken={UNREADABLE: refused})
+    return replace(found, rows_in=rows, rejected=rejected, rescued=rescued, broken={UNREADABLE: rejected})
 
 
 def _batch_metrics(measures: Sequence[Measure], types: Mapping[str, str]) -> dict[str, str]:

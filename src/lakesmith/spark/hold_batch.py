@@ -28,7 +28,7 @@ def hold_batch(warehouse: Warehouse, incoming: IncomingBatch, rows: DataFrame, f
     rows.where(f"NOT {is_file_end(rows.columns)}").selectExpr(
         *map(quoted, incoming.payload),
         f"{incoming.rules.names()} AS _rules",
-        f"({incoming.rules.quarantined()}) AS _refused",
+        f"({incoming.rules.quarantined()}) AS _rejected",
     ).write.parquet(os.path.join(folder, "rows"))
     sync_tree(folder)
     failed.samples = sample_rows(rows, incoming, failed.failures)

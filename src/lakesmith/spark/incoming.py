@@ -85,7 +85,7 @@ class FileRead:
     number: int
     """The index of the file in the batch."""
     rows: int
-    refused: int
+    rejected: int
     rescued: int
     bytes: int
     code: str | None

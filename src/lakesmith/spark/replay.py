@@ -398,8 +398,8 @@ class QuarantineReplay:
             self.format.append(decisions, location, write)
         failpoint("decisions.committed", self.table.name)
         quarantine = self.warehouse.quarantine(self.table.name)
-        held = self.format.facts(quarantine, self._flow)
-        if held is not None and held.sequence < batch.sequence:
+        own_sequence = self.format.facts(quarantine, self._flow)
+        if own_sequence is not None and own_sequence.sequence < batch.sequence:
             removed = decided.selectExpr(f"{_ID} AS id", f"true AS {DELETE_ROW}")
             if batch.follows_rollback:
                 stale = self._quarantined().where(rolled_back(batch))

@@ -135,8 +135,8 @@ def raw_text(columns: Sequence[str], incoming: IncomingBatch) -> str:
     return f"coalesce({CORRUPT}, {_json(before)})" if CORRUPT in columns else _json(before)
 
 
-def _json(held: dict[str, str]) -> str:
-    row = ", ".join(f"{quoted(column)} AS {quoted(name)}" for name, column in held.items())
+def _json(columns: dict[str, str]) -> str:
+    row = ", ".join(f"{quoted(column)} AS {quoted(name)}" for name, column in columns.items())
     return f"to_json(struct({row}), {EXACT_JSON})"
 
 

@@ -21,7 +21,7 @@ from lakesmith.spark.hold_batch import discard_held_batch, hold_batch
 from lakesmith.spark.incoming import BatchResult, IncomingBatch
 from lakesmith.spark.loads import KeyedLoad, apply_load, is_keyed
 from lakesmith.spark.loads.deleted_keys import DeletedKeys
-from lakesmith.spark.loads.extracts import extract_sizes, newest_extract, refuse_shrunk
+from lakesmith.spark.loads.extracts import extract_sizes, fail_if_shrunk, newest_extract
 from lakesmith.spark.loads.merge_input import MergeInput
 from lakesmith.spark.quarantine_decisions import apply_decisions
 from lakesmith.spark.row_checks import check_rows, counted_by_readers, good_rows, rejected_rows, rolled_back
@@ -97,7 +97,7 @@ class BatchWriter:
         rows = rows.persist()
         try:
             counts = count_rows(rows, incoming.rules, _columns_to_count(incoming))
-            _refuse_missing(incoming, counts)
+            _raise_if_missing(incoming, counts)
             # A recomputation that only deletes rows is not judged.
             judge = counts.rows_in or incoming.batch.mode not in ("keys", "days")
             checks = self._check_records(incoming, counts, rows) if judge else ()
@@ -128,7 +128,7 @@ class BatchWriter:
             stage.write(rows)
             failpoint("batch.staged", incoming.table.name)
             counts = stage.counts()
-            _refuse_missing(incoming, counts)
+            _raise_if_missing(incoming, counts)
             checks = self._check_records(incoming, counts, stage.all())
             written = self._commit(incoming, stage if stage.has_good else stage.good(), counts)
             quarantined = self._quarantine(incoming, stage.rejected(), counts.rejected)
@@ -236,7 +236,7 @@ class BatchWriter:
                 good = good.select(*map(quoted, _column_order(incoming)))
                 if isinstance(load, Snapshot) and load.max_shrink is not None:
                     extracts = extract_sizes(load, good)
-                    refuse_shrunk(load, extracts, [at for at, _ in extracts[-1:]])
+                    fail_if_shrunk(load, extracts, [at for at, _ in extracts[-1:]])
                 self._deleted_keys(incoming).store(load, good, incoming.batch, replace_all=True)
                 good = apply_load(load, good)
             if incoming.facts is None:
@@ -454,7 +454,7 @@ class _MissingColumns(Exception):
         self.columns = columns
 
 
-def _refuse_missing(incoming: IncomingBatch, counts: Counts) -> None:
+def _raise_if_missing(incoming: IncomingBatch, counts: Counts) -> None:
     if missing := _missing_columns(incoming, counts):
         raise _MissingColumns(missing)
 

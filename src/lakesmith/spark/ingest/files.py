@@ -25,7 +25,7 @@ from lakesmith.columns import (
 from lakesmith.declare import Files, Table
 from lakesmith.intake.debezium import COLUMNS as CHANGES
 from lakesmith.intake.direct import WRITTEN_FIELD, Destination
-from lakesmith.intake.reader import HELD, Opener, Reader, Surveyed, Task, survey
+from lakesmith.intake.reader import HOLD_BACK, Opener, Reader, FileSurvey, Task, survey
 from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import STRING, arrow_type, schema_of, spark_type, wider
 from lakesmith.ledger.batch import Batch
@@ -51,7 +51,7 @@ class _SurveyResult:
     """The shape of all files together, and the files that cannot be read."""
 
     found: pa.DataType
-    refused: Mapping[str, str]
+    errors: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def read_files(
     surveyed = survey or little or table.drift.new_column != "evolve" or not len(known)
     if surveyed:
         look = _survey(context, source, opened, known.names, tasks)
-        tasks = [Task(task.number, task.path, task.size, look.refused.get(task.path)) for task in tasks]
+        tasks = [Task(task.number, task.path, task.size, look.errors.get(task.path)) for task in tasks]
         columns = evolved_schema(table, known, look.found)
     else:
         columns = known
@@ -99,7 +99,7 @@ def read_files(
         columns = pa.schema([*columns, *CHANGES])
     widening = widenable_columns(table, known)
     target = Target(schema=columns, timezone=source.timezone, surveyed=surveyed, widening=widening)
-    reader = Reader(source=source, target=target, open=opened, held=HELD)
+    reader = Reader(source=source, target=target, open=opened, held=HOLD_BACK)
     places = [context.landing.location(file.path) for file in batch.files]
     destination = None
     if into is not None and _has_all(facts, columns):
@@ -164,7 +164,7 @@ def _survey(
         raise Abort("left-out", Abort.SEPARATOR.join(passing), next(iter(passing.values())))
     return _SurveyResult(
         found=reduce(_shape_merger(source), (answer.shape for answer in answers), pa.struct([])),
-        refused={t.path: answer.why for t, answer in zip(tasks, answers, strict=True) if answer.why is not None},
+        errors={t.path: answer.why for t, answer in zip(tasks, answers, strict=True) if answer.why is not None},
     )
 
 
@@ -179,7 +179,7 @@ def _shape_merger(source: Files) -> Callable[[pa.DataType, pa.DataType], pa.Data
 
 def _survey_in_spark(
     spark: SparkSession, source: Files, open: Opener, expected: Sequence[str], tasks: Sequence[Task]
-) -> list[Surveyed]:
+) -> list[FileSurvey]:
     groups = _groups(spark, tasks)
 
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -195,7 +195,7 @@ def _survey_in_spark(
         look, "number bigint, shape string, why string, passing boolean"
     )
     found = {
-        row.number: Surveyed(arrow_type(row.shape) if row.shape else pa.struct([]), row.why, row.passing)
+        row.number: FileSurvey(arrow_type(row.shape) if row.shape else pa.struct([]), row.why, row.passing)
         for row in rows.collect()
     }
     return [found[task.number] for task in tasks]

@@ -48,9 +48,9 @@ def row_hash(extract: SourceRows) -> str:
     """Return SQL: a 128-bit hash of the record's content."""
     # NULLs are left out, so the hash of a row stays the same when the source gains a column. Spark computes it without
     # Python workers.
-    held = [quoted(found.name) for found in extract.payload]
-    held += [f"{quoted(beside)} AS {quoted('unfit ' + name)}" for name, beside in extract.unfit.items()]
-    return f"left(sha2(to_json(struct({', '.join(held)}), {EXACT_JSON}), 256), 32)"
+    source = [quoted(found.name) for found in extract.payload]
+    source += [f"{quoted(text)} AS {quoted('unfit ' + name)}" for name, text in extract.unfit.items()]
+    return f"left(sha2(to_json(struct({', '.join(source)}), {EXACT_JSON}), 256), 32)"
 
 
 def check_columns(table: Table, extract: SourceRows, facts: TableFacts | None) -> None:
@@ -131,23 +131,23 @@ def _column_fills(table: Table, extract: SourceRows, facts: TableFacts | None) -
             yield _ColumnFill(name, f"CAST(NULL AS {type_sql(wanted)})")
             continue
         came = found[name.lower()]
-        held, beside = quoted(came.name), extract.unfit.get(came.name)
-        text = quoted(beside) if beside else None
+        source, text = quoted(came.name), extract.unfit.get(came.name)
+        text = quoted(text) if text else None
         if table.contract == "open":
-            value = _text(held, came.dataType)
+            value = _text(source, came.dataType)
             yield _ColumnFill(name, f"coalesce({value}, {text})" if text else value)
             continue
-        fitted = _lossless_cast(held, came.dataType, wanted)
+        fitted = _lossless_cast(source, came.dataType, wanted)
         if fitted is not None:
             yield _ColumnFill(name, fitted, text)
         elif not _are_numbers(came.dataType, wanted):
             yield _ColumnFill(
-                name, f"CAST(NULL AS {type_sql(wanted)})", f"coalesce({_text(held, came.dataType)}, {text or 'NULL'})"
+                name, f"CAST(NULL AS {type_sql(wanted)})", f"coalesce({_text(source, came.dataType)}, {text or 'NULL'})"
             )
         else:
-            narrow = f"try_cast({held} AS {type_sql(wanted)})"
-            same = f"try_cast({narrow} AS {type_sql(came.dataType)}) <=> {held}"
-            text = f"coalesce(IF({same}, NULL, CAST({held} AS string)), {text or 'NULL'})"
+            narrow = f"try_cast({source} AS {type_sql(wanted)})"
+            same = f"try_cast({narrow} AS {type_sql(came.dataType)}) <=> {source}"
+            text = f"coalesce(IF({same}, NULL, CAST({source} AS string)), {text or 'NULL'})"
             yield _ColumnFill(name, f"IF({same}, {narrow}, NULL)", text)
 
 
@@ -165,28 +165,28 @@ def _arrow_type(extract: SourceRows) -> pa.DataType:
     return pa.struct(found)
 
 
-def _lossless_cast(held: str, found: DataType, wanted: DataType, depth: int = 0) -> str | None:
+def _lossless_cast(source: str, found: DataType, wanted: DataType, depth: int = 0) -> str | None:
     """Return SQL that casts the value to the wanted type, or None when some value would not fit."""
     from pyspark.sql.types import ArrayType, StructType
 
     if type_sql(found) == type_sql(wanted) or _fits_into(found, wanted):
         # The cast also removes column metadata of the source, such as a length that Delta would enforce.
-        return f"CAST({held} AS {type_sql(wanted)})"
+        return f"CAST({source} AS {type_sql(wanted)})"
     if isinstance(found, StructType) and isinstance(wanted, StructType):
         names = {each.name.lower(): each for each in found.fields}
         parts: list[str] = []
         for each in wanted.fields:
             part: str | None = f"CAST(NULL AS {type_sql(each.dataType)})"
             if came := names.get(each.name.lower()):
-                part = _lossless_cast(f"{held}.{quoted(came.name)}", came.dataType, each.dataType, depth)
+                part = _lossless_cast(f"{source}.{quoted(came.name)}", came.dataType, each.dataType, depth)
             if part is None:
                 return None
             parts.append(f"{part} AS {quoted(each.name)}")
-        return f"IF({held} IS NULL, NULL, struct({', '.join(parts)}))"
+        return f"IF({source} IS NULL, NULL, struct({', '.join(parts)}))"
     if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
         item = f"item{depth}"
         each_fitted = _lossless_cast(item, found.elementType, wanted.elementType, depth + 1)
-        return None if each_fitted is None else f"transform({held}, {item} -> {each_fitted})"
+        return None if each_fitted is None else f"transform({source}, {item} -> {each_fitted})"
     return None
 
 
@@ -212,17 +212,17 @@ def _are_numbers(*types: DataType) -> bool:
     return all(type_sql(type) in ("float", "double") or _integer_and_scale(type) is not None for type in types)
 
 
-def _text(held: str, type: DataType) -> str:
+def _text(source: str, type: DataType) -> str:
     """Return SQL: the value as text, without loss."""
     match type.typeName():
         case "array" | "map" | "struct" | "variant":
-            return f"to_json({held}, {EXACT_JSON})"
+            return f"to_json({source}, {EXACT_JSON})"
         case "timestamp":
-            return f"get_json_object(to_json(struct({held} AS at), {EXACT_JSON}), '$.at')"
+            return f"get_json_object(to_json(struct({source} AS at), {EXACT_JSON}), '$.at')"
         case "binary":
-            return f"base64({held})"
+            return f"base64({source})"
         case _:
-            return f"CAST({held} AS string)"
+            return f"CAST({source} AS string)"
 
 
 def _contract_violations(table: Table, extract: SourceRows, facts: TableFacts | None) -> list[str]:
@@ -238,4 +238,4 @@ def _contract_violations(table: Table, extract: SourceRows, facts: TableFacts | 
 def _differences(table: Table, extract: SourceRows, facts: TableFacts | None) -> list[str]:
     before = {each.name: each.dataType for each in _expected_columns(table, extract, facts).fields}
     now = {each.name: each.dataType for each in extract.payload}
-    return differences(before, now, spelt=type_sql, fits=lambda old, new: _lossless_cast("", new, old) is not None)
+    return differences(before, now, type_name=type_sql, fits=lambda old, new: _lossless_cast("", new, old) is not None)

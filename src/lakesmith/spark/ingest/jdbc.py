@@ -171,8 +171,8 @@ class _Server:
         unfit = {column.name: f"{_UNFIT}{number}" for number, column in enumerate(columns) if column.fits}
         values = [f"{column.value} AS {column.quoted}" for column in columns]
         values += [f"{column.unfit} AS {unfit[column.name]}" for column in columns if column.fits]
-        stretch = batch.slice or Slice()
-        since, until = (str(side.get(WATERMARK, "")) for side in (stretch.since, stretch.until))
+        pinned = batch.slice or Slice()
+        since, until = (str(side.get(WATERMARK, "")) for side in (pinned.since, pinned.until))
         where = self.watermark()[1].condition(since, until) if self.source.watermark else None
         conditions, split = self._split_conditions(where)
         rows = self.read(", ".join([*values, *split]), where, *conditions)
@@ -183,7 +183,7 @@ class _Server:
             *(f"CAST({quoted(f.name)} AS {type_sql(f.dataType)}) AS {quoted(f.name)}" for f in extract.rows.schema),
             f"{row_hash(extract)} AS {ROW_HASH}",
         )
-        if self.source.watermark and stretch.since and facts is not None:
+        if self.source.watermark and pinned.since and facts is not None:
             hashed = self._mark_ingested(hashed, facts, since)
         hashed.write.mode("overwrite").parquet(staged)
 
@@ -192,14 +192,14 @@ class _Server:
         spark = self.context.spark
         stored = spark.read.format("delta").option("versionAsOf", facts.version).load(facts.location)
         known = stored.where(self._overlap_condition(facts, since)).select(ROW_HASH)
-        refused = self.context.warehouse.quarantine(self.table.name)
-        if Delta().facts(refused, "") is not None:
-            known = known.union(spark.read.format("delta").load(refused).select("row_hash"))
+        quarantine = self.context.warehouse.quarantine(self.table.name)
+        if Delta().facts(quarantine, "") is not None:
+            known = known.union(spark.read.format("delta").load(quarantine).select("row_hash"))
         decisions = self.context.warehouse.quarantine_decisions(self.table.name)
         if Delta().facts(decisions, "") is not None:
             # Discarded rows are no longer in the quarantine, and must not be ingested again.
-            given_up = spark.read.format("delta").load(decisions).where("decision = 'discarded'")
-            known = known.union(given_up.select("row_hash"))
+            discarded = spark.read.format("delta").load(decisions).where("decision = 'discarded'")
+            known = known.union(discarded.select("row_hash"))
         seen = known.groupBy(ROW_HASH).count()
         seen = seen.selectExpr(f"{ROW_HASH} AS {_SEEN}", "`count`")
         numbered = rows.selectExpr("*", f"row_number() OVER (PARTITION BY {ROW_HASH} ORDER BY {ROW_HASH}) AS {_NUMBER}")
@@ -296,7 +296,7 @@ _CAUSES = (
     _Cause(
         r"password|authenti|access denied|login failed|permission denied|role .* does not exist|not authorized",
         InfrastructureError,
-        "database-refused",
+        "database-access-denied",
         "the database of '{connection}' rejects this user",
         "check user and password of the connection, and that the user may read the table",
     ),

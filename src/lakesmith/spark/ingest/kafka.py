@@ -16,21 +16,13 @@ from lakesmith.columns import CHANGE_AUDIT, CORRUPT, ERROR_CODE, KAFKA_AUDIT, RE
 from lakesmith.declare import Kafka, Table
 from lakesmith.errors import DataError
 from lakesmith.intake import debezium
-from lakesmith.intake.differences import differences, flat, spelt
-from lakesmith.intake.evolution import Fields, breaks, fields_of
+from lakesmith.intake.avro_values import avro_schema
+from lakesmith.intake.differences import differences, flat, type_name
+from lakesmith.intake.evolution import Fields, breaking_changes, fields_of
+from lakesmith.intake.protobuf_values import FIRST, compile_protobuf
 from lakesmith.intake.rows import Target
 from lakesmith.intake.shapes import STRING, arrow_type, spark_type, wider
-from lakesmith.intake.values import (
-    FIRST,
-    Decoder,
-    Header,
-    JsonWriter,
-    Writer,
-    avro_writer,
-    headers,
-    key_texts,
-    protobuf_writer,
-)
+from lakesmith.intake.values import Decoder, Header, JsonSchema, WriterSchema, headers, key_texts
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import Slice, TableFacts
 from lakesmith.sources import connection
@@ -80,15 +72,15 @@ def read_topic(
 
 
 def check_schemas(
-    table: Table, source: Kafka, settings: Mapping[str, str], stretch: Slice, facts: TableFacts | None
+    table: Table, source: Kafka, settings: Mapping[str, str], pinned: Slice, facts: TableFacts | None
 ) -> tuple[str, ...]:
     """Return the schema changes since the table's last batch that the table cannot store.
 
     Called before any record is read. Raise when the contract or the source forbids the changes.
     """
     # The slice of the first batch has the newest schema at both ends.
-    before = int(stretch.since.get(SCHEMA, 0)) if facts is not None else 0
-    newest = int(stretch.until.get(SCHEMA, 0))
+    before = int(pinned.since.get(SCHEMA, 0)) if facts is not None else 0
+    newest = int(pinned.until.get(SCHEMA, 0))
     if table.contract == "open" or before == newest or (table.contract == "strict" and not before):
         return ()
     lines = tuple(_Schemas.of(table, source, settings).changes(before, newest, facts))
@@ -135,20 +127,20 @@ class _Schemas:
         if registry is None:
             return bare
         keys = registry.versions(f"{source.topic}-key") if source.envelope else ()
-        schemas = bare._with([*registry.versions(subject_of(source)), *keys])
+        schemas = bare._add([*registry.versions(subject_of(source)), *keys])
         return replace(schemas, of_keys=frozenset(schema.id for schema in keys))
 
     def with_ids(self, ids: Iterable[int]) -> _Schemas:
         """Add the schemas of ids that do not belong to the subject, as far as the registry has them."""
         if self.registry is None:
             return self
-        found = [self.registry.by_id(id) for id in sorted(set(ids) - self.decoder.writers.keys())]
-        return self._with([schema for schema in found if schema is not None])
+        found = [self.registry.by_id(id) for id in sorted(set(ids) - self.decoder.schemas.keys())]
+        return self._add([schema for schema in found if schema is not None])
 
     @property
     def versions(self) -> tuple[int, ...]:
         """The ids of the value schemas, oldest first."""
-        return tuple(id for id in self.decoder.writers if id not in self.of_keys)
+        return tuple(id for id in self.decoder.schemas if id not in self.of_keys)
 
     def changes(self, before: int, newest: int, facts: TableFacts | None) -> Iterator[str]:
         """Yield the incompatible changes of each version after `before` up to `newest`.
@@ -168,12 +160,12 @@ class _Schemas:
             if new is None:
                 yield f"schema {id} is not one of {self.source.values}"
                 continue
-            lines = breaks(new, old, columns, required)
+            lines = breaking_changes(new, old, columns, required)
             if strict and old is not None:
                 types = (
                     {path: field.type for path, field in side.items() if field.type is not None} for side in (old, new)
                 )
-                lines = list(dict.fromkeys([*differences(*types, spelt=spelt, fits=eq), *lines]))
+                lines = list(dict.fromkeys([*differences(*types, type_name=type_name, fits=eq), *lines]))
             yield from (f"schema {id}: {line}" for line in lines)
 
     def _between(self, before: int, newest: int) -> list[int]:
@@ -186,24 +178,24 @@ class _Schemas:
         return [id for id in ids if id > before] or ids[-1:]
 
     def _fields(self, id: int) -> Fields | None:
-        writer = self.decoder.writers.get(id)
-        if writer is None or not self.decoder.reads(writer):
+        schema = self.decoder.schemas.get(id)
+        if schema is None or not self.decoder.reads(schema):
             return None
-        return fields_of(writer, envelope=self.source.envelope is not None)
+        return fields_of(schema, envelope=self.source.envelope is not None)
 
-    def _with(self, schemas: Sequence[Schema]) -> _Schemas:
-        writers = {schema.id: self._writer(schema) for schema in schemas}
-        return replace(self, decoder=replace(self.decoder, writers={**self.decoder.writers, **writers}))
+    def _add(self, schemas: Sequence[Schema]) -> _Schemas:
+        compiled = {schema.id: self._compile(schema) for schema in schemas}
+        return replace(self, decoder=replace(self.decoder, schemas={**self.decoder.schemas, **compiled}))
 
-    def _writer(self, schema: Schema) -> Writer:
+    def _compile(self, schema: Schema) -> WriterSchema:
         try:
             match schema.kind:
                 case "AVRO":
-                    return avro_writer(schema.text, tuple(schema.imports.values()))
+                    return avro_schema(schema.text, tuple(schema.imports.values()))
                 case "PROTOBUF":
-                    return protobuf_writer(schema.text, tuple(schema.imports.items()))
+                    return compile_protobuf(schema.text, tuple(schema.imports.items()))
                 case _:
-                    return JsonWriter(schema.text, tuple(schema.imports.items()))
+                    return JsonSchema(schema.text, tuple(schema.imports.items()))
         except ValueError as error:
             what = f"schema {schema.id} of {subject_of(self.source)} does not compile: {error}"
             hint = f"register a schema that {'fastavro' if schema.kind == 'AVRO' else 'protoc'} reads"
@@ -211,18 +203,18 @@ class _Schemas:
 
 
 def _records(
-    context: IngestContext, source: Kafka, settings: Mapping[str, str], stretch: Mapping[int, tuple[int, int]]
+    context: IngestContext, source: Kafka, settings: Mapping[str, str], offsets: Mapping[int, tuple[int, int]]
 ) -> DataFrame:
-    some = {part: ends for part, ends in stretch.items() if ends[0] < ends[1]}
+    new = {partition: ends for partition, ends in offsets.items() if ends[0] < ends[1]}
     # Spark cannot read an empty set of partitions, so an empty range of one partition is read.
-    taken = some or dict(list(stretch.items())[:1])
-    sides = ({str(part): ends[side] for part, ends in taken.items()} for side in (0, 1))
+    read = new or dict(list(offsets.items())[:1])
+    sides = ({str(partition): ends[side] for partition, ends in read.items()} for side in (0, 1))
     since, until = (json.dumps({source.topic: side}) for side in sides)
     return (
         context.spark.read.format("kafka")
         .options(**spark_settings(settings))
         .options(
-            assign=json.dumps({source.topic: sorted(taken)}),
+            assign=json.dumps({source.topic: sorted(read)}),
             startingOffsets=since,
             endingOffsets=until,
             failOnDataLoss="true",

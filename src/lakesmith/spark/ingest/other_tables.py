@@ -162,7 +162,7 @@ class _TableReader:
 
         table = DeltaTable(self._location, version=until)
         here = {uri.rsplit("/", 1)[-1] for uri in table.file_uris()}
-        self._refuse_missing([each["path"] for each in added if each["path"].rsplit("/", 1)[-1] not in here])
+        self._raise_if_vacuumed([each["path"] for each in added if each["path"].rsplit("/", 1)[-1] not in here])
         protocol, metadata = table.protocol(), table.metadata()
         features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
         actions: list[Mapping[str, object]] = [
@@ -194,7 +194,7 @@ class _TableReader:
             return path
         return f"{self._location if '://' in self._location else Path(self._location).as_uri()}/{path}"
 
-    def _refuse_missing(self, paths: Sequence[str]) -> None:
+    def _raise_if_vacuumed(self, paths: Sequence[str]) -> None:
         """Raise when files are missing: compacted files may have been vacuumed."""
         from urllib.parse import unquote
 

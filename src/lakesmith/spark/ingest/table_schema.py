@@ -9,14 +9,14 @@ import pyarrow as pa
 from lakesmith.columns import AUDIT, HIDDEN
 from lakesmith.declare import Table
 from lakesmith.errors import DataError
-from lakesmith.intake.differences import differences, flat, spelt
+from lakesmith.intake.differences import differences, flat, type_name
 from lakesmith.intake.shapes import (
     STRING,
     added,
     arrow_type,
-    grown,
+    with_new_fields,
+    null_types_as_text,
     schema_of,
-    settled,
     widened,
     wider,
     widest,
@@ -41,13 +41,15 @@ def table_schema(table: Table, facts: TableFacts | None) -> pa.Schema:
 
 def evolved_schema(table: Table, known: pa.Schema, found: pa.DataType) -> pa.Schema:
     """Return the schema with new columns of the source, as far as the contract allows them."""
-    new = pa.struct([(field.name, STRING) for field in found]) if table.contract == "open" else settled(found)
+    new = (
+        pa.struct([(field.name, STRING) for field in found]) if table.contract == "open" else null_types_as_text(found)
+    )
     wide = widened_schema(table, known, found)
     if table.drift.new_column == "freeze" or table.drift.type == "freeze":
-        _refuse_diff(table, known, found)
+        _raise_contract_broken(table, known, found)
     if table.drift.new_column != "evolve" and len(known):
         return wide  # new columns go to _rescued, where the rules check them
-    return pa.schema(list(grown(pa.struct(list(wide)), new)))
+    return pa.schema(list(with_new_fields(pa.struct(list(wide)), new)))
 
 
 def widenable_columns(table: Table, known: pa.Schema) -> frozenset[str]:
@@ -64,7 +66,7 @@ def widened_schema(table: Table, known: pa.Schema, found: pa.DataType) -> pa.Sch
     return pa.schema([new if old.name in names else old for old, new in zip(known, wide, strict=True)])
 
 
-def _refuse_diff(table: Table, known: pa.Schema, found: pa.DataType) -> None:
+def _raise_contract_broken(table: Table, known: pa.Schema, found: pa.DataType) -> None:
     """Raise when the source has new columns or types that the contract freezes."""
 
     def fits(old: pa.DataType, new: pa.DataType) -> bool:
@@ -73,7 +75,7 @@ def _refuse_diff(table: Table, known: pa.Schema, found: pa.DataType) -> None:
 
     frozen = {"+": table.drift.new_column, "~": table.drift.type}
     kinds = tuple(kind for kind, reaction in frozen.items() if reaction == "freeze")
-    every = differences(flat(known), flat(settled(found)), spelt=spelt, fits=fits, gone=False)
+    every = differences(flat(known), flat(null_types_as_text(found)), type_name=type_name, fits=fits, gone=False)
     lines = [line for line in every if line.startswith(kinds)]
     if lines:
         raise DataError(

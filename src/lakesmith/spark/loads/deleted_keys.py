@@ -69,14 +69,14 @@ class DeletedKeys:
         facts = self.format.facts(self.location, self.flow)
         return facts is not None and facts.sequence // _ATTEMPTS <= parent
 
-    def fence(self, batch: Batch, *, believed: bool = True) -> None:
+    def fence(self, batch: Batch, *, valid: bool = True) -> None:
         """Prevent suspended runs from writing to them. Invalid deleted keys stay invalid for the next batch."""
         facts = self.format.facts(self.location, self.flow)
         own = batch.sequence * _ATTEMPTS + batch.attempt
         if facts is None or facts.sequence == own:
             return
-        believed = believed and self.is_current(batch.parent)
-        sequence = own if believed else (batch.sequence + 1) * _ATTEMPTS
+        valid = valid and self.is_current(batch.parent)
+        sequence = own if valid else (batch.sequence + 1) * _ATTEMPTS
         if facts.sequence < sequence:
             self.format.advance(self.location, Write(flow=self.flow, sequence=sequence, note=batch.note))
 

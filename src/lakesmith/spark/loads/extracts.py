@@ -48,14 +48,14 @@ def as_history(load: Snapshot) -> Scd2:
     return Scd2(key=load.key, order_by=(load.taken,), track=load.track, ignore=load.ignore)
 
 
-def extract_changes(load: Snapshot, rows: DataFrame, held: DataFrame | None = None) -> DataFrame:
+def extract_changes(load: Snapshot, rows: DataFrame, stored: DataFrame | None = None) -> DataFrame:
     """Return the changes of each extract against the one before: new and changed rows, and deletes of missing keys.
     An unchanged row is no change, so that a change keeps its date.
 
-    `held` are the rows of the extract before all of these. Of them come only those whose key has another event.
+    `stored` are the rows of the extract before all of these. The result has only those whose key has another change.
     """
-    walked = _compared(load, rows, held)
-    if held is not None:
+    walked = _compared(load, rows, stored)
+    if stored is not None:
         new = f"(({_CHANGED} AND {_EXTRACT} IS NOT NULL) OR {_MISSING})"
         touched = f"max({new}) OVER (PARTITION BY {column_list(load.key)})"
         walked = walked.selectExpr("*", f"{touched} AS {_NEXT}").where(_NEXT)
@@ -71,14 +71,14 @@ def extract_changes(load: Snapshot, rows: DataFrame, held: DataFrame | None = No
     return walked.where(f"{_CHANGED} OR {_MISSING}").selectExpr(f"inline(filter(array({events}), e -> e IS NOT NULL))")
 
 
-def _compared(load: Snapshot, rows: DataFrame, held: DataFrame | None) -> DataFrame:
+def _compared(load: Snapshot, rows: DataFrame, stored: DataFrame | None) -> DataFrame:
     """Return one row per key and extract, with whether it changed since the extract before, and whether the next
     extract lacks it."""
     key, taken = column_list(load.key), quoted(load.taken)
     every = first_of(rows.where(all_not_null([load.taken])), [key, taken], descending(content(rows)))
     every = every.selectExpr("*", f"{taken} AS {_EXTRACT}")
-    if held is not None:
-        before = held.selectExpr("*", f"{null_of(rows, load.taken)} AS {_EXTRACT}")
+    if stored is not None:
+        before = stored.selectExpr("*", f"{null_of(rows, load.taken)} AS {_EXTRACT}")
         every = every.unionByName(before, allowMissingColumns=True)
     # The extract without a date is the stored state of the table. It sorts first.
     numbered = (
@@ -144,7 +144,7 @@ def extract_sizes(load: Snapshot, rows: DataFrame) -> Sizes:
     return [(row[load.taken], row[_KEYS]) for row in counted.collect() if row[load.taken] is not None]
 
 
-def refuse_shrunk(load: Snapshot, extracts: Sizes, new: Container[Any]) -> None:
+def fail_if_shrunk(load: Snapshot, extracts: Sizes, new: Container[Any]) -> None:
     """Raise when a new extract has lost more keys than `max_shrink` allows against the one before."""
     for (_, before), (at, now) in pairwise(extracts):
         if at in new and load.max_shrink is not None and now < before * (1 - Decimal(str(load.max_shrink))):

@@ -13,7 +13,7 @@ from lakesmith.ports import BROADCAST_ROWS, TableFacts, TableFormat, Upsert
 from lakesmith.quality.rules import operation_sql
 from lakesmith.spark.loads import KeyedLoad, apply_load
 from lakesmith.spark.loads.deleted_keys import DeletedKeys, as_merge, tracks_deleted_keys
-from lakesmith.spark.loads.extracts import are_later, as_history, extract_changes, extract_sizes, refuse_shrunk
+from lakesmith.spark.loads.extracts import are_later, as_history, extract_changes, extract_sizes, fail_if_shrunk
 from lakesmith.spark.loads.history import SINCE, intervals
 from lakesmith.spark.loads.open_intervals import continue_intervals, late_keys
 from lakesmith.spark.loads.order import IS_DELETE, greatest, payload, sparse_columns
@@ -25,7 +25,7 @@ from lakesmith.sql import bounds, quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_STORED = f"{HIDDEN}held_"
+_STORED = f"{HIDDEN}stored_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class MergeInput:
     def recompute(self, keys: DataFrame | None) -> Upsert:
         """Recompute some keys from all their rows, or every key when `keys` is None."""
         if isinstance(self.load, Snapshot) and self.load.max_shrink is not None:
-            refuse_shrunk(
+            fail_if_shrunk(
                 self.load, extract_sizes(self.load, self.all_rows()), dict(extract_sizes(self.load, self.good))
             )
         rows = self.all_rows() if keys is None else rows_for_keys(self.load, self.all_rows(), keys)
@@ -63,10 +63,9 @@ class MergeInput:
     def replay(self, keys: DataFrame | None) -> Upsert:
         """Recompute the keys of replayed rows from all their rows, and store the keys that these rows delete."""
         if tracks_deleted_keys(self.load):
-            believed = self.deleted_keys.is_current(self.batch.parent)
-            self.deleted_keys.store(
-                self.load, self.good if believed else self.all_rows(), self.batch, replace_all=not believed
-            )
+            is_current = self.deleted_keys.is_current(self.batch.parent)
+            rows = self.good if is_current else self.all_rows()
+            self.deleted_keys.store(self.load, rows, self.batch, replace_all=not is_current)
         return self.recompute(keys)
 
     def incremental(self) -> Upsert:
@@ -95,10 +94,10 @@ class MergeInput:
         """Add the totals of the new rows, by key, to the totals of the table."""
         assert isinstance(self.load, Merge)
         key = list(self.load.key)
-        held = self._table_rows().selectExpr(
+        stored = self._table_rows().selectExpr(
             *map(quoted, key), *(f"{quoted(name)} AS {quoted(_STORED + name)}" for name in combine)
         )
-        both = self.good.join(held, key, "left")
+        both = self.good.join(stored, key, "left")
         how = {"add": "({old} + {new})", "least": "least({old}, {new})", "greatest": "greatest({old}, {new})"}
         made = {
             # One side may be NULL; least and greatest ignore it.
@@ -120,17 +119,17 @@ class MergeInput:
         if late.isEmpty():
             self.deleted_keys.store(load, self.good, self.batch)
             # A continued interval keeps its start, so no row is deleted.
-            going_on = intervals(load, continue_intervals(load, self.good, now))
-            return replace(upsert_without_deletes(load, going_on, now), matched=(self.facts.version, now))
+            continued = intervals(load, continue_intervals(load, self.good, now))
+            return replace(upsert_without_deletes(load, continued, now), matched=(self.facts.version, now))
         key = list(load.key)
         old = self._cached(self._matching_rows(load.key))
         rows, before = (frame.join(late, key, "left_anti") for frame in (self.good, old))
-        going_on = intervals(load, continue_intervals(load, rows, before))
+        continued = intervals(load, continue_intervals(load, rows, before))
         history = rows_for_keys(load, self.all_rows(), late)
-        anew = upsert_difference(load, None, intervals(load, history), old.join(late, key, "left_semi"))
+        recomputed = upsert_difference(load, None, intervals(load, history), old.join(late, key, "left_semi"))
         self.deleted_keys.store(load, rows.unionByName(history), self.batch)
-        both = going_on.selectExpr("*", f"false AS {DELETE_ROW}").unionByName(anew.rows)
-        return replace(anew, rows=both, matched=(self.facts.version, old))
+        both = continued.selectExpr("*", f"false AS {DELETE_ROW}").unionByName(recomputed.rows)
+        return replace(recomputed, rows=both, matched=(self.facts.version, old))
 
     def _merge_extracts(self, load: Snapshot) -> Upsert:
         """Compare later extracts with the stored rows, and merge only the changes: Delta's MERGE rewrites every file
@@ -141,13 +140,13 @@ class MergeInput:
         current = old if load.into == "merge" else old.where(IS_CURRENT)
         if load.max_shrink is not None:
             new = extract_sizes(load, self.good)
-            refuse_shrunk(load, [(None, current.count()), *new], dict(new))
-        held = sparse_columns(self.good, {name: quoted(name) for name in payload(self.good) if name in old.columns})
+            fail_if_shrunk(load, [(None, current.count()), *new], dict(new))
+        stored = sparse_columns(self.good, {name: quoted(name) for name in payload(self.good) if name in old.columns})
         if load.into == "merge":
-            events = extract_changes(load, self.good, current.selectExpr(*held))
+            events = extract_changes(load, self.good, current.selectExpr(*stored))
             last = greatest(load.key, (load.taken,), events)
             return Upsert(rows=last.withColumnRenamed(IS_DELETE, DELETE_ROW), key=load.key, newer="true")
-        events = extract_changes(load, self.good, current.selectExpr(*held, f"{VALID_FROM} AS {SINCE}"))
+        events = extract_changes(load, self.good, current.selectExpr(*stored, f"{VALID_FROM} AS {SINCE}"))
         # A continued interval keeps its start, so no row is deleted.
         return upsert_without_deletes(load, intervals(as_history(load), events), old)
 

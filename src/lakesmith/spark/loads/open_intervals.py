@@ -29,6 +29,6 @@ def late_keys(load: Scd2, rows: DataFrame, old: DataFrame, deleted_keys: DataFra
 def continue_intervals(load: Scd2, rows: DataFrame, old: DataFrame) -> DataFrame:
     """Return the new rows, and the open intervals of the table as rows that mark their start."""
     marked = with_deletes(rows, load.delete).selectExpr("*", f"{null_of(old, VALID_FROM)} AS {SINCE}")
-    held = sparse_columns(rows, {name: quoted(name) for name in payload(rows) if name in old.columns})
-    open_now = old.where(IS_CURRENT).selectExpr(*held, f"false AS {IS_DELETE}", f"{VALID_FROM} AS {SINCE}")
+    stored = sparse_columns(rows, {name: quoted(name) for name in payload(rows) if name in old.columns})
+    open_now = old.where(IS_CURRENT).selectExpr(*stored, f"false AS {IS_DELETE}", f"{VALID_FROM} AS {SINCE}")
     return marked.unionByName(open_now, allowMissingColumns=True)

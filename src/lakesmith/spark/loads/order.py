@@ -59,8 +59,8 @@ def content(rows: DataFrame) -> list[str]:
 
 def comparable(rows: DataFrame, name: str, side: str = "") -> str:
     """Return SQL: a comparable value. Maps and structs (whose fields may differ) compare as JSON."""
-    held = f"{side}{quoted(name)}"
-    return f"to_json({held}, {EXACT_JSON})" if rows.schema[name].dataType.typeName() in _NESTED else held
+    stored = f"{side}{quoted(name)}"
+    return f"to_json({stored}, {EXACT_JSON})" if rows.schema[name].dataType.typeName() in _NESTED else stored
 
 
 def ascending(terms: Iterable[str]) -> str:

@@ -127,15 +127,15 @@ def upsert_without_deletes(load: Merge | Scd2 | Changes | Snapshot, new: DataFra
 
 def _replace_groups(key: tuple[str, ...], keys: DataFrame | None, new: DataFrame, old: DataFrame) -> Upsert:
     """Delete and insert all rows of the keys whose rows differ, because rows of one key may be identical."""
-    held = old.select(*map(quoted, new.columns))
+    stored = old.select(*map(quoted, new.columns))
     if keys is not None:
-        held = held.join(keys, list(key), "left_semi").select(*map(quoted, new.columns))
+        stored = stored.join(keys, list(key), "left_semi").select(*map(quoted, new.columns))
     # EXCEPT ALL and DISTINCT do not support maps.
     content = [f"{comparable(new, name)} AS {quoted(name)}" for name in new.columns]
-    counted = new.selectExpr(*content, f"1 AS {_TIMES}").unionByName(held.selectExpr(*content, f"-1 AS {_TIMES}"))
+    counted = new.selectExpr(*content, f"1 AS {_TIMES}").unionByName(stored.selectExpr(*content, f"-1 AS {_TIMES}"))
     counted = counted.groupBy(*map(quoted, new.columns)).agg(expression(f"sum({_TIMES}) AS {_TIMES}"))
     differing = counted.where(f"{_TIMES} <> 0").select(*map(quoted, key)).distinct()
-    away = held.join(differing, list(key), "left_semi").select(*map(quoted, new.columns))
+    away = stored.join(differing, list(key), "left_semi").select(*map(quoted, new.columns))
     away = first_of(away, (comparable(new, name) for name in new.columns), "1")
     put = new.join(differing, list(key), "left_semi").select(*map(quoted, new.columns))
     rows = put.selectExpr("*", f"false AS {DELETE_ROW}").unionByName(away.selectExpr("*", f"true AS {DELETE_ROW}"))
