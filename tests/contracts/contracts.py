@@ -50,7 +50,7 @@ def terms(
     return Terms(version=version, compatibility=compatibility, previous=previous)
 
 
-def kept(major: int = 1, until: date = TODAY, **columns: str) -> Previous:
+def previous_version(major: int = 1, until: date = TODAY, **columns: str) -> Previous:
     return Previous(major=major, until=until, columns=columns, declared_at=Place("silver/orders.sql", 2))
 
 

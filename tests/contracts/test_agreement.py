@@ -26,13 +26,13 @@ def stored(**types: str) -> TableFacts:
     )
 
 
-def test_a_table_that_is_stored_as_it_is_declared_agrees() -> None:
+def test_a_stored_table_with_the_declared_columns_agrees() -> None:
     table = declared(column("Id", "bigint"), column("x", "struct<a:int,b:array<string>>"), column("any", None))
     facts = stored(id="bigint", x="struct<`b`:array<string>,`a`:int>", any="double", more="int")
     assert compare_stored_table(table, facts).state == "agrees"
 
 
-def test_a_table_that_is_not_there_breaks_no_promise() -> None:
+def test_a_table_that_is_not_built_does_not_differ() -> None:
     assert compare_stored_table(declared(column("a")), None).state == "not built"
 
 
@@ -44,7 +44,7 @@ def test_a_table_that_is_not_there_breaks_no_promise() -> None:
         ("struct<b:int,c:int>", "struct<`b`:int>", "a.c", "is not in the table"),
     ],
 )
-def test_what_differs_is_told_by_its_path(declared_type: str, stored_type: str, path: str, what: str) -> None:
+def test_a_difference_is_reported_by_path(declared_type: str, stored_type: str, path: str, what: str) -> None:
     found = compare_stored_table(declared(column("a", declared_type)), stored(a=stored_type))
     (one,) = found.differences
     assert (found.state, one.column, one.what) == ("differs", path, what)

@@ -27,7 +27,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("schema", [("id", "amount", "day"), ("id", "day"), None])
-def test_columns_are_followed_as_far_as_they_go_even_when_the_first_is_gone(schema: tuple[str, ...] | None) -> None:
+def test_columns_are_followed_at_any_distance_even_from_a_removed_one(schema: tuple[str, ...] | None) -> None:
     readers = Consumers(Graph.of(TABLES), TABLES, {ORDERS: schema} if schema else {})
     assert readers.of(ORDERS, ["amount"], ["id", "amount", "day"]) == (
         "gold.best.most",

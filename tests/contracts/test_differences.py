@@ -87,9 +87,15 @@ def test_a_change_of_a_column_holds_in_these_directions(
         ("struct<a:int>", "map<string,int>", "x", NEITHER),
     ],
 )
-def test_a_change_inside_a_type_is_told_by_its_path(old: str, new: str, path: str, holds: tuple[bool, bool]) -> None:
+def test_a_change_inside_a_type_is_reported_by_path(old: str, new: str, path: str, holds: tuple[bool, bool]) -> None:
     found = only(*type_differences("x", old, new))
     assert (found.path, directions(found), found.columns) == (path, holds, ("x",))
+
+
+def test_fields_are_matched_by_name_whatever_the_backticks() -> None:
+    assert type_differences("x", "struct<a:int,`b c`:int>", "struct<`a`:int,`b c`:int>") == ()
+    found = only(*type_differences("x", "struct<`b``c`:int>", "struct<`b``c`:bigint>"))
+    assert (found.path, found.what) == ("x.b`c", "x.b`c is bigint, was int")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +161,7 @@ def test_the_order_of_columns_is_no_difference() -> None:
     assert differences(contract(column("a"), column("b")), contract(column("b"), column("a"))) == ()
 
 
-def test_other_terms_are_told_and_break_nobody() -> None:
+def test_other_terms_are_reported_and_break_nobody() -> None:
     found = only(*differences(contract(column("a"), mode="open"), contract(column("a"), mode="strict")))
     assert (found.kind, found.what, directions(found)) == ("terms", "mode is strict, was open", BOTH)
     assert found.columns == ()
@@ -230,7 +236,7 @@ def test_to_read_old_data_with_the_new_is_to_read_new_data_with_the_old_the_othe
 ) -> None:
     """Except that whoever names a column fails when it is gone, and nobody fails when one is new."""
 
-    def told(found: tuple[Difference, ...], *, turned: bool) -> set[tuple[str, ...]]:
+    def summary(found: tuple[Difference, ...], *, turned: bool) -> set[tuple[str, ...]]:
         return {
             (each.kind, each.path, str(each.forward if turned else each.backward))
             for each in found
@@ -240,14 +246,14 @@ def test_to_read_old_data_with_the_new_is_to_read_new_data_with_the_old_the_othe
         }
 
     there, back = differences(one, other), differences(other, one)
-    assert told(there, turned=False) == told(back, turned=True)
+    assert summary(there, turned=False) == summary(back, turned=True)
     assert {each.path for each in there if each.kind == "added"} == {e.path for e in back if e.kind == "removed"}
     keys = [[each for each in found if each.kind == "key"] for found in (there, back)]
     assert [each.backward for each in keys[0]] == [each.forward for each in keys[1]]
 
 
 @given(CONTRACTS, CONTRACTS)
-def test_a_column_that_is_gone_always_fails_old_readers_and_never_new_ones(one: Definition, other: Definition) -> None:
+def test_a_removed_column_always_fails_old_readers_and_never_new_ones(one: Definition, other: Definition) -> None:
     for each in differences(one, other):
         if each.kind == "removed":
             assert directions(each) == BACKWARD

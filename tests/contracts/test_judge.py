@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 
 import pytest
-from tests.contracts.contracts import NOON, ORDERS, TODAY, column, declared, kept, published, terms
+from tests.contracts.contracts import NOON, ORDERS, TODAY, column, declared, previous_version, published, terms
 
 from lakesmith.contracts import ContractComparison, PublishedContract, compare_all, diff_report, new_records
 from lakesmith.contracts.problems import problems
@@ -78,7 +78,7 @@ def test_a_breaking_change_names_column_direction_readers_and_what_to_write() ->
     )
 
 
-def test_a_column_that_is_gone_is_told_where_the_table_is_declared_with_the_place_for_its_sql() -> None:
+def test_a_removed_column_is_reported_at_the_table_with_a_place_for_its_sql() -> None:
     (error,) = wrong(declared(A, contract="strict"), published("1.0.0", A, B))
     assert error.at == Place("silver/orders.sql", 1)
     assert error.what.endswith("of silver.orders 1.0.0; no table of the lake reads it")
@@ -129,7 +129,7 @@ def test_compatibility_that_is_loosened_in_the_edit_that_breaks_lets_nothing_pas
     assert wrong(table, published("1.0.0", A, B, compatibility="none")) == []
 
 
-def test_to_declare_no_column_any_more_takes_every_promise_back() -> None:
+def test_declaring_no_columns_removes_every_promise() -> None:
     found = wrong(declared(), published("1.0.0", A, B))
     assert [error.what.split(",")[0] for error in found] == ["a was removed", "b was removed"]
     assert wrong(declared(terms=terms("2")), published("1.0.0", A, B)) == []
@@ -150,7 +150,7 @@ def test_no_other_version_does(written: str) -> None:
     assert error.code == "breaking-change"
 
 
-def test_once_recorded_the_acknowledged_version_is_counted_on() -> None:
+def test_versions_continue_after_an_acknowledged_one() -> None:
     table = declared(A, column("c"), terms=terms("2"))
     found = verdict(table, published("2.0.0", A), published("1.4.0", A, B))
     assert (str(found.version), found.acknowledged) == ("2.1.0", False)
@@ -182,15 +182,15 @@ def test_a_version_that_is_behind_is_an_error(written: str, recorded: str, what:
 def test_a_new_major_version_keeps_the_one_that_it_replaces_or_none() -> None:
     old = published("2.0.0", A, B)
     assert wrong(declared(A, terms=terms("3")), old) == []
-    assert wrong(declared(A, terms=terms("3", previous=(kept(1), kept(2)))), old) == []
-    (error,) = wrong(declared(A, terms=terms("3", previous=(kept(1),))), old)
+    assert wrong(declared(A, terms=terms("3", previous=(previous_version(1), previous_version(2)))), old) == []
+    (error,) = wrong(declared(A, terms=terms("3", previous=(previous_version(1),))), old)
     assert (error.code, error.at) == ("version-unkept", Place("silver/orders.sql", 2))
     assert error.hint == 'write previous: {"2": {until: "2027-05-14"}} too, or remove previous'
 
 
 @pytest.mark.parametrize(("written", "recorded"), [("2", ()), (None, ("2.3.0",)), (None, ()), ("3", ("2.0.0",))])
-def test_a_version_that_is_kept_has_to_be_an_earlier_one(written: str | None, recorded: tuple[str, ...]) -> None:
-    table = declared(A, terms=terms(written, previous=(kept(3), kept(1))))
+def test_a_previous_version_has_to_be_earlier(written: str | None, recorded: tuple[str, ...]) -> None:
+    table = declared(A, terms=terms(written, previous=(previous_version(3), previous_version(1))))
     errors = wrong(table, *(published(version, A) for version in recorded))
     assert {(error.code, error.at) for error in errors} == {("bad-version", Place("silver/orders.sql", 2))}
     assert errors[0].what.startswith("silver.orders keeps version 3 as a previous one, but its own version is ")
@@ -198,7 +198,7 @@ def test_a_version_that_is_kept_has_to_be_an_earlier_one(written: str | None, re
 
 def test_until_is_recorded_with_the_version_that_replaces() -> None:
     day = date(2027, 6, 30)
-    found = verdict(declared(A, terms=terms("2", previous=(kept(1, day),))), published("1.0.0", A, B))
+    found = verdict(declared(A, terms=terms("2", previous=(previous_version(1, day),))), published("1.0.0", A, B))
     (record,) = new_records([found], [str(ORDERS)], "r2", NOON)
     assert (record.until, record.acknowledged, record.change) == ("2027-06-30", True, "b was removed")
 

@@ -120,7 +120,7 @@ def test_a_breaking_change_stops_validate_and_plan_where_it_was_written(shop: Sh
     assert error.what.endswith("it is read by gold.sales.total")
 
 
-def test_a_column_that_is_gone_is_told_with_those_who_still_read_it(shop: Shop) -> None:
+def test_a_removed_column_is_reported_with_its_readers(shop: Shop) -> None:
     shop.record()
     shop.declare("\n  order_id: {type: bigint, required: true}\n", query="SELECT order_id FROM bronze.orders")
     errors = {error.code: error for error in shop.refused()}
@@ -187,7 +187,7 @@ def test_what_is_stored_is_held_to_the_contract(shop: Shop) -> None:
     assert [(one.column, one.stored) for one in found.differences] == [("order_id", "int")]
 
 
-def test_a_table_that_nobody_declares_any_more_is_told_of(shop: Shop) -> None:
+def test_an_undeclared_table_with_a_contract_is_reported(shop: Shop) -> None:
     shop.store(order_id=pa.array([1], pa.int64()), amount=euros("1.00"))
     shop.record()
     assert shop.lake().validate().warnings == ()
@@ -203,7 +203,7 @@ def test_a_table_that_nobody_declares_any_more_is_told_of(shop: Shop) -> None:
     assert shown.endswith("silver.orders: 1.0.0, removed: no file declares the table\n")
 
 
-def test_a_table_that_is_not_even_stored_any_more_is_no_news(shop: Shop) -> None:
+def test_an_undeclared_table_that_is_not_stored_is_not_reported(shop: Shop) -> None:
     shop.record()
     (shop.folder / "silver/orders.sql").unlink()
     (shop.folder / "gold/sales.sql").unlink()

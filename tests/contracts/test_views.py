@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
-from tests.contracts.contracts import ORDERS, TODAY, column, declared, kept, published, terms
+from tests.contracts.contracts import ORDERS, TODAY, column, declared, previous_version, published, terms
 
 from lakesmith.contracts import PublishedContract, earlier_versions
 from lakesmith.contracts.views import view_clashes, view_problems
@@ -39,7 +39,7 @@ def _never() -> dict[str, Sequence[PublishedContract]]:
 
 @pytest.mark.parametrize("name", ["silver.orders_v1", "SILVER.Orders_V1"])
 def test_a_view_has_the_columns_of_the_newest_version_of_its_major(name: str) -> None:
-    assert find(name, kept(1, b="a * 2")) == View(
+    assert find(name, previous_version(1, b="a * 2")) == View(
         table="silver.orders",
         columns=(ViewColumn(name="a", type="int"), ViewColumn(name="b", sql="a * 2", type="decimal(10,2)")),
     )
@@ -52,37 +52,37 @@ def test_names_that_are_no_earlier_version_are_left_to_others() -> None:
 
 
 def test_a_view_can_be_read_on_its_last_day_and_not_after() -> None:
-    assert find("silver.orders_v1", kept(1, TODAY))
+    assert find("silver.orders_v1", previous_version(1, TODAY))
     with pytest.raises(UsageError) as gone:
-        find("silver.orders_v1", kept(1, TODAY - timedelta(days=1)))
+        find("silver.orders_v1", previous_version(1, TODAY - timedelta(days=1)))
     assert (gone.value.code, gone.value.what) == ("version-gone", "silver.orders_v1 was available until 2026-11-14")
     assert gone.value.hint == ("read silver.orders, which is version 2.0.0; or change the date in silver/orders.sql:2")
 
 
-def test_a_version_that_is_not_kept_or_was_never_published_is_unknown() -> None:
-    for previous in ((), (kept(2),), (kept(3),)):
+def test_a_version_that_is_not_listed_or_was_never_published_is_unknown() -> None:
+    for previous in ((), (previous_version(2),), (previous_version(3),)):
         with pytest.raises(UsageError) as unknown:
             find("silver.orders_v3", *previous)
         assert unknown.value.code == "unknown-version"
 
 
-def test_a_column_that_is_gone_needs_sql() -> None:
-    (error,) = wrong(kept(1))
+def test_a_removed_column_needs_sql() -> None:
+    (error,) = wrong(previous_version(1))
     assert (error.code, error.at) == ("previous-unreadable", Place("silver/orders.sql", 2))
     assert error.what == "version 1 of silver.orders has the column 'b', which the table no longer has"
     assert error.hint == 'give SQL over the current columns: previous: {"1": {columns: {b: "SQL"}}}'
-    assert wrong(kept(1, b="a * 2")) == []
+    assert wrong(previous_version(1, b="a * 2")) == []
 
 
 def test_a_column_that_the_table_has_without_a_promise_will_do() -> None:
-    assert wrong(kept(1), columns=("a", "B")) == []
+    assert wrong(previous_version(1), columns=("a", "B")) == []
 
 
-def test_a_column_that_means_something_else_needs_sql_too() -> None:
+def test_a_column_with_another_meaning_needs_sql_too() -> None:
     dollars = replace(B, currency="USD")
-    (error,) = wrong(kept(1), now=(A, dollars))
+    (error,) = wrong(previous_version(1), now=(A, dollars))
     assert error.what == "version 1 of silver.orders has the column 'b', which has another meaning now"
-    assert wrong(kept(1, b="b * 0.9"), now=(A, dollars)) == []
+    assert wrong(previous_version(1, b="b * 0.9"), now=(A, dollars)) == []
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,22 @@ def test_a_column_that_means_something_else_needs_sql_too() -> None:
     ],
 )
 def test_sql_that_cannot_work_is_found_before_anybody_asks(columns: dict[str, str], what: str) -> None:
-    (error,) = wrong(replace(kept(1), columns=columns))
+    (error,) = wrong(replace(previous_version(1), columns=columns))
     assert error.code == "previous-unreadable"
     assert what in error.what
 
 
 def test_versions_that_are_over_or_were_never_recorded_are_not_judged() -> None:
-    assert wrong(kept(1, date(2026, 1, 1))) == []
-    assert wrong(kept(5)) == []
+    assert wrong(previous_version(1, date(2026, 1, 1))) == []
+    assert wrong(previous_version(5)) == []
 
 
 def test_no_table_may_be_called_like_the_view_of_another() -> None:
     taken = TableName("silver", "orders_v1")
-    tables = {ORDERS: table(kept(1)), taken: replace(table(), name=taken, declared_at=Place("silver/orders_v1.sql"))}
+    tables = {
+        ORDERS: table(previous_version(1)),
+        taken: replace(table(), name=taken, declared_at=Place("silver/orders_v1.sql")),
+    }
     (error,) = view_clashes(tables)
     assert (error.code, error.at, error.table) == ("duplicate-table", Place("silver/orders_v1.sql"), "silver.orders_v1")
     assert view_clashes({**tables, ORDERS: table()}) == []

@@ -80,8 +80,8 @@ def test_a_schema_is_read_back_in_the_types_that_it_was_made_from(tmp_path: Path
     table = loaded(tmp_path, HEAD + COLUMNS)
     found = avro_fields(avro_text(table))
     assert found is not None
-    told = {column.name: (column.type or "").replace("tinyint", "int") for column in table.columns}
-    assert {name: str(field.type) for name, field in found.items()} == told
+    expected = {column.name: (column.type or "").replace("tinyint", "int") for column in table.columns}
+    assert {name: str(field.type) for name, field in found.items()} == expected
     assert [name for name, field in found.items() if not field.nullable] == ["id", "small"]
 
 

@@ -318,7 +318,7 @@ CORE = [
 """Every expectation of Great Expectations' own, 0.18 to 1.x."""
 
 
-def test_every_expectation_of_the_core_is_converted_or_told_of() -> None:
+def test_every_core_expectation_is_converted_or_reported() -> None:
     assert sorted([*CONVERTED, *PROMISED, *WITHOUT]) == sorted(CORE)
 
 
@@ -337,11 +337,11 @@ def test_the_sql_of_a_check_is_spark_s(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", WITHOUT)
-def test_an_expectation_without_counterpart_is_told_by_name_with_a_reason(kind: str) -> None:
+def test_an_expectation_without_equivalent_is_reported_with_a_reason(kind: str) -> None:
     assert "was not converted: " in left_out(kind, **A)
 
 
-def test_an_expectation_that_is_not_of_the_core_is_told_by_name() -> None:
+def test_an_expectation_outside_the_core_is_reported() -> None:
     assert "not an expectation of Great Expectations itself" in left_out("expect_column_values_to_be_valid_iban", **A)
 
 
@@ -372,11 +372,11 @@ def test_types_are_named_in_many_words(given: str, type: str) -> None:
 
 
 @pytest.mark.parametrize("given", [["GEOGRAPHY"], ["str", "int"], ["decimal(99,2)"]])
-def test_types_that_are_no_single_one_are_told(given: list[str]) -> None:
+def test_several_types_without_a_common_one_are_reported(given: list[str]) -> None:
     assert "no one Spark SQL type" in left_out("expect_column_values_to_be_in_type_list", column="a", type_list=given)
 
 
-def test_a_second_type_of_a_column_is_told() -> None:
+def test_a_second_type_of_a_column_is_reported() -> None:
     kind = "expect_column_values_to_be_of_type"
     table, warnings = read(expectation(kind, column="a", type_="str"), expectation(kind, column="A", type_="int"))
     assert [(column.name, column.type) for column in table.columns] == [("a", "string")]
@@ -392,10 +392,10 @@ def test_suites_of_0_x_have_other_words_for_the_same() -> None:
     ("severity", "on_fail"), [("critical", "fail"), ("warning", "warn"), ("info", "warn"), (None, "quarantine")]
 )
 @pytest.mark.parametrize("place", ["top", "meta"])
-def test_the_severity_is_kept(severity: str | None, on_fail: str, place: str) -> None:
+def test_the_severity_becomes_on_fail(severity: str | None, on_fail: str, place: str) -> None:
     made = expectation("expect_column_values_to_be_between", column="a", max_value=5)
-    told = {"severity": severity} if severity else {}
-    table, _ = read({**made, **told} if place == "top" else {**made, "meta": told})
+    given_severity = {"severity": severity} if severity else {}
+    table, _ = read({**made, **given_severity} if place == "top" else {**made, "meta": given_severity})
     assert table.checks[0].on_fail == on_fail
 
 
@@ -415,14 +415,14 @@ def test_mostly_not_null_is_a_rate() -> None:
     assert (found.rule, found.on_fail, found.fail_above) == (NullRate(column="a", max=0.025), "fail", None)
 
 
-def test_mostly_with_a_warning_is_told_to_be_lost() -> None:
+def test_mostly_with_a_warning_is_reported_as_ignored() -> None:
     made = expectation("expect_column_values_to_be_between", column="a", max_value=5, mostly=0.9)
     table, warnings = read({**made, "severity": "warning"})
     assert (table.checks[0].on_fail, table.checks[0].fail_above) == ("warn", None)
     assert "mostly 0.9 was ignored" in warnings[0]
 
 
-def test_a_description_or_notes_are_kept() -> None:
+def test_a_description_or_notes_become_the_description() -> None:
     made = expectation("expect_column_values_to_be_between", column="a", max_value=5)
     one, _ = read({**made, "description": "no more than ${five}: really"})
     two, _ = read({**made, "meta": {"notes": {"format": "markdown", "content": ["first", "second"]}}})
@@ -503,7 +503,7 @@ def test_a_row_condition_chooses_the_rows(parser: str | None, written: object, w
         (None, {"type": "and", "conditions": []}),
     ],
 )
-def test_a_row_condition_that_cannot_be_told_for_sure_leaves_the_expectation_out(
+def test_an_expectation_with_an_untranslatable_row_condition_is_not_converted(
     parser: str | None, written: object
 ) -> None:
     kwargs = {"column": "a", "max_value": 5, "row_condition": written, "condition_parser": parser}
@@ -531,7 +531,7 @@ def test_a_row_condition_that_cannot_be_told_for_sure_leaves_the_expectation_out
         ("unexpected_rows_expectation", {"unexpected_rows_query": "SELECT * FROM other WHERE a < 0"}, "more than"),
     ],
 )
-def test_an_expectation_whose_arguments_have_no_counterpart_is_left_out(
+def test_an_expectation_with_unsupported_arguments_is_not_converted(
     kind: str, kwargs: dict[str, object], why: str
 ) -> None:
     assert why in left_out(kind, **kwargs)
@@ -593,13 +593,13 @@ def test_arguments_decide_how_a_check_is_written(kind: str, kwargs: dict[str, ob
         ),
     ],
 )
-def test_a_check_that_means_something_else_in_part_is_told(kind: str, kwargs: dict[str, object], note: str) -> None:
+def test_a_check_that_differs_slightly_is_reported(kind: str, kwargs: dict[str, object], note: str) -> None:
     table, (warning,) = read(expectation(kind, **kwargs))
     assert table.checks
     assert note in warning
 
 
-def test_columns_that_have_to_exist_are_one_check_and_names_are_never_taken_twice() -> None:
+def test_expected_columns_become_one_check_and_names_are_unique() -> None:
     kind = "expect_column_values_to_be_between"
     table, _ = read(
         expectation("expect_column_to_exist", column="a"),
@@ -614,13 +614,13 @@ def test_columns_that_have_to_exist_are_one_check_and_names_are_never_taken_twic
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"expectations": []}', '{"name": "x", "expectations": 5}'])
-def test_what_is_no_suite_is_refused_with_a_hint(text: str) -> None:
+def test_a_text_that_is_not_a_suite_is_an_error_with_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as raised:
         read_suite(text, ORDERS)
     assert (raised.value.code, bool(raised.value.hint)) == ("bad-suite", True)
 
 
-def test_a_suite_is_known_by_its_keys() -> None:
+def test_a_suite_is_recognized_by_its_keys() -> None:
     assert is_suite(json.loads(suite()))
     assert is_suite(json.loads(suite(old=True)))
     assert not is_suite({"name": "x", "version": "1.0.0"})
@@ -687,7 +687,7 @@ _KEYS = [
 def test_whatever_a_suite_holds_it_loads_and_nothing_is_dropped(expectations: list[dict[str, Any]]) -> None:
     found = read_suite(json.dumps({"name": "x", "expectations": expectations}), ORDERS)
     table = loaded(found.text)
-    told = " ".join(found.warnings)
+    warnings = " ".join(found.warnings)
     for number, each in enumerate(expectations, start=1):
         converted = f"# {each['type']}\n" in found.text or (each["type"] in PROMISED and table.columns)
-        assert converted or f"expectation {number}, {each['type']}" in told
+        assert converted or f"expectation {number}, {each['type']}" in warnings

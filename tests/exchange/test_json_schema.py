@@ -57,7 +57,7 @@ FINE = {"id": 1, "kind": "x", "day": "2026-01-01"}
         {"place": {"city": "x", "tags": [1, None]}, "extra": {"a": True, "b": None}},
     ],
 )
-def test_a_row_that_keeps_the_contract_is_taken(more: dict[str, object], tmp_path: Path) -> None:
+def test_a_row_that_meets_the_contract_is_valid(more: dict[str, object], tmp_path: Path) -> None:
     assert list(validator(tmp_path).iter_errors(FINE | more)) == []
 
 
@@ -91,7 +91,7 @@ def test_what_is_required_has_to_be_there(tmp_path: Path) -> None:
     ]
 
 
-def test_other_fields_are_taken_unless_the_contract_is_strict(tmp_path: Path) -> None:
+def test_other_fields_are_valid_unless_the_contract_is_strict(tmp_path: Path) -> None:
     text = TABLE.replace("strict", "additive")
     assert list(validator(tmp_path, text).iter_errors(FINE | {"other": 1, "place": {"town": "x"}})) == []
 

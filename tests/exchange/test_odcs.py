@@ -75,13 +75,13 @@ def there_and_back(folder: Path, table: Table) -> Table:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_check_comes_back_as_it_was_and_the_standard_takes_it(rule: str, tmp_path: Path) -> None:
+def test_a_check_survives_export_and_import_and_the_document_is_valid(rule: str, tmp_path: Path) -> None:
     table = loaded(tmp_path, with_checks(rule))
     exported(table)
     assert promises(there_and_back(tmp_path, table)) == promises(table)
 
 
-def test_all_checks_together_come_back_as_they_were(tmp_path: Path) -> None:
+def test_all_checks_together_survive_export_and_import(tmp_path: Path) -> None:
     table = loaded(tmp_path, with_checks(*RULES))
     exported(table)
     assert promises(there_and_back(tmp_path, table)) == promises(table)
@@ -126,7 +126,7 @@ columns = st.fixed_dictionaries(
     ),
     condition=texts,
 )
-def test_any_columns_come_back_as_they_were(
+def test_any_columns_survive_export_and_import(
     made: dict[str, Any], head: dict[str, str], condition: str, tmp_path: Path
 ) -> None:
     from lakesmith.load.yaml_writer import yaml_table
@@ -139,7 +139,7 @@ def test_any_columns_come_back_as_they_were(
     assert promises(there_and_back(tmp_path, table)) == promises(table)
 
 
-def test_the_fields_of_the_standard_are_used_for_what_they_are_for(tmp_path: Path) -> None:
+def test_the_standard_s_fields_are_used(tmp_path: Path) -> None:
     document = exported(loaded(tmp_path, with_checks("{required: [email]}", "{row_count: {min: 1}}")))
     (table,) = document["schema"]
     properties = {each["name"]: each for each in table["properties"]}
@@ -231,9 +231,9 @@ schema:
         "  country_length: {length: {column: country, min: 2, max: 2}}",
         '  country_pattern: {pattern: {column: country, matches: "^[A-Z]+$"}}',
     ]
-    told = {warning.partition(": ")[0] for warning in back.warnings}
+    warnings = {warning.partition(": ")[0] for warning in back.warnings}
     table_at = "schema[Customer Payments]"
-    assert told == {
+    assert warnings == {
         "source",
         "id",
         "contractCreatedTs",
@@ -282,7 +282,7 @@ def test_rules_of_others_become_checks(rule: dict[str, object], check: str) -> N
         {"type": "custom", "engine": "lakesmith", "implementation": {"unheard": 1}},
     ],
 )
-def test_a_rule_that_cannot_be_brought_over_is_told_and_the_rest_is_there(
+def test_a_rule_that_cannot_be_imported_is_reported_and_the_rest_is_imported(
     rule: dict[str, object], tmp_path: Path
 ) -> None:
     back = imported(of_property(quality=[rule, {"metric": "nullValues", "mustBe": 0}]))
@@ -290,7 +290,7 @@ def test_a_rule_that_cannot_be_brought_over_is_told_and_the_rest_is_there(
     assert len(loaded(tmp_path, back.text, back.file).checks) == 1
 
 
-def test_what_does_not_fit_a_declaration_is_told_and_left_out(tmp_path: Path) -> None:
+def test_what_a_declaration_cannot_hold_is_reported_and_not_imported(tmp_path: Path) -> None:
     document = of_property(tags=["a b", "fine"], partitioned=True, encryptedName="x")
     document |= {
         "version": "0.1",
@@ -304,7 +304,7 @@ def test_what_does_not_fit_a_declaration_is_told_and_left_out(tmp_path: Path) ->
     back = imported(document)
     (column,) = loaded(tmp_path, back.text, back.file).columns
     assert column.tags == ("fine",)
-    told = "\n".join(back.warnings)
+    warnings = "\n".join(back.warnings)
     for word in (
         "tags",
         "partitioned",
@@ -315,7 +315,7 @@ def test_what_does_not_fit_a_declaration_is_told_and_left_out(tmp_path: Path) ->
         "status",
         "'first'",
     ):
-        assert word in told, word
+        assert word in warnings, word
 
 
 def test_of_several_tables_one_is_chosen() -> None:
@@ -342,7 +342,7 @@ def test_of_several_tables_one_is_chosen() -> None:
         (BOMB, {}, "bad-document"),
     ],
 )
-def test_a_document_that_cannot_be_read_is_refused(document: object, wanted: dict[str, str], code: str) -> None:
+def test_an_invalid_document_is_an_error(document: object, wanted: dict[str, str], code: str) -> None:
     with pytest.raises(LakesmithError) as raised:
         imported(document, **wanted)
     assert raised.value.code == code

@@ -1,4 +1,4 @@
-"""Contracts in a real schema registry: published once, judged by its rules, or taken as the truth."""
+"""Contracts in a real schema registry: published once, judged by its rules, or compared as the source of truth."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_change_that_the_level_allows_is_the_next_version(shop: Shop) -> None:
     assert states(shop.declare("id: {type: bigint, key: true}")) == [("unchanged", 1)]
 
 
-def test_a_change_that_it_does_not_allow_is_refused_and_nothing_is_registered(shop: Shop) -> None:
+def test_a_change_that_the_registry_rejects_registers_nothing(shop: Shop) -> None:
     states(shop.declare("id: {type: bigint, key: true}"))
     (error,) = refused(shop.declare("id: {type: bigint, key: true}, note: {type: string, required: true}"))
     assert (error.code, error.exit_code) == ("contract-incompatible", 2)
@@ -93,14 +93,14 @@ def test_a_change_that_it_does_not_allow_is_refused_and_nothing_is_registered(sh
     assert len(shop.registry.versions(shop.subject)) == 1
 
 
-def test_what_changed_is_told_field_by_field(shop: Shop) -> None:
+def test_changes_are_reported_by_field(shop: Shop) -> None:
     states(shop.declare("a: {type: bigint, key: true}, b: string, c: int, d: {type: int, required: true}"))
     (error,) = refused(shop.declare("a: {type: string, key: true}, b: {type: string, required: true}, d: int"))
-    for told in ("'c' is gone", "'a' was bigint and is string", "'b' is required now", "'d' may be null now"):
-        assert told in error.what
+    for change in ("'c' was removed", "'a' was bigint and is string", "'b' is required now", "'d' is nullable now"):
+        assert change in error.what
 
 
-def test_without_a_level_every_change_is_taken(shop: Shop) -> None:
+def test_without_a_level_every_change_is_accepted(shop: Shop) -> None:
     states(shop.declare("id: bigint", compatibility="none"))
     assert states(shop.declare("other: {type: string, required: true}", compatibility="none")) == [("registered", 2)]
 
@@ -140,10 +140,10 @@ def test_each_difference_from_the_registry_is_an_error_with_its_place(shop: Shop
     assert {error.code for error in found} == {"contract-unlike-registry"}
     assert all(error.hint and error.table == "bronze.orders" for error in found)
     assert [(str(error.at), error.what) for error in found] == [
-        ("bronze/orders.yml:1", "the registry's schema has the field 'more', and it is not declared"),
-        ("bronze/orders.yml:5", "'amount' is decimal(12,2) here, and decimal(9,2) in the registry"),
-        ("bronze/orders.yml:6", "'free' is required here, and may be null in the registry"),
-        ("bronze/orders.yml:7", "'sure' may be without a value here, and not in the registry"),
+        ("bronze/orders.yml:1", "the registry's schema has the field 'more', which is not declared"),
+        ("bronze/orders.yml:5", "'amount' is decimal(12,2) here, but decimal(9,2) in the registry"),
+        ("bronze/orders.yml:6", "'free' is required here, but nullable in the registry"),
+        ("bronze/orders.yml:7", "'sure' is nullable here, but required in the registry"),
         ("bronze/orders.yml:8", "the registry's schema has no field 'extra'"),
     ]
 
@@ -166,8 +166,8 @@ def test_the_command_publishes_all_that_name_a_registry(shop: Shop) -> None:
     answer = shop.cli("publish")
     assert answer.exit_code == 0, answer.output
     assert answer.stdout.startswith(f"registered  bronze.orders: {shop.subject} version 1, id ")
-    told = json.loads(shop.cli("publish", "--json").stdout)
-    assert (told["contracts"][0]["state"], told["errors"]) == ("unchanged", [])
+    report = json.loads(shop.cli("publish", "--json").stdout)
+    assert (report["contracts"][0]["state"], report["errors"]) == ("unchanged", [])
 
 
 def test_a_table_without_a_registry_cannot_be_published(shop: Shop) -> None:
@@ -178,7 +178,7 @@ def test_a_table_without_a_registry_cannot_be_published(shop: Shop) -> None:
     assert states(lake)
 
 
-def test_a_connection_without_a_registry_is_told(shop: Shop) -> None:
+def test_a_connection_without_a_registry_is_an_error(shop: Shop) -> None:
     shop.declare("id: bigint")
     file = shop.folder / "bronze/orders.yml"
     for name, code in (("bare", "missing-registry"), ("unheard", "unknown-connection")):
@@ -188,7 +188,7 @@ def test_a_connection_without_a_registry_is_told(shop: Shop) -> None:
         file.write_text(file.read_text().replace(f"connection: {name}", "connection: events"))
 
 
-def test_an_address_without_a_registry_is_told(shop: Shop) -> None:
+def test_an_address_without_a_registry_is_an_error(shop: Shop) -> None:
     shop.declare("id: bigint")
     lake = shop.folder / "lakesmith.yml"
     lake.write_text(lake.read_text().replace("/apis/ccompat/v7", "/nowhere"))

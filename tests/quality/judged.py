@@ -31,7 +31,7 @@ def broken(checks: tuple[Check, ...], columns: tuple[Column, ...], rows: pa.Tabl
             (found,) = connection.execute(f"SELECT count(*) FROM t WHERE {sql}", list(values)).fetchall()[0]
             return int(found)
 
-        def told(sql: str) -> object:
+        def evaluate(sql: str) -> object:
             return connection.execute(f"SELECT {sql} FROM t").fetchall()[0][0]
 
         def keeps(check: Check) -> bool:
@@ -40,7 +40,7 @@ def broken(checks: tuple[Check, ...], columns: tuple[Column, ...], rows: pa.Tabl
                 case Required(columns=names):
                     return not any(count(f"{_name(name)} IS NULL") for name in names)
                 case Unique(columns=(name,)):
-                    return told(f"count({_name(name)}) = count(DISTINCT {_name(name)})") is True
+                    return evaluate(f"count({_name(name)}) = count(DISTINCT {_name(name)})") is True
                 case In(column=name, values=values):
                     marks = ", ".join("?" for _ in values)
                     return not count(f"{_name(name)} NOT IN ({marks})", *values)
@@ -57,12 +57,12 @@ def broken(checks: tuple[Check, ...], columns: tuple[Column, ...], rows: pa.Tabl
                 case RowCount(min=least):
                     return bool(rows.num_rows >= (least or 0))
                 case Bounds(of="mean", column=name):
-                    return _between(told(f"avg(CAST({_name(name)} AS DOUBLE))"), rule)
+                    return _between(evaluate(f"avg(CAST({_name(name)} AS DOUBLE))"), rule)
                 case Bounds(of="quantile", column=name, at=at):
-                    return _between(told(f"quantile_cont(CAST({_name(name)} AS DOUBLE), {at})"), rule)
+                    return _between(evaluate(f"quantile_cont(CAST({_name(name)} AS DOUBLE), {at})"), rule)
                 case Freshness(column=name, within=within):
                     newest = f"epoch(TIMESTAMPTZ '{now}') - epoch(CAST(max({_name(name)}) AS TIMESTAMPTZ)) <= {within}"
-                    return told(newest) is True
+                    return evaluate(newest) is True
                 case _:
                     raise AssertionError(f"{check.name}: {rule} was not to be proposed")
 
@@ -71,7 +71,7 @@ def broken(checks: tuple[Check, ...], columns: tuple[Column, ...], rows: pa.Tabl
         found += [
             c.name
             for c in columns
-            if c.unique and told(f"count({_name(c.name)}) = count(DISTINCT {_name(c.name)})") is not True
+            if c.unique and evaluate(f"count({_name(c.name)}) = count(DISTINCT {_name(c.name)})") is not True
         ]
         return found
 

@@ -67,7 +67,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("rule", "values", "observed"), BROKEN.values(), ids=BROKEN)
-def test_a_rule_that_is_not_met_tells_what_was_found(rule: BatchRule, values: dict[str, Any], observed: str) -> None:
+def test_a_failed_check_reports_what_was_measured(rule: BatchRule, values: dict[str, Any], observed: str) -> None:
     found = verdict(rule, **values)
     assert (found.passed, found.observed) == (False, observed)
 
@@ -145,8 +145,8 @@ def test_values_under_all_that_were_seen_are_far() -> None:
 
 def test_texts_are_compared_by_the_buckets_that_they_fall_into() -> None:
     def buckets(**counts: int) -> Distribution:
-        told = [{"x": float(name[1:]), "y": float(count)} for name, count in counts.items()]
-        return Distribution.from_metrics(sum(counts.values()), json.dumps(told))
+        buckets = [{"x": float(name[1:]), "y": float(count)} for name, count in counts.items()]
+        return Distribution.from_metrics(sum(counts.values()), json.dumps(buckets))
 
     before = [buckets(b1=50, b2=50), buckets(b1=500, b2=500)]
     assert psi(buckets(b1=100, b2=100), before) == pytest.approx(0)
@@ -155,7 +155,7 @@ def test_texts_are_compared_by_the_buckets_that_they_fall_into() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200))
-def test_a_distribution_is_at_no_distance_from_itself_and_survives_being_kept(values: list[float]) -> None:
+def test_a_distribution_has_no_distance_from_itself_and_survives_json(values: list[float]) -> None:
     found = spread(values)
     assert Distribution.from_json(found.to_json()) == found
     assert psi(found, [found]) == pytest.approx(0)
@@ -174,7 +174,7 @@ def test_drift_is_judged_once_there_are_values_enough_on_both_sides() -> None:
     assert verdict(Drift(column="a"), past, **measured([500.0] * 10)).value is None
 
 
-def test_an_aggregate_is_narrowed_to_rows_that_count_where_it_is_known_to_pass_over_null() -> None:
+def test_an_aggregate_that_ignores_null_is_restricted_to_matching_rows() -> None:
     assert narrowed("count(*) > 0", "good") == "COUNT(IF(good, 1, NULL)) > 0"
     assert narrowed("sum(a) / count(b) < 2", "good") == "SUM(IF(good, a, NULL)) / COUNT(IF(good, b, NULL)) < 2"
     assert narrowed("sum(a) > 0", None) == "sum(a) > 0"
@@ -191,7 +191,7 @@ def test_an_aggregate_is_narrowed_to_rows_that_count_where_it_is_known_to_pass_o
         ("some_aggregate(a) > 1", False),
     ],
 )
-def test_what_is_not_known_is_measured_afterwards(condition: str, can: bool) -> None:
+def test_other_aggregates_need_filtered_rows(condition: str, can: bool) -> None:
     assert can_be_narrowed(condition) == can
     measure = Measure(name="x", rule=BatchSql(condition=condition), severity="warn", declared_at=Place("x"))
     assert measure.filters_rows != can

@@ -125,7 +125,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 @settings(max_examples=60, deadline=None)
 @given(tables(), st.sampled_from(["load: replace", "load: append"]))
-def test_what_is_proposed_loads_and_is_kept_by_the_rows_that_it_was_made_from(rows: pa.Table, header: str) -> None:
+def test_proposals_load_and_the_profiled_rows_pass_them(rows: pa.Table, header: str) -> None:
     found = profiled(rows, table=declared(header=header))
     again = declared(found.yaml, header=header)
     assert len(again.checks) == len(rules(found))
@@ -246,13 +246,13 @@ def test_times_have_no_latest_and_begin_with_a_year() -> None:
         (["digits and\n17", "17"], None),
     ],
 )
-def test_a_form_is_told_when_every_value_has_it(values: list[str], form: str | None) -> None:
+def test_a_text_pattern_is_reported_when_every_value_matches(values: list[str], form: str | None) -> None:
     found = profiled({"value": values})
     assert column(found, "value").pattern == form
     assert ("value_pattern" in rules(found)) == (form is not None)
 
 
-def test_a_form_that_only_the_examples_have_is_not_told() -> None:
+def test_a_text_pattern_of_the_examples_alone_is_not_reported() -> None:
     assert column(profiled({"value": ["1", "5", "5", "5", "2x", "9"]}), "value").pattern is None
 
 
@@ -294,7 +294,7 @@ def test_freshness_is_proposed_for_the_newest_time_if_it_is_recent() -> None:
 PII = "columns: {email: {type: string, tags: [PII]}, salary: {type: bigint, tags: [pii:money]}}\n"
 
 
-def test_no_value_of_a_private_column_is_told() -> None:
+def test_no_value_of_a_private_column_is_reported() -> None:
     rows = {"email": ["ada@example.com", "ada@example.com", "alan@example.com"] * 50, "salary": [4711, 4812, 4711] * 50}
     found = profiled(rows, table=declared(PII))
     assert "ada@" not in repr(found)
@@ -306,7 +306,7 @@ def test_no_value_of_a_private_column_is_told() -> None:
     assert {"email_pattern", "email_length", "email_required"} <= set(rules(found))
 
 
-def test_of_many_rows_only_a_sample_is_looked_at_and_that_is_said() -> None:
+def test_a_large_table_is_sampled_and_the_report_says_so() -> None:
     found = profiled({"order_id": list(range(5_000)), "kind": ["a", "b"] * 2_500}, limit=400)
     assert (found.rows, found.profiled_rows) == (5_000, 400)
     reasons = [each.reason for each in found.proposals if each.kind == "check" and each.name != "row_count"]
@@ -376,7 +376,7 @@ def test_a_key_that_is_called_id_is_not_every_id() -> None:
     assert "id_references" not in rules(found)
 
 
-def test_a_memory_that_does_not_suffice_is_told_with_fewer_rows() -> None:
+def test_too_little_memory_is_an_error_that_proposes_fewer_rows() -> None:
     rows = pa.table({f"c{n}": [f"{m}-{n}" * 20 for m in range(20_000)] for n in range(10)})
     with pytest.raises(InfrastructureError) as raised:
         profile(given_rows(rows), {}, limit=15_000, now=NOW, engine=DuckDB(QueryLimits(memory=4_000_000)))

@@ -131,7 +131,7 @@ def test_a_promise_that_a_column_is_unique_or_a_key_is_a_rule_of_its_own() -> No
     assert [rule.flag_rule and rule.flag_rule.columns for rule in rules.flags] == [("email",), ("a", "b")]  # type: ignore[union-attr]
 
 
-def test_the_key_of_a_load_is_unique_without_being_asked() -> None:
+def test_the_key_of_a_load_needs_no_unique_rule() -> None:
     key = Column(name="id", key=True, declared_at=HERE)
     assert [rule.name for rule in rules_of(table(columns=(key,), load=MERGE)).rows] == ["id.required"]
 

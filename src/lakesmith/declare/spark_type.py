@@ -179,7 +179,7 @@ class _Parser:
 
     def _word(self, expected: str, *, quoted: bool = False) -> str:
         word = self.next
-        if word is not None and quoted and word.startswith("`"):
+        if word is not None and quoted and word.startswith("`") and len(word) > 2:
             self._at += 1
             return word[1:-1].replace("``", "`")
         if word is None or not (word[0].isalnum() or word[0] == "_"):
