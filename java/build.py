@@ -14,11 +14,11 @@ from lakesmith.jvm.java import JavaHome, find_java
 
 SOURCE = Path(__file__).parent / "src"
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The oldest time that a zip file can tell."""
+"""The oldest time of a zip entry."""
 
 
 def class_path() -> tuple[Path, ...]:
-    """What the source is compiled against."""
+    """The class path of the compiler."""
     of_spark = ("hadoop-client-*.jar", "slf4j-api-*.jar", "jackson-core-[0-9]*.jar", "jackson-databind-*.jar")
     return (*resolve_jars(["delta"]), *(jar for pattern in of_spark for jar in spark_jars(pattern)))
 

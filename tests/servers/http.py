@@ -1,4 +1,4 @@
-"""A web server of the test run's own, with index pages, that wants a token where it is told to."""
+"""A web server for the test run, with index pages and an optional token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 
 class WebServer:
-    """A running server; `token` is what it wants to see, when it is set, and `asked` what it was asked for."""
+    """A running server; `token`, if set, is required; `asked` has the requests."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""A proxy on the loopback that understands HTTP: it knows which request it is about to spoil, and when."""
+"""An HTTP proxy on the loopback that makes chosen requests fail."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from tests.servers.proxy import _reset
 
 Spoil = Literal["503", "reset", "drop reply", "hang", "expired", "expired token", "unconditional"]
-"""`drop reply`: the server does it, and nobody hears of that. `hang`: no answer ever comes. `expired` and `expired
-token`: the credentials are refused, with 403 and with 400. `unconditional`: the server is not told the condition."""
+"""`drop reply`: the server handles the request, and its reply is lost. `hang`: no answer ever comes. `expired` and
+`expired token`: the credentials are refused, with 403 and with 400. `unconditional`: the condition is removed."""
 
 _ANSWERS = {
     "503": ("503 Slow Down", "SlowDown", "Reduce your request rate."),
@@ -68,7 +68,7 @@ class HttpProxy:
 
     server: int
     resign: Callable[[Request], None] | None = None
-    """Signs a request anew whose headers were changed."""
+    """Signs a request again after its headers were changed."""
     spoilt: list[str] = field(default_factory=list)
     """Method and path of each request that was spoilt."""
     seen: list[str] = field(default_factory=list)
@@ -125,7 +125,7 @@ class HttpProxy:
                 self.spoilt.append(f"{request.method} {request.path}")
         match spoil:
             case "503" | "expired" | "expired token":
-                client.sendall(_told(*_ANSWERS[spoil], empty=request.method == "HEAD"))
+                client.sendall(_response(*_ANSWERS[spoil], empty=request.method == "HEAD"))
                 return True
             case "reset":
                 return False
@@ -148,7 +148,7 @@ class HttpProxy:
             return _read_answer(stream, empty=request.method == "HEAD")
 
 
-def _told(status: str, code: str, words: str, *, empty: bool) -> bytes:
+def _response(status: str, code: str, words: str, *, empty: bool) -> bytes:
     body = b"" if empty else f"<Error><Code>{code}</Code><Message>{words}</Message></Error>".encode()
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
@@ -187,10 +187,10 @@ def _read_headers(stream: BinaryIO) -> list[tuple[str, str]]:
 
 def _read_body(stream: BinaryIO, headers: list[tuple[str, str]], otherwise: bytes | None) -> bytes:
     """The bytes as they come over the line; without a length, `otherwise`, or all that comes."""
-    told = {name.lower(): value for name, value in headers}
-    if "content-length" in told:
-        return stream.read(int(told["content-length"]))
-    if told.get("transfer-encoding") == "chunked":
+    fields = {name.lower(): value for name, value in headers}
+    if "content-length" in fields:
+        return stream.read(int(fields["content-length"]))
+    if fields.get("transfer-encoding") == "chunked":
         whole = b""
         while True:
             size = stream.readline()

@@ -162,7 +162,7 @@ def prepare_broker(folder: Path) -> tuple[Broker, list[str]]:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    """Wait until a change that was acknowledged is told by the broker too."""
+    """Wait until the broker reports a change that it has acknowledged."""
     deadline = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""A proxy on the loopback that fails as it is told to: what a busy store and a bad line do."""
+"""A proxy on the loopback with chosen faults, like a busy store or a bad connection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r
 
 
 class Proxy:
-    """Passes connections on to a server; each fault befalls one connection, in the order in which they come."""
+    """Passes connections on to a server; each fault hits one connection, in order."""
 
     def __init__(self, server: int) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""The stores that tests go through, each with a place of the test's own."""
+"""The stores under test, each with a folder per test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakesmith.ports import Storage
 from lakesmith.storage import open_storage
 
 REMOTE = ("s3", "azure", "sftp")
-"""The stores that can be written to; a web server cannot."""
+"""The writable stores; a web server is read-only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

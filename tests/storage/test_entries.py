@@ -1,4 +1,4 @@
-"""Whatever lies in a landing folder is listed or skipped with a reason, and nothing keeps a listing from its end."""
+"""Each entry of a landing folder is listed or skipped with a reason, and every listing ends."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ KINDS: dict[str, tuple[Callable[[Path], None], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("make", "expected"), KINDS.values(), ids=KINDS)
-def test_what_is_no_file_of_the_folder_is_skipped_and_named(
+def test_entries_that_are_not_files_of_the_folder_are_skipped_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], expected: dict[str, str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -113,7 +113,7 @@ def test_what_is_no_file_of_the_folder_is_skipped_and_named(
     assert listed(tmp_path, "in/x.json")[0] == []  # named outright
 
 
-def test_links_that_lead_in_circles_end_no_listing(tmp_path: Path) -> None:
+def test_link_loops_do_not_break_a_listing(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     (folder / "day").mkdir(parents=True)
     (folder / "day" / "a.json").touch()
@@ -132,7 +132,7 @@ def test_links_that_lead_in_circles_end_no_listing(tmp_path: Path) -> None:
     }
 
 
-def test_links_stay_inside_the_folder_of_the_glob_unless_they_may_go_anywhere(tmp_path: Path) -> None:
+def test_links_must_not_leave_the_folder_of_the_glob_unless_allowed(tmp_path: Path) -> None:
     real = tmp_path / "disk"
     (real / "sub").mkdir(parents=True)
     (real / "a.json").touch()
@@ -209,14 +209,14 @@ def test_a_folder_that_is_swapped_while_a_file_is_opened_is_not_followed(
         zone.open("in/day/x.json")
 
 
-def test_a_fifo_in_the_place_of_a_note_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_fifo_in_place_of_a_manifest_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "note")
     with pytest.raises(DataError) as caught:
         LocalStorage(tmp_path).read("note")
     assert caught.value.code == "not-a-file"
 
 
-def test_a_link_is_archived_as_the_file_that_it_leads_to(tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_archived(tmp_path: Path) -> None:
     (tmp_path / "in" / "deep").mkdir(parents=True)
     (tmp_path / "in" / "deep" / "a.json").write_text("1")
     (tmp_path / "in" / "b.json").symlink_to("deep/a.json")
@@ -253,12 +253,12 @@ def deep(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", "--", str(tmp_path / "d")], check=True)
 
 
-def test_folders_that_are_nested_deeper_than_calls_may_be_are_listed(deep: Path) -> None:
+def test_folders_nested_deeper_than_the_recursion_limit_are_listed(deep: Path) -> None:
     files, skipped = listed(deep, "**/*.json")
     assert (files, skipped) == ([], {})
 
 
-def test_a_path_that_is_too_long_to_be_opened_is_skipped(tmp_path: Path) -> None:
+def test_a_path_longer_than_the_limit_is_skipped(tmp_path: Path) -> None:
     _nest(tmp_path, "l" * 250, 17)
     (tmp_path / "good.json").touch()
     files, skipped = listed(tmp_path, "**/*.json")
@@ -266,7 +266,7 @@ def test_a_path_that_is_too_long_to_be_opened_is_skipped(tmp_path: Path) -> None
     assert list(skipped.values()) == ["path-too-long"]
 
 
-def test_hidden_folders_are_named_once_and_those_of_lakesmith_are_not(tmp_path: Path) -> None:
+def test_hidden_folders_are_reported_once_without_those_of_lakesmith(tmp_path: Path) -> None:
     for name in ("in/_tmp/a.json", "in/.git/b.json", "in/_manifest/c.json.json", "in/_done/d.json", "in/day/e.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -303,5 +303,5 @@ def test_an_archive_beside_the_files_is_not_reported(tmp_path: Path) -> None:
         ("in/_a/*.json", "in/_a/_x.json", "in/_a/_x.json"),
     ],
 )
-def test_a_store_without_folders_names_what_hides_a_file(pattern: str, path: str, by: str | None) -> None:
+def test_a_store_without_folders_reports_the_hidden_part_of_a_path(pattern: str, path: str, by: str | None) -> None:
     assert Glob(pattern).hidden_in(path) == by

@@ -1,4 +1,4 @@
-"""What an error of a store means."""
+"""The classification of errors of stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from remote_store import NotFound, PermissionDenied
 from lakesmith.storage.failures import Kind, failure_kind
 
 
-def told(outer: Exception, inner: Exception) -> Exception:
+def raised(outer: Exception, inner: Exception) -> Exception:
     """An error as remote-store raises it: with what happened behind it, out of sight."""
     outer.__context__ = inner
     return outer
@@ -27,9 +27,9 @@ def told(outer: Exception, inner: Exception) -> Exception:
         (PermissionDenied("in/a"), PermissionError("in/a"), "denied"),
     ],
 )
-def test_what_a_library_reads_out_of_words_is_not_believed(outer: Exception, inner: Exception, kind: Kind) -> None:
-    assert failure_kind(told(outer, inner)) == kind
+def test_a_guess_of_a_library_from_text_is_ignored(outer: Exception, inner: Exception, kind: Kind) -> None:
+    assert failure_kind(raised(outer, inner)) == kind
 
 
-def test_what_it_found_itself_is() -> None:
+def test_an_error_without_a_cause_is_not_a_guess() -> None:
     assert failure_kind(NotFound("in/a")) == "missing"

@@ -1,4 +1,4 @@
-"""Folders are walked only where something that matches can lie, and can sort after a path."""
+"""Only folders that can have matches after a path are walked."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Tree:
 
 @pytest.mark.parametrize("pattern", ["in/**", "in/*/*.json", "in/day=?/a.json", "**/x/*.json", "in/*.json"])
 @pytest.mark.parametrize("after", ["", "in", "in/day=1", "in/day=1/", "in/day=1/a", "in/day=2/~", "j", *PATHS])
-def test_a_walk_from_a_path_on_finds_what_a_whole_one_finds_behind_it(pattern: str, after: str) -> None:
+def test_a_walk_after_a_path_finds_the_same_later_matches_as_a_full_walk(pattern: str, after: str) -> None:
     whole = Tree(*PATHS).found(pattern, None)
     assert Tree(*PATHS).found(pattern, after) == [path for path in whole if path > after]
 
 
-def test_folders_that_lie_before_are_not_entered() -> None:
+def test_folders_before_the_path_are_not_entered() -> None:
     tree = Tree(*(f"in/day={day:03}/{hour:02}/a.json" for day in range(100) for hour in range(24)))
     assert tree.found("in/*/*/*.json", "in/day=098/22/a.json") == [
         "in/day=098/23/a.json",
@@ -49,7 +49,7 @@ def test_folders_that_lie_before_are_not_entered() -> None:
     assert sorted(tree.entered)[1:4] == ["in/day=098/", "in/day=098/22/", "in/day=098/23/"]
 
 
-def test_a_folder_that_is_named_outright_is_not_entered_either() -> None:
+def test_a_folder_without_wildcards_before_the_path_is_not_entered() -> None:
     tree = Tree("in/2025/a.json", "in/2025/b/c.json")
     assert tree.found("in/2025/*/c.json", "in/2026/") == []
     assert tree.entered == []
@@ -66,5 +66,5 @@ def test_a_folder_that_is_named_outright_is_not_entered_either() -> None:
         ("", "z", False),
     ],
 )
-def test_a_folder_lies_before_a_path_by_its_letters(folder: str, after: str, before: bool) -> None:
+def test_folders_are_compared_with_a_path_letter_by_letter(folder: str, after: str, before: bool) -> None:
     assert sorts_before(folder, after) == before

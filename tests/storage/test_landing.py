@@ -1,4 +1,4 @@
-"""Landing files: whole or not at all, once, under a name that the table takes in."""
+"""Landing files: completely or not at all, once, under a name that the table ingests."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_file_lands_where_the_table_looks(zone: Storage, file: Path) -> None:
     assert zone.read(fact.path) == file.read_bytes()
 
 
-def test_a_note_of_what_landed_is_kept_where_no_listing_sees_it(zone: Storage, file: Path) -> None:
+def test_a_manifest_is_stored_where_listings_skip_it(zone: Storage, file: Path) -> None:
     landed(zone, file)
     note = json.loads(zone.read("orders/_manifest/2026-01-01.json.json") or b"")
     assert note.pop("landed_at")
@@ -80,7 +80,7 @@ def test_the_same_bytes_land_once(zone: Storage, file: Path) -> None:
     assert list(zone.list("orders/*")) == before
 
 
-def test_other_bytes_under_the_same_name_are_refused(zone: Storage, file: Path) -> None:
+def test_other_content_under_the_same_name_is_refused(zone: Storage, file: Path) -> None:
     landed(zone, file)
     before = file.read_bytes()
     file.write_bytes(b'{"order_id": 2}\n')
@@ -90,7 +90,7 @@ def test_other_bytes_under_the_same_name_are_refused(zone: Storage, file: Path) 
     assert zone.read("orders/2026-01-01.json") == before
 
 
-def test_a_name_stays_taken_after_its_file_was_archived(zone: Storage, file: Path) -> None:
+def test_a_name_stays_in_use_after_its_file_was_archived(zone: Storage, file: Path) -> None:
     landed(zone, file)
     zone.move("orders/2026-01-01.json", "orders/_done/2026-01-01.json")
     assert states(landed(zone, file)) == ["already landed"]
@@ -98,14 +98,14 @@ def test_a_name_stays_taken_after_its_file_was_archived(zone: Storage, file: Pat
     assert states(landed(zone, file)) == ["refused"]
 
 
-def test_a_file_that_came_another_way_is_compared_by_its_bytes(zone: Storage, file: Path) -> None:
+def test_a_file_without_a_manifest_is_compared_by_its_content(zone: Storage, file: Path) -> None:
     put(zone, "orders/2026-01-01.json", file.read_bytes())
     assert states(landed(zone, file)) == ["already landed"]
     put(zone, "orders/other.json", b"other bytes, more")
     assert [error.code for error in landed(zone, file, name="other.json").errors] == ["landed-other-bytes"]
 
 
-def test_a_landing_that_lost_the_race_is_told_as_one_that_came_second(
+def test_a_landing_that_lost_the_race_is_reported_as_already_landed(
     zone: Storage, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = type(zone).put_file
@@ -120,7 +120,7 @@ def test_a_landing_that_lost_the_race_is_told_as_one_that_came_second(
     assert zone.read("orders/2026-01-01.json") == b"of another, who was faster"
 
 
-def test_one_file_that_is_refused_leaves_the_others_theirs(zone: Storage, file: Path, tmp_path: Path) -> None:
+def test_a_refused_file_does_not_stop_the_others(zone: Storage, file: Path, tmp_path: Path) -> None:
     put(zone, "orders/2026-01-01.json", b"other")
     second = tmp_path / "2026-01-02.json"
     second.write_text("{}")
@@ -128,7 +128,7 @@ def test_one_file_that_is_refused_leaves_the_others_theirs(zone: Storage, file: 
     assert (states(landing), len(landing.errors)) == (["refused", "landed"], 1)
 
 
-def test_an_interrupted_landing_leaves_nothing_to_be_seen(zone: Storage, tmp_path: Path) -> None:
+def test_an_interrupted_landing_leaves_nothing_visible(zone: Storage, tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     large.write_bytes(b"x" * 20_000_000)
 
@@ -142,7 +142,7 @@ def test_an_interrupted_landing_leaves_nothing_to_be_seen(zone: Storage, tmp_pat
     assert states(landed(zone, large)) == ["landed"]
 
 
-def test_a_file_that_is_still_written_does_not_land(zone: Storage, tmp_path: Path) -> None:
+def test_a_file_that_is_still_being_written_does_not_land(zone: Storage, tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     large.write_bytes(b"x" * 20_000_000)
 
@@ -156,13 +156,13 @@ def test_a_file_that_is_still_written_does_not_land(zone: Storage, tmp_path: Pat
     assert list(zone.list("**")) == []
 
 
-def test_progress_is_told_up_to_the_last_byte(zone: Storage, tmp_path: Path) -> None:
+def test_progress_is_reported_up_to_the_last_byte(zone: Storage, tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     large.write_bytes(b"x" * 10_000_000)
-    told: list[LandingProgress] = []
-    land(zone, "orders/*.json", [large], table="bronze.orders", on_progress=told.append)
-    assert told[-1] == LandingProgress(file=str(large), sent=10_000_000, bytes=10_000_000)
-    assert [sending.sent for sending in told] == sorted(sending.sent for sending in told)
+    reports: list[LandingProgress] = []
+    land(zone, "orders/*.json", [large], table="bronze.orders", on_progress=reports.append)
+    assert reports[-1] == LandingProgress(file=str(large), sent=10_000_000, bytes=10_000_000)
+    assert [each.sent for each in reports] == sorted(each.sent for each in reports)
 
 
 @pytest.mark.servers
@@ -185,7 +185,7 @@ def test_a_landing_survives_a_busy_store(
 
 
 @pytest.mark.servers
-def test_nothing_is_left_on_the_server_but_the_file_and_its_note(sftp: SftpServer, file: Path) -> None:
+def test_only_the_file_and_its_manifest_stay_on_the_server(sftp: SftpServer, file: Path) -> None:
     root, folder = f"sftp://127.0.0.1:{sftp.port}", sftp.drop()
     zone = open_storage(f"{root}{folder}", {root: sftp.settings()})
     landed(zone, file)
@@ -217,14 +217,14 @@ def test_the_name_is_below_the_folder_of_the_glob(
     assert [found.path for found in zone.list(glob)] == [key]
 
 
-def test_a_source_with_a_whole_path_is_landed_in_there(tmp_path: Path, file: Path) -> None:
+def test_a_source_with_an_absolute_path_is_landed_there(tmp_path: Path, file: Path) -> None:
     zone, glob = landing_storage(f"{tmp_path}/elsewhere/*.json", "s3://drops", {})
     assert states(landed(zone, file, glob=glob)) == ["landed"]
     assert (tmp_path / "elsewhere" / "2026-01-01.json").read_bytes() == file.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["a.csv", "_a.json", ".a.json", "deep/a.json", "../a.json", "../orders/a.json"])
-def test_a_name_that_the_table_would_not_take_in_is_refused_before_anything_lands(
+def test_a_name_that_does_not_match_the_glob_is_refused_before_anything_lands(
     tmp_path: Path, file: Path, name: str
 ) -> None:
     zone = LocalStorage(tmp_path / "zone")
@@ -234,7 +234,7 @@ def test_a_name_that_the_table_would_not_take_in_is_refused_before_anything_land
     assert not os.path.exists(tmp_path / "zone")
 
 
-def test_a_file_that_is_not_there_is_told_before_anything_lands(tmp_path: Path, file: Path) -> None:
+def test_a_missing_file_is_reported_before_anything_lands(tmp_path: Path, file: Path) -> None:
     zone = LocalStorage(tmp_path / "zone")
     for wrong in (tmp_path / "nothing.json", tmp_path):
         with pytest.raises(UsageError):
@@ -272,7 +272,7 @@ class Changing(LocalStorage):
 
 
 @pytest.mark.parametrize(("after", "settled"), [(None, None), ("in/a.json", "in/a.json"), (None, "in/a.json")])
-def test_a_file_that_came_while_earlier_ones_were_listed_is_not_passed_over(
+def test_a_file_that_arrives_during_a_listing_is_not_missed(
     tmp_path: Path, after: str | None, settled: str | None
 ) -> None:
     zone = Changing(tmp_path, "in/b.json", "in/c.json")
@@ -283,7 +283,7 @@ def test_a_file_that_came_while_earlier_ones_were_listed_is_not_passed_over(
     assert zone.starts == [after, settled]
 
 
-def test_what_comes_behind_the_last_name_of_a_listing_waits_for_the_next(tmp_path: Path) -> None:
+def test_a_file_after_the_last_name_of_a_listing_waits_for_the_next(tmp_path: Path) -> None:
     zone = Changing(tmp_path)
     put(zone, "in/b.json")
     first = zone.list

@@ -1,4 +1,4 @@
-"""What is special about local disk; `tests/conformance/test_storage.py` holds what every store does."""
+"""Tests of local disk alone; `tests/conformance/test_storage.py` has those of every store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.storage import LocalStorage
 
 
-def test_nothing_is_left_beside_the_file(tmp_path: Path) -> None:
+def test_no_temporary_file_stays_behind(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     storage.put_if_absent("log/1", b"x")
     storage.put_if_absent("log/1", b"y")
@@ -22,7 +22,7 @@ def test_nothing_is_left_beside_the_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "log") == ["1"]
 
 
-def test_a_listing_tells_size_and_time_of_change(tmp_path: Path) -> None:
+def test_a_listing_has_sizes_and_modification_times(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("12345")
     os.utime(tmp_path / "a.json", ns=(0, 1_700_000_000_123_000_000))
     (file,) = LocalStorage(tmp_path).list("*.json")
@@ -35,7 +35,7 @@ def test_the_probe_refuses_a_store_where_two_writers_win(tmp_path: Path, monkeyp
     assert "both won" in str(LocalStorage(tmp_path).probe())
 
 
-def test_a_disk_without_hard_links_is_refused_with_a_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_hard_links_is_refused_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(source: str, target: str) -> None:
         raise OSError(1, "Operation not permitted")
 
@@ -67,7 +67,7 @@ def test_a_file_is_archived_on_another_disk(tmp_path: Path, monkeypatch: pytest.
     assert os.listdir(tmp_path / "archive") == ["a.json"]
 
 
-def test_a_folder_that_may_not_be_listed_is_no_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unlistable_folder_is_not_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.json").touch()
     # Not by mode: whoever runs the tests as root may list everything.
     monkeypatch.setattr(os, "open", failing(os.open, errno.EACCES))
@@ -84,7 +84,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: py
     assert os.listdir(tmp_path / "in") == []
 
 
-def test_a_link_that_leads_in_circles_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_loop_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").touch()
     (tmp_path / "in" / "again").symlink_to(tmp_path / "in")
@@ -110,7 +110,7 @@ class Watched:
         return self._entry.stat()
 
 
-def test_a_listing_from_a_path_on_looks_at_no_file_before_and_enters_no_folder(
+def test_a_listing_after_a_path_checks_no_earlier_file_and_enters_no_earlier_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for day in range(1, 10):
@@ -134,14 +134,14 @@ def test_a_listing_from_a_path_on_looks_at_no_file_before_and_enters_no_folder(
     assert (folders, sorted(looked_at)) == (3, ["a9.json", "b9.json", "c8.json", "c9.json"])
 
 
-def test_what_is_named_outright_is_listed_even_in_a_hidden_folder(tmp_path: Path) -> None:
+def test_a_path_without_wildcards_is_listed_even_in_a_hidden_folder(tmp_path: Path) -> None:
     (tmp_path / ".drops").mkdir()
     (tmp_path / ".drops" / "a.json").touch()
     (file,) = LocalStorage("/elsewhere").list(f"{tmp_path}/.drops/*.json")
     assert file.path == f"{tmp_path}/.drops/a.json"
 
 
-def test_a_file_that_was_touched_is_not_as_it_was_listed(tmp_path: Path) -> None:
+def test_a_touched_file_differs_from_its_listing(tmp_path: Path) -> None:
     (tmp_path / "a.json").touch()
     (fact,) = LocalStorage(tmp_path).list("*.json")
     os.utime(tmp_path / "a.json", (0, 0))

@@ -1,4 +1,4 @@
-"""What goes wrong with stores over the network, and how each is reached; `tests/conformance` holds what they all do."""
+"""Failures of stores over the network, and connections to each; `tests/conformance` has the tests of every store."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def storms(place: Place) -> tuple[Fault, ...]:
 
 
 @pytest.mark.servers
-def test_a_busy_store_is_asked_again(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_a_busy_store_is_retried(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
     put(place.open(), "a.json", b"1")
     proxy = proxy_to(place.port)
     storage = place.behind(proxy)
@@ -60,7 +60,7 @@ def test_a_busy_store_is_asked_again(place: Place, proxy_to: ProxyTo, hasty: Non
 
 
 @pytest.mark.servers
-def test_a_store_that_stays_busy_is_told(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_a_store_that_stays_busy_is_an_error(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
     proxy = proxy_to(place.port)
     proxy.fail_always(storms(place)[0])
     with pytest.raises(InfrastructureError) as caught:
@@ -70,7 +70,7 @@ def test_a_store_that_stays_busy_is_told(place: Place, proxy_to: ProxyTo, hasty:
 
 
 @pytest.mark.servers
-def test_a_server_that_is_not_there_is_told(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_a_missing_server_is_an_error(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
     proxy = proxy_to(place.port)
     proxy.close()
     with pytest.raises(InfrastructureError) as caught:
@@ -79,7 +79,7 @@ def test_a_server_that_is_not_there_is_told(place: Place, proxy_to: ProxyTo, has
 
 
 @pytest.mark.servers
-def test_a_stream_goes_on_where_the_line_was_cut(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_a_stream_resumes_after_a_broken_connection(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
     put(place.open(), "large.bin", LARGE)
     proxy = proxy_to(place.port)
     storage = place.behind(proxy)
@@ -91,7 +91,7 @@ def test_a_stream_goes_on_where_the_line_was_cut(place: Place, proxy_to: ProxyTo
 
 
 @pytest.mark.servers
-def test_a_stream_does_not_go_on_in_another_file(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_a_stream_does_not_resume_in_another_file(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
     put(place.open(), "large.bin", LARGE)
     proxy = proxy_to(place.port)
     with place.behind(proxy).open("large.bin") as file:
@@ -104,7 +104,7 @@ def test_a_stream_does_not_go_on_in_another_file(place: Place, proxy_to: ProxyTo
 
 
 @pytest.mark.servers
-def test_an_upload_through_a_bad_line_arrives_whole(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
+def test_an_upload_over_a_bad_connection_arrives_complete(place: Place, proxy_to: ProxyTo, hasty: None) -> None:
     proxy = proxy_to(place.port)
     proxy.fail(*storms(place))
     put(place.behind(proxy), "large.bin", LARGE)
@@ -113,7 +113,7 @@ def test_an_upload_through_a_bad_line_arrives_whole(place: Place, proxy_to: Prox
 
 
 @pytest.mark.servers
-def test_credentials_that_are_refused_are_told_and_not_shown(place: Place) -> None:
+def test_refused_credentials_are_reported_and_not_shown(place: Place) -> None:
     put(place.open(), "a.json")
     for ask in (
         lambda storage: list(storage.list("*.json")),
@@ -133,7 +133,7 @@ def test_credentials_that_are_refused_are_told_and_not_shown(place: Place) -> No
 
 @pytest.mark.servers
 @pytest.mark.parametrize("kind", ["s3", "azure"])
-def test_a_bucket_that_is_not_there_is_no_empty_one(kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_missing_bucket_is_not_an_empty_one(kind: str, request: pytest.FixtureRequest) -> None:
     (settings,) = make_place(kind, request).settings.values()
     scheme = {"s3": "s3", "azure": "az"}[kind]
     storage = open_storage(f"{scheme}://nowhere", {f"{scheme}://nowhere": settings})
@@ -144,7 +144,7 @@ def test_a_bucket_that_is_not_there_is_no_empty_one(kind: str, request: pytest.F
 
 
 @pytest.mark.servers
-def test_a_folder_that_was_closed_is_told(sftp: SftpServer, request: pytest.FixtureRequest) -> None:
+def test_a_folder_without_permission_is_an_error(sftp: SftpServer, request: pytest.FixtureRequest) -> None:
     place = make_place("sftp", request)
     put(place.open(), "in/a.json")
     folder = Path(place.url.removeprefix(f"sftp://127.0.0.1:{sftp.port}")) / "in"
@@ -159,7 +159,7 @@ def test_a_folder_that_was_closed_is_told(sftp: SftpServer, request: pytest.Fixt
 
 
 @pytest.mark.servers
-def test_a_server_with_another_key_is_not_talked_to(sftp: SftpServer) -> None:
+def test_a_server_with_another_host_key_is_refused(sftp: SftpServer) -> None:
     root = f"sftp://127.0.0.1:{sftp.port}"
     other = (sftp.folder / "user.pub").read_text().split()[1]
     for known in (f"[127.0.0.1]:{sftp.port} ssh-ed25519 {other}", f"elsewhere ssh-ed25519 {other}"):
@@ -171,7 +171,7 @@ def test_a_server_with_another_key_is_not_talked_to(sftp: SftpServer) -> None:
 
 
 @pytest.mark.servers
-def test_keys_may_be_files_or_what_is_in_them(sftp: SftpServer) -> None:
+def test_keys_may_be_files_or_their_content(sftp: SftpServer) -> None:
     root, settings = f"sftp://127.0.0.1:{sftp.port}", sftp.settings()
     hosts = sftp.folder / "known_hosts"
     hosts.write_text(settings["known_hosts"])
@@ -195,7 +195,7 @@ def test_many_pages_of_a_listing_are_read(s3: S3Server) -> None:
 
 
 @pytest.mark.servers
-def test_s3_is_asked_only_for_what_comes_after_a_path(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s3_lists_only_keys_after_a_path(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     from s3fs import S3FileSystem
 
     bucket = s3.bucket()
@@ -228,7 +228,7 @@ def test_s3_is_asked_only_for_what_comes_after_a_path(s3: S3Server, monkeypatch:
 
 @pytest.mark.servers
 @pytest.mark.parametrize("kind", ["azure", "sftp"])
-def test_folders_that_lie_before_a_path_are_not_listed(
+def test_folders_before_a_path_are_not_listed(
     kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from azure.storage.blob import ContainerClient
@@ -252,7 +252,7 @@ def test_folders_that_lie_before_a_path_are_not_listed(
     assert sorted(listed[1:]) == ["day=4", "day=5"]
 
 
-def test_a_web_server_is_not_asked_for_what_lies_before_a_path(http: WebServer) -> None:
+def test_a_web_server_gets_no_request_for_files_before_a_path(http: WebServer) -> None:
     for day in (1, 2, 3):
         for name in "ab":
             (http.folder / f"in/day={day}").mkdir(parents=True, exist_ok=True)
@@ -267,7 +267,7 @@ def test_a_web_server_is_not_asked_for_what_lies_before_a_path(http: WebServer) 
 
 
 @pytest.mark.servers
-def test_azure_is_reached_by_connection_string_too(azure: AzureServer) -> None:
+def test_azure_accepts_a_connection_string(azure: AzureServer) -> None:
     container, settings = azure.container(), azure.settings()
     parts = {
         "DefaultEndpointsProtocol": "http",
@@ -293,7 +293,7 @@ def test_a_web_server_is_listed_by_its_index_pages(http: WebServer) -> None:
     assert list(storage.list("in/none.csv")) == list(storage.list("nowhere/*")) == []
 
 
-def test_a_file_of_a_web_server_is_read_and_watched(http: WebServer) -> None:
+def test_a_file_of_a_web_server_is_read_and_checked_for_changes(http: WebServer) -> None:
     file = http.folder / "a.json"
     file.write_bytes(LARGE)
     storage = open_storage(f"http://127.0.0.1:{http.port}/")
@@ -321,7 +321,7 @@ def test_a_web_server_gets_its_token_and_headers(http: WebServer) -> None:
             assert "another" not in str(caught.value)
 
 
-def test_a_busy_web_server_is_asked_again_and_a_cut_stream_goes_on(
+def test_a_busy_web_server_is_retried_and_a_broken_stream_resumes(
     http: WebServer, proxy_to: ProxyTo, hasty: None
 ) -> None:
     (http.folder / "a.bin").write_bytes(LARGE)
@@ -345,7 +345,7 @@ def test_a_web_server_is_not_written_to(http: WebServer) -> None:
     assert caught.value.code == "storage-read-only"
 
 
-def test_the_longest_beginning_of_a_url_counts() -> None:
+def test_the_longest_url_prefix_wins() -> None:
     settings = {
         "s3://": {"region": "any"},
         "s3://drops": {"region": "bucket"},
@@ -359,7 +359,7 @@ def test_the_longest_beginning_of_a_url_counts() -> None:
     assert list(found.values()) == ["folder", "bucket", "bucket", "any", "another"]
 
 
-def test_a_misspelt_setting_is_an_error_with_the_nearest_word() -> None:
+def test_a_misspelt_setting_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(DeclarationError) as caught:
         open_storage("s3://drops", {"s3://drops": {"endpiont": "x"}})
     assert caught.value.code == "unknown-key"
@@ -367,7 +367,7 @@ def test_a_misspelt_setting_is_an_error_with_the_nearest_word() -> None:
 
 
 @pytest.mark.parametrize(("url", "code"), [("ftp://host/a", "unknown-storage"), ("s3:///a", "bad-path")])
-def test_a_url_that_leads_to_no_store_is_an_error(url: str, code: str) -> None:
+def test_a_url_without_a_store_is_an_error(url: str, code: str) -> None:
     with pytest.raises(DeclarationError) as caught:
         open_storage(url)
     assert caught.value.code == code
@@ -411,7 +411,7 @@ def test_a_source_is_in_the_landing_zone_unless_it_says_where(
 
 
 @pytest.mark.servers
-def test_files_that_were_asked_for_by_url_are_known_by_url(s3: S3Server) -> None:
+def test_files_listed_by_url_have_urls_as_paths(s3: S3Server) -> None:
     bucket = s3.bucket()
     settings = {f"s3://{bucket}": s3.settings()}
     storage, pattern = landing_storage(f"s3://{bucket}/in/*.json", "/data", settings)
@@ -456,7 +456,7 @@ def test_odd_keys_of_every_store_are_listed_and_read_by_their_names(place: Place
 
 
 @pytest.mark.servers
-def test_what_is_no_file_on_a_server_and_names_that_are_not_utf8_are_skipped(sftp: SftpServer) -> None:
+def test_entries_that_are_not_files_and_names_that_are_not_utf8_are_skipped(sftp: SftpServer) -> None:
     folder = sftp.drop()
     (folder / "good.json").write_text("1")
     (folder / "link.json").symlink_to("good.json")

@@ -15,7 +15,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
-/** Brings files to the disk. */
+/** Syncs files to disk. */
 final class Disk {
 
     private static final ThreadPoolExecutor THREADS =
@@ -39,8 +39,8 @@ final class Disk {
     }
 
     /**
-     * Sync files at the same time: a disk that is slow to sync syncs many as fast as one. Files that do not exist are
-     * left out: a restore may name some that are gone, and whether it may is for Delta to judge.
+     * Sync files at the same time: a slow disk syncs many files as fast as one. Missing files are skipped: a restore
+     * may name deleted files, and Delta decides whether it may.
      */
     static void syncExisting(Collection<Path> files) throws IOException {
         List<Future<?>> syncs = new ArrayList<>();
@@ -66,7 +66,7 @@ final class Disk {
         }
     }
 
-    /** Where Hadoop puts the checksum of a file. */
+    /** The path of a file's checksum file in Hadoop. */
     static Path checksumOf(Path file) {
         return file.resolveSibling("." + file.getFileName() + ".crc");
     }

@@ -19,16 +19,16 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Commits to a Delta log on a local disk such that of all writers of one version, in whatever process, exactly one
- * is told that it won.
+ * Commits to a Delta log on a local disk. Of all writers of one version, in any process, exactly one
+ * succeeds.
  *
- * <p>Delta's own store asks whether the file exists and then renames over it, which only a lock inside one JVM guards.
- * Here the operating system decides: a hard link cannot be made to a name that is taken. The linked file is complete
- * and on the disk before it gets its name, so nobody ever reads a part of a commit. Whoever won the name puts a checksum
- * beside it that Hadoop, through which Spark reads, holds the commit to: a bit that flips later is not believed.
+ * <p>Delta's own store checks whether the file exists and then renames over it, guarded only by a lock inside one JVM.
+ * Here the operating system decides: creating a hard link fails where the name exists. The linked file is complete
+ * and synced before it gets its name, so no reader ever sees a part of a commit. The winner of a version writes a
+ * checksum file beside the commit. Spark reads through Hadoop, which verifies it and so detects flipped bits.
  *
- * <p>Spark syncs no data file. All that a commit names is therefore synced here, before the commit has its name: a power
- * cut must not leave a commit that names empty files.
+ * <p>Spark syncs no data file. So all files of a commit are synced here, before the commit has its name: after a power
+ * cut, no commit names empty files.
  */
 public final class LocalLogStore extends HadoopFileSystemLogStore {
 
@@ -42,14 +42,14 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
     public void write(Path path, Iterator<String> actions, Boolean overwrite, Configuration configuration)
             throws IOException {
         java.nio.file.Path target = local(path);
-        // The names start with a dot: they sort before every version, and listings of the log start at a version.
+        // The names start with a dot: they sort before all versions, and listings of the log start at a version.
         java.nio.file.Path temporary = local(createTempPath(path));
         java.nio.file.Path temporarySeal = local(createTempPath(path));
         if (!overwrite && Files.exists(target)) {
             throw new FileAlreadyExistsException(target.toString());
         }
         if (overwrite) {
-            // Two who overwrite at one time would seal each other's content, so such files have no seal.
+            // Concurrent overwrites could mix up content and checksums, so such files have no checksum file.
             Files.deleteIfExists(Disk.checksumOf(target));
         } else {
             dropStaleSeals(target);
@@ -61,7 +61,7 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
             Set<java.nio.file.Path> unsynced = named.all();
             unsynced.add(temporary);
             if (overwrite) {
-                // The file may point to another in this folder, which must not lose its name before it.
+                // The file may point to another one in this folder, whose name must be durable first.
                 unsynced.add(target.getParent());
                 Disk.syncExisting(unsynced);
                 Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
@@ -76,13 +76,13 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
             discard(temporary);
             discard(temporarySeal);
         }
-        // The name, too, must survive a power cut before the commit is acknowledged.
+        // The name, too, must be durable before the commit is acknowledged.
         Disk.sync(target.getParent());
     }
 
     /**
-     * What this store writes appears as a whole, but Delta asks for the sake of checkpoints, which it writes itself: only
-     * when told that a part of a file can be seen does it write them under another name first.
+     * This store's writes are atomic, but Delta writes checkpoints by itself. Only with `true` does it write them under
+     * a temporary name first.
      */
     @Override
     public Boolean isPartialWriteVisible(Path path, Configuration configuration) {
@@ -94,9 +94,9 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
     }
 
     /**
-     * A seal that an older file of the same name has left would make the new one unreadable, be it a commit or what Delta
-     * writes beside it. It is older if the file is not there after the seal was seen: files are sealed once they have
-     * their names.
+     * Removes checksum files of deleted files with the same names, which would make the new commit, or what Delta writes
+     * beside it, unreadable. They are stale if the file is missing after its checksum file was seen: a checksum file is
+     * written after its file has its name.
      */
     private static void dropStaleSeals(java.nio.file.Path commit) throws IOException {
         String version = commit.getFileName().toString().replaceFirst("\\.json$", "");
@@ -137,7 +137,7 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
         try {
             Files.createLink(target, complete);
         } catch (FileAlreadyExistsException taken) {
-            // A network file system may lose the reply to a link that it made, and refuse the repetition.
+            // A network file system may lose the reply to a link that it created, and reject the retry.
             if (!Files.isSameFile(target, complete)) {
                 throw taken;
             }
@@ -148,7 +148,7 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
         try {
             Files.move(complete, seal, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
         } catch (IOException ignored) {
-            // The commit is made and must be told as it is; without a seal it is read without checking.
+            // The commit is made and must be reported as such; without checksums it is read unverified.
         }
     }
 
@@ -156,11 +156,11 @@ public final class LocalLogStore extends HadoopFileSystemLogStore {
         try {
             Files.deleteIfExists(temporary);
         } catch (IOException ignored) {
-            // The outcome is decided and must be told as it is; nobody reads what stays behind.
+            // The outcome is decided and must be reported as such; nobody reads leftovers.
         }
     }
 
-    /** The checksum that Hadoop keeps beside a file and holds it to: a form, the size of a piece, a CRC-32 of each. */
+    /** The content of Hadoop's checksum file: a magic number, the chunk size, and the CRC-32 of each chunk. */
     private static final class Seal {
 
         private static final byte[] FORM = {'c', 'r', 'c', 0};

@@ -31,7 +31,7 @@ final class NamedFiles {
         this.table = table;
     }
 
-    /** Take note of what an action names. */
+    /** Add the files that an action names. */
     void add(String line) throws IOException {
         if (line.startsWith("{\"add\"") || line.startsWith("{\"cdc\"")) {
             JsonNode action = JSON.readTree(line).elements().next();
@@ -43,9 +43,9 @@ final class NamedFiles {
         }
     }
 
-    /** The files, their checksums, and the folders that hold them, among which is the table's own. */
+    /** The files, their checksum files, and their folders up to the table's own. */
     Set<Path> all() {
-        // A file that the commit removes too was in the table before: only its deletion vector is new.
+        // A file that the commit also removes was in the table before: only its deletion vector is new.
         data.keySet().removeAll(removed);
         Set<Path> files = new HashSet<>(vectors);
         files.addAll(data.values());
@@ -77,7 +77,7 @@ final class NamedFiles {
         }
     }
 
-    /** Where a file lies that the log names, by a path that is encoded as in a URI, relative to the table or absolute. */
+    /** The path of a file in the log: encoded as in a URI, relative to the table or absolute. */
     private Path locate(String path) {
         try {
             return table.resolve(new URI(path).getPath());

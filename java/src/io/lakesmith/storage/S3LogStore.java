@@ -15,12 +15,12 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Commits to a Delta log on S3 such that of all writers of one version, in whatever process, exactly one is told that
- * it won.
+ * Commits to a Delta log on S3. Of all writers of one version, in any process, exactly one
+ * succeeds.
  *
- * <p>The store decides: a put with `If-None-Match: *` is refused where the name is taken. A put whose answer was lost
- * is sent again by the client, and then refused because of itself; so each write has a number, which is kept with the
- * object and tells whose it is.
+ * <p>The store decides: a put with `If-None-Match: *` fails where the name exists. When the reply to a put is lost,
+ * the client retries it, and the retry fails because of the first attempt. So each write has an id, which is stored
+ * with the object and identifies its writer.
  */
 public final class S3LogStore extends HadoopFileSystemLogStore {
 
@@ -42,7 +42,7 @@ public final class S3LogStore extends HadoopFileSystemLogStore {
         }
         String own = UUID.randomUUID().toString();
         FSDataOutputStreamBuilder<?, ?> builder = files.createFile(path);
-        builder.overwrite(true); // or else it would be asked for first, which decides nothing
+        builder.overwrite(true); // otherwise a check for existence comes first, which decides nothing
         builder.recursive();
         builder.must("fs.option.create.conditional.overwrite", true);
         builder.must("fs.s3a.create.header." + WRITE, own);
@@ -68,7 +68,7 @@ public final class S3LogStore extends HadoopFileSystemLogStore {
         return false;
     }
 
-    /** The write that made the object; empty where that was another program, null where there is none. */
+    /** The id of the write that created the object; empty for other programs, null where there is no object. */
     private static String writer(FileSystem files, Path path, IOException failure) throws IOException {
         try {
             byte[] told = files.getXAttrs(path).get("header." + WRITE);
@@ -76,7 +76,7 @@ public final class S3LogStore extends HadoopFileSystemLogStore {
         } catch (FileNotFoundException absent) {
             return null;
         } catch (IOException unknown) {
-            // Whether it is there cannot be told: what failed first is what there is to be said.
+            // Whether the object exists is unknown: report the first failure.
             failure.addSuppressed(unknown);
             throw failure;
         }

@@ -14,8 +14,8 @@ import org.apache.hadoop.fs.permission.FsPermission;
 /**
  * Hadoop's local file system, with two differences.
  *
- * <p>What gets its name in a Delta log by a rename is synced before: Delta writes checkpoints and the state of a version
- * past its log store, and a power cut must not leave them half written under a name that readers trust. And permissions
+ * <p>Files are synced before a rename in a Delta log. Delta writes checkpoints and version checksum files without its
+ * log store, and a power cut must not leave them half written under their final names. And permissions
  * are set by a system call, where Hadoop starts a process for each file.
  */
 public final class SyncedLocalFileSystem extends LocalFileSystem {
