@@ -96,6 +96,12 @@ class InfrastructureError(LakesmithError):
     exit_code = 4
 
 
+def missing_library(library: str, purpose: str, extra: str) -> InfrastructureError:
+    """Return the error for an optional library that is not installed."""
+    what = f"{purpose} needs the library {library}, which is not installed"
+    return InfrastructureError("missing-library", what, hint=f"pip install 'lakesmith[{extra}]'")
+
+
 class Problems(LakesmithError):
     """Several errors at once."""
 
@@ -126,10 +132,10 @@ def uncoloured(text: str) -> str:
     return _COLOUR.sub("", text)
 
 
-def did_you_mean(word: str, known: Iterable[str], *, label: str) -> str:
+def did_you_mean(name: str, valid: Iterable[str], *, label: str) -> str:
     """A hint with the most similar valid name, and then the valid names."""
-    words = sorted(known)
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    listed = ", ".join(words[:12]) + (", …" if len(words) > 12 else "")
+    names = sorted(valid)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     guess = f"did you mean '{near[0]}'?  " if near else ""
-    return f"{guess}{label}: {listed}" if words else f"{guess}there are no {label} yet"
+    return f"{guess}{label}: {listed}" if names else f"{guess}there are no {label} yet"

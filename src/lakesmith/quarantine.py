@@ -125,7 +125,7 @@ def refuse_empty_selection(chosen: QuarantineFilter, *, everything: bool) -> Non
     """Raise when no option selects rows. Selecting all rows needs `everything`."""
     if chosen == QuarantineFilter() and not everything:
         raise UsageError(
-            "no-selector",
+            "no-selection",
             "no rows selected",
             hint="pass --id, --rule, --reason, --batch, --older-than or --all",
         )
@@ -144,7 +144,7 @@ def read_edits(path: Path) -> dict[str, dict[str, str | None]]:
         }
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise UsageError(
-            "bad-edits",
+            "invalid-edits",
             f"{path} cannot be read as edits: {str(error) or type(error).__name__}",
             hint='write {"<row id>": {"column": "value"}} as JSON, or CSV with a column id',
         ) from None
@@ -166,7 +166,7 @@ def refuse_unreadable_sql(set: Mapping[str, str]) -> None:
             columns_of(sql)
         except ConditionFault as fault:
             raise UsageError(
-                "bad-setting", f"the SQL for {column} cannot be read: {fault}", hint=f"{column}=SQL"
+                "invalid-setting", f"the SQL for {column} cannot be read: {fault}", hint=f"{column}=SQL"
             ) from None
 
 

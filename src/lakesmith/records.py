@@ -18,7 +18,7 @@ class StepRecord:
     step: str
     """`ingest`, `widen`, `build`, `backfill`, `finish`, `commit`, `replay`, `compact`, `vacuum` or `restore`."""
     mode: str
-    """`files`, `columns`, `changes`, `partitions`, `full`, …"""
+    """`files`, `columns`, `changes`, `partitions`, `full`, …; docs/reference/system-tables.md lists all."""
     reason: str
     outcome: Outcome
     sequence: int
@@ -60,7 +60,7 @@ class FileRecord:
     """Rows that the contract drops."""
     code: str | None = None
     """The error code of an unreadable file, which is in quarantine as a single row."""
-    taken_at: datetime
+    ingested_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +114,8 @@ class AuditRecord:
     table: str
     action: str
     """`approve`, `replay`, `discard`, `compact`, `vacuum`, `restore` or `rollback`."""
-    by: str
-    why: str
+    decided_by: str
+    reason: str
     subject: str
     """The batch, the rows or the maintenance step, in words."""
     rows: int

@@ -92,7 +92,7 @@ def test_a_suite_of_great_expectations_is_printed_to_be_pasted(suite: Path, tmp_
 
 def test_a_suite_is_not_written_as_a_table_that_would_not_load(shop: Path, suite: Path) -> None:
     answer = call("contract", "import", str(suite), "--lake", str(shop), "--name", "sold", "--write")
-    assert (answer.exit_code, "[part-of-a-table]" in answer.stderr) == (2, True)
+    assert (answer.exit_code, "[incomplete-declaration]" in answer.stderr) == (2, True)
     assert "paste the output into the table, such as bronze/sold.yml" in " ".join(answer.stderr.split())
     assert not (shop / "bronze/sold.yml").exists()
 

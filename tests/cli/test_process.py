@@ -135,5 +135,5 @@ def test_a_signal_during_a_run_ends_it_with_a_word(number: signal.Signals, code:
         process.send_signal(number)
         _, told = process.communicate(timeout=30)
     assert process.returncode == code
-    assert f"{word}; nothing is lost, run again to go on" in told
+    assert f"{word}; nothing is lost, run again to continue" in told
     assert "Traceback" not in told

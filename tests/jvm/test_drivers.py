@@ -72,5 +72,5 @@ def test_a_driver_is_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_driver_that_cannot_be_told_is_refused(settings: dict[str, str]) -> None:
     with pytest.raises(LakesmithError) as caught:
         driver_jars(settings)
-    assert caught.value.code == "driver-unclear"
+    assert caught.value.code == "unknown-driver"
     assert "org.postgresql:postgresql" in str(caught.value.hint)

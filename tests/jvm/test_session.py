@@ -157,7 +157,7 @@ def test_a_session_that_lakesmith_did_not_start_is_refused(
     monkeypatch.setattr(spark.__class__.builder.__class__, "getOrCreate", lambda builder: spark)
     with pytest.raises(InfrastructureError) as caught:
         open_session("again", {})
-    assert caught.value.code == "spark-foreign"
+    assert caught.value.code == "foreign-session"
 
 
 def start(folder: Path, settings: str = "{}") -> subprocess.CompletedProcess[str]:

@@ -164,7 +164,7 @@ def test_a_held_batch_can_be_looked_at_and_approved_with_a_reason(written: Writt
         (2000, ["no_monster"], False),
     ]
     (held,) = written.lake().held()
-    assert (held.rows, held.refused, held.broken["no_monster"]) == (3, 1, 1)
+    assert (held.rows, held.rejected, held.broken["no_monster"]) == (3, 1, 1)
 
     report = written.lake().approve(run.run_id, reason="it is real", by="ann", session=written.spark)
     assert not report.errors

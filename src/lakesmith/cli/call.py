@@ -177,7 +177,9 @@ def asked_days(start: datetime | None, end: datetime | None) -> tuple[date, date
         return None
     if start is None or end is None:
         given, other = ("--to", "--from") if start is None else ("--from", "--to")
-        raise UsageError("bad-days", f"{given} needs {other} too", hint="a backfill needs its first and its last day")
+        raise UsageError(
+            "invalid-days", f"{given} needs {other} too", hint="a backfill needs its first and its last day"
+        )
     return start.date(), end.date()
 
 

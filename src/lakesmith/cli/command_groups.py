@@ -1,4 +1,4 @@
-"""Groups of commands, which all report an unknown command in the same way."""
+"""Groups of commands, which all report an uncommands command in the same way."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        known = self.list_commands(ctx)
-        if args and args[0] not in known and not ctx.resilient_parsing:
-            hint = did_you_mean(args[0], known, label="commands")
+        commands = self.list_commands(ctx)
+        if args and args[0] not in commands and not ctx.resilient_parsing:
+            hint = did_you_mean(args[0], commands, label="commands")
             typed = f"{ctx.info_name} {args[0]}" if ctx.parent else args[0]
             raise click.UsageError(f"there is no command '{typed}'\n  hint: {hint}", ctx)
         return super().resolve_command(ctx, args)

@@ -75,7 +75,7 @@ def import_command(
     found = Lake.import_contract(file, layer=layer, name=name, part=part)
     if write and output is None and not found.complete:
         raise UsageError(
-            "part-of-a-table",
+            "incomplete-declaration",
             f"{file} is a Great Expectations suite: it has columns and checks, but no source of rows",
             hint=f"leave --write out and paste the output into the table, such as {found.file}, or write it to its own "
             "file: --output FILE",

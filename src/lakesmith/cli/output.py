@@ -75,7 +75,7 @@ def page(shape: Literal["table", "markdown"] = "table") -> Page:
 
 
 def is_terminal(stream: TextIO | None = None) -> bool:
-    """Whether the reader is a terminal. FORCE_COLOR claims so where nobody can tell."""
+    """Whether the stream is a terminal. FORCE_COLOR overrides this."""
     if os.environ.get("FORCE_COLOR"):
         return True
     return (stream or sys.stdout).isatty() and os.environ.get("TERM") != "dumb"

@@ -8,9 +8,9 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO, assert_never
 
+from lakesmith.cli.formatting import duration, plural
 from lakesmith.cli.output import Cell, Grid, PlainPage, Styled, TerminalPage, is_terminal, terminal_console
 from lakesmith.cli.steps import NUMBERS, TITLES, step_cells
-from lakesmith.cli.words import duration, plural
 from lakesmith.records import StepRecord
 from lakesmith.reports import Event, SparkStarting, StepStarted
 

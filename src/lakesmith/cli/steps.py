@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lakesmith.cli.formatting import count, duration, plural
 from lakesmith.cli.output import Cell, Grid, Page, Style, Styled
-from lakesmith.cli.words import count, duration, plural
 from lakesmith.records import Outcome, StepRecord
 
 _OUTCOMES: dict[Outcome, Style] = {"ok": "good", "failed": "bad", "skipped": "quiet", "interrupted": "warn"}

@@ -52,7 +52,7 @@ def driver_class(settings: Mapping[str, str]) -> str:
             if _SERVICE in jar.namelist():
                 return jar.read(_SERVICE).decode().split("#")[0].split()[0]
     raise DeclarationError(
-        "driver-unclear",
+        "unknown-driver",
         "the driver's jar does not name its class",
         hint="add driver.class: the.name.of.its.Driver to the connection",
     )
@@ -63,7 +63,7 @@ def _coordinates(settings: Mapping[str, str]) -> tuple[tuple[str, str, str], ...
         kind = settings.get("url", "").removeprefix("jdbc:").partition(":")[0]
         if kind not in _KNOWN:
             raise DeclarationError(
-                "driver-unclear",
+                "unknown-driver",
                 f"the connection names no driver for 'jdbc:{kind}:'",
                 hint="add driver: group:artifact:version, a Maven coordinate such as org.postgresql:postgresql:42.7.14",
             )
@@ -73,7 +73,7 @@ def _coordinates(settings: Mapping[str, str]) -> tuple[tuple[str, str, str], ...
         words = coordinate.split(":")
         if len(words) != 3 or not all(words):
             raise DeclarationError(
-                "driver-unclear",
+                "unknown-driver",
                 f"'{coordinate}' is not a Maven coordinate",
                 hint="write driver: group:artifact:version, such as org.postgresql:postgresql:42.7.14",
             )
@@ -83,16 +83,16 @@ def _coordinates(settings: Mapping[str, str]) -> tuple[tuple[str, str, str], ...
 
 def _locked(settings: Mapping[str, str]) -> tuple[Jar, ...]:
     """The driver's jars that are in Lakesmith's lock file."""
-    known = {
+    locked = {
         (jar.group, jar.artifact, jar.version): jar for jars in read_lock(LOCK.read_text()).values() for jar in jars
     }
-    return tuple(known[coordinate] for coordinate in _coordinates(settings) if coordinate in known)
+    return tuple(locked[coordinate] for coordinate in _coordinates(settings) if coordinate in locked)
 
 
 def _paths(settings: Mapping[str, str]) -> tuple[Path, ...]:
-    known = {(jar.group, jar.artifact, jar.version): jar.path for jar in _locked(settings)}
+    locked = {(jar.group, jar.artifact, jar.version): jar.path for jar in _locked(settings)}
     folder = cache_folder() / "drivers"
     return tuple(
-        known.get((group, artifact, version), folder / group / f"{artifact}-{version}.jar")
+        locked.get((group, artifact, version), folder / group / f"{artifact}-{version}.jar")
         for group, artifact, version in _coordinates(settings)
     )

@@ -44,13 +44,13 @@ class Jar:
 
 def locked(sets: Iterable[str] = DEFAULT_SETS) -> tuple[Jar, ...]:
     """The jars of the named sets, in the order of the lock file."""
-    known = read_lock(LOCK.read_text())
+    sets_by_name = read_lock(LOCK.read_text())
     jars: dict[Jar, None] = {}
     for name in sets:
-        if name not in known:
-            hint = did_you_mean(name, known, label="jar sets")
+        if name not in sets_by_name:
+            hint = did_you_mean(name, sets_by_name, label="jar sets")
             raise InfrastructureError("unknown-jars", f"there is no jar set '{name}'", hint=hint)
-        jars.update(dict.fromkeys(known[name]))
+        jars.update(dict.fromkeys(sets_by_name[name]))
     return tuple(jars)
 
 

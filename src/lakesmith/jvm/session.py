@@ -142,7 +142,7 @@ def refuse_foreign(session: SparkSession) -> None:
         if not found[key].startswith(value):
             what = f"this process runs a Spark that Lakesmith did not start, and its {key} is not {value}"
             raise InfrastructureError(
-                "spark-foreign", what, hint="stop that session first, or start it with that setting"
+                "foreign-session", what, hint="stop that session first, or start it with that setting"
             )
 
 

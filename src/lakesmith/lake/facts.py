@@ -15,7 +15,7 @@ from lakesmith.plan.listing import listed_up_to, next_listing
 from lakesmith.plan.steps import LakeFacts, Progress, QuarantineFilter
 from lakesmith.ports import SkippedEntry, TableFacts
 from lakesmith.sources import new_slice
-from lakesmith.storage import LocalStorage, list_in_order, foreign_entries
+from lakesmith.storage import LocalStorage, foreign_entries, list_in_order
 
 
 def read_facts(lake: OpenLake, *, remote: bool = True) -> LakeFacts:
@@ -74,10 +74,10 @@ def read_progress(lake: OpenLake, name: TableName, facts: TableFacts | None) -> 
 
 def _rows_to_discard(lake: OpenLake) -> dict[TableName, int]:
     limits = {name: table.quarantine.discard_after for name, table in lake.tables.items()}
-    kept = {name: limit for name, limit in limits.items() if limit is not None and lake.quarantined_rows(name)}
+    limited = {name: limit for name, limit in limits.items() if limit is not None and lake.quarantined_rows(name)}
     return {
         name: quarantine_queries.count(partial(internal_query, lake), name, QuarantineFilter(older_than=limit))
-        for name, limit in kept.items()
+        for name, limit in limited.items()
     }
 
 

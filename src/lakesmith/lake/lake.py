@@ -19,7 +19,7 @@ from lakesmith.lake import (
     rollback,
     running,
     state,
-    trials,
+    unit_tests,
 )
 from lakesmith.lake.open_lake import OpenLake
 from lakesmith.load import load_lake
@@ -74,7 +74,7 @@ class Lake:
 
     @property
     def graph(self) -> Graph:
-        """Which table is made from which. Raises when the declarations do not fit together."""
+        """The dependency graph of the tables. Raises when declarations contradict each other."""
         return self._lake.graph
 
     review = staticmethod(planning.review)
@@ -82,8 +82,8 @@ class Lake:
     plan = _method(planning.plan)
     lineage = _method(planning.table_lineage)
 
-    test = _method(trials.run_tests)
-    test_empty = _method(trials.check_on_empty_tables)
+    test = _method(unit_tests.run_tests)
+    test_empty = _method(unit_tests.check_on_empty_tables)
 
     run = _method(running.run)
     run_continuously = _method(running.run_continuously)

@@ -10,7 +10,7 @@ from lakesmith.declare import Files
 from lakesmith.errors import UsageError
 from lakesmith.lake.open_lake import OpenLake
 from lakesmith.reports import Adopted
-from lakesmith.storage import LandingReport, LandingProgress
+from lakesmith.storage import LandingProgress, LandingReport
 from lakesmith.storage import land as storage_land
 
 if TYPE_CHECKING:

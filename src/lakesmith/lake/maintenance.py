@@ -68,7 +68,7 @@ def plan_vacuum(lake: OpenLake, tables: Sequence[str] = (), *, older_than: float
             "vacuum-too-short",
             f"running queries may still read files that were current {age(older_than)} ago, and would fail; "
             "older versions could not be restored",
-            hint="keep at least an hour, or add --force when nobody reads the lake",
+            hint="keep at least an hour, or add --force when no one reads the lake",
         )
     return _maintenance_plan(lake, tables, partial(_vacuum_step, lake, older_than))
 

@@ -87,7 +87,7 @@ class OpenLake:
 
     @cached_property
     def graph(self) -> Graph:
-        """Which table is made from which. Raises when the declarations do not fit together."""
+        """The dependency graph of the tables. Raises when declarations contradict each other."""
         analysis_cache.load(read_cache(self.queries_file))
         return Graph.of(self.tables, self.declaration.unrun)
 

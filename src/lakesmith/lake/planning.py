@@ -37,7 +37,7 @@ def _backfill(days: tuple[date, date] | None, chunk: int) -> Backfill | None:
     start, end = days
     if start > end:
         raise UsageError(
-            "bad-days", f"the backfill starts on {start}, after its end on {end}", hint="swap --from and --to"
+            "invalid-days", f"the backfill starts on {start}, after its end on {end}", hint="swap --from and --to"
         )
     return Backfill(span=Span(start=start, end=end), days=chunk)
 
@@ -162,11 +162,13 @@ def _backfilled_tables(
         return frozenset()
     if full_refresh:
         raise UsageError(
-            "one-of", "a full refresh and a backfill exclude each other", hint="a full refresh recomputes all days"
+            "conflicting-options",
+            "a full refresh and a backfill exclude each other",
+            hint="a full refresh recomputes all days",
         )
     if not select:
         raise UsageError(
-            "no-selector",
+            "no-selection",
             "a backfill needs the names of its tables",
             hint=f"lakesmith run TABLE --from {backfill.span.start} --to {backfill.span.end}",
         )

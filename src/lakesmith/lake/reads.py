@@ -67,7 +67,7 @@ def _answer(
     from lakesmith.query import DuckDB, match_tables, parse_at
 
     if at and release:
-        raise UsageError("one-of", "--at and --release exclude each other", hint="leave one of them out")
+        raise UsageError("conflicting-options", "--at and --release exclude each other", hint="leave one of them out")
     engine, moments = DuckDB(limits), parse_at(at)
     locations = _locations(lake)
     referenced = engine.referenced(sql)

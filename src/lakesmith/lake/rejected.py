@@ -35,12 +35,12 @@ def approve(
     """Commit the batches that the gates of a run hold back. The audit table records who approved them, and why."""
     held = [batch for batch in held_batches(lake) if batch.run_id == run_id]
     if not held:
-        known = [batch.run_id for batch in held_batches(lake)]
+        runs = [batch.run_id for batch in held_batches(lake)]
         raise UsageError(
             "unknown-run",
             f"no gate holds back a batch of run {run_id!r}",
-            hint=did_you_mean(run_id, known, label="runs with held batches")
-            if known
+            hint=did_you_mean(run_id, runs, label="runs with held batches")
+            if runs
             else "no batch is held: the next batch of a table replaces its held batch",
         )
     who = by or user()
@@ -49,7 +49,7 @@ def approve(
             table=lake.table_name(batch.table),
             sequence=batch.sequence,
             attempt=batch.attempt,
-            approval=Approval(by=who, why=reason, run_id=run_id, rows=batch.rows, rejected=batch.refused),
+            approval=Approval(by=who, why=reason, run_id=run_id, rows=batch.rows, rejected=batch.rejected),
             reason=f"approved by {who}: {reason}",
         )
         for batch in held
@@ -62,7 +62,7 @@ def approve(
 def held_batches(lake: OpenLake) -> tuple[HeldBatch, ...]:
     """The batches that gates hold back."""
     batches = HeldBatches(lake.warehouse.storage)
-    found = (batches.of(str(name)) for name in sorted(lake.tables))
+    found = (batches.get(str(name)) for name in sorted(lake.tables))
     return tuple(batch for batch in found if batch is not None)
 
 

@@ -77,7 +77,7 @@ def _rollback_step(
     version, facts = released[str(name)].version, lake.table_facts(name)
     if facts is None or facts.table_id != released[str(name)].table_id:
         raise DataError(
-            "release-gone",
+            "released-table-dropped",
             f"{name} was {'dropped' if facts is None else 'dropped and created again'} since the release",
             table=str(name),
             hint="nothing was changed; restore the other tables with `lakesmith restore TABLE --to VERSION`",
@@ -105,7 +105,7 @@ def _rollback_step(
     reason = "its rows are already those of the release"
     if (
         moving.isdisjoint(input_versions)
-        and maintenance.beside(progress.positions, input_versions) == progress.positions
+        and maintenance.positions_after_restore(progress.positions, input_versions) == progress.positions
     ):
         return reason
     # Its bookmark points to versions that its inputs leave: the next run would read their restore as new rows.
@@ -125,7 +125,7 @@ def _is_restored(lake: OpenLake, text: str, released: ReleaseRecord) -> bool:
 def _overwritten_tables(lake: OpenLake, released: Mapping[str, ReleaseRecord], why: str) -> list[LakesmithError]:
     return [
         InfrastructureError(
-            "rollback-overtaken",
+            "rollback-conflict",
             f"{table} differs from {why}: another run wrote to it during the rollback",
             table=table,
             hint="nothing is lost: wait for the other run to end, then roll back again",

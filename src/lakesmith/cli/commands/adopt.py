@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from lakesmith.cli.call import Call, Command, json_option
+from lakesmith.cli.formatting import plural
 from lakesmith.cli.output import Styled, page, print_json
-from lakesmith.cli.words import plural
 
 
 @click.command("adopt", cls=Command)

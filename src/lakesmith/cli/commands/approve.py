@@ -8,9 +8,9 @@ import click
 
 from lakesmith.cli.call import Call, Command, json_option
 from lakesmith.cli.commands.run import show_report
+from lakesmith.cli.formatting import count
 from lakesmith.cli.output import Styled, page, print_json
 from lakesmith.cli.progress import progress
-from lakesmith.cli.words import count
 from lakesmith.errors import UsageError
 from lakesmith.ledger.held import HeldBatch
 

@@ -9,8 +9,8 @@ import click
 from lakesmith.cli.call import Call, Command, complete_tables, json_option, lake_options
 from lakesmith.cli.command_groups import Commands
 from lakesmith.cli.contract_exchange import export_command, import_command, publish_command
+from lakesmith.cli.formatting import plural
 from lakesmith.cli.output import Cell, Grid, Styled, page, print_json
-from lakesmith.cli.words import plural
 from lakesmith.reports import ContractCheck, ContractDiff
 
 _tables = click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=complete_tables)

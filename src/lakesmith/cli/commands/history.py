@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import click
 
 from lakesmith.cli.call import Call, Command, complete_tables, json_option
+from lakesmith.cli.formatting import count, duration, moment
 from lakesmith.cli.output import Grid, Page, page, print_json
 from lakesmith.cli.steps import outcome_cell, show_steps
-from lakesmith.cli.words import count, duration, moment
 from lakesmith.errors import UsageError
 from lakesmith.records import RunRecord
 from lakesmith.reports import Version
@@ -27,7 +27,9 @@ def command(call: Call, table: str | None, run_id: str | None, limit: int, as_js
     With --run, list the steps of that run with rows in, written, quarantined and deduplicated.
     """
     if table and run_id:
-        raise UsageError("too-much", "history accepts a table or --run, not both", hint="leave one of them out")
+        raise UsageError(
+            "conflicting-options", "history accepts a table or --run, not both", hint="leave one of them out"
+        )
     lake = call.open()
     if run_id:
         steps = lake.run_steps(run_id)

@@ -11,8 +11,8 @@ import click
 
 from lakesmith.cli.call import Call, Command, complete_tables, json_option
 from lakesmith.cli.failures import Termination, show_errors
+from lakesmith.cli.formatting import size
 from lakesmith.cli.output import Style, Styled, is_terminal, page, print_json, terminal_console
-from lakesmith.cli.words import size
 
 if TYPE_CHECKING:
     from lakesmith.storage import LandingProgress

@@ -63,9 +63,9 @@ def _show_trees(out: Page, found: Lineage) -> None:
             if not up[node]:
                 out.tree(_tree(node, down, found, set()))
         return
-    out.line(Styled("made from", "strong"))
+    out.line(Styled("upstream", "strong"))
     out.tree(_tree(found.table, up, found, set()))
-    out.line(Styled("used by", "strong"))
+    out.line(Styled("downstream", "strong"))
     out.tree(_tree(found.table, down, found, set()))
 
 
@@ -85,7 +85,7 @@ def _show_columns(out: Page, found: Lineage) -> None:
         sources.setdefault(edge.target, []).append(edge.source)
     out.grid(
         Grid(
-            titles=("column", "made from"),
+            titles=("column", "derived from"),
             rows=tuple((target, ", ".join(made_from)) for target, made_from in sources.items()),
         )
     )

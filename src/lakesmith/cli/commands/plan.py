@@ -10,8 +10,8 @@ import click
 
 from lakesmith.cli.call import Call, Command, asked_days, backfill_options, json_option, selection
 from lakesmith.cli.failures import show_errors
+from lakesmith.cli.formatting import plural
 from lakesmith.cli.output import Cell, Style, Styled, Tree, page, print_json
-from lakesmith.cli.words import plural
 from lakesmith.plan.explain import ExplainedTable, Symbol, explain, explain_step
 from lakesmith.plan.steps import Plan, Step, TablePlan
 

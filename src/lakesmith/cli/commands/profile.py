@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from lakesmith.cli.call import Call, Command, complete_tables, json_option
+from lakesmith.cli.formatting import count, plural
 from lakesmith.cli.output import Cell, Grid, Page, Styled, page, print_json, value_text
-from lakesmith.cli.words import count, plural
 from lakesmith.errors import UsageError
 from lakesmith.reports import ColumnProfile, TableProfile
 
@@ -36,7 +36,9 @@ def command(call: Call, table: str, rows: int, as_yaml: bool, as_json: bool) -> 
     pii, are masked.
     """
     if as_yaml and as_json:
-        raise UsageError("one-of", "--yaml and --json exclude each other", hint="the JSON contains the YAML")
+        raise UsageError(
+            "conflicting-options", "--yaml and --json exclude each other", hint="the JSON contains the YAML"
+        )
     found = call.open().profile(table, rows=rows)
     if as_json:
         print_json(found)

@@ -14,10 +14,10 @@ import click
 from lakesmith.cli.call import Call, Command, complete_tables, json_option, lake_options
 from lakesmith.cli.command_groups import Commands
 from lakesmith.cli.commands.run import show_report
+from lakesmith.cli.formatting import age, count, plural
 from lakesmith.cli.output import Cell, Grid, Styled, page, print_json
 from lakesmith.cli.progress import progress
 from lakesmith.cli.quantities import seconds
-from lakesmith.cli.words import age, count, plural
 from lakesmith.errors import UsageError
 from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.quarantine import read_edits, refuse_empty_selection
@@ -254,7 +254,7 @@ def _sets(texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, equals, sql = text.partition("=")
         if not equals or not name.strip() or not sql.strip():
-            raise UsageError("bad-setting", f"'{text}' is not COLUMN=SQL", hint='--set "amount = abs(amount)"')
+            raise UsageError("invalid-setting", f"'{text}' is not COLUMN=SQL", hint='--set "amount = abs(amount)"')
         found[name.strip()] = sql.strip()
     return found
 

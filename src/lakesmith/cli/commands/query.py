@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from lakesmith.cli.call import Call, Command, json_option
+from lakesmith.cli.formatting import count
 from lakesmith.cli.output import Cell, Format, Grid, Styled, page, print_csv, print_json, value_text
 from lakesmith.cli.quantities import bytes_of, seconds
 from lakesmith.cli.watchdog import Watchdog
-from lakesmith.cli.words import count
 from lakesmith.errors import UsageError
 from lakesmith.ports import Answer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from lakesmith.cli.call import Call, Command, json_option
+from lakesmith.cli.formatting import moment
 from lakesmith.cli.output import Grid, page, print_json
-from lakesmith.cli.words import moment
 
 
 @click.command("releases", cls=Command)

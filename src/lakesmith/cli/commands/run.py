@@ -12,10 +12,10 @@ import click
 from lakesmith.cli.call import Call, Command, asked_days, backfill_options, json_option, selection
 from lakesmith.cli.commands.plan import show_plan
 from lakesmith.cli.failures import INTERRUPTED, TERMINATED, StopOnSignal, Termination, show_errors
+from lakesmith.cli.formatting import count, duration, plural
 from lakesmith.cli.output import Page, Styled, page, print_json
 from lakesmith.cli.progress import progress
 from lakesmith.cli.steps import show_steps
-from lakesmith.cli.words import count, duration, plural
 from lakesmith.errors import DataError, UsageError
 from lakesmith.records import RunRecord
 from lakesmith.reports import RunReport
@@ -66,7 +66,7 @@ def command(
         if full_refresh or days:
             once = "--full-refresh" if full_refresh else "--from"
             raise UsageError(
-                "one-of", f"--continuous and {once} exclude each other", hint=f"run once with {once} first"
+                "conflicting-options", f"--continuous and {once} exclude each other", hint=f"run once with {once} first"
             )
         return _continuously(lake, select, exclude, every=every, jobs=jobs, as_json=as_json)
     with Termination() as termination, progress(quiet_stdout=as_json) as on_event:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from lakesmith.cli.call import Call, Command, json_option, selection
+from lakesmith.cli.formatting import age, count, plural, size
 from lakesmith.cli.output import Cell, Grid, Page, Style, Styled, page, print_json
-from lakesmith.cli.words import age, count, plural, size
 from lakesmith.reports import QuarantineCount, TableStatus
 
 _STATES: dict[str, Style] = {"fresh": "good", "ok": "", "late": "bad", "missing": "warn"}

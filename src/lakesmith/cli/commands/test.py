@@ -9,9 +9,9 @@ import click
 
 from lakesmith.cli.call import Call, Command, json_option, selection
 from lakesmith.cli.failures import Termination, show_errors
+from lakesmith.cli.formatting import duration, plural
 from lakesmith.cli.junit import write_junit
 from lakesmith.cli.output import Cell, Page, Style, Styled, page, print_json
-from lakesmith.cli.words import duration, plural
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError, UsageError
 from lakesmith.reports import EmptyReport, Event, RowDifference, SparkStarting, UnitTestReport, UnitTestResult
 
@@ -42,19 +42,21 @@ def command(
     """
     lake, select = call.open(), (*selectors, *selected)
     if empty and (name or junit):
-        raise UsageError("one-of", "--empty excludes -k and --junit", hint="it checks tables and runs no test")
+        raise UsageError(
+            "conflicting-options", "--empty excludes -k and --junit", hint="it checks tables and runs no test"
+        )
     if empty:
         with Termination():
             found = lake.test_empty(select, exclude, on_event=_progress)
         return _show_empty(found, as_json=as_json)
     out = page()
 
-    def told(result: UnitTestResult) -> None:
+    def show_result(result: UnitTestResult) -> None:
         if not as_json:
             _show_result(out, result)
 
     with Termination():
-        report = lake.test(select, exclude, name=name, on_event=_progress, on_result=told)
+        report = lake.test(select, exclude, name=name, on_event=_progress, on_result=show_result)
     if junit is not None:
         write_junit(report, junit)
     if as_json:
@@ -100,7 +102,7 @@ def _show_result(out: Page, result: UnitTestResult) -> None:
 
 
 def _show_difference(out: Page, difference: RowDifference) -> None:
-    """A row in its colour; of two that are the same row, only the cells that differ stand out."""
+    """Show a row in its colour. Of two versions of a row, highlight only the cells that differ."""
     both = difference.expected is not None and difference.found is not None
     missing: Style = "bad"
     there: Style = "good"
@@ -149,8 +151,8 @@ def _show_empty(report: EmptyReport, *, as_json: bool) -> int:
             out.line(
                 Styled("assumed", "quiet"), f"  {table}: {', '.join(columns)}, of any type: neither declared nor stored"
             )
-        told = f"{plural(len(report.checked), 'table')} on zero rows, {plural(len(report.errors), 'error')}, "
-        out.line(Styled(f"{told}{len(report.skipped)} skipped", "bad" if report.errors else "good"))
+        summary = f"{plural(len(report.checked), 'table')} on zero rows, {plural(len(report.errors), 'error')}, "
+        out.line(Styled(f"{summary}{len(report.skipped)} skipped", "bad" if report.errors else "good"))
         show_errors(report.errors, as_json=False)
     if any(error.exit_code == InfrastructureError.exit_code for error in report.errors):
         return InfrastructureError.exit_code

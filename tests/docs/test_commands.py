@@ -125,8 +125,8 @@ def walk(tmp_path_factory: pytest.TempPathFactory, shared_spark: SparkSession) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lakesmith.run.execute.open_session", lambda *_, **__: shared_spark)
         patch.setattr("lakesmith.run.execute.close_session", lambda _: None)
-        patch.setattr("lakesmith.run.trial.session.open_session", lambda *_, **__: shared_spark)
-        patch.setattr("lakesmith.run.trial.session.close_session", lambda _: None)
+        patch.setattr("lakesmith.run.unit_tests.session.open_session", lambda *_, **__: shared_spark)
+        patch.setattr("lakesmith.run.unit_tests.session.close_session", lambda _: None)
         patch.chdir(folder)
         shown = []
         for verb in COMMANDS:

@@ -299,7 +299,7 @@ def test_profile_as_json_has_everything(invoke: Invoke, lake: FakeLake, parsed: 
 def test_profile_is_yaml_or_json(invoke: Invoke, lake: FakeLake) -> None:
     result = invoke("profile", "silver.orders", "--yaml", "--json")
     assert result.exit_code == 2
-    assert "one-of" in result.stdout
+    assert "conflicting-options" in result.stdout
 
 
 def test_profile_says_when_there_is_nothing_to_propose(invoke: Invoke, lake: FakeLake) -> None:
@@ -317,14 +317,14 @@ def test_lineage_of_the_lake_is_a_tree_from_its_sources(invoke: Invoke, lake: Fa
 
 def test_lineage_of_a_table_goes_both_ways(invoke: Invoke, lake: FakeLake) -> None:
     assert invoke("lineage", "silver.orders", "--columns").stdout.splitlines() == [
-        "made from",
+        "upstream",
         "silver.orders",
         "  bronze.orders  ← landing/orders/*.json",
-        "used by",
+        "downstream",
         "silver.orders",
         "  gold.sales",
         "",
-        "column                made from",
+        "column                derived from",
         "silver.orders.amount  bronze.orders.amount",
     ]
 

@@ -40,9 +40,9 @@ def run_tests(
     raise_all(check_tests(every, lake.tables, lake.graph, column_names(lake, facts)))
     check_declarations(lake, facts)
     tests = chosen_tests(every, selected, name)
-    from lakesmith.run.trial import try_tests
+    from lakesmith.run.unit_tests import run_unit_tests
 
-    results = try_tests(
+    results = run_unit_tests(
         lake.declaration,
         lake.graph,
         facts.tables,
@@ -67,6 +67,6 @@ def check_on_empty_tables(
     selected = choose(lake.graph, lake.tables, select, exclude)
     facts = read_facts(lake, remote=False)
     check_declarations(lake, facts)
-    from lakesmith.run.trial import try_empty
+    from lakesmith.run.unit_tests import check_empty_tables
 
-    return try_empty(lake.declaration, lake.graph, facts.tables, selected, on_event=on_event or ignore, session=session)
+    return check_empty_tables(lake.declaration, lake.graph, facts.tables, selected, on_event=on_event or ignore, session=session)

@@ -1,6 +1,6 @@
 import pytest
 
-from lakesmith.cli import words
+from lakesmith.cli import formatting
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from lakesmith.cli import words
     ],
 )
 def test_sizes_have_the_unit_that_fits(number: int | None, text: str) -> None:
-    assert words.size(number) == text
+    assert formatting.size(number) == text
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_sizes_have_the_unit_that_fits(number: int | None, text: str) -> None:
     ],
 )
 def test_ages_are_rough(seconds: float | None, text: str) -> None:
-    assert words.age(seconds) == text
+    assert formatting.age(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_ages_are_rough(seconds: float | None, text: str) -> None:
     [(0.04, "0.0 s"), (12.34, "12.3 s"), (300, "5 min"), (9000, "2.5 h"), (400000, "5 days")],
 )
 def test_durations_have_the_unit_that_fits(seconds: float, text: str) -> None:
-    assert words.duration(seconds) == text
+    assert formatting.duration(seconds) == text
 
 
 def test_one_row_and_many_rows() -> None:
-    assert (words.plural(1, "row"), words.plural(1234, "row")) == ("1 row", "1,234 rows")
+    assert (formatting.plural(1, "row"), formatting.plural(1234, "row")) == ("1 row", "1,234 rows")
