@@ -244,7 +244,7 @@ class RowCounter:
 
 def hold_batch(warehouse: Warehouse, incoming: IncomingBatch, _: Rows, failed: GateFailed) -> GateFailed:
     batch = incoming.batch
-    HeldBatches(warehouse.storage).keep(
+    HeldBatches(warehouse.storage).save(
         HeldBatch(
             table=str(incoming.table.name),
             run_id=batch.run_id,
@@ -252,7 +252,7 @@ def hold_batch(warehouse: Warehouse, incoming: IncomingBatch, _: Rows, failed: G
             attempt=batch.attempt,
             held_at=batch.pinned_at,
             rows=failed.counts.rows_in,
-            refused=failed.counts.rejected,
+            rejected=failed.counts.rejected,
             broken=dict(failed.counts.broken),
             failures=tuple(failure.what for failure in failed.failures),
         )
@@ -263,7 +263,7 @@ def hold_batch(warehouse: Warehouse, incoming: IncomingBatch, _: Rows, failed: G
 
 def discard_held_batch(warehouse: Warehouse, table: Table) -> None:
     if warehouse.storage.keys(f"_lakesmith/held/{table.name}"):
-        HeldBatches(warehouse.storage).forget(str(table.name))
+        HeldBatches(warehouse.storage).remove(str(table.name))
 
 
 class MemoryWriter(BatchWriter):

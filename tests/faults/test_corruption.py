@@ -308,7 +308,7 @@ def test_a_note_of_a_batch_that_was_held_back_is_as_it_was_written_or_named(made
     key = "_lakesmith/held/bronze.orders/batch.json"
     for said in (b"", b"garbage", b"[]", b"{}"):
         storage.replace(key, said)
-        error = stopped(lambda: HeldBatches(storage).of("bronze.orders"))
+        error = stopped(lambda: HeldBatches(storage).get("bronze.orders"))
         assert_typed(error, "batch-unreadable")
         assert key in error.what
 

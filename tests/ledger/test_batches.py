@@ -138,7 +138,7 @@ def test_a_held_batch_that_somebody_overwrote_is_an_error_with_a_next_step(tmp_p
     folder.mkdir(parents=True)
     (folder / "batch.json").write_text(text)
     with pytest.raises(DataError) as caught:
-        HeldBatches(LocalStorage(tmp_path)).of("silver.orders")
+        HeldBatches(LocalStorage(tmp_path)).get("silver.orders")
     assert (caught.value.code, caught.value.table) == ("batch-unreadable", "silver.orders")
     assert caught.value.hint
 

@@ -1,1 +1,1 @@
-"""What Lakesmith knows of itself: pinned batches, and the system tables with runs, steps and checks."""
+"""Records of Lakesmith: pinned batches, leases, and the system tables with runs, steps and checks."""

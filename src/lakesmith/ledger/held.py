@@ -23,7 +23,7 @@ class HeldBatch:
     held_at: int
     """Milliseconds since 1970."""
     rows: int
-    refused: int
+    rejected: int
     broken: Mapping[str, int]
     """By rule, how many rows break it."""
     failures: tuple[str, ...]
@@ -37,10 +37,10 @@ class HeldBatches:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def keep(self, held: HeldBatch) -> None:
+    def save(self, held: HeldBatch) -> None:
         self._storage.replace(_key(held.table), json.dumps(asdict(held)).encode())
 
-    def of(self, table: str) -> HeldBatch | None:
+    def get(self, table: str) -> HeldBatch | None:
         data = self._storage.read(_key(table))
         if data is None:
             return None
@@ -55,7 +55,7 @@ class HeldBatches:
                 hint=f"run again, and the gate will hold the batch again: lakesmith run {table}",
             ) from error
 
-    def forget(self, table: str) -> None:
+    def remove(self, table: str) -> None:
         self._storage.remove(_key(table))
 
 

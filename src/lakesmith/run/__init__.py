@@ -1,4 +1,4 @@
-"""Walks the steps of a plan: several tables at a time, each table's batch pinned, committed and recorded."""
+"""Runs the steps of a plan: several tables at a time, each table's batch pinned, committed and recorded."""
 
 from lakesmith.run.execute import Executor
 

@@ -1,4 +1,4 @@
-"""Walks a plan: several tables at a time where the graph allows, and says what happened."""
+"""Runs a plan: several tables at a time where the graph allows, and records what happened."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Executor:
-    """One run of a plan. What it did is in `steps`, `checks` and `errors`, also after an interruption."""
+    """One run of a plan. `steps`, `checks`, `files` and `errors` hold what it did, also after an interruption."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Executor:
         self.errors: list[LakesmithError] = []
 
     def execute(self, plan: Plan, jobs: int) -> None:
-        """Take every step. A table that fails stops only what is made from it."""
+        """Run every step. A table that fails stops only the tables that read it."""
         waiting = {table.table: table for table in plan.tables if table.steps}
         ended: dict[TableName, bool] = {}
         running: dict[Future[bool], TableName] = {}
@@ -90,7 +90,7 @@ class Executor:
                         for future in finished:
                             ended[running.pop(future)] = future.result()
             except BaseException:
-                # Tables that have not begun must not begin any more; the jobs of the others fail at once.
+                # No further table may begin; the jobs of running tables fail at once.
                 self._stopped = True
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.close()
@@ -121,7 +121,7 @@ class Executor:
                 running[pool.submit(self._table, table)] = name
 
     def _table(self, plan: TablePlan) -> bool:
-        """All steps of one table, in order; True when its dependants may go on."""
+        """Run the steps of one table in order; return whether tables that read it may run."""
         table = self._lake.tables[plan.table]
         if self._jvm_died:
             self._skip(plan, "Spark's JVM has ended")
@@ -171,7 +171,7 @@ class Executor:
                     private=self._lake.environment.secret_variables,
                     umask=self._lake.environment.umask,
                 )
-        # One a thread: settings and views of a step must not reach the one that runs beside it.
+        # One session per thread: settings and views of a step must not affect a concurrent step.
         if not hasattr(self._threads, "session"):
             self._threads.session = isolated(self._session)
         own: SparkSession = self._threads.session

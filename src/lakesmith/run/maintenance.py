@@ -291,7 +291,7 @@ class Maintenance:
         """Return the staged folders of killed runs. A held batch stays until the table has a newer batch."""
         name = self.table.name
         folders = staged_folders(self.warehouse.staged(name))
-        if HeldBatches(self.warehouse.storage).of(str(name)) is None:
+        if HeldBatches(self.warehouse.storage).get(str(name)) is None:
             folders.append(self.warehouse.held(name))
         return [folder for folder in folders if last_changed(folder) < time.time() - age]
 
