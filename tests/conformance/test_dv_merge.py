@@ -1,4 +1,4 @@
-"""A merge by the place of rows does what MERGE does, whoever reads the table, and leaves to MERGE what it cannot do."""
+"""A merge with deletion vectors has the same result as MERGE, and falls back to MERGE where it must."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Rows = dict[int, tuple[int, str]]
 
 
 def write(sequence: int) -> Write:
-    return Write(flow=FLOW, sequence=sequence, note=f"batch {sequence}", properties=FEED, vectors=True)
+    return Write(flow=FLOW, sequence=sequence, note=f"batch {sequence}", properties=FEED, deletion_vectors=True)
 
 
 def frame(spark: SparkSession, rows: list[tuple[int, int, str, bool]]) -> DataFrame:
@@ -41,9 +41,9 @@ def frame(spark: SparkSession, rows: list[tuple[int, int, str, bool]]) -> DataFr
 
 
 def upsert(
-    rows: DataFrame, newer: str = NEWER, also: str | None = None, by_order: tuple[str, str] | None = None
+    rows: DataFrame, newer: str = NEWER, extra_match: str | None = None, by_order: tuple[str, str] | None = None
 ) -> Upsert:
-    return Upsert(rows=rows, key=("id",), newer=newer, also=also, by_order=by_order)
+    return Upsert(rows=rows, key=("id",), newer=newer, extra_match=extra_match, by_order=by_order)
 
 
 def merged(before: Rows, batch: list[tuple[int, int, str, bool]]) -> Rows:
@@ -174,14 +174,14 @@ def test_of_two_writers_of_one_version_one_wins(spark: SparkSession, tmp_path: P
     with pytest.raises(InfrastructureError) as caught:
         dv_merge.merge_by_vectors(*dv_merge.pin_rows(late, table), table, place, write(4))
     assert caught.value.code == "commit-conflict"
-    twin = Write(flow=FLOW, sequence=3, note="a twin", vectors=True)
+    twin = Write(flow=FLOW, sequence=3, note="a twin", deletion_vectors=True)
     with pytest.raises(InfrastructureError) as again:
         format.merge(upsert(frame(spark, [(5, 1, "x", False)])), place, twin)
     assert again.value.code == "commit-lost"
     assert sorted(row.id for row in spark.read.format("delta").load(place).collect()) == [1, 2, 3]
 
 
-def test_two_rows_of_a_batch_for_one_row_of_the_table_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_rows_of_a_batch_for_one_row_of_the_table_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
     place, format = str(tmp_path / "t"), Delta()
     format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), place, write(1))
     with pytest.raises(DataError) as caught:
@@ -197,14 +197,14 @@ ASKS_MORE = (
 )
 
 
-def test_a_table_that_asks_more_of_its_writers_is_left_to_merge(
+def test_a_table_that_needs_a_newer_writer_is_left_to_merge(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     format, batch = Delta(), frame(spark, [(1, 2, "y", False)])
     monkeypatch.setattr(spark_writes, "merge_by_vectors", None)
     plain = place = str(tmp_path / "plain")
-    vectors = {"delta.enableDeletionVectors": "true"}
-    format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), plain, replace(write(1), properties=vectors))
+    feature = {"delta.enableDeletionVectors": "true"}
+    format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), plain, replace(write(1), properties=feature))
     assert dv_merge.can_merge_by_vectors(DeltaTable(plain), batch, plain)
     for number, change in enumerate(ASKS_MORE):
         place = str(tmp_path / str(number))

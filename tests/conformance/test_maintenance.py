@@ -1,4 +1,4 @@
-"""What every table format has to do to keep a table in order. A second adapter joins by being added to `FORMATS`."""
+"""What every table format has to do for maintenance. A second adapter joins by being added to `FORMATS`."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def rows(spark: SparkSession, *values: tuple[int, str]) -> DataFrame:
     return spark.createDataFrame(list(values), "id bigint, v string").coalesce(1)
 
 
-def write(sequence: int, note: str = "", *, vectors: bool = False) -> Write:
+def write(sequence: int, note: str = "", *, deletion_vectors: bool = False) -> Write:
     own = note or f"batch {sequence}"
-    return Write(flow=FLOW, sequence=sequence, note=own, properties=FEED, vectors=vectors)
+    return Write(flow=FLOW, sequence=sequence, note=own, properties=FEED, deletion_vectors=deletion_vectors)
 
 
 def held(format: TableFormat, place: str, version: int | None = None) -> list[tuple[object, ...]]:
@@ -83,7 +83,7 @@ def test_a_vacuum_deletes_what_is_old_and_keeps_what_a_version_since_needs(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a"), (2, "a")), place, write(1))
-    format.merge(Upsert(rows=rows(spark, (1, "b")), key=("id",), newer="true"), place, write(2, vectors=True))
+    format.merge(Upsert(rows=rows(spark, (1, "b")), key=("id",), newer="true"), place, write(2, deletion_vectors=True))
     stray = Path(place) / "batch-00000003-0a0a0a0a" / "part.parquet"
     stray.parent.mkdir()
     stray.write_bytes(b"never committed")
@@ -143,7 +143,7 @@ def test_a_version_comes_back_in_one_commit_with_its_columns_and_its_deleted_row
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a"), (2, "a")), place, write(1))
-    format.merge(Upsert(rows=rows(spark, (1, "b")), key=("id",), newer="true"), place, write(2, vectors=True))
+    format.merge(Upsert(rows=rows(spark, (1, "b")), key=("id",), newer="true"), place, write(2, deletion_vectors=True))
     marked = format.facts(place, FLOW)
     assert marked
     wider = rows(spark, (3, "c")).selectExpr("*", "true AS more")
@@ -187,7 +187,7 @@ def test_a_version_whose_files_are_gone_does_not_come_back_in_part(
 
 
 class Sleeper:
-    """A writer of a batch that is suspended while it writes."""
+    """A writer that is suspended while it writes a batch."""
 
     def __init__(self, folder: Path) -> None:
         self.asleep, self.awake = folder / "asleep", folder / "awake"
@@ -253,7 +253,7 @@ def test_a_writer_that_slept_through_a_vacuum_cannot_commit(
     format.append(rows(spark, (1, "a"), (2, "b")), place, first)
     facts = format.facts(place, FLOW)
     assert facts
-    sleeper, late = Sleeper(tmp_path), write(2, "late", vectors=path == "place")
+    sleeper, late = Sleeper(tmp_path), write(2, "late", deletion_vectors=path == "place")
     new = sleeper.rows(spark, (7, "late"))
     columns = rows(spark, (7, "late")).schema.json()
     made_for = facts.table_id

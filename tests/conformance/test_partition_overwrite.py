@@ -1,4 +1,4 @@
-"""Partitions that are replaced without Delta's writer: as the model has them, whoever reads the table."""
+"""Replacing partitions without Delta.s writer has the result of the model, for every reader."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ ASKS_MORE = (
 )
 
 
-def test_a_table_that_asks_more_of_its_writers_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_needs_a_newer_writer_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
     batch, part = frame(spark, "int", [(1, 9)]), ReplaceWhere("p = 1", ("1",))
     plain = made(spark, tmp_path, [(1, 1), (2, 2)])
     assert partition_overwrite.can_replace_partitions(part, batch, DeltaTable(plain), plain, write(2))

@@ -66,7 +66,7 @@ def test_a_view_and_its_table_can_be_read_together(engine: QueryEngine) -> None:
         assert engine.query(sql, {"silver.orders": rows}, {"silver.orders_v1": view}).rows == ((2,),)
 
 
-def test_a_view_of_a_column_that_is_not_there_is_refused(engine: QueryEngine) -> None:
+def test_a_view_of_a_column_that_is_not_there_is_rejected(engine: QueryEngine) -> None:
     view = View(table="silver.orders", columns=(ViewColumn(name="gone"),))
     with pytest.raises(UsageError) as refused:
         engine.query("FROM silver.orders_v1", {"silver.orders": ds.dataset(ORDERS)}, {"silver.orders_v1": view})
@@ -74,7 +74,7 @@ def test_a_view_of_a_column_that_is_not_there_is_refused(engine: QueryEngine) ->
     assert "silver.orders_v1 cannot be made from silver.orders" in refused.value.what
 
 
-def test_the_tables_that_a_statement_reads_are_told(engine: QueryEngine) -> None:
+def test_the_tables_that_a_statement_reads_are_found(engine: QueryEngine) -> None:
     sql = "WITH x AS (SELECT * FROM silver.orders) SELECT * FROM x JOIN system.runs USING (id)"
     assert engine.referenced(sql) == {"silver.orders", "system.runs"}
 

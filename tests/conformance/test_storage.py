@@ -64,7 +64,7 @@ def test_keys_are_the_names_in_a_folder_in_order(storage: Storage) -> None:
     assert [key for key in storage.keys("folder") if key != "deep"] == ["a", "b"]
 
 
-def test_a_listing_tells_path_size_and_time_and_the_file_can_be_found_by_it(storage: Storage) -> None:
+def test_a_listing_has_path_size_and_time_and_its_files_can_be_opened(storage: Storage) -> None:
     storage.replace("landing/a.json", b"12345")
     storage.replace("landing/b.csv", b"1")
     (file,) = storage.list("landing/*.json")
@@ -140,7 +140,7 @@ def test_an_empty_file_is_a_file(storage: Storage) -> None:
         assert (fact.size, file.read()) == (0, b"")
 
 
-def test_a_file_that_is_gone_or_rewritten_is_told(storage: Storage) -> None:
+def test_a_file_that_is_gone_or_rewritten_is_an_error(storage: Storage) -> None:
     put(storage, "a.json", b"1")
     (fact,) = storage.list("*.json")
     storage.replace("a.json", b"22")
@@ -175,7 +175,7 @@ def test_a_move_never_replaces_other_bytes(storage: Storage) -> None:
     assert (storage.read("in/a.json"), storage.read("archive/a.json")) == (b"1", b"2")
 
 
-def test_a_file_is_put_once_and_tells_how_far_it_is(storage: Storage) -> None:
+def test_a_file_is_put_once_and_reports_progress(storage: Storage) -> None:
     data, told = b"x" * 20_000_000, list[int]()
     assert storage.put_file("large.bin", io.BytesIO(data), size=len(data), on_progress=told.append)
     assert not storage.put_file("large.bin", io.BytesIO(b"y" * len(data)), size=len(data), on_progress=told.append)

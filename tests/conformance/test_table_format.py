@@ -119,26 +119,28 @@ def test_a_merge_updates_what_is_newer_and_inserts_what_is_new(
     assert held(format, place) == [(1, "b"), (2, "z"), (3, "c")]
 
 
-@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("deletion_vectors", [False, True])
 def test_a_merge_that_only_replaces_rows_has_inserted_none(
-    format: TableFormat, spark: SparkSession, place: str, vectors: bool
+    format: TableFormat, spark: SparkSession, place: str, deletion_vectors: bool
 ) -> None:
     format.append(rows(spark, (1, "a"), (2, "b"), (3, "c")), place, write(1))
     upsert = Upsert(rows=rows(spark, (2, "z")), key=("id",), newer="true")
-    written = format.merge(upsert, place, write(2, vectors=vectors))
+    written = format.merge(upsert, place, write(2, deletion_vectors=deletion_vectors))
     assert (written.inserted, written.updated, written.deleted) == (0, 1, 0)
 
 
-@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("deletion_vectors", [False, True])
 def test_rows_that_are_others_each_time_they_are_computed_enter_once(
-    format: TableFormat, spark: SparkSession, place: str, vectors: bool
+    format: TableFormat, spark: SparkSession, place: str, deletion_vectors: bool
 ) -> None:
     format.append(spark.sql("SELECT id, 'old' AS v FROM range(60)"), place, write(1))
     # Each row either meets one of the table or does not, and that changes from one look at it to the next.
     chance = "CAST(java_method('java.lang.Math', 'random') AS double) < 0.5"
     source = spark.sql(f"SELECT IF({chance}, id, id + 1000) AS id, 'new' AS v FROM range(60)")
     assert source.collect() != source.collect()
-    written = format.merge(Upsert(rows=source, key=("id",), newer="true"), place, write(2, vectors=vectors))
+    written = format.merge(
+        Upsert(rows=source, key=("id",), newer="true"), place, write(2, deletion_vectors=deletion_vectors)
+    )
     table = held(format, place)
     found = {row[0]: row[1] for row in table}
     assert len(found) == len(table)
@@ -165,7 +167,7 @@ def test_a_merge_of_a_batch_that_is_there_already_is_not_done_again(
     assert held(format, place) == [(1, "a"), (2, "b")]
 
 
-def test_the_change_feed_tells_inserts_updates_and_deletes_between_two_versions(
+def test_the_change_feed_has_inserts_updates_and_deletes_between_two_versions(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a"), (2, "b")), place, write(1))
@@ -211,7 +213,7 @@ def test_the_version_of_a_time_is_the_newest_that_was_there(
         assert format.version_at(place, commit.committed_at) == commit.version
 
 
-def test_commits_are_told_newest_first_with_note_and_metrics(
+def test_commits_are_listed_newest_first_with_note_and_metrics(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a")), place, write(1))
@@ -221,7 +223,7 @@ def test_commits_are_told_newest_first_with_note_and_metrics(
     assert format.commit_result(newest).inserted == 2
 
 
-def test_a_new_column_is_taken_in_with_the_rows_of_an_append_and_of_a_merge(
+def test_a_new_column_is_added_with_the_rows_of_an_append_and_of_a_merge(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a")), place, write(1))
@@ -419,7 +421,7 @@ def test_files_are_not_added_to_another_table_than_the_one_they_were_written_for
         "ALTER TABLE {table} ADD CONSTRAINT positive CHECK (id > 0)",
     ],
 )
-def test_a_table_that_asks_more_of_a_writer_takes_no_files(
+def test_a_table_that_needs_a_newer_writer_accepts_no_files(
     format: TableFormat, spark: SparkSession, place: str, asked: str
 ) -> None:
     format.append(rows(spark, (1, "a")), place, write(1))
@@ -428,7 +430,7 @@ def test_a_table_that_asks_more_of_a_writer_takes_no_files(
     assert not format.accepts_files(place)
 
 
-def test_a_table_with_a_column_that_must_have_a_value_takes_no_files(
+def test_a_table_with_a_column_that_must_not_be_null_accepts_no_files(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     spark.sql(f"CREATE TABLE delta.`{place}` (id bigint NOT NULL, v string) USING delta").collect()

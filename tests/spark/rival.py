@@ -25,7 +25,7 @@ from lakesmith.ports import DataFile, Write
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
 _OTHER, _SELF, _ROUND = 0, 64, ">i"
-"""Where in the barrier the two writers tell each other how far they have come, and how."""
+"""Offsets in the barrier file where the two writers publish their progress."""
 
 
 def make(location: Path) -> None:
@@ -49,14 +49,14 @@ def _add(location: str) -> Callable[[Write], None]:
     table_id = str(DeltaTable(location).metadata().id)
     first = commit_actions
 
-    def told(*words: Any, **named: Any) -> None:
+    def patched(*words: Any, **named: Any) -> None:
         try:
             first(*words, **named)
         except VersionTaken:
             sys.stdout.write("lost a version to the other\n")
             raise
 
-    vars(files)["commit_actions"] = told
+    vars(files)["commit_actions"] = patched
 
     def commit(write: Write) -> None:
         Path(location, f"{write.sequence}.parquet").write_bytes(b"x")

@@ -1,4 +1,4 @@
-"""What a history may never hold is found before it is written."""
+"""Overlapping intervals and gaps are found before a history is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a real PostgreSQL into bronze: each once, as they are, whatever their types."""
+"""Ingest rows of a real PostgreSQL: each row once, with unchanged values of every type."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refusal(bronze: Bronze, source: Jdbc) -> LakesmithError:
     return caught.value
 
 
-def test_a_whole_table_is_taken_in_with_each_run_and_told_apart_by_its_run(bronze: Bronze, database: Database) -> None:
+def test_a_full_table_is_ingested_by_each_run_with_its_run_id(bronze: Bronze, database: Database) -> None:
     database.sql(f"{ORDERS} INSERT INTO orders VALUES (1, 10.50, '2024-01-01 12:00+00'), (2, NULL, NULL)")
     assert bronze.run(bronze.table(FULL)) == (2, 0)
     database.sql("DELETE FROM orders WHERE id = 1")
@@ -70,7 +70,7 @@ def test_only_rows_after_the_watermark_are_read_and_each_once(bronze: Bronze, da
     assert bronze.rows("id") == [(1,), (2,)]
 
 
-def test_a_row_that_comes_late_within_the_overlap_is_taken_in_and_no_other_twice(
+def test_a_row_that_comes_late_within_the_overlap_is_ingested_and_no_row_twice(
     bronze: Bronze, database: Database
 ) -> None:
     table = bronze.table(INCREMENTAL)
@@ -95,7 +95,7 @@ def test_a_row_that_shares_the_last_watermark_is_not_lost_without_an_overlap(
     assert bronze.rows("id", "CAST(day AS string)") == [(1, "2024-01-01"), (2, "2024-01-01")]
 
 
-def test_a_row_without_a_watermark_is_taken_in_once(bronze: Bronze, database: Database) -> None:
+def test_a_row_without_a_watermark_is_ingested_once(bronze: Bronze, database: Database) -> None:
     table = bronze.table(INCREMENTAL)
     database.sql(f"{ORDERS} INSERT INTO orders VALUES (1, 1, NULL)")
     assert bronze.run(table) == (1, 0)
@@ -106,7 +106,7 @@ def test_a_row_without_a_watermark_is_taken_in_once(bronze: Bronze, database: Da
     assert bronze.rows("id", "_rescued") == [(1, None), (2, '{"changed_at":"infinity"}'), (3, None)]
 
 
-def test_rows_that_are_alike_are_kept_as_often_as_the_database_has_them(bronze: Bronze, database: Database) -> None:
+def test_duplicate_rows_are_ingested_as_often_as_the_database_has_them(bronze: Bronze, database: Database) -> None:
     table = bronze.table(INCREMENTAL)
     row = "INSERT INTO orders VALUES (1, 1, '2024-01-01')"
     database.sql(f"{ORDERS} {row}; {row}")
@@ -148,7 +148,7 @@ def test_a_watermark_keeps_all_its_digits(
     assert bronze.run(table) is None
 
 
-def test_rows_that_came_after_the_batch_was_pinned_wait_for_the_next(bronze: Bronze, database: Database) -> None:
+def test_rows_after_the_pinned_watermark_belong_to_the_next_batch(bronze: Bronze, database: Database) -> None:
     table = bronze.table(INCREMENTAL)
     database.sql(f"{ORDERS} INSERT INTO orders VALUES (1, 1, '2024-01-01 12:00+00')")
     batch = bronze.pin(table)
@@ -157,7 +157,7 @@ def test_rows_that_came_after_the_batch_was_pinned_wait_for_the_next(bronze: Bro
     assert [row.id for row in bronze.read(table, batch).collect()] == [1]
 
 
-def test_a_batch_that_was_cut_short_is_read_from_where_its_rows_were_kept(bronze: Bronze, database: Database) -> None:
+def test_a_interrupted_batch_is_read_from_its_staged_extract(bronze: Bronze, database: Database) -> None:
     table = bronze.table(INCREMENTAL)
     database.sql(f"{ORDERS} INSERT INTO orders VALUES (1, 1, '2024-01-01'), (2, 2, '2024-01-01')")
     assert bronze.run(table) == (2, 0)
@@ -172,7 +172,7 @@ def test_a_batch_that_was_cut_short_is_read_from_where_its_rows_were_kept(bronze
     assert [(row.id, row[ALREADY_INGESTED]) for row in after] == [(1, True), (2, True), (3, False)]
 
 
-def test_rows_that_were_kept_in_part_are_read_again(bronze: Bronze, database: Database) -> None:
+def test_an_incomplete_staged_extract_is_read_again(bronze: Bronze, database: Database) -> None:
     table = bronze.table(FULL)
     database.sql(f"{ORDERS} INSERT INTO orders VALUES (1, 1, NULL)")
     batch = bronze.pin(table)
@@ -195,7 +195,7 @@ def test_a_committed_batch_whose_rows_are_gone_is_not_made_up_from_others(bronze
     assert caught.value.code == "staged-extract-missing"
 
 
-def test_what_was_kept_is_forgotten_when_the_batch_is_done(bronze: Bronze, database: Database) -> None:
+def test_the_staged_extract_is_removed_when_the_batch_is_done(bronze: Bronze, database: Database) -> None:
     table = bronze.table(FULL)
     database.sql(f"{ORDERS} INSERT INTO orders VALUES (1, 1, NULL)")
     first = bronze.pin(table)
@@ -312,7 +312,7 @@ def test_a_number_of_any_digits_takes_the_declared_type_where_it_fits(bronze: Br
     ]
 
 
-def test_a_new_column_is_taken_in_and_old_rows_are_still_known(bronze: Bronze, database: Database) -> None:
+def test_a_new_column_is_ingested_and_old_rows_are_still_recognized(bronze: Bronze, database: Database) -> None:
     table = bronze.table(INCREMENTAL)
     database.sql(f"{ORDERS} INSERT INTO orders VALUES (1, 1, '2024-01-01')")
     assert bronze.run(table) == (1, 0)
@@ -343,7 +343,7 @@ def test_a_column_whose_type_changed_is_widened_or_rescued_and_never_cast(bronze
     assert bronze.rows("CAST(max(id) AS string)") == [("100000000000000000000",)]
 
 
-def test_a_strict_contract_refuses_other_columns_with_what_differs(bronze: Bronze, database: Database) -> None:
+def test_a_strict_contract_rejects_other_columns_with_what_differs(bronze: Bronze, database: Database) -> None:
     database.sql("CREATE TABLE orders (id int, amount text, note text)")
     with pytest.raises(LakesmithError) as caught:
         bronze.run(bronze.table(FULL, "strict", id="int", amount="decimal(5,2)", day="date"))
@@ -372,7 +372,7 @@ def test_a_select_is_read_like_a_table(bronze: Bronze, database: Database) -> No
     ("columns", "code"),
     [('"order id" int', "bad-column-name"), ("_run_id int", "reserved-column"), ('id int, "ID" int', "header-twice")],
 )
-def test_names_that_a_table_cannot_hold_are_refused(
+def test_names_that_a_table_cannot_hold_are_rejected(
     bronze: Bronze, database: Database, columns: str, code: str
 ) -> None:
     database.sql(f"CREATE TABLE orders ({columns})")
@@ -406,7 +406,7 @@ def test_a_table_or_column_that_is_not_there_is_named(bronze: Bronze, database: 
     assert refusal(bronze, replace(FULL, table="(SELECT amuont FROM orders)")).code == "query-refused"
 
 
-def test_a_column_that_has_no_order_is_refused(bronze: Bronze, database: Database) -> None:
+def test_a_column_that_has_no_order_is_rejected(bronze: Bronze, database: Database) -> None:
     database.sql("CREATE TABLE orders (id int, flag boolean, name text)")
     assert refusal(bronze, replace(INCREMENTAL, watermark="flag")).code == "column-not-ordered"
     assert refusal(bronze, replace(INCREMENTAL, watermark="name", overlap=1.0)).code == "column-not-ordered"

@@ -80,11 +80,11 @@ def avro(id: int, schema: object, value: Mapping[str, object]) -> bytes:
 
 
 def codes(lake: Written) -> list[str]:
-    """The codes of the refused records, sorted."""
+    """The error codes of the rejected records, sorted."""
     return sorted(str(row[0]) for row in lake.rows("SELECT unnest(rules) FROM quarantine.bronze_events"))
 
 
-def test_each_record_is_taken_in_once_with_its_key_headers_place_and_time(lake: Written, kafka: Broker) -> None:
+def test_each_record_is_ingested_once_with_its_key_headers_place_and_time(lake: Written, kafka: Broker) -> None:
     topic = kafka.topic(partitions=2)
     declare(lake, topic)
     headers: list[tuple[str, bytes | None]] = [("trace", b"\xff1"), ("none", None)]
@@ -107,7 +107,7 @@ def test_each_record_is_taken_in_once_with_its_key_headers_place_and_time(lake: 
     assert lake.rows("SELECT count(DISTINCT _row_hash), count(_ingested_at) FROM bronze.events") == [(3, 3)]
 
 
-def test_rounds_of_a_continuous_run_take_each_record_in_once(lake: Written, kafka: Broker) -> None:
+def test_rounds_of_a_continuous_run_ingest_each_record_once(lake: Written, kafka: Broker) -> None:
     topic = kafka.topic()
     declare(lake, topic)
     kafka.send(topic, '{"id": 1}')
@@ -139,7 +139,7 @@ def test_a_poisoned_record_goes_to_quarantine_with_a_code_and_a_tombstone_is_a_r
     assert found[:2] == [("not json", f"{topic}/0:1"), ('{"id":', f"{topic}/0:2")]
 
 
-def test_a_new_field_is_taken_in_and_what_does_not_fit_is_rescued(lake: Written, kafka: Broker) -> None:
+def test_a_new_field_is_ingested_and_what_does_not_fit_is_rescued(lake: Written, kafka: Broker) -> None:
     topic = kafka.topic()
     declare(lake, topic)
     kafka.send(topic, '{"id": 1, "to": {"city": "Ulm"}}')
@@ -153,7 +153,7 @@ def test_a_new_field_is_taken_in_and_what_does_not_fit_is_rescued(lake: Written,
     assert json.loads(str(found[1][3])) == {"id": "two"}
 
 
-def test_a_strict_contract_refuses_a_new_field_with_a_diff(lake: Written, kafka: Broker) -> None:
+def test_a_strict_contract_rejects_a_new_field_with_a_diff(lake: Written, kafka: Broker) -> None:
     topic = kafka.topic()
     lake.declare(
         {
@@ -189,7 +189,7 @@ def test_text_values_are_one_column(lake: Written, kafka: Broker) -> None:
     assert lake.rows("SELECT value FROM bronze.events") == [("hello",)]
 
 
-def test_the_first_run_from_latest_takes_nothing_and_the_next_all_that_came_since(lake: Written, kafka: Broker) -> None:
+def test_the_first_run_from_latest_ingests_nothing_and_the_next_all_new_records(lake: Written, kafka: Broker) -> None:
     topic = kafka.topic()
     declare(lake, topic, starting="latest")
     kafka.send(topic, '{"id": 1}')
@@ -200,7 +200,7 @@ def test_the_first_run_from_latest_takes_nothing_and_the_next_all_that_came_sinc
     assert lake.rows("SELECT id FROM bronze.events") == [(2,)]
 
 
-def test_a_batch_has_at_most_the_rows_asked_for(lake: Written, kafka: Broker) -> None:
+def test_a_batch_has_at_most_the_requested_rows(lake: Written, kafka: Broker) -> None:
     topic = kafka.topic(partitions=2)
     declare(lake, topic, max_rows=3)
     for partition in (0, 1):
@@ -229,7 +229,7 @@ def test_records_that_retention_took_are_an_error_and_can_be_accepted(lake: Writ
     assert lake.rows("SELECT id FROM bronze.events ORDER BY id") == [(1,), (3,)]
 
 
-def test_records_of_transactions_that_were_given_up_are_not_read(lake: Written, kafka: Broker) -> None:
+def test_records_of_aborted_transactions_are_not_read(lake: Written, kafka: Broker) -> None:
     from confluent_kafka import Producer
 
     topic = kafka.topic()
@@ -264,7 +264,7 @@ def test_a_secured_listener_is_read_by_spark_with_the_same_settings(lake: Writte
     assert lake.run()["bronze.events"].rows_written == 1
 
 
-def test_avro_values_keep_their_types_and_a_new_field_of_the_schema_is_taken_in(
+def test_avro_values_keep_their_types_and_a_new_field_of_the_schema_is_ingested(
     lake: Written, kafka: Broker, registry: Apicurio
 ) -> None:
     topic = kafka.topic()
@@ -306,7 +306,7 @@ def test_a_wider_type_of_a_schema_and_a_wider_number_in_json_widen_the_column(
     assert lake.rows("SELECT n FROM bronze.plain ORDER BY n") == [(1,), (10**30,)]
 
 
-def test_a_value_with_a_schema_of_another_subject_is_read_and_one_with_none_is_refused(
+def test_a_value_with_a_schema_of_another_subject_is_read_and_one_without_is_rejected(
     lake: Written, kafka: Broker, registry: Apicurio
 ) -> None:
     topic = kafka.topic()
@@ -328,7 +328,7 @@ def test_a_value_with_a_schema_of_another_subject_is_read_and_one_with_none_is_r
     assert codes(lake) == ["no-schema-id", "no-schema-id", "unknown-schema"]
 
 
-def test_a_strict_contract_refuses_a_new_schema_with_a_diff_before_anything_is_read(
+def test_a_strict_contract_rejects_a_new_schema_with_a_diff_before_anything_is_read(
     lake: Written, kafka: Broker, registry: Apicurio
 ) -> None:
     topic = kafka.topic()
@@ -354,7 +354,7 @@ def test_a_strict_contract_refuses_a_new_schema_with_a_diff_before_anything_is_r
     assert lake.rows("SELECT count(*) FROM bronze.events") == [(1,)]
 
 
-def test_a_schema_that_the_table_cannot_hold_is_told_of_once_or_refused_before_anything_is_read(
+def test_a_schema_that_does_not_fit_the_table_is_reported_once_or_rejected_before_reading(
     lake: Written, kafka: Broker, registry: Apicurio
 ) -> None:
     topic = kafka.topic()

@@ -1,4 +1,4 @@
-"""Tables of other lakes into bronze: real Delta and Iceberg tables, read by what each version brought."""
+"""Ingest tables of other lakes: real Delta and Iceberg tables, by the rows that each version added."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Other:
     source: OtherTable
 
     def sql(self, statement: str) -> None:
-        """Run a statement in which `other` stands for the table."""
+        """Run a statement that refers to the table as `other`."""
         self.spark.sql(statement.replace("other", self.name))
 
 
@@ -62,7 +62,7 @@ def refusal(bronze: Bronze, other: Other) -> LakesmithError:
     return caught.value
 
 
-def test_a_delta_table_comes_whole_and_then_by_what_was_added(bronze: Bronze, delta: Other) -> None:
+def test_a_delta_table_is_read_in_full_and_then_by_added_rows(bronze: Bronze, delta: Other) -> None:
     table = bronze.table(delta.source)
     delta.sql("CREATE TABLE other (id BIGINT, day STRING) USING delta PARTITIONED BY (day)")
     delta.sql("INSERT INTO other VALUES (1, 'a b'), (2, NULL)")
@@ -82,7 +82,7 @@ def test_a_delta_table_comes_whole_and_then_by_what_was_added(bronze: Bronze, de
     assert bronze.staged == []
 
 
-def test_a_pinned_version_is_read_however_far_the_table_has_gone_on(bronze: Bronze, delta: Other) -> None:
+def test_a_pinned_version_is_read_although_the_table_has_newer_versions(bronze: Bronze, delta: Other) -> None:
     table = bronze.table(delta.source)
     delta.sql("CREATE TABLE other (id BIGINT) USING delta")
     delta.sql("INSERT INTO other VALUES (1)")
@@ -110,7 +110,7 @@ def test_a_column_that_was_added_renamed_or_nested_arrives_with_its_rows(bronze:
 @pytest.mark.parametrize(
     "statement", ["DELETE FROM other WHERE id = 1", "UPDATE other SET id = 5", "INSERT OVERWRITE other VALUES (9)"]
 )
-def test_rows_that_changed_without_a_change_feed_are_refused(bronze: Bronze, delta: Other, statement: str) -> None:
+def test_rows_that_changed_without_a_change_feed_are_rejected(bronze: Bronze, delta: Other, statement: str) -> None:
     delta.sql("CREATE TABLE other (id BIGINT) USING delta")
     delta.sql("INSERT INTO other VALUES (1), (2)")
     bronze.run(bronze.table(delta.source))
@@ -120,7 +120,7 @@ def test_rows_that_changed_without_a_change_feed_are_refused(bronze: Bronze, del
     assert bronze.rows("id") == [(1,), (2,)]
 
 
-def test_a_change_feed_tells_of_updates_and_deletes(bronze: Bronze, delta: Other) -> None:
+def test_a_change_feed_provides_updates_and_deletes(bronze: Bronze, delta: Other) -> None:
     table = bronze.table(delta.source)
     delta.sql(
         "CREATE TABLE other (id BIGINT, amount INT) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
@@ -177,7 +177,7 @@ def test_files_that_were_vacuumed_before_they_were_read_are_a_gap(bronze: Bronze
     assert refusal(bronze, delta).code == "source-gap"
 
 
-def test_a_table_that_was_made_anew_is_refused(bronze: Bronze, delta: Other) -> None:
+def test_a_table_that_was_recreated_is_rejected(bronze: Bronze, delta: Other) -> None:
     for _ in range(2):
         delta.sql("CREATE TABLE other (id BIGINT) USING delta")
         delta.sql("INSERT INTO other VALUES (1)")
@@ -192,7 +192,7 @@ def test_a_bronze_table_of_another_lake_has_columns_that_cannot_be_copied(bronze
     assert refusal(bronze, delta).code == "reserved-column"
 
 
-def test_an_iceberg_table_comes_whole_and_then_by_what_was_added(bronze: Bronze, iceberg: Other) -> None:
+def test_an_iceberg_table_is_read_in_full_and_then_by_added_rows(bronze: Bronze, iceberg: Other) -> None:
     table = bronze.table(iceberg.source)
     iceberg.sql("CREATE TABLE other (id BIGINT, day DATE) USING iceberg PARTITIONED BY (day)")
     assert bronze.run(table) is None
@@ -220,7 +220,7 @@ def test_a_rewrite_of_an_iceberg_table_alone_brings_no_rows(bronze: Bronze, iceb
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM other WHERE id = 1", "INSERT OVERWRITE other VALUES (9)"])
-def test_rows_of_an_iceberg_table_that_changed_are_refused(bronze: Bronze, iceberg: Other, statement: str) -> None:
+def test_rows_of_an_iceberg_table_that_changed_are_rejected(bronze: Bronze, iceberg: Other, statement: str) -> None:
     iceberg.sql("CREATE TABLE other (id BIGINT) USING iceberg")
     iceberg.sql("INSERT INTO other VALUES (1)")
     bronze.run(bronze.table(iceberg.source))

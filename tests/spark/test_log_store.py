@@ -52,7 +52,7 @@ def build() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def command(build: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Starts tests/spark/java/Drive.java."""
+    """Return the command that starts tests/spark/java/Drive.java."""
     classes = tmp_path_factory.mktemp("classes")
     against = build.class_path()
     build.compile_java([Path(__file__).parent / "java" / "Drive.java"], classes, against=against)
@@ -84,10 +84,10 @@ def drive(command: list[str]) -> Iterator[Drive]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """What two writers were told, and what is there."""
+    """The commits that two writers got confirmed, and the commits in the log."""
 
     acknowledged: list[str]
-    """`writer:version` for every commit that a writer was told it had made."""
+    """`writer:version` for every confirmed commit."""
     present: list[str]
 
     @property
@@ -95,8 +95,8 @@ class Race:
         return set(self.acknowledged) - set(self.present)
 
 
-def assert_sealed(log: Path) -> None:
-    """Each commit has the seal of its own content, not of one that lost, and nothing else was left behind."""
+def assert_checksums(log: Path) -> None:
+    """Assert that each commit has the checksum of its own content, and that no other file is left."""
     for commit in log.glob("[0-9]*.json"):
         assert Path(checksum_path(str(commit))).read_bytes() == checksums_of(commit.read_bytes()), commit
     assert not list(log.glob(".*.tmp"))
@@ -110,12 +110,12 @@ def race(command: list[str], store: str, folder: Path, versions: int, delay: int
     writers = [subprocess.Popen(w, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for w in words]
     answers = [writer.communicate(timeout=120) for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0], answers
-    told = [line.split() for out, _ in answers for line in out.splitlines()]
-    assert len(told) == 2 * versions
+    lines = [line.split() for out, _ in answers for line in out.splitlines()]
+    assert len(lines) == 2 * versions
     present = [(log / f"{version:020}.json").read_text().strip() for version in range(versions)]
     if store == OURS:
-        assert_sealed(log)
-    return Race(acknowledged=[what for word, what in told if word == "won"], present=present)
+        assert_checksums(log)
+    return Race(acknowledged=[what for word, what in lines if word == "won"], present=present)
 
 
 def test_of_two_processes_that_race_for_a_thousand_versions_exactly_one_wins_each(
@@ -137,14 +137,14 @@ def test_the_same_delay_makes_the_store_of_delta_lose_acknowledged_commits(comma
 
 
 def slowly(microseconds: int) -> list[str]:
-    """Runs a command on a disk that takes its time with every name that it gives."""
+    """Run a command with slow renames and links."""
     calls = "rename,renameat,renameat2,link,linkat"
     words = [str(strace()), "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", f"--trace={calls}"]
     return [*words, f"--inject={calls}:delay_enter={microseconds}"]
 
 
 def answers_of(*commands: list[str]) -> list[str]:
-    """What commands that run beside each other say, a line each."""
+    """Run commands in parallel and return the lines that they print."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(strace().parent)}
     writers = [
         subprocess.Popen(each, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
@@ -165,13 +165,13 @@ def contend(command: list[str], store: str, folder: Path, commits: int) -> Race:
     log = folder / "_delta_log"
     log.mkdir()
     words = ["commit", store, str(log)]
-    told = answers_of(
+    lines = answers_of(
         *([*slowly(SLOW), *command, *words, str(n), str(commits), f"{folder}/barrier"] for n in (0, 1)),
     )
     present = [file.read_text().strip() for file in sorted(log.glob("*.json"))]
     if store == OURS:
-        assert_sealed(log)
-    return Race(acknowledged=[line.split()[1] for line in told if line.startswith("won")], present=present)
+        assert_checksums(log)
+    return Race(acknowledged=[line.split()[1] for line in lines if line.startswith("won")], present=present)
 
 
 def test_two_writers_of_five_hundred_commits_each_on_a_slow_disk_leave_all_thousand(
@@ -199,15 +199,15 @@ def test_the_store_and_a_writer_in_python_that_commit_to_one_log_both_keep_all_t
     log = table / "_delta_log"
     java = [*slowly(SLOW), *command, "commit", OURS, str(log), "0", str(each), barrier, IN_DELTA]
     python = [*slowly(SLOW), sys.executable, "-m", "tests.spark.rival", way, str(table), str(each), barrier]
-    told = answers_of(java, python)
-    acknowledged = [found for line in told if line.startswith("won") for found in WHO.findall(line)]
+    lines = answers_of(java, python)
+    acknowledged = [found for line in lines if line.startswith("won") for found in WHO.findall(line)]
     commits = sorted(log.glob("*.json"))
     assert [commit.stem for commit in commits] == [f"{version:020}" for version in range(2 * each + 1)]
     present = [found for commit in commits[1:] for found in WHO.findall(commit.read_text())]
     assert sorted(present) == sorted(acknowledged)
     assert sorted(present) == sorted(f"{writer}:{number}" for writer in (0, 1) for number in range(each))
-    assert_sealed(log)
-    assert "lost a version to the other" in told, "nobody was ever in the other's way"
+    assert_checksums(log)
+    assert "lost a version to the other" in lines, "nobody was ever in the other's way"
 
 
 def test_a_version_that_is_taken_is_refused_and_stays_as_it_was(drive: Drive, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_version_that_is_taken_is_refused_and_stays_as_it_was(drive: Drive, tm
     assert commit.read_text() == "first\n"
 
 
-def test_nothing_but_the_commit_and_its_seal_stays_in_the_folder(drive: Drive, tmp_path: Path) -> None:
+def test_nothing_but_the_commit_and_its_checksum_stays_in_the_folder(drive: Drive, tmp_path: Path) -> None:
     drive("write", OURS, tmp_path / "00000000000000000000.json", "first", False)
     drive("write", OURS, tmp_path / "00000000000000000000.json", "second", False)
     names = {"00000000000000000000.json", ".00000000000000000000.json.crc"}
@@ -227,7 +227,7 @@ def test_nothing_but_the_commit_and_its_seal_stays_in_the_folder(drive: Drive, t
 @pytest.mark.parametrize(
     "lines", [["ü"], ["x" * 510], ["x" * 511], ["x" * 512], ["x" * 700, "y"], ["x" * 70_001, "y" * 50_002]]
 )
-def test_a_commit_is_sealed_as_python_and_hadoop_do_it_and_a_flipped_bit_is_not_read(
+def test_a_commit_gets_the_same_checksum_as_from_python_and_hadoop_and_a_flipped_bit_is_not_read(
     drive: Drive, tmp_path: Path, lines: list[str]
 ) -> None:
     commit = tmp_path / "00000000000000000000.json"
@@ -243,7 +243,7 @@ def test_a_commit_is_sealed_as_python_and_hadoop_do_it_and_a_flipped_bit_is_not_
     assert len(drive("read", OURS, commit)) == len(lines)
 
 
-def test_what_python_has_sealed_is_read_through_hadoop_and_a_flipped_bit_is_not(drive: Drive, tmp_path: Path) -> None:
+def test_checksums_of_python_are_verified_by_hadoop_and_a_flipped_bit_is_found(drive: Drive, tmp_path: Path) -> None:
     rival.make(tmp_path / "table")
     commit = tmp_path / "table/_delta_log/00000000000000000000.json"
     whole = commit.read_bytes()
@@ -269,7 +269,7 @@ def test_a_commit_can_be_read_although_a_checksum_of_an_older_file_was_left(driv
     assert drive("read", OURS, commit) == ["new"]
 
 
-def test_what_delta_writes_beside_a_commit_meets_no_seal_of_an_older_file(drive: Drive, tmp_path: Path) -> None:
+def test_files_of_delta_beside_a_commit_are_not_checked_by_older_checksums(drive: Drive, tmp_path: Path) -> None:
     stale = [tmp_path / f".{0:020}.{kind}.crc" for kind in ("json", "crc", "checkpoint.parquet")]
     kept = tmp_path / f".{1:020}.crc.crc"
     for seal in (*stale, kept):

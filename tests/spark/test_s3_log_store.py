@@ -90,7 +90,7 @@ def test_a_commit_whose_reply_was_dropped_is_made_once_and_known_as_ones_own(
     assert log.present() == ["first"]
 
 
-def test_a_busy_store_is_asked_again_and_a_commit_is_made_once(
+def test_a_busy_store_is_retried_and_a_commit_is_made_once(
     command: list[str], s3: S3Server, http_proxy_to: Callable[[int], HttpProxy]
 ) -> None:
     proxy = http_proxy_to(s3.port)

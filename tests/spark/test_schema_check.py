@@ -1,4 +1,4 @@
-"""Versions of a subject that are new since a table's last batch, held against the table before anything is read."""
+"""New schema versions are compared with the table before any record is read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Subject:
         values: Values = "avro",
         required: str | None = None,
     ) -> list[str]:
-        """What is told of the versions after one of `ids`, with the ids taken out."""
+        """Return the reported changes after one of `ids`, without the ids."""
         source = Kafka(topic=self.topic, connection="main", values=values, incompatible=incompatible)
         declared = (Column(name=required, required=True, declared_at=HERE),) if required else ()
         name = TableName("bronze", "events")
@@ -91,7 +91,7 @@ def test_each_version_since_the_last_batch_is_compared_with_the_one_before_it(su
     assert subject.check(3, columns) == []
 
 
-def test_a_version_between_two_that_fit_is_told_of_too(subject: Subject) -> None:
+def test_a_version_between_two_that_fit_is_reported_too(subject: Subject) -> None:
     subject.add(record(a="long"), record(a="string"), record(a="long", b="string"))
     assert subject.check(0, {"a": "bigint"}) == ["~ a bigint → string"]
 
@@ -130,14 +130,14 @@ def test_what_does_not_fit_is_refused_where_the_source_says_so(subject: Subject)
         subject.check(0, {"a": "bigint", "b": "int"}, incompatible="fail")
     assert raised.value.code == "schema-incompatible"
     assert raised.value.what.endswith(
-        f"schema {subject.ids[2]}: - b int, which its readers need; "
-        f"schema {subject.ids[2]}: - c int, which its readers need"
+        f"schema {subject.ids[2]}: - b int, which readers need; "
+        f"schema {subject.ids[2]}: - c int, which readers need"
     )
     assert "incompatible: warn" in str(raised.value.hint)
 
 
 @pytest.mark.parametrize("kind", ["AVRO", "JSON"])
-def test_a_strict_contract_refuses_also_what_would_fit(subject: Subject, kind: str) -> None:
+def test_a_strict_contract_rejects_also_what_would_fit(subject: Subject, kind: str) -> None:
     values: Values = "avro" if kind == "AVRO" else "json"
     if kind == "AVRO":
         subject.add(record(a="long"), record(a="long", b="string", c={**record(d="int"), "name": "C"}))

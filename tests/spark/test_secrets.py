@@ -178,7 +178,7 @@ def descendants(process: int) -> Iterator[int]:
 
 
 def proc(process: int, file: str) -> str:
-    """What the kernel tells of a process; nothing of one that has ended meanwhile, as idle workers do."""
+    """Return a file of /proc for a process, or nothing when the process has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{process}/{file}").read_bytes().decode(errors="replace")
     return ""

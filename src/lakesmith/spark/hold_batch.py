@@ -35,7 +35,7 @@ def hold_batch(warehouse: Warehouse, incoming: IncomingBatch, rows: DataFrame, f
     if failed.samples:
         failed.what += "".join(f"\n    {sample}" for sample in failed.samples)
     batch = incoming.batch
-    HeldBatches(warehouse.storage).keep(
+    HeldBatches(warehouse.storage).save(
         HeldBatch(
             table=str(incoming.table.name),
             run_id=batch.run_id,
@@ -43,7 +43,7 @@ def hold_batch(warehouse: Warehouse, incoming: IncomingBatch, rows: DataFrame, f
             attempt=batch.attempt,
             held_at=batch.pinned_at,
             rows=failed.counts.rows_in,
-            refused=failed.counts.rejected,
+            rejected=failed.counts.rejected,
             broken=dict(failed.counts.broken),
             failures=tuple(failure.what for failure in failed.failures),
             samples=failed.samples,
@@ -57,5 +57,5 @@ def discard_held_batch(warehouse: Warehouse, table: Table) -> None:
     """Remove the held batch of a table: a newer batch was committed."""
     folder = warehouse.held(table.name)
     if os.path.isdir(folder):
-        HeldBatches(warehouse.storage).forget(str(table.name))
+        HeldBatches(warehouse.storage).remove(str(table.name))
         shutil.rmtree(folder, ignore_errors=True)

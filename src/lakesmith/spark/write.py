@@ -399,7 +399,7 @@ def _write(incoming: IncomingBatch) -> Write:
         partition_by=(load.by,) if isinstance(load, ReplacePartitions) else (),
         properties=_BRONZE_PROPERTIES if isinstance(incoming.table.origin, Source) else _TABLE_PROPERTIES,
         evolve=incoming.evolve,
-        vectors=incoming.facts is not None and incoming.facts.bytes > _DV_MERGE_BYTES,
+        deletion_vectors=incoming.facts is not None and incoming.facts.bytes > _DV_MERGE_BYTES,
         widen=bool(incoming.columns_widened),
         based_on=incoming.batch.base_version,
     )

@@ -25,7 +25,7 @@ from lakesmith.columns import (
 from lakesmith.declare import Files, Table
 from lakesmith.intake.debezium import COLUMNS as CHANGES
 from lakesmith.intake.direct import WRITTEN_FIELD, Destination
-from lakesmith.intake.reader import HOLD_BACK, Opener, Reader, FileSurvey, Task, survey
+from lakesmith.intake.reader import HOLD_BACK, FileSurvey, Opener, Reader, Task, survey
 from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import STRING, arrow_type, schema_of, spark_type, wider
 from lakesmith.ledger.batch import Batch

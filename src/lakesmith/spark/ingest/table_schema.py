@@ -14,12 +14,12 @@ from lakesmith.intake.shapes import (
     STRING,
     added,
     arrow_type,
-    with_new_fields,
     null_types_as_text,
     schema_of,
     widened,
     wider,
     widest,
+    with_new_fields,
 )
 from lakesmith.ports import TableFacts
 from lakesmith.spark.types import type_sql

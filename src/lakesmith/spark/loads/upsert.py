@@ -72,7 +72,7 @@ def upsert_rows(load: Merge | Append, rows: DataFrame, stored: Mapping[str, str]
             rows=first_of_duplicates(load, rows),
             key=load.dedup,
             newer=_wins([*order, *_sides(rows.columns, rows, stored)], "<"),
-            also=f"{same[0]} <=> {same[1]}" if same[0] and same[1] else None,
+            extra_match=f"{same[0]} <=> {same[1]}" if same[0] and same[1] else None,
             by_order=(_wins(order, "<"), _tied(order)) if order else None,
         )
     made = latest_rows(load, rows)
@@ -121,8 +121,8 @@ def upsert_without_deletes(load: Merge | Scd2 | Changes | Snapshot, new: DataFra
         if name not in old.columns:
             differs = f"({differs} OR source.{quoted(name)} IS NOT NULL)"
     more = [name for name in same if name not in load.key]
-    also = _equal(new, more, "source.", "target.") if more else None
-    return Upsert(rows=new, key=tuple(load.key), newer=differs, also=also)
+    extra_match = _equal(new, more, "source.", "target.") if more else None
+    return Upsert(rows=new, key=tuple(load.key), newer=differs, extra_match=extra_match)
 
 
 def _replace_groups(key: tuple[str, ...], keys: DataFrame | None, new: DataFrame, old: DataFrame) -> Upsert:
@@ -142,7 +142,10 @@ def _replace_groups(key: tuple[str, ...], keys: DataFrame | None, new: DataFrame
     rest = [name for name in new.columns if name not in key]
     # An inserted row matches no other row.
     return Upsert(
-        rows=rows, key=key, newer="true", also=f"source.{DELETE_ROW} AND {_equal(new, rest, 'source.', 'target.')}"
+        rows=rows,
+        key=key,
+        newer="true",
+        extra_match=f"source.{DELETE_ROW} AND {_equal(new, rest, 'source.', 'target.')}",
     )
 
 
