@@ -134,7 +134,7 @@ class Write:
     """Used when this write creates the table."""
     evolve: bool = False
     """Add columns that the table does not have."""
-    vectors: bool = False
+    deletion_vectors: bool = False
     """A merge uses deletion vectors, where the format can, instead of rewriting files."""
     widen: bool = False
     """Widen columns to the types of the rows. Only with `evolve`, and only for `append`."""
@@ -158,7 +158,7 @@ class Upsert:
     key: tuple[str, ...]
     newer: str
     """SQL: the row of the batch replaces the row of the table."""
-    also: str | None = None
+    extra_match: str | None = None
     """SQL: a condition that two rows must meet to match, besides equal keys."""
     by_order: tuple[str, str] | None = None
     """Two cheaper SQL conditions: the row of the batch replaces the row of the table; only `newer` can decide."""

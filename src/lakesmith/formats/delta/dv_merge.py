@@ -55,14 +55,14 @@ def pin_rows(upsert: Upsert, table: DeltaTable) -> tuple[Upsert, int]:
     count, inside = bounds(rows, name, "target.")
     if frame_types(rows, [name])[name] != table_types(table)[name]:
         inside = None
-    both = " AND ".join(f"({part})" for part in (inside, upsert.also) if part)
-    return replace(upsert, rows=rows, also=both or None), count
+    both = " AND ".join(f"({part})" for part in (inside, upsert.extra_match) if part)
+    return replace(upsert, rows=rows, extra_match=both or None), count
 
 
 def match_condition(upsert: Upsert) -> str:
     """SQL: a row of the batch and a row of the table are the same."""
     same = [f"target.{quoted(name)} = source.{quoted(name)}" for name in upsert.key]
-    return " AND ".join([*same, *([f"({upsert.also})"] if upsert.also else [])])
+    return " AND ".join([*same, *([f"({upsert.extra_match})"] if upsert.extra_match else [])])
 
 
 def merge_by_vectors(upsert: Upsert, count: int, table: DeltaTable, location: str, write: Write) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from lakesmith.declare.spark_type import ArrayType, MapType, SimpleType, SparkType, StructType
 from lakesmith.formats.delta.commits import is_maintenance, read_commits
 from lakesmith.formats.delta.log_files import list_log_files, log_folder
 from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_at, open_snapshot_if_any
@@ -73,19 +74,17 @@ def changed_types(location: str, after: int) -> Sequence[str]:
 
 def sql_type(stored: str | dict[str, Any]) -> str:
     """Convert a type from Delta's log into Spark SQL."""
+    return str(_spark_type(stored))
+
+
+def _spark_type(stored: str | dict[str, Any]) -> SparkType:
     if isinstance(stored, str):
-        return _SQL_TYPES.get(stored, stored)
+        return SimpleType(_SQL_TYPES.get(stored, stored))
     if stored["type"] == "array":
-        return f"array<{sql_type(stored['elementType'])}>"
+        return ArrayType(_spark_type(stored["elementType"]))
     if stored["type"] == "map":
-        return f"map<{sql_type(stored['keyType'])},{sql_type(stored['valueType'])}>"
-    fields = ",".join(f"{_field_name(field['name'])}:{sql_type(field['type'])}" for field in stored["fields"])
-    return f"struct<{fields}>"
-
-
-def _field_name(name: str) -> str:
-    """A field name inside a type: plain where possible, otherwise in backticks."""
-    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
+        return MapType(_spark_type(stored["keyType"]), _spark_type(stored["valueType"]))
+    return StructType(tuple((field["name"], _spark_type(field["type"])) for field in stored["fields"]))
 
 
 def deletes_by_vector(table: DeltaTable) -> bool:

@@ -73,7 +73,7 @@ def commit_folder(folder: str, rows: DataFrame, location: str, write: Write, *, 
 def merge(upsert: Upsert, location: str, write: Write) -> CommitResult:
     """Update, insert and delete rows by key, with deletion vectors where `write` and the table allow it."""
     spark = upsert.rows.sparkSession
-    if write.vectors:
+    if write.deletion_vectors:
         _enable_feature(spark, location, _DV_MERGE_BYTES)
         table = open_snapshot(location)
         upsert, count = pin_rows(upsert, table)
