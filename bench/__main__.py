@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench import checks, demo, ingest, kafka, loads, many_files, nothing_new, seals, verbs
+from bench import checks, demo, ingest, kafka, loads, many_files, nothing_new, read_commands, seals
 
 if __name__ == "__main__":
-    verbs.main([])
+    read_commands.main([])
     nothing_new.main([])
     demo.main([])
     ingest.main([])

@@ -38,7 +38,7 @@ def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LAKESMITH_CACHE", str(tmp_path))
 
 
-def test_whatever_is_not_well_says_how_to_mend_it() -> None:
+def test_every_problem_says_how_to_fix_it() -> None:
     broken = [finding for finding in diagnose(None) if not finding.ok]
     assert {finding.subject for finding in broken} == {"jars: delta", "class archive"}
     assert {finding.fix for finding in broken} == {"lakesmith doctor --fix"}
@@ -51,7 +51,7 @@ def test_python_the_packages_and_the_log_store_are_looked_at() -> None:
     assert "deltalake 1." in about(findings, "packages").found
 
 
-def test_a_machine_without_java_is_told_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_java_gets_a_hint_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> JavaHome:
         raise InfrastructureError("no-java", "Spark needs Java 17 or 21: none was found", hint="install it")
 
@@ -80,5 +80,5 @@ def test_the_storage_is_probed(answer: str | None, ok: bool) -> None:
     assert (finding.fix is None) is ok
 
 
-def test_spark_is_started_only_when_asked_for() -> None:
+def test_spark_starts_only_with_deep() -> None:
     assert "spark" not in {finding.subject for finding in diagnose(None)}

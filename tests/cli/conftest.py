@@ -49,13 +49,13 @@ BRONZE, SILVER = TableName("bronze", "orders"), TableName("silver", "orders")
 
 
 class FakeLake:
-    """Answers what a small lake would, and remembers what it was asked. `raises` is raised by every verb."""
+    """Answers what a small lake would, and records the last call. Every command raises `raises`."""
 
     name = "shop"
     environment = "dev"
 
     def __init__(self) -> None:
-        self.asked: dict[str, Any] = {}
+        self.called: dict[str, Any] = {}
         self.call: Call | None = None
         self.raises: BaseException | None = None
         self.report = _report("ok")
@@ -76,50 +76,50 @@ class FakeLake:
         self.report = _report(outcome, *errors)
 
     def plan_compact(self, tables: Sequence[str] = ()) -> Plan:
-        self._ask("plan_compact", tables=tables)
+        self._call("plan_compact", tables=tables)
         return _maintenance(Compact(table=SILVER, files=3, bytes=2048, reason="3 files"))
 
     def compact(self, tables: Sequence[str] = (), *, on_event: Callable[[Event], None]) -> RunReport:
-        self._ask("compact", tables=tables)
+        self._call("compact", tables=tables)
         return self.report
 
     def plan_vacuum(self, tables: Sequence[str] = (), *, older_than: float, force: bool) -> Plan:
-        self._ask("plan_vacuum", tables=tables, older_than=older_than, force=force)
-        return _maintenance(Vacuum(table=SILVER, older_than=older_than, reason="asked for"))
+        self._call("plan_vacuum", tables=tables, older_than=older_than, force=force)
+        return _maintenance(Vacuum(table=SILVER, older_than=older_than, reason="requested"))
 
     def vacuum(
         self, tables: Sequence[str] = (), *, older_than: float, force: bool, on_event: Callable[[Event], None]
     ) -> RunReport:
-        self._ask("vacuum", tables=tables, older_than=older_than, force=force)
+        self._call("vacuum", tables=tables, older_than=older_than, force=force)
         return self.report
 
     def plan_restore(self, table: str, version: int) -> Plan:
-        self._ask("plan_restore", table=table, version=version)
+        self._call("plan_restore", table=table, version=version)
         return _maintenance(Restore(table=SILVER, version=version, reason="from version 7"))
 
     def restore(self, table: str, version: int, *, on_event: Callable[[Event], None]) -> RunReport:
-        self._ask("restore", table=table, version=version)
+        self._call("restore", table=table, version=version)
         return self.report
 
     def plan_rollback(self, release: str) -> Plan:
-        self._ask("plan_rollback", release=release)
+        self._call("plan_rollback", release=release)
         return _maintenance(Restore(table=SILVER, version=3, reason="from version 7"))
 
     def rollback(self, release: str, *, on_event: Callable[[Event], None]) -> RunReport:
-        self._ask("rollback", release=release)
+        self._call("rollback", release=release)
         return self.report
 
     def releases(self, *, limit: int) -> tuple[Release, ...]:
-        self._ask("releases", limit=limit)
+        self._call("releases", limit=limit)
         return self.released
 
-    def _ask(self, verb: str, **asked: object) -> None:
-        self.asked = {"verb": verb, **asked}
+    def _call(self, method: str, **arguments: object) -> None:
+        self.called = {"method": method, **arguments}
         if self.raises:
             raise self.raises
 
     def validate(self) -> Validation:
-        self._ask("validate")
+        self._call("validate")
         return Validation(
             lake="shop",
             environment="dev",
@@ -138,7 +138,7 @@ class FakeLake:
         days: tuple[date, date] | None = None,
         chunk: int = 7,
     ) -> Plan:
-        self._ask("plan", select=select, exclude=exclude, full_refresh=full_refresh, days=days, chunk=chunk)
+        self._call("plan", select=select, exclude=exclude, full_refresh=full_refresh, days=days, chunk=chunk)
         ingest = Ingest(table=BRONZE, files=(FileFact("/l/a.json", 2048, 1),), reason="1 new file")
         build = Build(
             table=SILVER,
@@ -174,7 +174,7 @@ class FakeLake:
         for step in self.report.steps:
             on_event(StepStarted(table=step.table, step=step.step, reason=step.reason))
             on_event(step)
-        self._ask("run", select=select, exclude=exclude, full_refresh=full_refresh, days=days, chunk=chunk, jobs=jobs)
+        self._call("run", select=select, exclude=exclude, full_refresh=full_refresh, days=days, chunk=chunk, jobs=jobs)
         return self.report
 
     def test(
@@ -186,7 +186,7 @@ class FakeLake:
         on_event: Callable[[Event], None] | None = None,
         on_result: Callable[[UnitTestResult], None] | None = None,
     ) -> UnitTestReport:
-        self._ask("test", select=select, exclude=exclude, name=name)
+        self._call("test", select=select, exclude=exclude, name=name)
         assert on_event is not None
         assert on_result is not None
         on_event(SparkStarting())
@@ -201,11 +201,11 @@ class FakeLake:
         *,
         on_event: Callable[[Event], None] | None = None,
     ) -> EmptyReport:
-        self._ask("test_empty", select=select, exclude=exclude)
+        self._call("test_empty", select=select, exclude=exclude)
         return self.empty
 
     def status(self, select: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[TableStatus, ...]:
-        self._ask("status", select=select, exclude=exclude)
+        self._call("status", select=select, exclude=exclude)
         return (
             table_status("bronze.orders", "ok", rows=1234567, age=200.0),
             table_status("silver.orders", "late", rows=10, age=90000.0),
@@ -223,7 +223,7 @@ class FakeLake:
         return {BRONZE: None, SILVER: None}
 
     def history(self, table: str | None = None, *, limit: int = 20) -> tuple[RunRecord, ...] | tuple[Version, ...]:
-        self._ask("history", table=table, limit=limit)
+        self._call("history", table=table, limit=limit)
         if table:
             return (
                 Version(version=3, committed_at=NOON, operation="MERGE", rows_written=1000, run_id="r1"),
@@ -232,7 +232,7 @@ class FakeLake:
         return (run_record(),)
 
     def run_steps(self, run_id: str) -> tuple[StepRecord, ...]:
-        self._ask("run_steps", run_id=run_id)
+        self._call("run_steps", run_id=run_id)
         return (step_record("silver.orders"),) if run_id == "r1" else ()
 
     def query(
@@ -245,7 +245,7 @@ class FakeLake:
         timeout: float | None = None,
         memory: int | None = None,
     ) -> Answer:
-        self._ask("query", sql=sql, at=at, **({"release": release} if release is not None else {}))
+        self._call("query", sql=sql, at=at, **({"release": release} if release is not None else {}))
         self.limits = QueryLimits(timeout=timeout, memory=memory)
         rows = self.answer.rows[:limit]
         return replace(self.answer, rows=rows, truncated=len(rows) < len(self.answer.rows))
@@ -254,11 +254,11 @@ class FakeLake:
         return QueryLimits(timeout=timeout or 300.0, memory=memory)
 
     def profile(self, table: str, *, rows: int) -> TableProfile:
-        self._ask("profile", table=table, rows=rows)
+        self._call("profile", table=table, rows=rows)
         return self.profiled
 
     def lineage(self, table: str | None = None) -> Lineage:
-        self._ask("lineage", table=table)
+        self._call("lineage", table=table)
         return Lineage(
             table=table,
             nodes=("bronze.orders", "silver.orders", "gold.sales"),
@@ -271,7 +271,7 @@ class FakeLake:
         )
 
     def contract_diff(self, tables: Sequence[str] = ()) -> tuple[ContractDiff, ...]:
-        self._ask("contract_diff", tables=tables)
+        self._call("contract_diff", tables=tables)
         return (
             contract_diff("bronze.orders", recorded=None),
             contract_diff("silver.orders", contract_change(breaking=True), contract_change(breaking=False)),
@@ -279,14 +279,14 @@ class FakeLake:
         )
 
     def contract_check(self, tables: Sequence[str] = ()) -> tuple[ContractCheck, ...]:
-        self._ask("contract_check", tables=tables)
+        self._call("contract_check", tables=tables)
         agrees = ContractCheck(table="bronze.orders", state="agrees", columns=2, differences=())
         wrong = ColumnDifference(column="amount", declared="int", stored="bigint", what="has another type")
         differs = ContractCheck(table="silver.orders", state="differs", columns=1, differences=(wrong,))
         return (agrees,) if "bronze.orders" in tables else (agrees, differs)
 
     def doctor(self, *, fix: bool = False, deep: bool = False) -> tuple[Finding, ...]:
-        self._ask("doctor", fix=fix, deep=deep)
+        self._call("doctor", fix=fix, deep=deep)
         return self.findings
 
 

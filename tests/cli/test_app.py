@@ -22,7 +22,7 @@ from lakesmith.errors import (
 if TYPE_CHECKING:
     from tests.cli.conftest import FakeLake, Invoke, Parsed
 
-READ_VERBS = ("validate", "plan", "status", "history", "query", "profile", "lineage", "contract", "doctor")
+READ_COMMANDS = ("validate", "plan", "status", "history", "query", "profile", "lineage", "contract", "doctor")
 ARGUMENTS = {
     "query": ("SELECT 1",),
     "profile": ("silver.orders",),
@@ -31,25 +31,25 @@ ARGUMENTS = {
 }
 
 
-def test_help_lists_every_verb_and_the_exit_codes(invoke: Invoke) -> None:
+def test_help_lists_every_command_and_the_exit_codes(invoke: Invoke) -> None:
     result = invoke("--help")
     assert result.exit_code == 0
-    for verb, text in COMMANDS.items():
-        assert f"{verb} " in result.stdout
+    for name, text in COMMANDS.items():
+        assert f"{name} " in result.stdout
         assert text in result.stdout
     for code in ("0", "1", "2", "4", "70", "130"):
         assert f"\n    {code:<3}  " in result.stdout.partition("Exit codes:")[2]
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
-def test_a_verb_s_help_begins_with_its_line_in_the_list(verb: str, invoke: Invoke) -> None:
-    command = importlib.import_module(f"lakesmith.cli.commands.{verb}").command
-    assert command.name == verb
-    assert inspect.cleandoc(command.help).partition("\n")[0] == COMMANDS[verb]
-    assert invoke(verb, "--help").exit_code == 0
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_s_help_begins_with_its_line_in_the_list(name: str, invoke: Invoke) -> None:
+    command = importlib.import_module(f"lakesmith.cli.commands.{name}").command
+    assert command.name == name
+    assert inspect.cleandoc(command.help).partition("\n")[0] == COMMANDS[name]
+    assert invoke(name, "--help").exit_code == 0
 
 
-def test_each_module_of_verbs_is_a_verb() -> None:
+def test_each_module_of_commands_is_a_command() -> None:
     folder = Path(inspect.getfile(importlib.import_module("lakesmith.cli.commands"))).parent
     assert {file.stem for file in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
 
@@ -58,7 +58,7 @@ def test_the_version_is_the_package_s(invoke: Invoke) -> None:
     assert invoke("--version").stdout == f"lakesmith {lakesmith.__version__}\n"
 
 
-def test_an_unknown_verb_gets_the_nearest_one(invoke: Invoke) -> None:
+def test_an_unknown_command_gets_the_most_similar_one(invoke: Invoke) -> None:
     result = invoke("statsu")
     assert result.exit_code == 2
     assert "did you mean 'status'?" in result.stderr
@@ -69,7 +69,7 @@ def test_an_unknown_option_is_a_usage_error(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize("order", ["before", "after", "both"])
-def test_the_lake_s_options_work_before_and_after_the_verb(order: str, invoke: Invoke, lake: FakeLake) -> None:
+def test_the_lake_s_options_work_before_and_after_the_command(order: str, invoke: Invoke, lake: FakeLake) -> None:
     before = ("--lake", "a", "--env", "prod", "--var", "x=1")
     after = ("-C", "b", "-e", "test", "--var", "y=2=3")
     arguments = {
@@ -86,7 +86,7 @@ def test_the_lake_s_options_work_before_and_after_the_verb(order: str, invoke: I
     assert lake.call == expected[order]
 
 
-def test_the_lake_s_options_work_wherever_a_verb_of_a_verb_is_named(invoke: Invoke, lake: FakeLake) -> None:
+def test_the_lake_s_options_work_anywhere_around_a_subcommand(invoke: Invoke, lake: FakeLake) -> None:
     for arguments in (
         ("-C", "a", "contract", "diff"),
         ("contract", "-C", "a", "diff"),
@@ -131,26 +131,26 @@ def test_no_lake_is_an_error_that_names_init(
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize("verb", [*READ_VERBS, "run"])
+@pytest.mark.parametrize("name", [*READ_COMMANDS, "run"])
 @pytest.mark.parametrize(
     ("error", "code"),
     [(UsageError("a-code", "what", hint="do this"), 2), (InfrastructureError("b-code", "what"), 4)],
 )
-def test_an_error_is_told_on_stderr_with_its_exit_code(
-    verb: str, error: LakesmithError, code: int, invoke: Invoke, lake: FakeLake
+def test_an_error_is_shown_on_stderr_with_its_exit_code(
+    name: str, error: LakesmithError, code: int, invoke: Invoke, lake: FakeLake
 ) -> None:
     lake.raises = error
-    result = invoke(verb, *ARGUMENTS.get(verb, ()))
+    result = invoke(name, *ARGUMENTS.get(name, ()))
     assert result.exit_code == code
     assert str(error) in result.stderr
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("verb", [*READ_VERBS, "run"])
-def test_with_json_the_errors_are_json_on_stdout(verb: str, invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+@pytest.mark.parametrize("name", [*READ_COMMANDS, "run"])
+def test_with_json_the_errors_are_json_on_stdout(name: str, invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
     first = DeclarationError("unknown-key", "no such key", at=Place("silver/a.sql", 3), hint="h")
     lake.raises = Problems([first, InfrastructureError("down", "gone")])
-    result = invoke(verb, *ARGUMENTS.get(verb, ()), "--json")
+    result = invoke(name, *ARGUMENTS.get(name, ()), "--json")
     assert result.exit_code == 4
     errors = parsed(result)["errors"]
     assert [error["code"] for error in errors] == ["unknown-key", "down"]
@@ -186,5 +186,5 @@ def test_an_interruption_says_that_nothing_is_lost(invoke: Invoke, lake: FakeLak
     assert "interrupted; nothing is lost, run again to continue" in result.stderr
 
 
-def test_the_group_knows_no_verb_besides_the_listed(invoke: Invoke) -> None:
+def test_the_group_has_no_command_besides_the_listed(invoke: Invoke) -> None:
     assert app.list_commands(app.make_context("lakesmith", ["status"], resilient_parsing=True)) == list(COMMANDS)

@@ -57,33 +57,33 @@ def test_plan_as_json_has_every_step_with_its_inputs(invoke: Invoke, lake: FakeL
     assert (gold["status"], gold["steps"]) == ("unchanged", [])
 
 
-@pytest.mark.parametrize("verb", ["plan", "run"])
-def test_days_are_asked_for_with_the_first_and_the_last(verb: str, invoke: Invoke, lake: FakeLake) -> None:
-    invoke(verb, "sales", "--from", "2026-01-01", "--to", "2026-01-31", "--chunk", "3")
-    assert lake.asked["days"] == (date(2026, 1, 1), date(2026, 1, 31))
-    assert lake.asked["chunk"] == 3
-    for words, told in (
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_backfill_needs_its_first_and_its_last_day(command: str, invoke: Invoke, lake: FakeLake) -> None:
+    invoke(command, "sales", "--from", "2026-01-01", "--to", "2026-01-31", "--chunk", "3")
+    assert lake.called["days"] == (date(2026, 1, 1), date(2026, 1, 31))
+    assert lake.called["chunk"] == 3
+    for words, shown in (
         (("--from", "2026-01-01"), "--from needs --to too"),
         (("--to", "2026-01-01"), "--to needs --from too"),
         (("--from", "yesterday", "--to", "2026-01-01"), "'yesterday' does not match the format"),
     ):
-        wrong = invoke(verb, "sales", *words)
+        wrong = invoke(command, "sales", *words)
         assert wrong.exit_code == 2
-        assert told in wrong.stderr
+        assert shown in wrong.stderr
 
 
-@pytest.mark.parametrize("verb", ["plan", "run", "status"])
-def test_selectors_are_arguments_or_options(verb: str, invoke: Invoke, lake: FakeLake) -> None:
-    result = invoke(verb, "+orders", "-s", "tag:daily", "--select", "layer:gold", "--exclude", "orders+2")
+@pytest.mark.parametrize("command", ["plan", "run", "status"])
+def test_selectors_are_arguments_or_options(command: str, invoke: Invoke, lake: FakeLake) -> None:
+    result = invoke(command, "+orders", "-s", "tag:daily", "--select", "layer:gold", "--exclude", "orders+2")
     assert result.exit_code == 0
-    assert lake.asked["select"] == ("+orders", "tag:daily", "layer:gold")
-    assert lake.asked["exclude"] == ("orders+2",)
+    assert lake.called["select"] == ("+orders", "tag:daily", "layer:gold")
+    assert lake.called["exclude"] == ("orders+2",)
 
 
 def test_run_tells_events_and_the_balance_of_rows(invoke: Invoke, lake: FakeLake) -> None:
     result = invoke("run", "--full-refresh", "--jobs", "3")
     assert result.exit_code == 0
-    assert (lake.asked["full_refresh"], lake.asked["jobs"]) == (True, 3)
+    assert (lake.called["full_refresh"], lake.called["jobs"]) == (True, 3)
     assert "starting Spark…\n" in result.stdout
     assert "silver.orders: build (1 new version)\n" in result.stdout
     assert "1,003 rows in, 1,000 written, 1 quarantined, 2 deduplicated" in result.stdout
@@ -129,17 +129,17 @@ def test_a_failed_run_exits_with_the_gravest_error(
 def test_run_as_json_keeps_progress_off_stdout(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
     lake.will_end("failed", DataError("gate", "too few rows", table="silver.orders"))
     result = invoke("run", "--json")
-    told = parsed(result)
+    shown = parsed(result)
     assert result.exit_code == 1
-    assert told["outcome"] == "failed"
-    assert told["steps"][0]["started_at"] == "2026-11-15T12:00:00Z"
-    assert told["errors"][0]["code"] == "gate"
+    assert shown["outcome"] == "failed"
+    assert shown["steps"][0]["started_at"] == "2026-11-15T12:00:00Z"
+    assert shown["errors"][0]["code"] == "gate"
     assert "starting Spark…" in result.stderr
 
 
 def test_a_dry_run_is_the_plan(invoke: Invoke, lake: FakeLake) -> None:
     assert invoke("run", "--dry-run").stdout == invoke("plan").stdout
-    assert lake.asked["verb"] == "plan"
+    assert lake.called["method"] == "plan"
 
 
 def test_status_has_numbers_for_people_by_layer(invoke: Invoke, lake: FakeLake) -> None:
@@ -158,32 +158,32 @@ def test_status_has_numbers_for_people_by_layer(invoke: Invoke, lake: FakeLake) 
 
 
 def test_status_tells_why_rows_are_in_quarantine(invoke: Invoke, lake: FakeLake) -> None:
-    told = invoke("status", "--quarantine").stdout
-    assert 'silver.orders  amount >= 0     1  {"amount": -5}' in told
-    assert told.endswith("look at the rows: lakesmith quarantine list silver.orders\n")
-    assert "secret" not in told
+    shown = invoke("status", "--quarantine").stdout
+    assert 'silver.orders  amount >= 0     1  {"amount": -5}' in shown
+    assert shown.endswith("look at the rows: lakesmith quarantine list silver.orders\n")
+    assert "secret" not in shown
 
 
 def test_status_as_json_has_plain_numbers(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
-    told = parsed(invoke("status", "--json", "--quarantine"))
-    assert (told["lake"], told["environment"]) == ("shop", "dev")
-    assert told["tables"][0]["rows"] == 1234567
-    assert told["tables"][2]["updated_at"] is None
-    assert told["quarantine"][0]["reason"] == "amount >= 0"
+    shown = parsed(invoke("status", "--json", "--quarantine"))
+    assert (shown["lake"], shown["environment"]) == ("shop", "dev")
+    assert shown["tables"][0]["rows"] == 1234567
+    assert shown["tables"][2]["updated_at"] is None
+    assert shown["quarantine"][0]["reason"] == "amount >= 0"
 
 
 def test_history_lists_runs(invoke: Invoke, lake: FakeLake) -> None:
-    told = invoke("history", "--limit", "5").stdout
-    assert lake.asked == {"verb": "history", "table": None, "limit": 5}
-    assert "2026-11-15 12:00:00 UTC" in told
-    assert "1,003" in told
+    shown = invoke("history", "--limit", "5").stdout
+    assert lake.called == {"method": "history", "table": None, "limit": 5}
+    assert "2026-11-15 12:00:00 UTC" in shown
+    assert "1,003" in shown
 
 
 def test_history_of_a_table_lists_versions(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
     assert "OPTIMIZE" in invoke("history", "silver.orders").stdout
-    told = parsed(invoke("history", "silver.orders", "--json"))
-    assert told["table"] == "silver.orders"
-    assert told["versions"][0] == {
+    shown = parsed(invoke("history", "silver.orders", "--json"))
+    assert shown["table"] == "silver.orders"
+    assert shown["versions"][0] == {
         "version": 3,
         "committed_at": "2026-11-15T12:00:00Z",
         "operation": "MERGE",
@@ -211,7 +211,7 @@ def test_query_takes_sql_from_the_command_a_file_or_standard_input(
         (("-",), "SELECT 3", "SELECT 3"),
     ):
         assert invoke("query", *arguments, "--at", "3", "--at", "silver.a=1", text=text).exit_code == 0
-        assert lake.asked == {"verb": "query", "sql": sql, "at": ("3", "silver.a=1")}
+        assert lake.called == {"method": "query", "sql": sql, "at": ("3", "silver.a=1")}
 
 
 @pytest.mark.parametrize("arguments", [(), ("SELECT 1", "--file", "x"), ("--file", "/does/not/exist")])
@@ -228,14 +228,14 @@ def test_query_shows_numbers_as_they_are(invoke: Invoke, lake: FakeLake) -> None
 
 
 def test_query_as_markdown_escapes_bars(invoke: Invoke, lake: FakeLake) -> None:
-    told = invoke("query", "x", "--format", "markdown").stdout.splitlines()
-    assert told[:3] == ["| order_id | amount | note |", "| ---: | ---: | --- |", "| 1 | 19.90 | a\\|b |"]
+    shown = invoke("query", "x", "--format", "markdown").stdout.splitlines()
+    assert shown[:3] == ["| order_id | amount | note |", "| ---: | ---: | --- |", "| 1 | 19.90 | a\\|b |"]
 
 
 def test_query_as_csv_can_be_read_back(invoke: Invoke, lake: FakeLake) -> None:
     lake.answer = Answer(columns=("a", "b"), types=("VARCHAR", "BIGINT[]"), rows=(('x,"y"\nz', [1]), (None, None)))
-    told = invoke("query", "x", "--format", "csv").stdout
-    assert list(csv.reader(io.StringIO(told))) == [["a", "b"], ['x,"y"\nz', "[1]"], ["", ""]]
+    shown = invoke("query", "x", "--format", "csv").stdout
+    assert list(csv.reader(io.StringIO(shown))) == [["a", "b"], ['x,"y"\nz', "[1]"], ["", ""]]
 
 
 @pytest.mark.parametrize("arguments", [("--json",), ("--format", "json")])
@@ -244,9 +244,9 @@ def test_query_as_json_is_exact_and_whole(
 ) -> None:
     rows = tuple((number, math.nan, b"\xff", datetime(2026, 1, 1)) for number in range(500))
     lake.answer = Answer(columns=("n", "f", "b", "t"), types=("BIGINT", "DOUBLE", "BLOB", "TIMESTAMP"), rows=rows)
-    told = parsed(invoke("query", "x", "--limit", "3", *arguments))
-    assert told["columns"] == ["n", "f", "b", "t"]
-    assert told["rows"][499] == [499, "nan", "ff", "2026-01-01T00:00:00"]
+    shown = parsed(invoke("query", "x", "--limit", "3", *arguments))
+    assert shown["columns"] == ["n", "f", "b", "t"]
+    assert shown["rows"][499] == [499, "nan", "ff", "2026-01-01T00:00:00"]
 
 
 def test_a_long_answer_is_cut_for_people_and_says_so(invoke: Invoke, lake: FakeLake) -> None:
@@ -264,7 +264,7 @@ def test_data_cannot_drive_the_terminal(invoke: Invoke, lake: FakeLake) -> None:
 
 def test_profile_shows_columns_values_and_the_yaml_to_paste(invoke: Invoke, lake: FakeLake) -> None:
     result = invoke("profile", "silver.orders", "--rows", "10")
-    assert lake.asked == {"verb": "profile", "table": "silver.orders", "rows": 10}
+    assert lake.called == {"method": "profile", "table": "silver.orders", "rows": 10}
     assert result.stdout == (
         "silver.orders (version 4), 5,000 rows\n"
         "profiled a random sample of 10 rows\n"
@@ -286,14 +286,14 @@ def test_profile_shows_columns_values_and_the_yaml_to_paste(invoke: Invoke, lake
 
 def test_profile_as_yaml_is_the_proposals_alone(invoke: Invoke, lake: FakeLake) -> None:
     assert invoke("profile", "silver.orders", "--yaml").stdout == lake.profiled.yaml
-    assert lake.asked["rows"] == 1_000_000
+    assert lake.called["rows"] == 1_000_000
 
 
 def test_profile_as_json_has_everything(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
-    told = parsed(invoke("profile", "silver.orders", "--json"))
-    assert (told["rows"], told["profiled_rows"], told["yaml"]) == (5000, 10, lake.profiled.yaml)
-    assert told["columns"][0]["min"] == "0.99"
-    assert told["proposals"][0]["rule"] == {"range": {"column": "amount", "min": 0}, "on_fail": "warn"}
+    shown = parsed(invoke("profile", "silver.orders", "--json"))
+    assert (shown["rows"], shown["profiled_rows"], shown["yaml"]) == (5000, 10, lake.profiled.yaml)
+    assert shown["columns"][0]["min"] == "0.99"
+    assert shown["proposals"][0]["rule"] == {"range": {"column": "amount", "min": 0}, "on_fail": "warn"}
 
 
 def test_profile_is_yaml_or_json(invoke: Invoke, lake: FakeLake) -> None:
@@ -334,18 +334,18 @@ def test_lineage_as_json_and_mermaid(invoke: Invoke, lake: FakeLake, parsed: Par
         "source": "bronze.orders",
         "target": "silver.orders",
     }
-    told = invoke("lineage", "--format", "mermaid").stdout.splitlines()
-    assert told[0] == "flowchart LR"
-    assert "    bronze__orders --> silver__orders" in told
+    shown = invoke("lineage", "--format", "mermaid").stdout.splitlines()
+    assert shown[0] == "flowchart LR"
+    assert "    bronze__orders --> silver__orders" in shown
 
 
 def test_a_fine_doctor_exits_with_0(invoke: Invoke, lake: FakeLake) -> None:
     result = invoke("doctor", "--fix", "--deep")
     assert (result.exit_code, result.stdout) == (0, "ok     java  Java 17\n")
-    assert lake.asked == {"verb": "doctor", "fix": True, "deep": True}
+    assert lake.called == {"method": "doctor", "fix": True, "deep": True}
 
 
-def test_a_doctor_that_finds_something_says_how_to_mend_it(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+def test_the_doctor_says_how_to_fix_a_problem(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
     lake.findings = (Finding(subject="java", ok=False, found="none", fix="install Java 17"),)
     result = invoke("doctor")
     assert result.exit_code == 4
@@ -367,7 +367,7 @@ def test_an_unknown_shell_is_a_usage_error(invoke: Invoke) -> None:
     assert invoke("completion", "tcsh").exit_code == 2
 
 
-def test_verbs_and_tables_complete(lake: FakeLake) -> None:
+def test_commands_and_tables_complete(lake: FakeLake) -> None:
     assert completions([], "st") == ["status"]
     assert completions(["history"], "silver") == ["silver.orders"]
     assert completions(["run"], "+bronze") == ["+bronze.orders"]
@@ -384,7 +384,7 @@ def test_a_lake_that_cannot_be_read_completes_nothing(lake: FakeLake, monkeypatc
 
 def test_contract_diff_tells_each_change_by_direction_version_and_readers(invoke: Invoke, lake: FakeLake) -> None:
     result = invoke("contract", "diff", "silver.orders")
-    assert (result.exit_code, lake.asked) == (0, {"verb": "contract_diff", "tables": ("silver.orders",)})
+    assert (result.exit_code, lake.called) == (0, {"method": "contract_diff", "tables": ("silver.orders",)})
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines == [
         "table what backward forward version affected consumers",
@@ -415,7 +415,7 @@ def test_contract_check_ends_with_1_when_a_table_is_not_as_promised(
     assert parsed(as_json)["tables"][1]["differences"][0]["stored"] == "bigint"
 
 
-def test_contract_alone_lists_what_can_be_asked(invoke: Invoke) -> None:
+def test_contract_alone_lists_its_commands(invoke: Invoke) -> None:
     result = invoke("contract", "--help")
     assert result.exit_code == 0
     for command in ("diff", "check"):

@@ -34,7 +34,7 @@ def test_the_other_formats_are_json(form: str, key: str, shop: Path) -> None:
     assert key in json.loads(call("contract", "export", "silver.orders", "--format", form, "-C", str(shop)).stdout)
 
 
-def test_a_file_that_is_there_is_kept_unless_it_is_to_be_written_over(shop: Path, tmp_path: Path) -> None:
+def test_an_existing_file_is_only_overwritten_with_force(shop: Path, tmp_path: Path) -> None:
     target = tmp_path / "o.yml"
     target.write_text("mine")
     export = ("contract", "export", "silver.orders", "--lake", str(shop), "--output", str(target))
@@ -60,9 +60,9 @@ def test_what_was_exported_is_imported_into_the_lake_as_a_table(shop: Path, tmp_
 def test_a_document_is_imported_without_a_lake(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call("contract", "export", "silver.orders", "--lake", str(shop), "-o", str(tmp_path / "o.yml"))
     monkeypatch.chdir(tmp_path)
-    told = json.loads(call("contract", "import", "o.yml", "--json").stdout)
-    assert told["file"] == "silver/orders.sql"
-    assert told["text"].startswith("/* lakesmith")
+    shown = json.loads(call("contract", "import", "o.yml", "--json").stdout)
+    assert shown["file"] == "silver/orders.sql"
+    assert shown["text"].startswith("/* lakesmith")
 
 
 def test_a_missing_document_is_reported(tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ def test_editors_find_the_schemas(invoke: Invoke, tmp_path: Path) -> None:
 
 
 def test_every_created_file_but_the_schemas_is_listed(invoke: Invoke, tmp_path: Path) -> None:
-    told = invoke("init", str(tmp_path)).stdout.splitlines()
+    shown = invoke("init", str(tmp_path)).stdout.splitlines()
     made = [file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file()]
     assert {name for name in made if not name.startswith(".lakesmith/")} == {
-        line.strip() for line in told if line.startswith("  ") and not line.startswith(("  lakesmith ", "  cd "))
+        line.strip() for line in shown if line.startswith("  ") and not line.startswith(("  lakesmith ", "  cd "))
     }
     assert ".gitignore" in made
 
@@ -76,11 +76,11 @@ def test_a_name_may_be_given(invoke: Invoke, tmp_path: Path) -> None:
     assert "name: shop\n" in (tmp_path / "lakesmith.yml").read_text()
 
 
-def test_a_bad_name_is_refused(invoke: Invoke, tmp_path: Path) -> None:
+def test_an_invalid_name_is_rejected(invoke: Invoke, tmp_path: Path) -> None:
     assert "[bad-name]" in invoke("init", str(tmp_path), "--name", "Shop; DROP").stderr
 
 
-def test_a_column_that_does_not_exist_is_told_with_file_and_line(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_missing_column_is_reported_with_file_and_line(invoke: Invoke, tmp_path: Path) -> None:
     invoke("init", str(tmp_path), "--name", "shop")
     gold = tmp_path / "gold" / "daily_sales.sql"
     gold.write_text(gold.read_text().replace("sum(amount)", "sum(amuont)"))
@@ -90,7 +90,7 @@ def test_a_column_that_does_not_exist_is_told_with_file_and_line(invoke: Invoke,
     assert "did you mean 'amount'?" in result.stderr
 
 
-def test_a_test_file_that_makes_no_sense_is_told_by_validate(invoke: Invoke, tmp_path: Path) -> None:
+def test_validate_reports_an_invalid_test_file(invoke: Invoke, tmp_path: Path) -> None:
     invoke("init", str(tmp_path), "--name", "shop")
     tests = tmp_path / "silver" / "orders.test.yml"
     text = tests.read_text()

@@ -16,10 +16,10 @@ DIGEST = "a" * 64
 
 
 class Lake:
-    """Lands files in no time, and remembers what it was asked."""
+    """Lands files at once, and records the last call."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Any] = {}
+        self.called: dict[str, Any] = {}
         self.refuses = False
 
     def land(
@@ -30,7 +30,7 @@ class Lake:
         name: str | None = None,
         on_progress: Callable[[LandingProgress], None] | None = None,
     ) -> LandingReport:
-        self.asked = {"files": files, "to": to, "name": name, "progress": on_progress is not None}
+        self.called = {"files": files, "to": to, "name": name, "progress": on_progress is not None}
         if on_progress:
             on_progress(LandingProgress(file=files[0], sent=5, bytes=10))
         error = DataError("landed-other-bytes", "other bytes", table=to)
@@ -59,15 +59,15 @@ def test_land_shows_where_each_file_is_now(lake: Lake) -> None:
     result = invoke("a.json", "--to", "bronze.orders")
     assert result.exit_code == 0
     assert result.stdout == f"landed  s3://drops/orders/a.json  2.0 kB  sha256 {DIGEST[:12]}…\n"
-    assert lake.asked == {"files": ("a.json",), "to": "bronze.orders", "name": None, "progress": False}
+    assert lake.called == {"files": ("a.json",), "to": "bronze.orders", "name": None, "progress": False}
 
 
 def test_land_takes_another_name(lake: Lake) -> None:
     invoke("a.json", "--to", "bronze.orders", "--as", "b.json")
-    assert lake.asked["name"] == "b.json"
+    assert lake.called["name"] == "b.json"
 
 
-def test_a_file_that_is_refused_gives_the_code_of_its_error(lake: Lake) -> None:
+def test_a_rejected_file_gives_the_code_of_its_error(lake: Lake) -> None:
     lake.refuses = True
     result = invoke("a.json", "--to", "bronze.orders")
     assert result.exit_code == 1
@@ -86,7 +86,7 @@ def test_land_speaks_json(lake: Lake) -> None:
 def test_a_terminal_is_shown_a_bar(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     result = invoke("a.json", "--to", "bronze.orders")
-    assert lake.asked["progress"]
+    assert lake.called["progress"]
     assert "a.json" in result.stderr
 
 

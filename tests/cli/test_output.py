@@ -20,9 +20,9 @@ class Terminal(io.StringIO):
 
 
 def test_not_a_terminal_gets_neither_colour_nor_lines(invoke: Invoke, lake: FakeLake) -> None:
-    told = invoke("status").stdout
-    assert ESCAPE not in told
-    assert "─" not in told
+    shown = invoke("status").stdout
+    assert ESCAPE not in shown
+    assert "─" not in shown
 
 
 def test_force_color_gives_what_a_terminal_gets(
@@ -30,9 +30,9 @@ def test_force_color_gives_what_a_terminal_gets(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
-    told = invoke("status").stdout
-    assert ESCAPE in told
-    assert "─" in told
+    shown = invoke("status").stdout
+    assert ESCAPE in shown
+    assert "─" in shown
 
 
 def test_no_color_takes_the_colour_away_and_leaves_the_lines(
@@ -41,18 +41,18 @@ def test_no_color_takes_the_colour_away_and_leaves_the_lines(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
-    told = invoke("status").stdout
-    assert "─" in told
-    assert f"{ESCAPE}31" not in told
-    assert f"{ESCAPE}1;31" not in told
+    shown = invoke("status").stdout
+    assert "─" in shown
+    assert f"{ESCAPE}31" not in shown
+    assert f"{ESCAPE}1;31" not in shown
 
 
-@pytest.mark.parametrize("verb", ["plan", "run", "lineage", "doctor", "validate", "history"])
-def test_every_verb_can_draw_on_a_terminal(
-    verb: str, invoke: Invoke, lake: FakeLake, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("command", ["plan", "run", "lineage", "doctor", "validate", "history"])
+def test_every_command_can_draw_on_a_terminal(
+    command: str, invoke: Invoke, lake: FakeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    result = invoke(verb)
+    result = invoke(command)
     assert result.exit_code == 0, result.stderr
     assert result.stdout
 

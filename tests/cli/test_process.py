@@ -78,18 +78,18 @@ def loaded_by(arguments: list[str], folder: Path) -> set[str]:
     return set(json.loads(done.stderr.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("verb", ["validate", "plan", "status", "history", "lineage"])
-def test_deciding_loads_neither_spark_nor_a_query_engine(verb: str, shop: Path) -> None:
-    assert loaded_by([verb], shop).isdisjoint({"pyspark", "py4j", "duckdb", "rich", "pandas"})
+@pytest.mark.parametrize("command", ["validate", "plan", "status", "history", "lineage"])
+def test_deciding_loads_neither_spark_nor_a_query_engine(command: str, shop: Path) -> None:
+    assert loaded_by([command], shop).isdisjoint({"pyspark", "py4j", "duckdb", "rich", "pandas"})
 
 
 def test_a_query_loads_no_spark(shop: Path) -> None:
     assert loaded_by(["query", "SELECT 1"], shop).isdisjoint({"pyspark", "py4j", "rich", "pandas"})
 
 
-def test_help_loads_no_verb_and_nothing_heavy(tmp_path: Path) -> None:
+def test_help_loads_no_command_and_nothing_heavy(tmp_path: Path) -> None:
     loaded = loaded_by(["--help"], tmp_path)
-    assert loaded.isdisjoint({f"lakesmith.cli.commands.{verb}" for verb in COMMANDS})
+    assert loaded.isdisjoint({f"lakesmith.cli.commands.{command}" for command in COMMANDS})
     assert loaded.isdisjoint({"lakesmith.lake", "rich", "yaml", "sqlglot", "deltalake", "duckdb", "pyarrow"})
 
 
@@ -133,7 +133,7 @@ def test_a_signal_during_a_run_ends_it_with_a_word(number: signal.Signals, code:
         assert process.stdout is not None
         assert process.stdout.readline() == "running\n"
         process.send_signal(number)
-        _, told = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=30)
     assert process.returncode == code
-    assert f"{word}; nothing is lost, run again to continue" in told
-    assert "Traceback" not in told
+    assert f"{word}; nothing is lost, run again to continue" in stderr
+    assert "Traceback" not in stderr

@@ -29,8 +29,8 @@ def step(table: str, outcome: Outcome = "ok", error: str | None = None) -> StepR
 
 
 def test_a_failed_step_tells_its_error() -> None:
-    told = event_line(step("bronze.orders", "failed", "too few rows [gate]"))
-    assert told == "bronze.orders: ingest failed in 0.5 s: too few rows [gate]"
+    show = event_line(step("bronze.orders", "failed", "too few rows [gate]"))
+    assert show == "bronze.orders: ingest failed in 0.5 s: too few rows [gate]"
 
 
 def test_a_step_that_lost_no_rows_does_not_speak_of_quarantine() -> None:
@@ -39,8 +39,8 @@ def test_a_step_that_lost_no_rows_does_not_speak_of_quarantine() -> None:
 
 def test_lines_from_many_threads_stay_whole() -> None:
     stream = io.StringIO()
-    with LineProgress(stream) as told:
-        threads = [threading.Thread(target=told, args=(step(f"bronze.t{n}"),)) for n in range(20)]
+    with LineProgress(stream) as show:
+        threads = [threading.Thread(target=show, args=(step(f"bronze.t{n}"),)) for n in range(20)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -52,11 +52,11 @@ def test_lines_from_many_threads_stay_whole() -> None:
 def test_a_terminal_shows_running_and_finished_steps_and_then_clears_them() -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=120)
-    with LiveProgress(console) as told:
-        told(SparkStarting())
-        told(StepStarted(table="bronze.orders", step="ingest", reason="1 new file"))
-        told(step("bronze.customers"))
-        console.print(told._render())
+    with LiveProgress(console) as show:
+        show(SparkStarting())
+        show(StepStarted(table="bronze.orders", step="ingest", reason="1 new file"))
+        show(step("bronze.customers"))
+        console.print(show._render())
     drawn = stream.getvalue()
     assert "starting Spark…" in drawn
     assert "bronze.customers" in drawn

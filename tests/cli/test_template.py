@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # PySpark leaves the socket of a worker thread to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.spark
-def test_the_new_lake_runs_and_refuses_the_row_that_is_bad_on_purpose(
+def test_the_new_lake_runs_and_rejects_the_row_that_is_invalid_on_purpose(
     invoke: Invoke, tmp_path: Path, spark: SparkSession
 ) -> None:
     assert invoke("init", str(tmp_path), "--name", "shop").exit_code == 0

@@ -45,8 +45,8 @@ def report(*results: UnitTestResult, untested: tuple[str, ...] = ()) -> UnitTest
 
 def test_the_selection_and_a_part_of_a_name_reach_the_lake(lake: FakeLake, invoke: Invoke) -> None:
     assert invoke("test", "silver.orders", "-s", "tag:daily", "--exclude", "gold.*", "-k", "late").exit_code == 0
-    assert lake.asked == {
-        "verb": "test",
+    assert lake.called == {
+        "method": "test",
         "select": ("silver.orders", "tag:daily"),
         "exclude": ("gold.*",),
         "name": "late",
@@ -113,9 +113,9 @@ def test_the_exit_code_tells_a_failed_test_from_one_that_makes_no_sense(
 
 def test_the_json_holds_every_test(lake: FakeLake, invoke: Invoke, parsed: Parsed) -> None:
     lake.trials = report(result("a", "failed", CHANGED), untested=("gold.sales",))
-    told = parsed(invoke("test", "--json"))
-    assert told["untested"] == ["gold.sales"]
-    assert told["tests"][0]["differences"] == [
+    shown = parsed(invoke("test", "--json"))
+    assert shown["untested"] == ["gold.sales"]
+    assert shown["tests"][0]["differences"] == [
         {"of": "table", "expected": {"id": "1", "amount": "6.00"}, "found": {"id": "1", "amount": None}}
     ]
 
@@ -151,7 +151,7 @@ def test_junit_has_a_suite_a_table_and_the_reason_of_each_failure(
     assert (error.attrib["type"], error.attrib["message"]) == ("bad-value", "id: 'x' is not a bigint")
 
 
-def test_a_junit_file_that_cannot_be_written_is_told(lake: FakeLake, invoke: Invoke, tmp_path: Path) -> None:
+def test_a_junit_file_that_cannot_be_written_is_reported(lake: FakeLake, invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     answer = invoke("test", "--junit", str(tmp_path / "file" / "junit.xml"))
     assert (answer.exit_code, "[not-writable]" in answer.stderr) == (2, True)
@@ -166,7 +166,7 @@ def test_empty_lists_what_was_analysed_and_what_was_not(lake: FakeLake, invoke: 
         seconds=2.0,
     )
     answer = invoke("test", "--empty", "silver.*")
-    assert (answer.exit_code, lake.asked["verb"], lake.asked["select"]) == (2, "test_empty", ("silver.*",))
+    assert (answer.exit_code, lake.called["method"], lake.called["select"]) == (2, "test_empty", ("silver.*",))
     assert answer.stdout == (
         "ok       silver.orders\n"
         "skipped  bronze.x: it declares no columns and holds nothing yet\n"
@@ -174,8 +174,8 @@ def test_empty_lists_what_was_analysed_and_what_was_not(lake: FakeLake, invoke: 
         "1 table on zero rows, 1 error, 1 skipped\n"
     )
     assert "gold/sales.sql:4: no such column [query-refused]" in answer.stderr
-    told = parsed(invoke("test", "--empty", "--json"))
-    assert told["errors"][0]["line"] == 4
+    shown = parsed(invoke("test", "--empty", "--json"))
+    assert shown["errors"][0]["line"] == 4
 
 
 def test_empty_is_not_about_tests(lake: FakeLake, invoke: Invoke) -> None:

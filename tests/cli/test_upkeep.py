@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("typed", "asked", "shown"),
     [
-        (("compact",), {"verb": "plan_compact", "tables": ()}, "compact 3 files"),
+        (("compact",), {"method": "plan_compact", "tables": ()}, "compact 3 files"),
         (
             ("vacuum", "silver.orders", "--older-than", "30d", "--force"),
-            {"verb": "plan_vacuum", "tables": ("silver.orders",), "older_than": 30 * 86400.0, "force": True},
+            {"method": "plan_vacuum", "tables": ("silver.orders",), "older_than": 30 * 86400.0, "force": True},
             "delete files that no version of the last 30d references",
         ),
         (
             ("restore", "silver.orders", "--to", "3"),
-            {"verb": "plan_restore", "table": "silver.orders", "version": 3},
+            {"method": "plan_restore", "table": "silver.orders", "version": 3},
             "restore version 3",
         ),
-        (("rollback", "r1"), {"verb": "plan_rollback", "release": "r1"}, "restore version 3"),
+        (("rollback", "r1"), {"method": "plan_rollback", "release": "r1"}, "restore version 3"),
     ],
 )
 def test_a_dry_run_tells_the_steps_and_takes_none(
@@ -36,26 +36,26 @@ def test_a_dry_run_tells_the_steps_and_takes_none(
     result = invoke(*typed, "--dry-run")
     assert result.exit_code == 0
     assert shown in result.stdout
-    assert lake.asked == asked
+    assert lake.called == asked
 
 
 @pytest.mark.parametrize(
     ("typed", "asked"),
     [
-        (("compact", "silver.orders"), {"verb": "compact", "tables": ("silver.orders",)}),
-        (("vacuum",), {"verb": "vacuum", "tables": (), "older_than": 7 * 86400.0, "force": False}),
+        (("compact", "silver.orders"), {"method": "compact", "tables": ("silver.orders",)}),
+        (("vacuum",), {"method": "vacuum", "tables": (), "older_than": 7 * 86400.0, "force": False}),
         (
             ("restore", "silver.orders", "--to", "3"),
-            {"verb": "restore", "table": "silver.orders", "version": 3},
+            {"method": "restore", "table": "silver.orders", "version": 3},
         ),
-        (("rollback", "r1"), {"verb": "rollback", "release": "r1"}),
+        (("rollback", "r1"), {"method": "rollback", "release": "r1"}),
     ],
 )
-def test_the_verb_shows_what_was_done_and_ends_as_it_did(
+def test_the_command_shows_the_report_and_returns_its_exit_code(
     invoke: Invoke, lake: FakeLake, parsed: Parsed, typed: tuple[str, ...], asked: dict[str, object]
 ) -> None:
     assert invoke(*typed).exit_code == 0
-    assert lake.asked == asked
+    assert lake.called == asked
     assert parsed(invoke(*typed, "--json"))["outcome"] == "ok"
     lake.will_end("failed", InfrastructureError("table-leased", "somebody is working on it", hint="wait"))
     assert invoke(*typed).exit_code == 4
@@ -67,18 +67,18 @@ def test_tables_that_are_in_order_are_left_alone(invoke: Invoke, lake: FakeLake)
     assert (result.exit_code, result.stdout) == (0, "nothing to do: no table needs maintenance\n")
 
 
-def test_a_length_of_time_that_is_none_is_refused(invoke: Invoke, lake: FakeLake) -> None:
+def test_an_invalid_length_of_time_is_rejected(invoke: Invoke, lake: FakeLake) -> None:
     assert invoke("vacuum", "--older-than", "soon").exit_code == 2
 
 
 def test_releases_are_listed_with_their_versions(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
     assert "r1" in invoke("releases", "--limit", "5").stdout
-    assert lake.asked == {"verb": "releases", "limit": 5}
+    assert lake.called == {"method": "releases", "limit": 5}
     assert "silver.orders=3" in invoke("releases").stdout
     assert parsed(invoke("releases", "--json"))["releases"] == [
         {"release": "r1", "released_at": "2026-01-02T03:04:00Z", "tables": {"silver.orders": 3}}
     ]
     assert invoke("query", "FROM silver.orders", "--release", "r1").exit_code == 0
-    assert lake.asked == {"verb": "query", "sql": "FROM silver.orders", "at": (), "release": "r1"}
+    assert lake.called == {"method": "query", "sql": "FROM silver.orders", "at": (), "release": "r1"}
     lake.released = ()
     assert invoke("releases").stdout == "there is no release yet; a run that succeeds creates one\n"

@@ -69,7 +69,7 @@ def test_a_driver_is_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("settings", [{"url": "jdbc:acme:shop"}, {"url": "jdbc:acme:shop", "driver": "acme.jar"}])
-def test_a_driver_that_cannot_be_told_is_refused(settings: dict[str, str]) -> None:
+def test_a_driver_without_a_class_is_rejected(settings: dict[str, str]) -> None:
     with pytest.raises(LakesmithError) as caught:
         driver_jars(settings)
     assert caught.value.code == "unknown-driver"

@@ -102,7 +102,7 @@ def test_the_log_store_is_on_the_class_path_before_the_jars_of_others(
     assert jar_paths(["delta"]) == (jars.LOG_STORE, jar.path)
 
 
-def test_a_log_store_that_was_changed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_changed_log_store_is_rejected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     changed = tmp_path / "lakesmith-log-store.jar"
     changed.write_bytes(jars.LOG_STORE.read_bytes() + b"x")
     changed.with_suffix(".jar.sha256").write_bytes(jars.LOG_STORE.with_suffix(".jar.sha256").read_bytes())
@@ -112,7 +112,7 @@ def test_a_log_store_that_was_changed_is_refused(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.spark
-def test_ivy_fetches_exactly_the_jar_that_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ivy_fetches_exactly_the_requested_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LAKESMITH_CACHE", str(tmp_path))
     fetched = resolve_jars(["postgresql"])
     assert [file.name for file in (tmp_path / "jars").iterdir()] == [file.name for file in fetched]

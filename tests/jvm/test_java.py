@@ -71,7 +71,7 @@ def test_a_java_home_that_does_not_fit_gives_way_to_one_that_does(
     assert find_java().origin == "folder"
 
 
-def test_java_25_alone_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_25_alone_is_rejected_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_home(tmp_path / "new", "25.0.2")))
     with pytest.raises(InfrastructureError) as caught:
         find_java()
@@ -93,7 +93,7 @@ def test_a_forced_java_is_the_only_one_looked_at(monkeypatch: pytest.MonkeyPatch
         find_java()
 
 
-def test_without_a_release_file_java_itself_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_release_file_java_reports_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = make_home(tmp_path / "mine", "")
     (home / "release").unlink()
     (home / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"17.0.9\" 2023-10-17' >&2\n")

@@ -154,7 +154,7 @@ def test_java_reads_the_settings_as_they_were_written(shared_spark: SparkSession
     assert not file.parent.exists()
 
 
-def test_what_the_user_tells_spark_submit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_s_arguments_for_spark_submit_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--verbose pyspark-shell")
     with jvm._properties({}):
         assert os.environ["PYSPARK_SUBMIT_ARGS"].endswith("--load-spark-defaults --verbose pyspark-shell")

@@ -39,7 +39,7 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> Merged:
     return lambda user: session_settings(user, java=JAVA, jars=JARS)
 
 
-def test_a_remote_spark_that_does_not_listen_is_told_at_once() -> None:
+def test_a_remote_spark_that_does_not_listen_is_reported_at_once() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -99,7 +99,7 @@ def test_an_archive_is_used_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -
     assert "-XX:SharedArchiveFile=/cache/jdk.base:/cache/spark.jsa" in sessions.java_options(JAVA, JARS)
 
 
-def test_without_an_archive_none_is_asked_for(merged: Merged) -> None:
+def test_without_an_archive_no_option_names_one(merged: Merged) -> None:
     assert "SharedArchiveFile" not in merged({})["spark.driver.extraJavaOptions"]
 
 
@@ -138,7 +138,7 @@ def test_commits_go_through_the_log_store_of_lakesmith(spark: SparkSession, tmp_
 
 
 @pytest.mark.spark
-def test_what_the_jvm_says_is_not_in_the_answer_of_a_verb(shared_spark: SparkSession) -> None:
+def test_output_of_the_jvm_is_not_in_the_output_of_a_command(shared_spark: SparkSession) -> None:
     jvm: Any = shared_spark.sparkContext._jvm
     files = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/fd")
     assert (files / "1").readlink() == (files / "2").readlink()
@@ -150,7 +150,7 @@ def test_a_session_that_runs_is_opened_again_as_itself(shared_spark: SparkSessio
 
 
 @pytest.mark.spark
-def test_a_session_that_lakesmith_did_not_start_is_refused(
+def test_a_session_that_lakesmith_did_not_start_is_rejected(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sessions.DELTA, "spark.sql.catalog.spark_catalog", "org.example.Other")

@@ -173,7 +173,7 @@ def test_a_held_batch_can_be_looked_at_and_approved_with_a_reason(written: Writt
     assert written.rows("SELECT id FROM silver.orders ORDER BY id") == [(2,), (2000,)]
     assert written.rows("SELECT action, decided_by, reason FROM system.audit") == [("approve", "ann", "it is real")]
     assert written.lake().held() == ()
-    with pytest.raises(UsageError, match="no batch of run"):
+    with pytest.raises(UsageError, match="holds back a batch of run"):
         written.lake().approve(run.run_id, reason="again", session=written.spark)
     # What comes next goes on from there, and is judged again.
     written.land("orders/2.json", {"id": 4, "email": "g@h"})

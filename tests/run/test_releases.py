@@ -92,7 +92,7 @@ def test_a_query_reads_all_tables_as_they_were_in_a_release(lake: Written) -> No
         assert refused.value.hint
     lake.declare({"gold/late.sql": "SELECT count(*) AS n FROM silver.orders\n"})
     lake.run()
-    with pytest.raises(UsageError, match=r"the gold\.late that there is now is not in release"):
+    with pytest.raises(UsageError, match=r"does not have the current gold\.late"):
         lake.lake().query("FROM gold.late", release=first)
 
 

@@ -1,4 +1,4 @@
-"""What the verbs that only look cost on a lake of two hundred tables: CPU time of the installed command, no JVM."""
+"""What read-only commands cost on a lake of two hundred tables: CPU time of the installed command, no JVM."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ exit 1
 MODULE_TRAP = """import os
 with open(os.environ["LAKESMITH_BENCH_CAUGHT"], "a") as caught:
     caught.write(__name__ + "\\n")
-raise ImportError(f"{__name__} was imported by a verb that has to do without")
+raise ImportError(f"{__name__} was imported by a command that must not need it")
 """
 
 
 def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="bench.verbs", description=__doc__)
-    parser.add_argument("--times", type=int, default=7, help="calls of each verb that are measured")
+    parser = argparse.ArgumentParser(prog="bench.read_commands", description=__doc__)
+    parser.add_argument("--times", type=int, default=7, help="calls of each command that are measured")
     parser.add_argument("--batches", type=int, default=COMMITS, help="how often each bronze table has taken files in")
     parser.add_argument("--keep", type=Path, help="leave the lake there, to look into it")
     options = parser.parse_args(words)
@@ -39,8 +39,8 @@ def main(words: list[str] | None = None) -> None:
         shutil.rmtree(lake, ignore_errors=True)
         build(lake, options.batches)
         with _trapped(Path(temporary)) as environment:
-            rows = [_measured(verb, lake, environment, options.times) for verb in COMMANDS]
-    header = ("verb", "CPU s", f"< {LIMIT:g}", "cold CPU s", "wall s")
+            rows = [_measured(command, lake, environment, options.times) for command in COMMANDS]
+    header = ("command", "CPU s", f"< {LIMIT:g}", "cold CPU s", "wall s")
     lake_told = f"200 tables, {options.batches} batches in each bronze table, 50 runs"
     show(f"{lake_told}: CPU time of a call, median of {options.times} ({load})", header, rows)
     print(
@@ -48,16 +48,16 @@ def main(words: list[str] | None = None) -> None:
     )
 
 
-def _measured(verb: str, lake: Path, environment: Mapping[str, str], times: int) -> list[str]:
-    words = ("--help",) if verb == "--help" else ("--lake", str(lake), verb)
+def _measured(command: str, lake: Path, environment: Mapping[str, str], times: int) -> list[str]:
+    words = ("--help",) if command == "--help" else ("--lake", str(lake), command)
     shutil.rmtree(Path(environment["LAKESMITH_CACHE"]), ignore_errors=True)
     cold = _call(words, environment)
     _call(words, environment)
     warm = [_call(words, environment) for _ in range(times)]
-    if verb == "plan":
+    if command == "plan":
         assert "200 unchanged" in warm[0].output, f"the lake was not up to date:\n{warm[0].output[-2000:]}"
     cpu, wall = [cost.cpu for cost in warm], [cost.wall for cost in warm]
-    return [f"lakesmith {verb}", spread(cpu), verdict(median(cpu), LIMIT), f"{cold.cpu:.2f}", spread(wall)]
+    return [f"lakesmith {command}", spread(cpu), verdict(median(cpu), LIMIT), f"{cold.cpu:.2f}", spread(wall)]
 
 
 def _call(words: tuple[str, ...], environment: Mapping[str, str]) -> Cost:
