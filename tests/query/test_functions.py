@@ -15,9 +15,9 @@ import pytest
 from lakesmith.errors import LakesmithError, Place, UsageError
 from lakesmith.ports import View, ViewColumn
 from lakesmith.query import DuckDB
-from lakesmith.query.functions import REFUSED_SCALARS, TABLE_FUNCTIONS
+from lakesmith.query.functions import FORBIDDEN_FUNCTIONS, TABLE_FUNCTIONS
 
-REFUSALS = {"function-refused", "no-file-access", "not-a-select"}
+REFUSALS = {"function-not-allowed", "no-file-access", "not-a-select"}
 CLASSIFIED = Path(__file__).with_name("scalar_functions.txt")
 """The names of all functions over values that were looked at and reach nothing beyond their arguments."""
 
@@ -78,13 +78,13 @@ def test_every_function_over_values_is_classified() -> None:
     internal = {name for name in listed("scalar") if name.startswith("__internal_")}
     found = set(listed("scalar", "macro", "aggregate", "window"))
     # Only DuckDB's shell has it.
-    refused_ones = set(REFUSED_SCALARS) - {"getenv"}
+    refused_ones = set(FORBIDDEN_FUNCTIONS) - {"getenv"}
     assert found == harmless | internal | refused_ones
     assert not harmless & (refused_ones | internal)
 
 
 @pytest.mark.parametrize("before", ["", "main.", "system.main."])
-@pytest.mark.parametrize("name", [*REFUSED_SCALARS, "__internal_decompress_string"])
+@pytest.mark.parametrize("name", [*FORBIDDEN_FUNCTIONS, "__internal_decompress_string"])
 def test_functions_that_reach_beyond_the_rows_are_refused_wherever_they_stand(
     name: str, before: str, engine: DuckDB
 ) -> None:
@@ -100,7 +100,7 @@ def test_functions_that_reach_beyond_the_rows_are_refused_wherever_they_stand(
         f"WITH x AS (SELECT {before}{name}('x')) FROM x",
         f"VALUES ({before}{name}('x'))",
     ):
-        assert code_of(engine, sql) == "function-refused", sql
+        assert code_of(engine, sql) == "function-not-allowed", sql
 
 
 def test_macros_that_read_the_catalog_are_refused() -> None:
@@ -114,7 +114,7 @@ def test_macros_that_read_the_catalog_are_refused() -> None:
         for name, definition in rows
         if re.search(r"\bFROM\b(?! (?:\(|generate_series|unnest))|current_setting|getvariable", definition or "")
     }
-    assert reading <= set(REFUSED_SCALARS)
+    assert reading <= set(FORBIDDEN_FUNCTIONS)
     assert "pg_get_viewdef" in reading
 
 
@@ -180,7 +180,7 @@ def test_what_computes_with_rows_is_answered(sql: str, rows: tuple[tuple[object,
 
 def test_a_refusal_names_the_line_and_what_may_stand_there() -> None:
     error = refused("SELECT 'é'\nFROM duckdb_settings()")
-    assert (error.code, error.at) == ("function-refused", Place("query", 2))
+    assert (error.code, error.at) == ("function-not-allowed", Place("query", 2))
     assert "range" in (error.hint or "")
     assert refused("SELECT 1,\n  current_setting('x')").at == Place("query", 2)
 
@@ -190,4 +190,4 @@ def test_a_view_of_a_contract_may_not_call_them_either() -> None:
     given = pyarrow.dataset.dataset(pa.table({"a": [1]}))
     with pytest.raises(UsageError) as raised:
         DuckDB().query("FROM silver.orders_v1", {"silver.orders": given}, {"silver.orders_v1": view})
-    assert raised.value.code == "function-refused"
+    assert raised.value.code == "function-not-allowed"

@@ -295,12 +295,11 @@ REFUSED = [
     ),
     (
         "SELECT o.id FROM silver.o\nRIGHT JOIN silver.c ON o.c = c.id",
-        "it joins silver.c in a way that keeps rows of it that fit nothing: write it as a LEFT JOIN"
-        " (RIGHT JOIN, line 2)",
+        "its join keeps unmatched rows of silver.c: write it as a LEFT JOIN (RIGHT JOIN, line 2)",
     ),
     (
         "SELECT o.id FROM silver.o\nFULL JOIN silver.c ON o.c = c.id",
-        "it joins silver.c in a way that keeps rows of it that fit nothing (FULL JOIN, line 2)",
+        "its join keeps unmatched rows of silver.c (FULL JOIN, line 2)",
     ),
     (
         "SELECT o.id FROM silver.o CROSS JOIN silver.c",
@@ -345,7 +344,10 @@ REFUSED = [
         "SELECT upper(c) AS k, k AS id FROM silver.o",
         "'id' reads 'k', which is also the name of another result column (line 1)",
     ),
-    ("SELECT id FROM silver.o EXCEPT SELECT id FROM silver.c", "it combines several queries by something else than UNION"),
+    (
+        "SELECT id FROM silver.o EXCEPT SELECT id FROM silver.c",
+        "it combines queries by something else than UNION",
+    ),
     (
         "SELECT id FROM silver.o UNION ALL SELECT id FROM silver.c LIMIT 1",
         "which rows it returns depends on all rows (LIMIT, line 1)",
@@ -370,7 +372,7 @@ REFUSED = [
     (
         "SELECT o.id FROM silver.o LEFT JOIN (SELECT k, max(x) AS m FROM silver.c GROUP BY k) AS c ON o.c = c.k"
         " JOIN silver.p ON p.id = c.k",
-        "its key, filters or joins look at the outer join of c, with a query between (line 1)",
+        "its key, filters or joins read the outer join of c, which is a subquery (line 1)",
     ),
     (
         "WITH RECURSIVE t AS (SELECT id FROM silver.o UNION ALL SELECT id + 1 FROM t WHERE id < 9) SELECT id FROM t",

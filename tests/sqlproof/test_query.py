@@ -54,10 +54,10 @@ NOT_ROWWISE = {
     "SELECT 1 AS one": "it reads no table",
     "SELECT a FROM VALUES (1), (2) AS v(a)": "it reads VALUES, not a table (line 1)",
     "SELECT id FROM range(10)": "it reads range(), not a table (line 1)",
-    "SELECT * FROM bronze.orders PIVOT (sum(x) FOR y IN (1, 2))": (
-        "it pivots or unpivots (PIVOT, line 1)"
+    "SELECT * FROM bronze.orders PIVOT (sum(x) FOR y IN (1, 2))": ("it pivots or unpivots (PIVOT, line 1)"),
+    "WITH o AS (SELECT DISTINCT id FROM bronze.orders) SELECT id FROM o": (
+        "it removes duplicate rows (DISTINCT, line 1)"
     ),
-    "WITH o AS (SELECT DISTINCT id FROM bronze.orders) SELECT id FROM o": ("it removes duplicate rows (DISTINCT, line 1)"),
     "SELECT id FROM (SELECT id FROM bronze.orders LIMIT 3)": "it returns only some rows (LIMIT, line 1)",
     "FROM bronze.orders |> WHERE id > 1 |> SELECT id": ("it uses pipe syntax, which is not supported (|>)"),
 }
@@ -449,8 +449,8 @@ def test_conditions_over_columns_that_are_there_are_fine() -> None:
         (
             {"columns": (column("amount", check="amount in (SELECT 1)"),)},
             "sql-syntax",
-            "the check of column amount is not valid SQL: it has a subquery, and a check sees only the rows "
-            "that are on their way",
+            "the check of column amount is not valid SQL: it has a subquery, but a check sees "
+            "only the rows of the batch",
         ),
         (
             {"columns": (column("nope"),)},

@@ -1,4 +1,4 @@
-"""Answers SQL over the lake's tables without a JVM: one file per engine, all behind `ports.QueryEngine`."""
+"""Runs SQL over the lake's tables without a JVM: one module per engine, all behind `ports.QueryEngine`."""
 
 from lakesmith.query.at import At, parse_at
 from lakesmith.query.duckdb import DuckDB

@@ -1,4 +1,4 @@
-"""Reads `--at`: which version of which table a query is about."""
+"""Parses `--at`: which version of which table a query reads."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from datetime import UTC, datetime
 from lakesmith.errors import UsageError
 
 Moment = int | datetime
-"""A version, or a time in UTC at which the version that was current then is meant."""
+"""A version, or a time in UTC that stands for the version that was current then."""
 
 _HINT = "write a version (3), a time (2026-11-15T10:00) or one table's version (silver.orders=3)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At:
-    """The versions that a query reads; the newest where nothing is said."""
+    """The versions that a query reads; the newest by default."""
 
     everywhere: Moment | None = None
     by_table: Mapping[str, Moment] = field(default_factory=dict)
 
     def of(self, table: str) -> Moment | None:
-        """What is asked of one table; None is its newest version."""
+        """Return the requested version of one table; None is the newest."""
         return self.by_table.get(table, self.everywhere)
 
     def check(self, tables: Collection[str]) -> None:
-        """An error when a table is named that the query does not read."""
+        """Raise when `--at` names a table that the query does not read."""
         for name in sorted(set(self.by_table) - set(tables)):
             raise UsageError(
                 "bad-at",
@@ -36,7 +36,7 @@ class At:
 
 
 def parse_at(values: Sequence[str]) -> At:
-    """The value that several `--at` make together."""
+    """Combine several `--at` values."""
     everywhere: Moment | None = None
     by_table: dict[str, Moment] = {}
     for value in values:

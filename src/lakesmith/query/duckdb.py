@@ -1,4 +1,4 @@
-"""Answers SQL with DuckDB over Arrow, shut in: it sees the tables that it is handed and nothing else."""
+"""Runs SQL with DuckDB over Arrow in isolation: a query sees the given tables and nothing else."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakesmith.declare import QueryLimits
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError, LakesmithError, Place, UsageError, did_you_mean, uncoloured
 from lakesmith.ports import Answer, View
-from lakesmith.query.functions import no_file_access, refuse_functions
+from lakesmith.query.functions import check_functions, no_file_access
 from lakesmith.query.limits import Deadline, allowed_memory, answer_memory, out_of_memory, too_many_rows
 from lakesmith.query.names import unknown_table
 from lakesmith.query.spark_sql import select_of
-from lakesmith.query.tree import is_file_name, nodes, reads_once, table_paths
+from lakesmith.query.tree import is_file_name, nodes, scans_once, table_paths
 from lakesmith.query.values import python_values, size_of, text_type
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ _NO_FUNCTION = re.compile(r"Function with name \"?(.+?)\"? (?:does not exist|is 
 _STREAM = re.compile(r"reading the stream registered as 'input_(\d+)' failed: (.*)", re.DOTALL)
 _FILE = re.compile(r'Cannot access (?:file|directory) "(.+?)"')
 _FETCHED = 2_048
-"""How many rows are fetched at a time: as many as DuckDB computes at a time, because their size is seen only then."""
+"""Rows per fetch: one DuckDB vector, because the size of rows is known only after a fetch."""
 _ONLY_SELECT = "a query is one SELECT; WITH, VALUES, DESCRIBE, SUMMARIZE and EXPLAIN SELECT work too"
 _SHOWN = frozenset(("DESCRIBE", "SHOW", "SUMMARY"))
-"""Statements about one table that are allowed."""
+"""Allowed statements about one table."""
 
 
 class DuckDB:
@@ -51,7 +51,7 @@ class DuckDB:
         self._limits = limits or QueryLimits(timeout=None)
 
     def referenced(self, sql: str) -> frozenset[str]:
-        """The table names, as written, that a statement reads; an error when it is not a single SELECT."""
+        """Return the table names, as written, that a statement reads. Raise when it is not a single SELECT."""
         with self._connect() as connection:
             return frozenset(_table_names(_parse(connection, sql)))
 
@@ -63,27 +63,27 @@ class DuckDB:
         *,
         rows: int | None = None,
     ) -> Answer:
-        """Run the statement over these tables, these views of them, and nothing else. Gives the first `rows`."""
+        """Run the statement over these tables and views only. Return the first `rows`."""
         import duckdb
 
         with self._connect() as connection, Deadline(connection, self._limits.timeout) as deadline:
             tree = _parse(connection, sql)
-            _refuse_unknown(tree, (*tables, *(views or {})))
-            fetching = _Fetching(connection, deadline, allowed_memory(self._limits), rows)
+            _refuse_unknown_tables(tree, (*tables, *(views or {})))
+            fetching = _Fetcher(connection, deadline, allowed_memory(self._limits), rows)
             try:
                 for number, (name, given) in enumerate(tables.items()):
-                    read = given if reads_once(tree) else fetching.in_memory(name, given)
+                    read = given if scans_once(tree) else fetching.in_memory(name, given)
                     _expose(connection, f"input_{number}", name, read)
                 for name, view in (views or {}).items():
                     _make_view(connection, name, view)
                 connection.execute("SET lock_configuration = true")
                 return fetching.answer(sql, tree)
             except (duckdb.Error, OSError) as error:
-                # What fails while rows are fetched comes through Arrow, as an OSError with DuckDB's words.
-                raise _raised(error, tables, deadline) from None
+                # An error during a fetch comes through Arrow, as an OSError with DuckDB's message.
+                raise _translate_error(error, tables, deadline) from None
 
     def sample(self, rows: Rows, columns: Sequence[str], count: int) -> pa.Table:
-        """So many of the rows, each as likely as any other."""
+        """Return a uniform random sample of `count` rows."""
         import duckdb
 
         with self._connect() as connection, Deadline(connection, self._limits.timeout) as deadline:
@@ -94,10 +94,10 @@ class DuckDB:
                     f"SELECT {chosen} FROM input_0 USING SAMPLE reservoir({count} ROWS) REPEATABLE (1)"
                 ).to_arrow_table()
             except duckdb.Error as error:
-                raise _raised(error, {"the table": rows}, deadline) from None
+                raise _translate_error(error, {"the table": rows}, deadline) from None
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
-        # duckdb takes 0.2 s to import: only a query pays for it.
+        # duckdb takes 0.2 s to import, so only a query imports it.
         import duckdb
 
         connection = duckdb.connect(
@@ -109,7 +109,7 @@ class DuckDB:
             },
         )
         for setting in (
-            # Nothing is spilled: a query that needs more memory than it may use fails.
+            # Nothing spills to disk: a query that exceeds its memory fails.
             "temp_directory = ''",
             "TimeZone = 'UTC'",
             "arrow_large_buffer_size = true",
@@ -121,8 +121,8 @@ class DuckDB:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fetching:
-    """Gets rows into Python, within the limits of one query."""
+class _Fetcher:
+    """Fetches rows into Python, within the limits of one query."""
 
     connection: duckdb.DuckDBPyConnection
     deadline: Deadline
@@ -130,7 +130,7 @@ class _Fetching:
     rows: int | None
 
     def in_memory(self, name: str, given: Rows) -> Rows | pa.Table:
-        """Rows that can be scanned several times: a stream is read to its end."""
+        """Return rows that can be scanned several times: a stream is read to its end."""
         import pyarrow as pa
 
         if not isinstance(given, pa.RecordBatchReader):
@@ -144,11 +144,11 @@ class _Fetching:
                 if size > self.memory:
                     raise out_of_memory()
         except (pa.ArrowException, OSError) as error:
-            raise _unread(name, given, str(error)) from None
+            raise _unreadable_table(name, given, str(error)) from None
         return pa.Table.from_batches(batches, given.schema)
 
     def answer(self, sql: str, tree: dict[str, Any]) -> Answer:
-        """What the statement gives: all rows, or the first ones."""
+        """Return the result of the statement: all rows, or the first ones."""
         relation = self.connection.sql(_runnable(self.connection, sql, tree))
         names, types = tuple(relation.columns), tuple(map(str, relation.types))
         casts = [text_type(kind) for kind in relation.types]
@@ -157,14 +157,14 @@ class _Fetching:
             chosen = ", ".join(
                 f"CAST({alias} AS {cast})" if cast else alias for alias, cast in zip(aliases, casts, strict=True)
             )
-            # Not the text itself, which may end in a semicolon and a comment.
+            # The original text may end in a semicolon and a comment.
             inner = _deserialized(self.connection, tree)
             relation = self.connection.sql(f"SELECT {chosen} FROM (\n{inner}\n) AS answer({', '.join(aliases)})")
         found, truncated = self._fetched(relation)
         return Answer(columns=names, types=types, rows=tuple(found), truncated=truncated)
 
     def _fetched(self, relation: duckdb.DuckDBPyRelation) -> tuple[list[tuple[object, ...]], bool]:
-        """The rows, and whether there are more. An answer beyond its memory is an error."""
+        """Return the rows, and whether there are more. Raise when the result exceeds its memory."""
         found: list[tuple[object, ...]] = []
         size, kinds = 0, relation.types
         at_once = _FETCHED if self.rows is None else min(_FETCHED, self.rows + 1)
@@ -185,14 +185,14 @@ class _Fetching:
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
-    """The statement as DuckDB's own parser reads it, without looking a single table up."""
+    """Return the statement's tree from DuckDB's own parser, without resolving any table."""
     import duckdb
 
     try:
         sql.encode()
         statements = connection.extract_statements(sql)
     except UnicodeEncodeError as error:
-        what = f"the query has half of a character in it, after {sql[max(error.start - 20, 0) : error.start]!r}"
+        what = f"the query has an invalid character after {sql[max(error.start - 20, 0) : error.start]!r}"
         raise UsageError("sql-syntax", what, hint="write the query as UTF-8") from None
     except duckdb.Error as error:
         raise _translate(str(error), {}) from None
@@ -207,19 +207,19 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
         hint = "name the values: PIVOT silver.orders ON country IN ('DE', 'FR') USING sum(amount)"
         raise UsageError("not-a-select", "PIVOT without IN is several statements in DuckDB", hint=hint)
     if tree.get("error", True):
-        raise UsageError("not-a-select", f"the query is not a SELECT but {_verb(select)}", hint=_ONLY_SELECT)
+        raise UsageError("not-a-select", f"the query is not a SELECT but {_statement_kind(select)}", hint=_ONLY_SELECT)
     for node in nodes(tree):
         if str(node.get("type")).endswith("_QUERY_NODE"):
             verb = str(node["type"]).removesuffix("_QUERY_NODE")
             raise UsageError("not-a-select", f"the query has {verb} inside", hint=_ONLY_SELECT)
         if node.get("type") == "SHOW_REF" and (node["show_type"] not in _SHOWN or node["query"] is None):
-            raise UsageError("not-a-select", "SHOW is not a query", hint="`lakesmith status` lists the tables")
-    refuse_functions(tree, select, partial(_is_table_function, connection))
+            raise UsageError("not-a-select", "SHOW is not supported", hint="`lakesmith status` lists the tables")
+    check_functions(tree, select, partial(_is_table_function, connection))
     return tree
 
 
 def _serialized(connection: duckdb.DuckDBPyConnection, select: str) -> dict[str, Any]:
-    # `fetchall`, because a result that is not read to its end keeps the connection busy.
+    # `fetchall`, because an unfinished result keeps the connection busy.
     [(text,)] = connection.execute("SELECT json_serialize_sql(?)", [select]).fetchall()
     tree: dict[str, Any] = json.loads(text)
     return tree
@@ -237,13 +237,13 @@ def _is_table_function(connection: duckdb.DuckDBPyConnection, name: str) -> bool
     return bool(connection.execute(sql, [name]).fetchall())
 
 
-def _verb(sql: str) -> str:
+def _statement_kind(sql: str) -> str:
     words = re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql, flags=re.DOTALL).split()
     return words[0].upper() if words else "nothing"
 
 
 def _table_names(tree: dict[str, Any]) -> frozenset[str]:
-    """The tables that a statement reads. A table of the lake always has a layer: a bare name is a mistake."""
+    """Return the tables that a statement reads. Raise at a file name."""
     paths = list(table_paths(tree))
     for path in paths:
         if is_file_name(path):
@@ -251,8 +251,8 @@ def _table_names(tree: dict[str, Any]) -> frozenset[str]:
     return frozenset(".".join(path) for path in paths)
 
 
-def _refuse_unknown(tree: dict[str, Any], known: Sequence[str]) -> None:
-    """Raise at a name that is not one of the tables, which DuckDB would look for in its own catalog."""
+def _refuse_unknown_tables(tree: dict[str, Any], known: Sequence[str]) -> None:
+    """Raise at a name that is not one of the tables: DuckDB would search its own catalog for it."""
     names = {name.lower() for name in known}
     for name in sorted(_table_names(tree)):
         if name.lower() not in names:
@@ -262,11 +262,11 @@ def _refuse_unknown(tree: dict[str, Any], known: Sequence[str]) -> None:
 def _expose(connection: duckdb.DuckDBPyConnection, input_name: str, name: str, rows: Rows | pa.Table) -> None:
     connection.register(input_name, rows)
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS memory.{_quoted(_schema(name.partition('.')[0]))}")
-    connection.execute(f"CREATE VIEW {_inner(name)} AS FROM memory.main.{input_name}")
+    connection.execute(f"CREATE VIEW {_internal_name(name)} AS FROM memory.main.{input_name}")
 
 
-def _inner(name: str) -> str:
-    """A table's name as DuckDB is told it."""
+def _internal_name(name: str) -> str:
+    """Return a table's name inside DuckDB."""
     schema, _, table = name.partition(".")
     return f"memory.{_quoted(_schema(schema))}.{_quoted(table)}"
 
@@ -274,20 +274,20 @@ def _inner(name: str) -> str:
 def _make_view(connection: duckdb.DuckDBPyConnection, name: str, view: View) -> None:
     import duckdb
 
-    select = select_of(view, _inner(view.table))
-    refuse_functions(_serialized(connection, select), select, partial(_is_table_function, connection))
+    select = select_of(view, _internal_name(view.table))
+    check_functions(_serialized(connection, select), select, partial(_is_table_function, connection))
     try:
-        connection.execute(f"CREATE VIEW {_inner(name)} AS {select}")
+        connection.execute(f"CREATE VIEW {_internal_name(name)} AS {select}")
     except duckdb.Error as error:
         raise UsageError(
             "query-failed",
-            f"{name} cannot be made from {view.table} as it is there: {_translate(str(error), {}).what}",
-            hint="`lakesmith validate` judges the SQL below `previous` in the contract",
+            f"{name} cannot be derived from the current {view.table}: {_translate(str(error), {}).what}",
+            hint="`lakesmith validate` checks the SQL below `previous` in the contract",
         ) from None
 
 
 def _schema(written: str) -> str:
-    # DuckDB has a catalog named `system`, and finds a schema of that name ambiguous.
+    # DuckDB has a catalog named `system`, so a schema of that name would be ambiguous.
     return "lake_system" if written.lower() == "system" else written
 
 
@@ -296,7 +296,7 @@ def _quoted(name: str) -> str:
 
 
 def _runnable(connection: duckdb.DuckDBPyConnection, sql: str, tree: dict[str, Any]) -> str:
-    """The statement itself, or, when it reads `system` tables, the same with their schema's inner name."""
+    """Return the statement, with the internal schema name where it reads `system` tables."""
     renamed = False
     for node in nodes(tree):
         path = (node.get("qualified_name") or {}).get("path") or []
@@ -312,29 +312,29 @@ def _runnable(connection: duckdb.DuckDBPyConnection, sql: str, tree: dict[str, A
     return (explain.group() if explain else "") + _deserialized(connection, tree)
 
 
-def _unread(name: str, rows: Rows, said: str) -> InfrastructureError:
-    """The error for a table whose rows could not be read, by the name of the file that is to blame."""
+def _unreadable_table(name: str, rows: Rows, message: str) -> InfrastructureError:
+    """Return the error for a table whose rows cannot be read, naming the file that fails."""
     import pyarrow as pa
 
-    told = f"{name} cannot be read: {' '.join(uncoloured(said).split())}"
+    text = f"{name} cannot be read: {' '.join(uncoloured(message).split())}"
     if not isinstance(rows, pa.RecordBatchReader):
         for fragment in rows.get_fragments():
             try:
                 for _ in fragment.to_batches():
                     pass
             except (pa.ArrowException, OSError) as error:
-                told = f"{name} cannot be read: {fragment.path}: {' '.join(uncoloured(str(error)).split())}"
+                text = f"{name} cannot be read: {fragment.path}: {' '.join(uncoloured(str(error)).split())}"
                 break
-    return disk_failure(said, told) or InfrastructureError(
+    return disk_failure(message, text) or InfrastructureError(
         "table-unreadable",
-        told,
-        hint="put the file back as it was, from a copy of the warehouse; a table of silver or gold can be made anew: "
+        text,
+        hint="restore the file from a backup of the warehouse, or rebuild a silver or gold table: "
         f"lakesmith run {name} --full-refresh",
     )
 
 
-def _raised(error: Exception, tables: Mapping[str, Rows], deadline: Deadline) -> BaseException:
-    """What a statement ended with, in our own form."""
+def _translate_error(error: Exception, tables: Mapping[str, Rows], deadline: Deadline) -> BaseException:
+    """Return the error or interrupt of a statement as an exception of Lakesmith."""
     message = str(error)
     if message.startswith("INTERRUPT Error"):
         return deadline.error if deadline.passed else KeyboardInterrupt()
@@ -342,9 +342,9 @@ def _raised(error: Exception, tables: Mapping[str, Rows], deadline: Deadline) ->
 
 
 def _translate(message: str, tables: Mapping[str, Rows]) -> LakesmithError:
-    """DuckDB's words in our own form."""
+    """Return the Lakesmith error for a DuckDB message."""
     if stream := _STREAM.search(message):
-        return _unread(*list(tables.items())[int(stream[1])], stream[2])
+        return _unreadable_table(*list(tables.items())[int(stream[1])], stream[2])
     line = _LINE.search(message)
     at = Place("query", int(line.group(1))) if line else None
     shown = f"the line reads: {line.group(2).strip()}" if line else None

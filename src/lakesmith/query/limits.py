@@ -1,4 +1,4 @@
-"""Stops a query that takes too long, and names what it took too much of."""
+"""Stops a query that exceeds its time or memory, with an error that names the limit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_i
 
 
 def allowed_memory(limits: QueryLimits) -> int:
-    """The bytes that the engine may allocate: by default half of what the machine or the container has."""
+    """Return the bytes that the engine may allocate: by default half of the machine's or container's memory."""
     return limits.memory if limits.memory is not None else _machine_memory() // 2
 
 
 def answer_memory(memory: int) -> int:
-    """The bytes that the rows of an answer may take in Python, beside the engine's."""
+    """Return the bytes that the rows of a result may use in Python, in addition to the engine's."""
     return memory // 2
 
 
@@ -37,7 +37,7 @@ def _machine_memory() -> int:
 
 
 class Deadline:
-    """While it is entered, the connection's statements are interrupted once the time is up."""
+    """A context in which the connection's statements are interrupted once the time is up."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, seconds: float | None) -> None:
         self._connection = connection
@@ -55,11 +55,11 @@ class Deadline:
     def __exit__(self, *raised: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            # The connection is closed next, and must not be interrupted after that.
+            # The connection closes next, and must not be interrupted after that.
             self._timer.join()
 
     def check(self) -> None:
-        """Raise when the time is up: an interrupt that comes between two statements stops neither."""
+        """Raise when the time is up: an interrupt between two statements stops neither."""
         if self.passed:
             raise self.error
 
@@ -74,7 +74,7 @@ class Deadline:
 
 
 def out_of_time(seconds: float) -> InfrastructureError:
-    """The error for a query that took longer than it may."""
+    """Return the error for a query that exceeds its time."""
     return InfrastructureError(
         "query-timeout",
         f"the query was stopped after {seconds:g} seconds",
@@ -83,7 +83,7 @@ def out_of_time(seconds: float) -> InfrastructureError:
 
 
 def out_of_memory() -> InfrastructureError:
-    """The error for a query that needs more memory than it may use."""
+    """Return the error for a query that exceeds its memory."""
     return InfrastructureError(
         "query-memory",
         "the query needs more memory than it may use",
@@ -93,9 +93,9 @@ def out_of_memory() -> InfrastructureError:
 
 
 def too_many_rows(rows: int) -> InfrastructureError:
-    """The error for an answer that does not fit in memory."""
+    """Return the error for a result that does not fit in memory."""
     return InfrastructureError(
         "query-memory",
-        f"the answer has more rows than its memory holds: it was stopped after {rows:,}",
+        f"the result does not fit in memory: it was stopped after {rows:,} rows",
         hint="aggregate, add LIMIT, or allow more: --memory 8GB, or `query: {memory: 8GB}` in the environment",
     )

@@ -1,4 +1,4 @@
-"""Matches the table names that a query spells with the tables that there are."""
+"""Resolves the table names of a query."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakesmith.errors import LakesmithError, UsageError, did_you_mean, raise_all
 
 
 def match_tables(written: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """For each name as written, the table that it means; letter case does not count in SQL."""
+    """Return, for each name as written, the table that it means, ignoring case."""
     by_lower = {name.lower(): name for name in known}
     errors: list[LakesmithError] = []
     matched: dict[str, str] = {}
@@ -22,7 +22,7 @@ def match_tables(written: Iterable[str], known: Collection[str]) -> dict[str, st
 
 
 def unknown_table(name: str, known: Collection[str]) -> UsageError:
-    """The error for a name that no table has; a name without its layer gets the full one as hint."""
+    """Return the error for an unknown table; a name without its layer gets the full name as hint."""
     homonyms = sorted(other for other in known if other.partition(".")[2] == name.lower())
     if homonyms:
         hint = f"write the layer too: {' or '.join(homonyms)}"

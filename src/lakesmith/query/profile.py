@@ -1,4 +1,4 @@
-"""Looks at the rows of a table with DuckDB: one statement for all columns, a second for what only some of them need."""
+"""Profiles the rows of a table with DuckDB: one statement for all columns, a second for some of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakesmith.columns import AUDIT
 from lakesmith.declare import Table, TableName
 from lakesmith.declare.loads import added_columns, key_columns
 from lakesmith.errors import InfrastructureError
-from lakesmith.quality.profile import FEW_VALUES, ProfiledTable, Reference, propose, proposals_text
+from lakesmith.quality.profile import FEW_VALUES, ProfiledTable, Reference, proposals_text, propose
 from lakesmith.quality.text_patterns import TEXT_PATTERNS, TextPattern
 from lakesmith.query.duckdb import DuckDB
 from lakesmith.reports import ColumnProfile, Frequent, TableProfile
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 _QUANTILES = ("0.05", "0.25", "0.5", "0.75", "0.95")
 _SHOWN = 3
 _CUT = 200
-"""Of texts, so many characters are looked at as examples."""
+"""How many characters of an example text are used."""
 _GENERIC = ("id", "key", "code", "uuid", "name")
-"""Names of keys that do not tell of which table."""
+"""Key names that do not identify their table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileInput:
-    """A table that is looked at."""
+    """A table to profile."""
 
     table: Table
     version: int
     rows: int
     open: Callable[[], Rows]
-    """Its rows, each time anew."""
+    """Open its rows again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Looked:
-    """A column, and what may be asked of it."""
+class _ProfiledColumn:
+    """A column, and which aggregates apply to it."""
 
     number: int
     name: str
@@ -84,49 +84,49 @@ def profile(
     now: datetime,
     engine: DuckDB | None = None,
 ) -> TableProfile:
-    """What the rows are like, and what could be promised of them. `others` are tables that may be referred to."""
+    """Return statistics of the rows and proposed checks. `others` are tables that columns may reference."""
     engine, name = engine or DuckDB(), str(table.table.name)
     opened = table.open()
-    looked = _looked(opened.schema, table.table)
+    profiled = _profiled_columns(opened.schema, table.table)
     rows: Callable[[], Rows] = table.open
     try:
         if table.rows > limit:
-            rows = _sampled(engine, opened, [column.name for column in looked], limit)
-        first = _ask(engine, name, rows, [("rows", "count(*)"), *_questions(looked)])
-        second = _ask(engine, name, rows, _second(looked, first))
-        references = _references(engine, table.table, rows, looked, others)
+            rows = _sampled(engine, opened, [column.name for column in profiled], limit)
+        first = _query_aggregates(engine, name, rows, [("rows", "count(*)"), *_first_aggregates(profiled)])
+        second = _query_aggregates(engine, name, rows, _second_aggregates(profiled, first))
+        references = _references(engine, table.table, rows, profiled, others)
     except InfrastructureError as error:
         if error.code == "query-memory":
-            error.hint = f"look at fewer rows: `lakesmith profile {name} --rows {max(limit // 10, 1)}`"
+            error.hint = f"profile fewer rows: `lakesmith profile {name} --rows {max(limit // 10, 1)}`"
         raise
-    told = {**first, **second}
-    columns = tuple(_column(column, told) for column in looked)
-    seen = ProfiledTable(
+    values_by_key = {**first, **second}
+    columns = tuple(_column(column, values_by_key) for column in profiled)
+    found_table = ProfiledTable(
         table=table.table,
-        rows=max(table.rows, told["rows"]),
-        profiled_rows=told["rows"],
+        rows=max(table.rows, values_by_key["rows"]),
+        profiled_rows=values_by_key["rows"],
         references=references,
         now=now,
     )
-    proposals = propose(columns, seen)
+    proposals = propose(columns, found_table)
     return TableProfile(
         table=name,
         version=table.version,
-        rows=seen.rows,
-        profiled_rows=seen.profiled_rows,
+        rows=found_table.rows,
+        profiled_rows=found_table.profiled_rows,
         columns=columns,
         proposals=proposals,
         yaml=proposals_text(proposals),
     )
 
 
-def _looked(schema: pa.Schema, table: Table) -> list[_Looked]:
-    """The columns that are the table's own."""
+def _profiled_columns(schema: pa.Schema, table: Table) -> list[_ProfiledColumn]:
+    """Return the table's own columns."""
     added = {name.lower() for name in (*AUDIT, *added_columns(table.load))}
     private = {column.name.lower() for column in table.columns if column.is_private}
     own = [field for field in schema if field.name.lower() not in added]
     return [
-        _Looked(number=number, name=field.name, kind=_kind(field.type), masked=field.name.lower() in private)
+        _ProfiledColumn(number=number, name=field.name, kind=_kind(field.type), masked=field.name.lower() in private)
         for number, field in enumerate(own)
     ]
 
@@ -160,42 +160,47 @@ def _kind(kind: pa.DataType) -> str:
 def _sampled(engine: DuckDB, rows: Rows, columns: Sequence[str], limit: int) -> Callable[[], Rows]:
     import pyarrow.dataset
 
-    kept = pyarrow.dataset.dataset(engine.sample(rows, columns, limit))
-    return lambda: kept
+    sample = pyarrow.dataset.dataset(engine.sample(rows, columns, limit))
+    return lambda: sample
 
 
-def _ask(engine: DuckDB, table: str, rows: Callable[[], Rows], questions: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The aggregates by name, all of them in one statement."""
-    if not questions:
+def _query_aggregates(
+    engine: DuckDB, table: str, rows: Callable[[], Rows], aggregates: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
+    """Return the aggregates by name, computed in one statement."""
+    if not aggregates:
         return {}
-    asked = ", ".join(f"{sql} AS v{number}" for number, (_, sql) in enumerate(questions))
-    (answer,) = engine.query(f"SELECT {asked} FROM {table}", {table: rows()}).rows
-    return {key: value for (key, _), value in zip(questions, answer, strict=True)}
+    columns = ", ".join(f"{sql} AS v{number}" for number, (_, sql) in enumerate(aggregates))
+    (answer,) = engine.query(f"SELECT {columns} FROM {table}", {table: rows()}).rows
+    return {key: value for (key, _), value in zip(aggregates, answer, strict=True)}
 
 
-def _questions(looked: Iterable[_Looked]) -> list[tuple[str, str]]:
-    """What is asked of every column. Values of a masked one never leave the engine."""
-    asked: list[tuple[str, str]] = []
-    for column in looked:
+def _first_aggregates(profiled: Iterable[_ProfiledColumn]) -> list[tuple[str, str]]:
+    """Return the aggregates of every column. Values of a masked column never leave the engine."""
+    aggregates: list[tuple[str, str]] = []
+    for column in profiled:
         name, number = column.sql, column.number
-        asked.append((f"{number}.present", f"count({name})"))
+        aggregates.append((f"{number}.present", f"count({name})"))
         if column.ordered or column.kind == "binary":
-            asked.append((f"{number}.distinct", f"approx_count_distinct({name})"))
+            aggregates.append((f"{number}.distinct", f"approx_count_distinct({name})"))
         if column.text:
-            asked += [(f"{number}.shortest", f"min(length({name}))"), (f"{number}.longest", f"max(length({name}))")]
+            aggregates += [
+                (f"{number}.shortest", f"min(length({name}))"),
+                (f"{number}.longest", f"max(length({name}))"),
+            ]
         if column.masked or not column.ordered:
             continue
         some = f" FILTER (WHERE isfinite({name}))" if column.float else ""
         if column.float:
-            asked.append((f"{number}.not_finite", f"count_if(NOT isfinite({name}))"))
+            aggregates.append((f"{number}.not_finite", f"count_if(NOT isfinite({name}))"))
         for word in ("min", "max"):
             found = f"{word}({name}){some}"
-            asked.append((f"{number}.{word}", f"left({found}, {_CUT})" if column.text else found))
+            aggregates.append((f"{number}.{word}", f"left({found}, {_CUT})" if column.text else found))
         if column.amount:
             amount = f"CAST({name} AS DOUBLE)"
-            asked += [
+            aggregates += [
                 (f"{number}.mean", f"avg({amount}){some}"),
-                # The squares of large numbers overflow a double; then there is no deviation to tell.
+                # The squares of large numbers overflow a double; then there is no deviation.
                 (
                     f"{number}.deviation",
                     f"sqrt(greatest(0, avg({amount} * {amount}){some} - avg({amount}){some} ** 2))",
@@ -203,31 +208,31 @@ def _questions(looked: Iterable[_Looked]) -> list[tuple[str, str]]:
                 (f"{number}.quantiles", f"quantile_cont({amount}, [{', '.join(_QUANTILES)}]){some}"),
             ]
         example = f"left({name}, {_CUT})" if column.text else name
-        asked.append((f"{number}.frequent", f"approx_top_k({example}, {_SHOWN})"))
-    return asked
+        aggregates.append((f"{number}.frequent", f"approx_top_k({example}, {_SHOWN})"))
+    return aggregates
 
 
-def _second(looked: Iterable[_Looked], first: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is asked of those columns only that may be unique, have few values, or have a form."""
-    asked: list[tuple[str, str]] = []
-    for column in looked:
+def _second_aggregates(profiled: Iterable[_ProfiledColumn], first: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the aggregates for columns that may be unique, have few values, or match a format."""
+    aggregates: list[tuple[str, str]] = []
+    for column in profiled:
         name, number = column.sql, column.number
         present, about = first[f"{number}.present"], first.get(f"{number}.distinct")
         if not present or about is None:
             continue
         if (column.text or column.whole) and about > present / 2:
             # Equal values have equal hashes: as many hashes as values prove that all differ.
-            asked.append((f"{number}.hashes", f"count(DISTINCT hash({name}))"))
+            aggregates.append((f"{number}.hashes", f"count(DISTINCT hash({name}))"))
         if not column.masked and not column.float and about <= 3 * FEW_VALUES:
-            asked.append((f"{number}.values", f"map_entries(histogram({name}))"))
+            aggregates.append((f"{number}.values", f"map_entries(histogram({name}))"))
         if column.text:
-            for form in _possible(column, first):
-                asked.append((f"{number}.{form.name}", f"count_if(regexp_matches({name}, '{form.matches}'))"))
-    return asked
+            for form in _matching_formats(column, first):
+                aggregates.append((f"{number}.{form.name}", f"count_if(regexp_matches({name}, '{form.matches}'))"))
+    return aggregates
 
 
-def _possible(column: _Looked, first: Mapping[str, Any]) -> list[TextPattern]:
-    """The forms that the examples have; of a masked column there are none to look at."""
+def _matching_formats(column: _ProfiledColumn, first: Mapping[str, Any]) -> list[TextPattern]:
+    """Return the formats that the examples match; a masked column has no examples."""
     if column.masked:
         return list(TEXT_PATTERNS)
     number = column.number
@@ -235,11 +240,11 @@ def _possible(column: _Looked, first: Mapping[str, Any]) -> list[TextPattern]:
     return [form for form in TEXT_PATTERNS if all(form.fits(example) for example in examples if example is not None)]
 
 
-def _column(column: _Looked, told: Mapping[str, Any]) -> ColumnProfile:
-    number, rows = column.number, told["rows"]
+def _column(column: _ProfiledColumn, values_by_key: Mapping[str, Any]) -> ColumnProfile:
+    number, rows = column.number, values_by_key["rows"]
 
     def of(key: str) -> Any:
-        return told.get(f"{number}.{key}")
+        return values_by_key.get(f"{number}.{key}")
 
     present = of("present")
     values, hashes = of("values"), of("hashes")
@@ -276,7 +281,7 @@ def _column(column: _Looked, told: Mapping[str, Any]) -> ColumnProfile:
 def _frequent(
     values: list[dict[str, Any]] | None, examples: list[object] | None, *, unique: bool
 ) -> tuple[Frequent, ...]:
-    """All values where they are few, with the rows that have them; else some that come often."""
+    """Return all values with their counts where they are few, else some frequent values."""
     if unique:
         return ()
     if values is not None:
@@ -290,47 +295,47 @@ def _references(
     engine: DuckDB,
     table: Table,
     rows: Callable[[], Rows],
-    looked: Sequence[_Looked],
+    profiled: Sequence[_ProfiledColumn],
     others: Mapping[TableName, ProfileInput],
 ) -> tuple[Reference, ...]:
-    """The columns that are named like another table's key, where the key has all their values."""
+    """Return columns named like another table's key, where the key contains all their values."""
     opened: dict[str, Rows] = {}
     candidates: list[Reference] = []
     for name, other in others.items():
         key = _single_key(other.table)
-        named = [column for column in looked if key and column.name.lower() in _names(name.name, key)]
+        named = [column for column in profiled if key and column.name.lower() in _names(name.name, key)]
         if key is None or not named:
             continue
         found = other.open()
         kinds = {field.name.lower(): (field.name, _kind(field.type)) for field in found.schema}
-        spelt, kind = kinds.get(key.lower(), (key, ""))
+        name_in_schema, kind = kinds.get(key.lower(), (key, ""))
         for column in named:
             if column.kind == kind and (column.text or column.whole):
                 opened[str(name)] = found
-                candidates.append(Reference(column=column.name, table=name, key=spelt))
+                candidates.append(Reference(column=column.name, table=name, key=name_in_schema))
     if not candidates:
         return ()
-    asked = ", ".join(_missing(str(table.name), each) for each in candidates)
-    (missing,) = engine.query(f"SELECT {asked}", {str(table.name): rows(), **opened}).rows
+    counts = ", ".join(_missing_values(str(table.name), each) for each in candidates)
+    (missing,) = engine.query(f"SELECT {counts}", {str(table.name): rows(), **opened}).rows
     return tuple(each for each, count in zip(candidates, missing, strict=True) if count == 0)
 
 
-def _missing(table: str, reference: Reference) -> str:
-    """SQL: how many values the other table does not have."""
+def _missing_values(table: str, reference: Reference) -> str:
+    """Return SQL that counts the values that the other table lacks."""
     own, theirs = ('"' + name.replace('"', '""') + '"' for name in (reference.column, reference.key))
     joined = f"{table} AS own ANTI JOIN {reference.table} AS other ON own.{own} = other.{theirs}"
     return f"(SELECT count(DISTINCT own.{own}) FROM {joined})"
 
 
 def _single_key(table: Table) -> str | None:
-    """The column that tells the rows of a table apart, if it is one alone."""
+    """Return the column that identifies the rows of a table, if it is a single one."""
     declared = tuple(column.name for column in table.columns if column.key)
     unique = tuple(column.name for column in table.columns if column.unique)
     return next((keys[0] for keys in (key_columns(table.load), declared, unique) if len(keys) == 1), None)
 
 
 def _names(table: str, key: str) -> set[str]:
-    """How a column is called that holds the key of a table."""
+    """Return the likely names of a column that holds the key of a table."""
     key = key.lower()
     singular = table.removesuffix("ies") + "y" if table.endswith("ies") else table.removesuffix("s")
     long = {f"{table}_{key}", f"{singular}_{key}"}

@@ -1,4 +1,4 @@
-"""Views that are written in Spark SQL, in DuckDB's words."""
+"""Translates views from Spark SQL to DuckDB."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lakesmith.ports import View, ViewColumn
 
 
 def select_of(view: View, source: str) -> str:
-    """The SELECT that makes the view from `source`, which is DuckDB SQL already."""
+    """Return the DuckDB SELECT of the view over `source`, which is DuckDB SQL already."""
     # sqlglot takes a tenth of a second to import, and most queries name no view.
     from sqlglot import parse_one
     from sqlglot.errors import SqlglotError
@@ -22,8 +22,8 @@ def select_of(view: View, source: str) -> str:
     except (SqlglotError, TooDeep, RecursionError) as error:
         raise UsageError(
             "query-failed",
-            f"an earlier version of {view.table} cannot be told to DuckDB: {str(error).splitlines()[0]}",
-            hint="write the SQL below `previous` in the contract in other words",
+            f"an earlier version of {view.table} cannot be translated to DuckDB: {str(error).splitlines()[0]}",
+            hint="rewrite the SQL below `previous` in the contract",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""The tree that DuckDB's parser makes of a statement: which tables it reads, and how often."""
+"""Reads the tree of DuckDB's parser: which tables a statement reads, and how often."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FILE_NAME = re.compile(r"[/\\.*:]")
 
 
 def nodes(tree: object) -> Iterator[dict[str, Any]]:
-    """Every node of the tree, the outer before the inner."""
+    """Yield every node of the tree, outer nodes first."""
     if isinstance(tree, dict):
         yield tree
         for value in tree.values():
@@ -21,17 +21,17 @@ def nodes(tree: object) -> Iterator[dict[str, Any]]:
 
 
 def table_paths(tree: object) -> Iterator[tuple[str, ...]]:
-    """The names that stand where a table is expected and that no WITH in scope defines."""
+    """Yield the table names that no WITH in scope defines."""
     return _paths(tree, frozenset())
 
 
 def is_file_name(path: tuple[str, ...]) -> bool:
-    """Whether a name in a table's place is that of a file, or an address."""
+    """Whether a table name is a file name or an address."""
     return len(path) == 1 and _FILE_NAME.search(path[0]) is not None
 
 
-def reads_once(tree: object) -> bool:
-    """Whether no table can be scanned twice: one table, and nothing that might be computed more than once."""
+def scans_once(tree: object) -> bool:
+    """Whether no table can be scanned twice: one table, and no part that DuckDB may compute again."""
     kinds = [node.get("type") for node in nodes(tree)]
     with_clause = any(node["cte_map"].get("map") for node in nodes(tree) if node.get("cte_map"))
     return kinds.count("BASE_TABLE") <= 1 and "PIVOT" not in kinds and not with_clause
@@ -46,8 +46,8 @@ def _paths(tree: object, defined: frozenset[str]) -> Iterator[tuple[str, ...]]:
             path = tuple(tree["qualified_name"]["path"])
             if len(path) != 1 or path[0].lower() not in defined:
                 yield path
-        # A name means what WITH says inside of that WITH's statement only: beside it, DuckDB would look for a table of
-        # its own catalog, which has the settings.
+        # A WITH defines a name only inside its statement: outside, DuckDB would search its own catalog, which holds
+        # the settings.
         for entry in (tree.get("cte_map") or {}).get("map", []):
             name = entry["key"].lower()
             recursive = entry["value"]["query_node"].get("type") == "RECURSIVE_CTE_NODE"

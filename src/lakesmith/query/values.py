@@ -1,4 +1,4 @@
-"""The values of an answer in Python: exact in every type, at any depth; as text where Python has no such value."""
+"""Converts result values to Python: exact in every type, at any depth; as text where Python has no such value."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
 
 _AS_TEXT = frozenset(("uhugeint", "bignum", "bit", "interval", "time with time zone", "time_ns", "variant", "type"))
-"""Types that Arrow or Python cannot hold without loss; they are answered as text."""
+"""Types that Arrow or Python cannot hold without loss; they are returned as text."""
 _NESTED = frozenset(("list", "array", "struct", "tuple", "map", "union"))
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = _EPOCH.toordinal()
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
-"""The calendar repeats itself after so many years, which have so many days."""
+"""The calendar repeats after this many years and days."""
 _DAY = 86_400
 _ENDLESS_DAY, _ENDLESS_TICKS = 2**31 - 1, 2**63 - 1
 """What DuckDB stores for `infinity`."""
 
 
 def text_type(kind: DuckDBPyType) -> str | None:
-    """The SQL type to cast a column to before it is fetched; None where it can be fetched as it is."""
+    """Return the SQL type to cast a column to before a fetch, or None."""
     text = _type_text(kind)
     return None if text == str(kind) else text
 
 
 def _type_text(kind: DuckDBPyType) -> str:
-    """The type with VARCHAR in place of what only text can hold."""
+    """Return the type with VARCHAR in place of types that only text can hold."""
     if kind.id in _AS_TEXT:
         return "VARCHAR"
     if kind.id not in _NESTED or not any(each.id in _AS_TEXT for each in _leaves(kind)):
@@ -50,7 +50,7 @@ def _type_text(kind: DuckDBPyType) -> str:
 
 
 def _children(kind: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
-    """The types inside, by name. DuckDB lists the tag of a union and the size of an array among them."""
+    """Return the child types by name. DuckDB lists the tag of a union and the size of an array among them."""
     from duckdb.sqltypes import DuckDBPyType
 
     found = [(name, child) for name, child in kind.children if isinstance(child, DuckDBPyType)]
@@ -66,7 +66,7 @@ def _leaves(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
 
 
 def python_values(array: pa.Array, kind: DuckDBPyType) -> Sequence[object]:
-    """One Python value for each of the array's."""
+    """Return one Python value for each value of the array."""
     import pyarrow.compute as pc
 
     match kind.id:
@@ -87,7 +87,7 @@ def python_values(array: pa.Array, kind: DuckDBPyType) -> Sequence[object]:
             return [None if length is None else [next(values) for _ in range(length)] for length in lengths]
         case "struct" | "tuple":
             names = [array.type.field(number).name for number in range(array.type.num_fields)]
-            # Not `flatten`, which ends the process at a union inside.
+            # `flatten` would crash the process at a nested union.
             columns = [python_values(array.field(number), each) for number, (_, each) in enumerate(_children(kind))]
             valid = array.is_valid().to_pylist()
             rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -103,7 +103,7 @@ def python_values(array: pa.Array, kind: DuckDBPyType) -> Sequence[object]:
 
 
 def _maps(array: pa.MapArray, kind: DuckDBPyType) -> list[object]:
-    """A dict for each map; where keys are lists or rows, which no dict can have, a list of pairs."""
+    """Return a dict for each map; a list of pairs where keys are lists or structs, which a dict cannot hold."""
     (_, key), (_, value) = _children(kind)
     pairs = list(zip(python_values(array.keys, key), python_values(array.items, value), strict=True))
     bounds, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
@@ -117,11 +117,11 @@ def _date(days: int) -> date | str:
     ordinal = days + _EPOCH_DAY
     if 1 <= ordinal <= date.max.toordinal():
         return date.fromordinal(ordinal)
-    return _far_day(days)
+    return _distant_day(days)
 
 
-def _far_day(days: int) -> str:
-    """A day beyond Python's calendar, with the year 0 for 1 BC, as ISO 8601 has it."""
+def _distant_day(days: int) -> str:
+    """Format a day beyond Python's calendar, with year 0 for 1 BC, as in ISO 8601."""
     cycles, ordinal = divmod(days + _EPOCH_DAY - 1, _CYCLE_DAYS)
     day = date.fromordinal(ordinal + 1)
     year = day.year + cycles * _CYCLE_YEARS
@@ -129,7 +129,7 @@ def _far_day(days: int) -> str:
 
 
 def _time(ticks: int) -> time | str:
-    # DuckDB has a last moment of the day, which Python has not.
+    # DuckDB has the time 24:00:00, which Python has not.
     return "24:00:00" if ticks == _DAY * 1_000_000 else (_EPOCH + timedelta(microseconds=ticks)).time()
 
 
@@ -149,11 +149,11 @@ def _timestamp(ticks: int, unit: str, zone: bool) -> datetime | str:
     days, second = divmod(seconds, _DAY)
     clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
     digits = len(str(per_second)) - 1
-    return f"{_far_day(days)} {clock}{f'.{fraction:0{digits}}' if digits else ''}{'Z' if zone else ''}"
+    return f"{_distant_day(days)} {clock}{f'.{fraction:0{digits}}' if digits else ''}{'Z' if zone else ''}"
 
 
 def size_of(rows: Sequence[tuple[object, ...]]) -> int:
-    """About how many bytes Python keeps the rows in, judged by some of them."""
+    """Estimate the bytes that the rows use in Python, from a sample of them."""
     some = rows[:: max(len(rows) // 32, 1)]
     return sum(map(_deep_size, some)) * len(rows) // max(len(some), 1)
 
