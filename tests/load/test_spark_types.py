@@ -23,6 +23,7 @@ from lakesmith.load.spark_types import spark_type
         ("array<string>", "array<string>"),
         ("map<string, array<int>>", "map<string,array<int>>"),
         ("struct<a: int, Größe: struct<c string>>", "struct<a:int,Größe:struct<c:string>>"),
+        ("struct<`a`: int>", "struct<a:int>"),
     ],
 )
 def test_a_type_is_spelt_as_spark_shows_it(written: str, shown: str) -> None:
@@ -48,6 +49,8 @@ def test_a_type_is_spelt_as_spark_shows_it(written: str, shown: str) -> None:
         "bigint; drop",
         "struct<1a: int>",
         "array<" * 30,
+        "array<" * 21 + "int" + ">" * 21,
+        "struct<`a b`: int>",
     ],
 )
 def test_what_is_no_type_is_refused(written: str) -> None:

@@ -30,63 +30,58 @@ TYPE_ALIASES = {
     "numeric": "decimal",
 }
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:])")
-_MAX_DEPTH = 20
+_MAX_DEPTH = 250
+"""Deeper types would exhaust Python's stack."""
+
+
+class _Printed:
+    """`str()` prints the type as Spark shows it, such as `struct<a:int,b:array<string>>`."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        assert isinstance(self, SparkType)
+        return _text(self)
 
 
 @dataclass(frozen=True, slots=True)
-class SimpleType:
+class SimpleType(_Printed):
     """A type of one word."""
 
     name: str
 
-    def __str__(self) -> str:
-        return self.name
-
 
 @dataclass(frozen=True, slots=True)
-class DecimalType:
+class DecimalType(_Printed):
     """An exact number."""
 
     precision: int
     scale: int
 
-    def __str__(self) -> str:
-        return f"decimal({self.precision},{self.scale})"
-
 
 @dataclass(frozen=True, slots=True)
-class ArrayType:
+class ArrayType(_Printed):
     """A list of elements of one type."""
 
     element: SparkType
 
-    def __str__(self) -> str:
-        return f"array<{self.element}>"
-
 
 @dataclass(frozen=True, slots=True)
-class MapType:
+class MapType(_Printed):
     """Values by key."""
 
     key: SparkType
     value: SparkType
 
-    def __str__(self) -> str:
-        return f"map<{self.key},{self.value}>"
-
 
 @dataclass(frozen=True, slots=True)
-class StructType:
+class StructType(_Printed):
     """Fields by name; each is nullable."""
 
     fields: tuple[tuple[str, SparkType], ...]
 
-    def __str__(self) -> str:
-        return f"struct<{','.join(f'{_field_name(name)}:{type}' for name, type in self.fields)}>"
-
 
 SparkType = SimpleType | DecimalType | ArrayType | MapType | StructType
-"""`str()` prints the type as Spark shows it, such as `struct<a:int,b:array<string>>`."""
 
 
 class SparkTypeError(ValueError):
@@ -100,6 +95,21 @@ def parse_type(text: str, simple: Callable[[str], SparkType] = SimpleType) -> Sp
     if parser.next is not None:
         raise SparkTypeError(f"'{parser.next}' follows the type '{found}'")
     return found
+
+
+def _text(type: SparkType) -> str:
+    # One function with direct calls: nested `str()` calls would exhaust the stack earlier.
+    match type:
+        case SimpleType():
+            return type.name
+        case DecimalType():
+            return f"decimal({type.precision},{type.scale})"
+        case ArrayType():
+            return f"array<{_text(type.element)}>"
+        case MapType():
+            return f"map<{_text(type.key)},{_text(type.value)}>"
+        case StructType():
+            return f"struct<{','.join([f'{_field_name(name)}:{_text(each)}' for name, each in type.fields])}>"
 
 
 def _field_name(name: str) -> str:
@@ -164,18 +174,16 @@ class _Parser:
 
     def _struct(self, depth: int) -> StructType:
         self._expect("<")
-        fields: dict[str, SparkType] = {}
+        fields: list[tuple[str, SparkType]] = []
         while self.next != ">" or not fields:
             if fields:
                 self._expect(",")
             name = self._word("a field's name", quoted=True)
-            if name.lower() in map(str.lower, fields):
-                raise SparkTypeError(f"the field '{name}' is there twice")
             if self.next == ":":
                 self._expect(":")
-            fields[name] = self.type(depth + 1)
+            fields.append((name, self.type(depth + 1)))
         self._expect(">")
-        return StructType(tuple(fields.items()))
+        return StructType(tuple(fields))
 
     def _word(self, expected: str, *, quoted: bool = False) -> str:
         word = self.next

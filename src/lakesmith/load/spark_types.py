@@ -30,6 +30,7 @@ _ELSEWHERE = {
     "list": "array<…>",
     "object": "struct<…>",
 }
+_MAX_DEPTH = 20
 _WORDS = (*SIMPLE_TYPES, *TYPE_ALIASES, "decimal", "array", "map", "struct")
 
 
@@ -37,7 +38,7 @@ def spark_type(text: str) -> str:
     """Return the type as Spark shows it: `STRUCT<a: INTEGER>` is `struct<a:int>`."""
     try:
         found = parse_type(text, _simple)
-        _check_names(found)
+        _check(found, 0)
     except SparkTypeError as error:
         raise InvalidText(
             "bad-type",
@@ -58,19 +59,25 @@ def _simple(word: str) -> SimpleType:
     )
 
 
-def _check_names(type: SparkType) -> None:
-    """Raise where a field's name is no identifier."""
+def _check(type: SparkType, depth: int) -> None:
+    """Raise for a type that is nested too deeply, and for field names that are no identifiers or not unique."""
+    if depth > _MAX_DEPTH:
+        raise SparkTypeError(f"it is nested more than {_MAX_DEPTH} levels deep")
     match type:
         case ArrayType():
-            _check_names(type.element)
+            _check(type.element, depth + 1)
         case MapType():
-            _check_names(type.key)
-            _check_names(type.value)
+            _check(type.key, depth + 1)
+            _check(type.value, depth + 1)
         case StructType():
+            names: set[str] = set()
             for name, inner in type.fields:
                 if not is_identifier(name):
                     raise SparkTypeError(f"'{name}' is not a name")
-                _check_names(inner)
+                if name.lower() in names:
+                    raise SparkTypeError(f"the field '{name}' is there twice")
+                names.add(name.lower())
+                _check(inner, depth + 1)
 
 
 def _shortened(text: str) -> str:
