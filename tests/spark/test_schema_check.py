@@ -130,8 +130,7 @@ def test_what_does_not_fit_is_refused_where_the_source_says_so(subject: Subject)
         subject.check(0, {"a": "bigint", "b": "int"}, incompatible="fail")
     assert raised.value.code == "schema-incompatible"
     assert raised.value.what.endswith(
-        f"schema {subject.ids[2]}: - b int, which readers need; "
-        f"schema {subject.ids[2]}: - c int, which readers need"
+        f"schema {subject.ids[2]}: - b int, which readers need; schema {subject.ids[2]}: - c int, which readers need"
     )
     assert "incompatible: warn" in str(raised.value.hint)
 

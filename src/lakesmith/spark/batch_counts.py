@@ -146,21 +146,19 @@ def _row_metrics(rules: Rules, columns: Sequence[str], filled: Sequence[str] = (
 
 def count_written_files(rows: DataFrame) -> tuple[Counts, list[Row]]:
     """Count a batch whose readers write the good rows, and return also the files that they wrote."""
-    counts = (
+    markers = (
         rows.where(f"{FILE_END} IS NOT NULL OR {WRITTEN_FILE} IS NOT NULL")
         .select(FILE_NUMBER, FILE_END, WRITTEN_FILE)
         .collect()
     )
-    ends = tuple(
-        FileRead(number=row[FILE_NUMBER], **row[FILE_END].asDict()) for row in counts if row[FILE_END] is not None
-    )
-    nothing = Counts(rows_in=0, rejected=0, broken={}, file_reads=ends)
-    return _from_readers(nothing), [row[WRITTEN_FILE] for row in counts if row[WRITTEN_FILE] is not None]
+    file_reads = tuple(FileRead.from_row(row) for row in markers if row[FILE_END] is not None)
+    empty = Counts(rows_in=0, rejected=0, broken={}, file_reads=file_reads)
+    return _from_readers(empty), [row[WRITTEN_FILE] for row in markers if row[WRITTEN_FILE] is not None]
 
 
 def _from_readers(found: Counts) -> Counts:
     rows, rejected = (sum(getattr(read, name) for read in found.file_reads) for name in ("rows", "rejected"))
-    rescued = sum(end.rescued for end in found.file_reads)
+    rescued = sum(read.rescued for read in found.file_reads)
     return replace(found, rows_in=rows, rejected=rejected, rescued=rescued, broken={UNREADABLE: rejected})
 
 

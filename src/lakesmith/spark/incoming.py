@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakesmith.columns import HIDDEN
+from lakesmith.columns import FILE_END, FILE_NUMBER, HIDDEN
 from lakesmith.declare import Table
 from lakesmith.ledger.batch import Batch, CompletedBatch
 from lakesmith.ports import ReplaceWhere, TableFacts
@@ -16,7 +16,7 @@ from lakesmith.records import CheckRecord
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,11 @@ class FileRead:
     bytes: int
     code: str | None
     """Why the whole file could not be read."""
+
+    @classmethod
+    def from_row(cls, row: Row) -> FileRead:
+        """Return what the marker row at the end of a file contains."""
+        return cls(number=row[FILE_NUMBER], **row[FILE_END].asDict())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,21 +158,26 @@ class StagedFiles:
     def _non_null(self, name: str) -> int:
         """Return the number of rows where a column is not NULL."""
         rows = nulls = 0
-        for file in (*self._files["good"], *self._files["rejected"], *self._files["discarded"]):
-            for _, chunk in _chunks(file, name):
-                rows += chunk.num_values
-                nulls += chunk.statistics.null_count if chunk.statistics is not None else 0
+        for chunk in self._chunks(name):
+            rows += chunk.num_values
+            nulls += chunk.statistics.null_count if chunk.statistics is not None else 0
         return rows - nulls
 
     def _any_failed(self) -> bool:
         """Whether any row failed a rule."""
-        for file in (*self._files["good"], *self._files["rejected"], *self._files["discarded"]):
-            for name in self.incoming.rules.failed():
-                for _, chunk in _chunks(file, name):
-                    told = chunk.statistics
-                    if told is None or not told.has_min_max or (told.min, told.max) != (0, 0):
-                        return True
+        for name in self.incoming.rules.failed():
+            for chunk in self._chunks(name):
+                statistics = chunk.statistics
+                if statistics is None or not statistics.has_min_max or (statistics.min, statistics.max) != (0, 0):
+                    return True
         return False
+
+    def _chunks(self, name: str) -> Iterator[Any]:
+        """Yield the column chunks of a column in the files with rows; for a struct, those of its first field."""
+        for file in (*self._files["good"], *self._files["rejected"], *self._files["discarded"]):
+            at = _column_index(file, name)
+            for group in range(file.num_row_groups) if at is not None else ():
+                yield file.row_group(group).column(at)
 
     def _count_failed(self) -> dict[tuple[int, ...], int]:
         """Return row counts by bit masks of failed rules. The masks are mostly zeros, so reading them is cheap."""
@@ -186,8 +191,7 @@ class StagedFiles:
             return ()
         # For a file that was rejected as a whole, its one rejected row is also the end marker.
         rows = self._read("end").unionByName(self._read("rejected")).where(f"{FILE_END} IS NOT NULL")
-        told = rows.select(FILE_NUMBER, FILE_END).collect()
-        return tuple(FileRead(number=row[FILE_NUMBER], **row[FILE_END].asDict()) for row in told)
+        return tuple(FileRead.from_row(row) for row in rows.select(FILE_NUMBER, FILE_END).collect())
 
     def _read(self, kind: str) -> DataFrame:
         rows, folder = self.incoming.rows, self._folder(kind)
@@ -205,13 +209,6 @@ class StagedFiles:
 
 def _extra_columns(columns: Sequence[str]) -> list[str]:
     return [name for name in columns if name in _EXTRA_COLUMNS or name.startswith(BEFORE)]
-
-
-def _chunks(file: Any, name: str) -> Iterator[tuple[int, Any]]:
-    """Yield the column chunks of a column; for a struct, those of its first field."""
-    at = _column_index(file, name)
-    for group in range(file.num_row_groups) if at is not None else ():
-        yield group, file.row_group(group).column(at)
 
 
 def _column_index(file: Any, name: str) -> int | None:

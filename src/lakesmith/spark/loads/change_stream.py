@@ -43,16 +43,16 @@ def apply_changes(load: Changes, rows: DataFrame) -> DataFrame:
     current = ordered_events.where(f"{_AFTER} IS NULL OR {undone}").selectExpr("*", f"{undone} AS {_UNDONE}")
     if not load.amounts:
         return current.select(*map(quoted, stored))
-    as_came = f"struct({column_list(stored)}, IF({_KIND} = 'correction', 'correction', 'entry') AS {ENTRY})"
-    both = f"IF({_UNDONE}, array({as_came}, {_reversal(load, stored)}), array({as_came}))"
+    entry = f"struct({column_list(stored)}, IF({_KIND} = 'correction', 'correction', 'entry') AS {ENTRY})"
+    both = f"IF({_UNDONE}, array({entry}, {_reversal(load, stored)}), array({entry}))"
     return current.selectExpr(f"inline({both})")
 
 
 def _reversal(load: Changes, stored: list[str]) -> str:
     """Return SQL: the row that reverses another, at the time of the reversal."""
-    changes = {name: f"-({quoted(name)})" for name in load.amounts}
-    changes |= {name: f"{_AFTER}.at.o{number}" for number, name in enumerate(load.order_by)}
-    fields = (f"{changes.get(name, quoted(name))} AS {quoted(name)}" for name in stored)
+    values = {name: f"-({quoted(name)})" for name in load.amounts}
+    values |= {name: f"{_AFTER}.at.o{number}" for number, name in enumerate(load.order_by)}
+    fields = (f"{values.get(name, quoted(name))} AS {quoted(name)}" for name in stored)
     return f"struct({', '.join(fields)}, 'reversal' AS {ENTRY})"
 
 
@@ -72,5 +72,5 @@ def key_before(load: Changes) -> dict[str, str]:
 
 def _moved(load: Changes, events: DataFrame) -> DataFrame:
     """Return deletes of the previous keys of rows whose key changed."""
-    changes = {**{name: quoted(name) for name in load.order_by}, **key_before(load)}
-    return events.where(moves(load)).selectExpr(*sparse_columns(events, changes), f"'moved' AS {_KIND}", _AT)
+    values = {**{name: quoted(name) for name in load.order_by}, **key_before(load)}
+    return events.where(moves(load)).selectExpr(*sparse_columns(events, values), f"'moved' AS {_KIND}", _AT)

@@ -51,18 +51,18 @@ def _fail_on_duplicate_key(load: Merge, rows: DataFrame) -> DataFrame:
 
 def _updated(load: Merge, rows: DataFrame) -> DataFrame:
     """Return `update` columns from the latest row, and the others from the first row after the last delete."""
-    order_struct = f"struct({', '.join(rank(rows, load.order_by))})"
+    position = f"struct({', '.join(rank(rows, load.order_by))})"
     changing = {*load.update, *load.order_by}
     stored = payload(rows)
-    gone = f"max(CASE WHEN {IS_DELETE} THEN {_PLACE} END) OVER (PARTITION BY {column_list(load.key)})"
+    last_delete = f"max(CASE WHEN {IS_DELETE} THEN {_PLACE} END) OVER (PARTITION BY {column_list(load.key)})"
     since_delete = (
-        rows.selectExpr("*", f"{order_struct} AS {_PLACE}")
-        .selectExpr("*", f"{gone} AS {_DELETED}")
+        rows.selectExpr("*", f"{position} AS {_PLACE}")
+        .selectExpr("*", f"{last_delete} AS {_DELETED}")
         .where(f"{_DELETED} IS NULL OR {_PLACE} > {_DELETED}")
     )
-    whole = f"struct({column_list(stored)})"
+    row = f"struct({column_list(stored)})"
     bounds = since_delete.groupBy(*map(quoted, load.key)).agg(
-        expression(f"max_by({whole}, {_PLACE}) AS {_ROW}"), expression(f"min_by({whole}, {_PLACE}) AS {_DELETED}")
+        expression(f"max_by({row}, {_PLACE}) AS {_ROW}"), expression(f"min_by({row}, {_PLACE}) AS {_DELETED}")
     )
     return bounds.selectExpr(
         *(f"{_ROW if name in changing else _DELETED}.{quoted(name)} AS {quoted(name)}" for name in stored)
