@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.jvm.archive import usable_archive
+from lakesmith.jvm.class_archive import usable_archive
 from lakesmith.jvm.drivers import driver_jars, fetch_driver
 from lakesmith.jvm.jars import DEFAULT_SETS, damaged, jar_paths, locked, log_store, resolve_jars
 from lakesmith.jvm.java import find_java

@@ -18,7 +18,7 @@ import pytest
 from lakesmith.declare.secrets import Reference, Secret, Settings
 from lakesmith.errors import InfrastructureError
 from lakesmith.jvm import session as sessions
-from lakesmith.jvm.archive import archive_files, sizes, sizes_file, usable_archive
+from lakesmith.jvm.class_archive import archive_files, sizes, sizes_file, usable_archive
 from lakesmith.jvm.jars import jar_paths
 from lakesmith.jvm.java import JavaHome, find_java
 from lakesmith.jvm.session import isolated, open_session, session_settings

@@ -171,7 +171,7 @@ def backfill_options(function: Decorated) -> Decorated:
     return function
 
 
-def asked_days(start: datetime | None, end: datetime | None) -> tuple[date, date] | None:
+def backfill_days(start: datetime | None, end: datetime | None) -> tuple[date, date] | None:
     """The first and last day of a backfill; None without one."""
     if start is None and end is None:
         return None

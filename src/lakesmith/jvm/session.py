@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from lakesmith.declare import PRIVATE, Settings
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.spark_settings import FENCE
-from lakesmith.jvm.archive import usable_archive
+from lakesmith.jvm.class_archive import usable_archive
 from lakesmith.jvm.jars import DEFAULT_SETS, jar_paths, spark_home
 from lakesmith.jvm.java import JavaHome, cache_folder, find_java, launch_home
 from lakesmith.jvm.process import death, forget_dead, launch, silence_lost_connections, stop

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.jvm.archive import archive_files, archive_folder, sizes, sizes_file, usable_archive
+from lakesmith.jvm.class_archive import archive_files, archive_folder, sizes, sizes_file, usable_archive
 from lakesmith.jvm.jars import damaged, jar_paths, locked, resolve_jars
 from lakesmith.jvm.java import find_java
 

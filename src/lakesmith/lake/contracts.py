@@ -34,17 +34,17 @@ def diff_contracts(lake: OpenLake, tables: Sequence[str] = ()) -> tuple[Contract
     verdicts = lake.compatibility_verdicts()
     chosen = tables_with_contract(lake.tables, verdicts, [lake.table_name(name) for name in tables])
     readers = Consumers(lake.graph, lake.tables, column_names(lake, read_facts(lake, remote=False)))
-    gone = () if tables else removed_contracts(lake.tables, lake.recorded_contracts()).values()
-    return (*(diff_report(verdicts[name], readers) for name in chosen), *gone)
+    removed = () if tables else removed_contracts(lake.tables, lake.recorded_contracts()).values()
+    return (*(diff_report(verdicts[name], readers) for name in chosen), *removed)
 
 
 def undeclared_tables(lake: OpenLake) -> tuple[str, ...]:
     """Warnings for stored tables with a recorded contract and no declaration: no run updates them any more."""
-    gone = {name: lake.warehouse.table(name) for name in removed_contracts(lake.tables, lake.recorded_contracts())}
+    removed = {name: lake.warehouse.table(name) for name in removed_contracts(lake.tables, lake.recorded_contracts())}
     return tuple(
         f"{name} has a recorded contract, but no file declares it; declare it again, or inform its readers "
         f"and remove {location}"
-        for name, location in gone.items()
+        for name, location in removed.items()
         if lake.format.facts(location, "")
     )
 

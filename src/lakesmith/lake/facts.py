@@ -35,15 +35,15 @@ def read_facts(lake: OpenLake, *, remote: bool = True) -> LakeFacts:
                 storage, glob = lake.landings[name]
                 if not remote and not isinstance(storage, LocalStorage):
                     continue
-                taken, seen = progress[name].ingested, progress[name].seen
-                passed: set[SkippedEntry] = set()
+                ingested, seen = progress[name].ingested, progress[name].seen
+                not_ingested: set[SkippedEntry] = set()
                 if table.origin.listing == "ordered":
                     listing = listings[name] = next_listing(seen, storage.location(glob), today().isoformat())
-                    upto = listed_up_to(seen, listing.pattern)
-                    landing[name] = list_in_order(storage, glob, taken, listing.after, upto, passed.add)
+                    up_to = listed_up_to(seen, listing.pattern)
+                    landing[name] = list_in_order(storage, glob, ingested, listing.after, up_to, not_ingested.add)
                 else:
-                    landing[name] = tuple(storage.list(glob, taken, None, passed.add))
-                if foreign := foreign_entries(passed, glob, table.origin.archive):
+                    landing[name] = tuple(storage.list(glob, ingested, None, not_ingested.add))
+                if foreign := foreign_entries(not_ingested, glob, table.origin.archive):
                     skipped[name] = foreign
             elif remote and (found := new_slice(table, lake.declaration.environment, progress[name].source_position)):
                 slices[name] = found

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WEEK = 7 * 86400.0
-
-
 _HOUR = 3600.0
 
 

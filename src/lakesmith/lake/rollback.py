@@ -59,9 +59,9 @@ def _plan_of_release(lake: OpenLake, released: Mapping[str, ReleaseRecord]) -> P
             errors.append(error)
     raise_all(errors)
     plan = plan_of_steps(lake, steps)
-    going = {table.table for table in plan.tables if table.steps}
-    # A table whose input could not go back stays where it is.
-    before = {name: tuple(sorted(lake.graph.ancestors(name) & going)) for name in steps}
+    restored = {table.table for table in plan.tables if table.steps}
+    # A table is restored only after its inputs: if one of them fails, the table stays unchanged.
+    before = {name: tuple(sorted(lake.graph.ancestors(name) & restored)) for name in steps}
     return replace(plan, tables=tuple(replace(table, after=before[table.table]) for table in plan.tables))
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 _PAST_BATCHES = 400
 """How many earlier batches of a table its checks look at."""
-
-
 _BRIEF = 32 * 1024 * 1024
 """A run that reads fewer bytes ends before the optimisers of Spark and the JVM pay off."""
 

@@ -69,4 +69,6 @@ def check_on_empty_tables(
     check_declarations(lake, facts)
     from lakesmith.run.unit_tests import check_empty_tables
 
-    return check_empty_tables(lake.declaration, lake.graph, facts.tables, selected, on_event=on_event or ignore, session=session)
+    return check_empty_tables(
+        lake.declaration, lake.graph, facts.tables, selected, on_event=on_event or ignore, session=session
+    )

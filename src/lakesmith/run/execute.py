@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lakesmith.declare import LakeDeclaration, TableName
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.jvm.needed import drivers_of, jars_of
+from lakesmith.jvm.lake_jars import drivers_of, jars_of
 from lakesmith.jvm.process import JvmDied
 from lakesmith.jvm.session import close_session, isolated, open_session, refuse_foreign
 from lakesmith.ledger.lease import BACKFILL, BACKFILL_PAUSE_SECONDS, Leases

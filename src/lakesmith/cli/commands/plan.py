@@ -8,7 +8,7 @@ from itertools import groupby
 
 import click
 
-from lakesmith.cli.call import Call, Command, asked_days, backfill_options, json_option, selection
+from lakesmith.cli.call import Call, Command, backfill_days, backfill_options, json_option, selection
 from lakesmith.cli.failures import show_errors
 from lakesmith.cli.formatting import plural
 from lakesmith.cli.output import Cell, Style, Styled, Tree, page, print_json
@@ -42,7 +42,7 @@ def command(
     Shows tables that are new (+), changed (~), unchanged (=) or blocked by a problem (!), with each step and its
     reason. Writes nothing.
     """
-    days = asked_days(start, end)
+    days = backfill_days(start, end)
     plan = call.open().plan((*selectors, *selected), exclude, full_refresh=full_refresh, days=days, chunk=chunk)
     return show_plan(plan, as_json=as_json)
 

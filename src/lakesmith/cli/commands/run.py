@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakesmith.cli.call import Call, Command, asked_days, backfill_options, json_option, selection
+from lakesmith.cli.call import Call, Command, backfill_days, backfill_options, json_option, selection
 from lakesmith.cli.commands.plan import show_plan
 from lakesmith.cli.failures import INTERRUPTED, TERMINATED, StopOnSignal, Termination, show_errors
 from lakesmith.cli.formatting import count, duration, plural
@@ -58,7 +58,7 @@ def command(
     nothing: the next run continues where it stopped.
     """
     lake = call.open()
-    select, days = (*selectors, *selected), asked_days(start, end)
+    select, days = (*selectors, *selected), backfill_days(start, end)
     if dry_run:
         plan = lake.plan(select, exclude, full_refresh=full_refresh, days=days, chunk=chunk)
         return show_plan(plan, as_json=as_json)
