@@ -179,7 +179,7 @@ def test_a_table_from_the_future_is_new_and_not_younger(made: Made) -> None:
     assert table_status(lake.tables[BRONZE], facts, None, now=before).age_seconds == 0
 
 
-def test_files_that_come_from_a_clock_that_is_wrong_are_taken_in_once(made: Made) -> None:
+def test_files_that_come_from_a_clock_that_is_wrong_are_ingested_once(made: Made) -> None:
     for number, ahead in ((5, DAY), (6, -DAY), (7, -50 * 365 * DAY)):
         file = made.land(number)
         os.utime(made.folder / file.path, (time.time() + ahead,) * 2)

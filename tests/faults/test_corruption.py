@@ -131,7 +131,7 @@ def test_a_pointer_to_the_newest_checkpoint_that_is_garbage_changes_no_row(made:
     assert not made.lake().plan().problems
 
 
-def test_a_checkpoint_that_is_lost_or_damaged_is_told_by_its_name(made: Made) -> None:
+def test_a_checkpoint_that_is_lost_or_damaged_is_reported_by_its_name(made: Made) -> None:
     DeltaTable(str(made.table), version=2).create_checkpoint()
     [checkpoint] = (made.table / "_delta_log").glob("*.checkpoint.parquet")
     whole = checkpoint.read_bytes()
@@ -264,14 +264,14 @@ def test_a_note_that_a_batch_is_done_is_as_it_was_written_or_named(made: Made, d
     assert_stops(made, file, "batch-unreadable", reading=False)
 
 
-def test_a_batch_of_which_nobody_knows_that_it_is_done_is_seen_through_again(made: Made) -> None:
+def test_a_batch_of_which_nobody_knows_that_it_is_done_is_completed_again(made: Made) -> None:
     made.batch("00000004.done").unlink()
     [step] = [step for step in made.lake().plan().steps if step.table == BRONZE]
     assert isinstance(step, Finish)
     assert step.sequence == 4
 
 
-def test_a_sum_of_files_taken_in_is_read_whole_or_not_at_all(made: Made) -> None:
+def test_a_sum_of_ingested_files_is_read_whole_or_not_at_all(made: Made) -> None:
     batches = made.batches
     taken = {file.path: file for number in range(1, 5) for file in batches.pinned(number, 1).files}
     batches.write_summary(4, 1, taken)

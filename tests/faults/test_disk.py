@@ -167,7 +167,7 @@ def test_a_warehouse_that_may_only_be_read_is_read_and_not_written(lake: Written
     assert_right_after_a_rerun(lake)
 
 
-def test_a_read_error_of_the_disk_is_told_by_the_name_of_the_file(lake: Written, tmp_path: Path) -> None:
+def test_a_read_error_of_the_disk_is_reported_by_the_name_of_the_file(lake: Written, tmp_path: Path) -> None:
     [data] = sorted((warehouse(lake) / "bronze/orders").glob("*.parquet"))
     log = warehouse(lake) / "bronze/orders/_delta_log/00000000000000000000.json"
     batch = warehouse(lake) / "_lakesmith/batches/bronze.orders/00000001.01.json"

@@ -188,7 +188,7 @@ def test_every_verb_works_beside_commits_of_others(shop: Shop, expected: dict[st
 
 @pytest.mark.verify
 @pytest.mark.parametrize("place", ["table.committed", "batch.finishing"])
-def test_a_run_that_ends_between_commit_and_books_is_finished_behind_commits_of_others(
+def test_a_run_that_ends_between_commit_and_records_is_finished_behind_commits_of_others(
     shop: Shop, expected: dict[str, list[str]], place: str
 ) -> None:
     shop.land_day(2)

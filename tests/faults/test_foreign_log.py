@@ -69,7 +69,7 @@ def test_a_commit_of_others_does_not_pass_for_a_run(made: Made) -> None:
 
 
 @pytest.mark.parametrize("others", [25, 130])
-def test_a_batch_that_was_cut_short_is_known_behind_the_commits_of_others(made: Made, others: int) -> None:
+def test_a_batch_that_was_interrupted_is_known_behind_the_commits_of_others(made: Made, others: int) -> None:
     made.take_in(5, finish=False)
     commits_by_others(made.table, others)
     plan = made.lake().plan()

@@ -66,7 +66,7 @@ def test_rows_that_a_rollback_took_out_beneath_a_run_are_read_again(
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_rollback_in_the_moment_before_spark_commits_is_told_with_the_way_out(
+def test_a_rollback_in_the_moment_before_spark_commits_is_reported_with_the_way_out(
     two_days: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cut: bool
 ) -> None:
     lake = Written(shutil.copytree(two_days, tmp_path / "shop"), spark)

@@ -48,7 +48,7 @@ def lake(tmp_path: Path, spark: SparkSession) -> Iterator[Written]:
 
 
 @pytest.mark.timeout(900)
-def test_ten_thousand_tiny_files_are_taken_in_with_closed_books_and_little_memory(lake: Written) -> None:
+def test_ten_thousand_tiny_files_are_ingested_with_matching_row_counts_and_little_memory(lake: Written) -> None:
     for number in range(TINY):
         text = f'{{"id": {number}}}\n' if number % 1000 else '{"id": tru\n'
         (lake.folder / f"landing/{number:05}.json").parent.mkdir(exist_ok=True)
@@ -85,7 +85,7 @@ def test_a_query_that_gives_other_rows_each_time_puts_each_row_in_one_place(lake
     assert _places(lake) == [(id, 1) for id in range(ROWS)]
 
 
-def test_a_query_that_gives_other_rows_each_time_is_not_asked_again_for_those_it_refused(lake: Written) -> None:
+def test_a_query_that_gives_other_rows_each_time_is_not_run_again_for_those_it_refused(lake: Written) -> None:
     lake.declare({"silver/dice.sql": DICE})
     lake.land("1.json", *NUMBERED)
 

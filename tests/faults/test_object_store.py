@@ -148,7 +148,7 @@ def test_azure_knows_its_own_file_too_when_the_reply_was_lost(
 
 
 @pytest.mark.parametrize("method", ["PUT", "GET"])
-def test_a_store_that_never_answers_is_given_up_and_told(
+def test_a_store_that_never_answers_is_given_up_and_reported(
     place: Place, proxy: HttpProxy, storage: Storage, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     from s3fs import S3FileSystem
@@ -175,7 +175,7 @@ def test_a_store_that_does_not_heed_the_condition_is_refused_by_the_probe(proxy:
 
 
 @pytest.mark.parametrize("spoil", ["expired", "expired token"])
-def test_credentials_that_expire_in_the_middle_are_told_and_nothing_is_half_done(
+def test_credentials_that_expire_in_the_middle_are_reported_and_nothing_is_half_done(
     place: Place, proxy: HttpProxy, storage: Storage, spoil: Spoil
 ) -> None:
     batches = Batches(storage, NAME)

@@ -203,7 +203,7 @@ def test_while_its_lease_lasts_a_holder_that_sleeps_keeps_others_off(shop: Shop)
     assert shop.rows("SELECT id FROM bronze.clicks ORDER BY id") == [(i,) for i in (1, 1, 2, 4, 4, 5)]
 
 
-def test_runs_that_begin_at_the_same_time_on_a_new_lake_share_the_work_or_are_told_who_is_at_it(
+def test_runs_that_begin_at_the_same_time_on_a_new_lake_share_the_work_or_are_reported_who_is_at_it(
     tmp_path: Path, first_day: Path, shared_spark: SparkSession
 ) -> None:
     def declared_only(folder: str, names: list[str]) -> set[str]:

@@ -26,7 +26,7 @@ def test_an_error_that_lacks_something_or_tells_of_a_fault_is_not(lacking: dict[
     assert broken.startswith("E ")
 
 
-def test_a_rollback_may_lead_to_a_decision_that_was_cut_short_and_taken_again_for_more(tmp_path: Path) -> None:
+def test_a_rollback_may_lead_to_a_decision_that_was_interrupted_and_taken_again_for_more(tmp_path: Path) -> None:
     """It may have been released before it was cut short."""
     siege = Siege(tmp_path / "lake", "dedup", 1, Mock(Oracle))
     siege.acknowledged = 4

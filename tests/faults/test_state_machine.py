@@ -57,7 +57,7 @@ def test_the_machine_needs_no_spark() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_rollback_after_a_batch_without_rows_that_was_cut_short_is_seen() -> None:
+def test_a_rollback_after_a_batch_without_rows_that_was_interrupted_is_seen() -> None:
     bridge = Bridge()
     with without_spark(bridge):
         world = World(bridge)
@@ -75,7 +75,7 @@ def test_a_rollback_after_a_batch_without_rows_that_was_cut_short_is_seen() -> N
 
 
 @pytest.mark.parametrize("kind", ["run", "replay", "discard"])
-def test_a_batch_that_was_cut_short_is_finished_though_its_commit_was_cleaned_up(kind: str) -> None:
+def test_a_batch_that_was_interrupted_is_finished_though_its_commit_was_cleaned_up(kind: str) -> None:
     bridge = Bridge()
     with without_spark(bridge):
         world = World(bridge)

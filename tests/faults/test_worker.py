@@ -29,7 +29,7 @@ WIDE = 200 << 20
 SPARE = 50 << 20
 
 
-def test_what_spark_says_of_a_worker_that_died_is_told_with_a_next_step() -> None:
+def test_what_spark_says_of_a_worker_that_died_is_reported_with_a_next_step() -> None:
     for said in (
         "Job aborted due to stage failure: Python worker exited unexpectedly (crashed).",
         "An exception was thrown from the Python worker.\nMemoryError",

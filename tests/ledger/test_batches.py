@@ -103,7 +103,7 @@ def test_after_a_rollback_the_position_is_that_of_the_rows_and_not_of_the_transa
     assert set(progress.ingested) == {"f1"}
 
 
-def test_a_rollback_past_a_batch_that_was_cut_short_is_followed_before_that_is_finished(batches: Batches) -> None:
+def test_a_rollback_past_a_batch_that_was_interrupted_is_followed_before_that_is_finished(batches: Batches) -> None:
     for number in (1, 2):
         pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),)))
         batches.finish(done(pinned, number - 1))
@@ -118,7 +118,7 @@ def test_a_rollback_past_a_batch_that_was_cut_short_is_followed_before_that_is_f
     assert (progress.head, progress.unfinished, set(progress.ingested)) == (1, 3, {"f1"})
 
 
-def test_under_which_definition_a_batch_was_cut_short_is_known_though_it_was_rolled_back(batches: Batches) -> None:
+def test_under_which_definition_a_batch_was_interrupted_is_known_though_it_was_rolled_back(batches: Batches) -> None:
     batches.finish(done(batches.pin(replace(batch(1), definition="old")), 0))
     cut_short = batches.pin(replace(batch(2), definition="new"))
     log = [commit(2, "RESTORE", version="0"), commit(1, "WRITE", cut_short.note), commit(0, "WRITE")]
@@ -222,7 +222,7 @@ def test_a_batch_that_somebody_overwrote_is_an_error_of_its_table(batches: Batch
     assert (caught.value.code, caught.value.table) == ("batch-unreadable", "silver.orders")
 
 
-def test_which_files_were_taken_in_is_summed_up_now_and_then(batches: Batches, tmp_path: Path) -> None:
+def test_which_files_are_ingested_is_summarized_now_and_then(batches: Batches, tmp_path: Path) -> None:
     progress = Progress()
     for number in range(1, 2 * SUMMARY_INTERVAL + 2):
         pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", number, 1),)))
@@ -238,7 +238,7 @@ def test_which_files_were_taken_in_is_summed_up_now_and_then(batches: Batches, t
     assert "f3" in batches.progress(facts(number, number), tuple).ingested
 
 
-def test_which_files_come_in_order_is_read_only_when_one_is_asked_for_that_may_be_among_them(
+def test_which_files_come_in_order_is_read_only_when_one_is_requested_that_may_be_among_them(
     batches: Batches, tmp_path: Path
 ) -> None:
     seen = ListingBookmark(pattern="/landing/*", day="2026-01-01", upto="b", greatest="b")

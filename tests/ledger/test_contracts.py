@@ -27,7 +27,7 @@ def record(version: str) -> ContractRecord:
 
 
 @pytest.mark.parametrize("kept", ["", "not JSON", '{"state": 1}', '{"state": ["?", 0], "records": [{"x": 1}]}'])
-def test_what_was_kept_by_another_version_is_read_anew(kept: str, tmp_path: Path) -> None:
+def test_a_cache_written_by_another_version_is_read_again(kept: str, tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path / "w"))
     ledger = Ledger(warehouse)
     ledger._append("contracts", [record("1.0.0"), record("1.1.0")])

@@ -21,7 +21,7 @@ from lakesmith.storage import LocalStorage
 NAME = TableName("gold", "sales")
 
 
-def test_a_second_holder_is_refused_and_told_who_holds_the_table(tmp_path: Path) -> None:
+def test_a_second_holder_is_refused_and_reported_who_holds_the_table(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     second = Leases(storage, "run two").hold(NAME, "vacuum")
     with Leases(storage, "run one").hold(NAME, "run"), pytest.raises(InfrastructureError) as caught, second:

@@ -234,7 +234,7 @@ def test_scd2_keeps_the_last_values_of_what_is_not_tracked(options: dict[str, An
     ]
 
 
-def test_scd2_tracks_all_but_key_and_order_unless_told() -> None:
+def test_scd2_tracks_all_but_key_and_order_unless_configured() -> None:
     given = rows((1, 1, "a", "x"), (1, 2, "a", "y"), columns=KTVW)
     assert len(scd2(given, **{**SCD2, "columns": KTVW})) == 2
 
@@ -258,7 +258,7 @@ def test_snapshot_into_scd2_closes_a_missing_key_at_the_next_extract() -> None:
     ]
 
 
-def test_snapshot_into_scd2_tracks_what_it_is_told() -> None:
+def test_snapshot_into_scd2_tracks_what_it_declares() -> None:
     given = rows((1, 10, "a", "x"), (1, 20, "b", "x"), columns=KTVW)
     options = {**SNAPSHOT, "columns": KTVW, "into": "scd2"}
     assert cells(snapshot(given, **options, ignore=["v"])) == [(1, 20, "b", "x", 10, None, True)]

@@ -185,7 +185,7 @@ def test_every_prefix_has_a_table(load: Load) -> None:
 
 
 @loads()
-def test_the_first_history_that_differs_is_told(load: Load) -> None:
+def test_the_first_history_that_differs_is_reported(load: Load) -> None:
     some = histories(load, 3, 40)
     last = len(pack(some)) - 1
     table = expected(load, some, last)

@@ -96,7 +96,7 @@ def test_a_plan_says_that_there_is_nothing_to_do(written: Written, other: Path) 
     assert table.reason == f"adopted in place ({other}): nothing to do"
 
 
-def test_a_folder_of_parquet_files_is_adopted_only_when_it_is_asked_for(written: Written, other: Path) -> None:
+def test_a_folder_of_parquet_files_is_adopted_only_when_it_is_requested(written: Written, other: Path) -> None:
     other.mkdir(parents=True)
     pq.write_table(rows("a", "b"), other / "one.parquet")
     before = files_of(other)

@@ -177,7 +177,7 @@ def test_a_rollback_takes_chunks_of_a_backfill_back_too(events: Written) -> None
     assert [str(step.chunk) for step in left.steps] == ["2026-03-05 to 2026-03-06"]  # type: ignore[union-attr]
 
 
-def test_refused_rows_of_the_days_are_kept_once_and_leave_when_they_pass(events: Written) -> None:
+def test_refused_rows_of_the_days_are_stored_once_and_leave_when_they_pass(events: Written) -> None:
     header = "/* lakesmith\nload: {merge: {key: id, order_by: at}}\ncolumns: {amount: {check: amount > 0}}\n*/\n"
     events.declare({"silver/latest.sql": header + COLUMNS + "\n"})
     partitions = "/* lakesmith\nload: {replace_partitions: day}\ncolumns: {amount: {check: amount > 0}}\n*/\n"

@@ -148,7 +148,7 @@ def test_settings_of_a_fence_that_somebody_left_behind_swallow_no_write(orders: 
     assert orders.rows("SELECT orders FROM gold.sales") == [(2,)]
 
 
-def test_of_two_runs_of_one_table_one_wins_and_the_other_is_told(
+def test_of_two_runs_of_one_table_one_wins_and_the_other_is_reported(
     orders: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders.land("orders/1.json", row(1), row(2, -1))

@@ -12,7 +12,7 @@ CSV = {"bronze/people.yml": "source: {files: landing/people/*.csv}\n"}
 TYPED_CSV = {"bronze/people.yml": "source: {files: landing/people/*.csv}\ncolumns: {id: bigint}\n"}
 
 
-def test_each_file_is_taken_in_once_with_where_it_came_from(written: Written) -> None:
+def test_each_file_is_ingested_once_with_where_it_came_from(written: Written) -> None:
     written.declare(JSON)
     written.land("orders/a.json", {"id": 1, "who": "ä🙂"}, {"id": 2, "who": None})
     first = written.run()["bronze.orders"]
@@ -30,7 +30,7 @@ def test_each_file_is_taken_in_once_with_where_it_came_from(written: Written) ->
     assert ingested is not None
 
 
-def test_a_file_that_changed_after_it_was_read_is_noticed_and_nothing_is_taken_in(written: Written) -> None:
+def test_a_file_that_changed_after_it_was_read_is_noticed_and_nothing_is_ingested(written: Written) -> None:
     written.declare(JSON)
     written.land("orders/a.json", {"id": 1})
     written.run()
@@ -44,7 +44,9 @@ def test_a_file_that_changed_after_it_was_read_is_noticed_and_nothing_is_taken_i
     assert written.rows("SELECT count(*) FROM bronze.orders") == [(1,)]
 
 
-def test_rows_that_cannot_be_read_are_kept_with_their_text_and_position_and_the_books_close(written: Written) -> None:
+def test_rows_that_cannot_be_read_are_quarantined_with_text_and_position_and_counts_match(
+    written: Written,
+) -> None:
     written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json}\ncolumns: {id: bigint}\n"})
     broken = '{"id": 2, "who":'
     written.land("orders/a.json", {"id": 1, "who": "a"}, broken, {"id": 3})
@@ -59,7 +61,7 @@ def test_rows_that_cannot_be_read_are_kept_with_their_text_and_position_and_the_
     assert written.rows("SELECT rows_in, rows_written, rows_quarantined FROM system.files") == [(3, 2, 1)]
 
 
-def test_a_value_that_does_not_fit_its_column_is_kept_beside_the_row(written: Written) -> None:
+def test_a_value_that_does_not_fit_its_column_is_stored_in_rescued(written: Written) -> None:
     written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json}\ncolumns: {id: bigint}\n"})
     written.land("orders/a.json", {"id": 1, "who": "a"}, {"id": "two", "who": "b"})
     step = written.run()["bronze.orders"]
@@ -68,7 +70,7 @@ def test_a_value_that_does_not_fit_its_column_is_kept_beside_the_row(written: Wr
     assert found == [(1, "a", None, 1), (None, "b", '{"id": "two"}', 2)]
 
 
-def test_a_new_field_is_taken_in_and_the_hash_of_old_rows_stays(written: Written) -> None:
+def test_a_new_field_is_ingested_and_the_hash_of_old_rows_stays(written: Written) -> None:
     written.declare(JSON)
     written.land("orders/a.json", {"id": 1, "to": {"city": "Ulm"}})
     written.run()
@@ -142,7 +144,7 @@ def test_empty_files_and_files_with_a_header_alone_bring_no_rows_and_are_not_rea
     assert written.run() == {}
 
 
-def test_a_file_that_cannot_be_read_is_refused_as_a_whole_and_the_others_are_taken_in(written: Written) -> None:
+def test_a_file_that_cannot_be_read_is_refused_as_a_whole_and_the_others_are_ingested(written: Written) -> None:
     written.declare(TYPED_CSV)
     written.land("people/a.csv", "id,ID", "1,2")
     written.land("people/b.csv", "id;name;town", "1;Ann;Ulm")
@@ -158,14 +160,14 @@ def test_a_file_that_cannot_be_read_is_refused_as_a_whole_and_the_others_are_tak
     assert written.run() == {}
 
 
-def test_a_column_whose_name_no_table_can_have_is_kept_beside_the_row(written: Written) -> None:
+def test_a_column_whose_name_no_table_can_have_is_stored_in_rescued(written: Written) -> None:
     written.declare(TYPED_CSV)
     written.land("people/a.csv", "id,full name,_run_id", "1,Ann,x")
     written.run()
     assert written.rows("SELECT id, _rescued FROM bronze.people") == [(1, '{"full name": "Ann", "_run_id": "x"}')]
 
 
-def test_a_file_that_vanishes_before_it_is_read_is_left_out_and_told(
+def test_a_file_that_vanishes_before_it_is_read_is_left_out_and_reported(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakesmith.ledger.batch import Batch

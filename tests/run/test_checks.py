@@ -112,7 +112,7 @@ def test_unique_in_the_table_compares_with_rows_that_are_there(written: Written)
     assert steps["silver.latest"].rows_quarantined == 1
 
 
-def test_a_batch_that_is_seen_through_is_judged_against_the_table_as_it_was_before(
+def test_a_batch_that_is_completed_is_judged_against_the_table_as_it_was_before(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unique = "  once: {unique: {columns: [email], within: table}}\n"
@@ -205,7 +205,7 @@ def test_history_tells_what_is_usual_and_only_good_batches_count(written: Writte
     assert found["alike"].value is not None
 
 
-def test_a_predicate_that_returns_no_column_is_told_with_its_place(written: Written) -> None:
+def test_a_predicate_that_returns_no_column_is_reported_with_its_place(written: Written) -> None:
     written.declare(
         {
             "predicates.py": PREDICATES,

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 JSON = {"bronze/orders.yml": "source: {files: landing/orders/*.json}\n"}
 
 
-def test_each_round_takes_in_what_is_new_and_the_end_comes_when_it_is_asked_for(written: Written) -> None:
+def test_each_round_ingests_what_is_new_and_the_end_comes_when_it_is_requested(written: Written) -> None:
     written.declare(JSON)
     written.land("orders/a.json", {"id": 1})
     stop = threading.Event()

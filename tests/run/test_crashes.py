@@ -57,7 +57,7 @@ def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
         ("gold.sales", "before the batch is noted as done"),
     ],
 )
-def test_cut_short_and_run_again_every_row_is_in_one_place_once(
+def test_interrupted_and_run_again_every_row_is_in_one_place_once(
     orders: Written, first_day: Path, monkeypatch: pytest.MonkeyPatch, cut: str, table: str
 ) -> None:
     owner, method, when = CUTS[cut]

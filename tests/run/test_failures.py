@@ -23,7 +23,7 @@ GONE = "[FAILED_READ_FILE.FILE_NOT_EXIST] File file:/lake/warehouse/silver/order
         "batch-00000012-0123abcd/part-0.parquet",
     ],
 )
-def test_a_file_that_an_input_has_lost_is_told_by_the_name_of_the_input(path: str) -> None:
+def test_a_file_that_an_input_has_lost_is_reported_by_the_name_of_the_input(path: str) -> None:
     error = translate(PySparkException(GONE.format(path)), made("gold.sales", "SELECT 1 FROM silver.orders"))
     assert error.code == "source-vacuumed"
     assert "silver.orders has lost part-0.parquet" in error.what
@@ -69,7 +69,7 @@ def test_a_value_that_reads_like_another_failure_is_still_a_fault_of_its_row(val
         ("java.io.IOException: No space left on device", "disk-full"),
     ],
 )
-def test_who_ran_out_of_what_is_told_apart(said: str, code: str) -> None:
+def test_who_ran_out_of_what_is_distinguished(said: str, code: str) -> None:
     assert translate(PySparkException(said), made("gold.sales", "SELECT 1 FROM silver.orders")).code == code
 
 

@@ -102,7 +102,7 @@ def test_rows_are_the_same_whether_their_readers_write_them_or_spark_does(writte
         ]
 
 
-def test_fields_with_odd_names_inside_others_come_again_and_audit_names_are_kept_beside(written: Written) -> None:
+def test_fields_with_odd_names_inside_others_come_again_and_audit_names_go_to_rescued(written: Written) -> None:
     written.declare(JSON)
     for number in (1, 2):
         written.land(f"orders/{number}.json", {"id": number, "o": {"a-b": 1, "x:y": {"q.r": 2}}, "_RUN_ID": "mine"})
@@ -133,7 +133,7 @@ def test_what_has_arrived_is_cut_into_batches_each_a_commit_of_its_own(written: 
     assert written.run() == {}
 
 
-def test_files_are_archived_once_they_are_taken_in(written: Written) -> None:
+def test_files_are_archived_once_they_are_ingested(written: Written) -> None:
     written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json, archive: done}\n"})
     path = written.land("orders/a.json", {"id": 1})
     written.run()
@@ -142,7 +142,7 @@ def test_files_are_archived_once_they_are_taken_in(written: Written) -> None:
     assert written.run() == {}
 
 
-def test_a_field_that_is_new_ends_the_job_before_its_commit_and_is_then_taken_in(
+def test_a_field_that_is_new_ends_the_job_before_its_commit_and_is_then_ingested(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_HERE", 0)  # as if there were too much data to look through beforehand

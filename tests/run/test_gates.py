@@ -110,7 +110,7 @@ def test_one_table_that_fails_does_not_stop_the_others(written: Written) -> None
     assert report.errors[0].table == "silver.broken"
 
 
-def test_a_query_that_spark_refuses_is_told_with_file_and_next_step(written: Written) -> None:
+def test_a_query_that_spark_refuses_is_reported_with_file_and_next_step(written: Written) -> None:
     written.declare(
         {
             "bronze/orders.yml": "source: {files: landing/orders/*.json}\n",

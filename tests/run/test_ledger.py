@@ -16,7 +16,7 @@ def order(id: int, amount: int) -> dict[str, object]:
     return {"id": id, "amount": amount, "day": "d", "at": 1}
 
 
-def test_the_ledger_tells_runs_steps_and_checks_with_closed_books(orders: Written) -> None:
+def test_the_ledger_tells_runs_steps_and_checks_with_matching_row_counts(orders: Written) -> None:
     orders.land("orders/1.json", order(1, 1), order(1, 1), order(2, -1))
     plan_hash = orders.lake().plan().hash
     orders.run()

@@ -43,7 +43,7 @@ def test_a_tie_ends_the_same_whichever_row_comes_first(orders: Written) -> None:
     assert orders.rows("SELECT id, amount FROM silver.orders ORDER BY id") == by_arrival
 
 
-def test_only_the_touched_partitions_are_computed_anew(orders: Written) -> None:
+def test_only_the_touched_partitions_are_recomputed(orders: Written) -> None:
     orders.land("orders/1.json", order(1, 1, "d1"), order(2, 2, "d2"), order(3, 3, "d3"))
     orders.run()
     orders.land("orders/2.json", order(4, 40, "d2"), order(3, 3, "d1", at=2))
@@ -72,7 +72,7 @@ def test_rows_without_a_partition_and_with_an_empty_one_share_it(orders: Written
         assert orders.rows(held) == [*(("", *sums) for sums in expected), ("d", 1, 3)]
 
 
-def test_a_partition_that_is_spelt_in_another_way_than_its_input_is_found(orders: Written) -> None:
+def test_a_partition_that_is_written_differently_than_its_input_is_found(orders: Written) -> None:
     orders.declare(
         {
             "silver/orders.sql": "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n*/\n"

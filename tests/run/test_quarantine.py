@@ -107,7 +107,7 @@ def shown(load: str) -> str:
     return f"SELECT {columns} FROM silver.{load} ORDER BY 1, 3"
 
 
-def test_what_was_discarded_stays_so_when_the_table_is_computed_anew_and_is_counted(written: Written) -> None:
+def test_what_was_discarded_stays_so_when_the_table_is_recomputed_and_is_counted(written: Written) -> None:
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver("append")})
     written.land("orders/1.json", {"id": 1, "amount": 1, "at": 1}, {"id": 2, "amount": -2, "at": 2})
     written.run()
@@ -125,7 +125,7 @@ def test_what_was_discarded_stays_so_when_the_table_is_computed_anew_and_is_coun
     assert written.rows("SELECT count(*) FROM quarantine.silver_orders") == [(0,)]
 
 
-def test_a_bronze_record_that_could_not_be_read_enters_once_it_is_mended(written: Written) -> None:
+def test_a_bronze_record_that_could_not_be_read_enters_once_it_is_fixed(written: Written) -> None:
     written.declare({"bronze/orders.yml": BRONZE + "checks: {sane: {sql: amount < 100}}\n"})
     cut, twice = '{"id": 2, "amount": 2', '{"id": 9, "id": 8}'
     written.land("orders/1.json", {"id": 1, "amount": 1}, cut, {"id": 3, "amount": 300}, "nonsense", twice)
@@ -164,7 +164,7 @@ CUTS = {
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_replay_that_is_cut_short_is_seen_through_and_no_row_enters_twice(
+def test_a_replay_that_is_interrupted_is_completed_and_no_row_enters_twice(
     written: Written, monkeypatch: pytest.MonkeyPatch, cut: str
 ) -> None:
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver("append")})
@@ -193,7 +193,7 @@ def test_a_replay_that_is_cut_short_is_seen_through_and_no_row_enters_twice(
     assert written.rows("SELECT decision, decided_by FROM quarantine_decisions.silver_orders") == [("replayed", "ann")]
 
 
-def test_rows_that_lie_there_for_too_long_are_told_of(written: Written) -> None:
+def test_rows_that_lie_there_for_too_long_are_reported(written: Written) -> None:
     policy = "quarantine: {alert_after: 0.001s, alert_rows: 5}\n"
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver("append", columns=policy)})
     written.land("orders/1.json", {"id": 1, "amount": 1, "at": 1}, {"id": 2, "amount": -2, "at": 2})

@@ -56,7 +56,7 @@ def test_a_run_that_ends_well_is_a_release_and_one_that_leaves_a_table_behind_is
     assert len(lake.lake().releases()) == 2
 
 
-def test_upkeep_of_a_lake_at_rest_is_a_release_and_rows_that_others_have_not_read_are_none(lake: Written) -> None:
+def test_maintenance_of_a_lake_at_rest_is_a_release_and_rows_that_others_have_not_read_are_none(lake: Written) -> None:
     lake.land("orders/bad.json", {"id": 7, "amount": -1, "day": "d7", "at": 7})
     land(lake, 2)
     lake.run()
@@ -157,7 +157,7 @@ def ran_before(lake: Written) -> str:
     return next(report.run.run_id for report in reversed(lake.reports) if report.run is not None)
 
 
-def test_a_rollback_that_is_cut_short_is_finished_by_the_next_or_undone_by_a_run(lake: Written) -> None:
+def test_a_rollback_that_is_interrupted_is_finished_by_the_next_or_undone_by_a_run(lake: Written) -> None:
     first = ran(lake)
     before = lake.rows(SALES)
     land(lake, 2)
@@ -249,7 +249,7 @@ def test_what_a_gate_holds_back_is_let_go_where_its_inputs_went_back(lake: Writt
     assert lake.rows("SELECT id FROM silver.few") == [(1,)]
 
 
-def test_a_rollback_that_was_cut_short_is_finished_also_where_the_declaration_has_changed(lake: Written) -> None:
+def test_a_rollback_that_was_interrupted_is_finished_also_where_the_declaration_has_changed(lake: Written) -> None:
     first = ran(lake)
     land(lake, 2)
     lake.run("+silver.orders")
@@ -262,7 +262,7 @@ def test_a_rollback_that_was_cut_short_is_finished_also_where_the_declaration_ha
     assert lake.rows(SALES) == [("d1", 1, 10), ("d2", 1, 10)]
 
 
-def test_a_table_that_a_run_writes_meanwhile_goes_back_too_or_is_told(lake: Written) -> None:
+def test_a_table_that_a_run_writes_meanwhile_goes_back_too_or_is_reported(lake: Written) -> None:
     lake.declare({"bronze/notes.yml": "source: {files: landing/notes/*.json}\n"})
     lake.land("notes/1.json", {"id": 1})
     lake.run()

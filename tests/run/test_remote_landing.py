@@ -22,7 +22,7 @@ def declare(written: Written, places: dict[str, Place], more: str = "") -> None:
     )
 
 
-def test_files_of_every_store_are_taken_in_once_and_archived(
+def test_files_of_every_store_are_ingested_once_and_archived(
     written: Written, request: pytest.FixtureRequest, http: WebServer
 ) -> None:
     places = {kind: make_place(kind, request) for kind in REMOTE}

@@ -172,7 +172,9 @@ def test_all_others_do_not_pass(results: dict[str, UnitTestResult]) -> None:
     assert {name for name, result in results.items() if result.outcome == "passed"} == set(GOOD)
 
 
-def test_a_row_with_other_values_is_told_beside_the_one_that_was_expected(results: dict[str, UnitTestResult]) -> None:
+def test_a_row_with_other_values_is_shown_beside_the_expected_one(
+    results: dict[str, UnitTestResult],
+) -> None:
     changed, missing = results["other_value"].differences
     assert (changed.expected, changed.found) == ({"id": "1", "amount": "7.00"}, {"id": "1", "amount": "6.00"})
     assert (missing.expected, missing.found) == ({"id": "9"}, None)

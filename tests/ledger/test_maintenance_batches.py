@@ -88,7 +88,7 @@ def test_a_restored_table_stands_where_it_stood_then_and_says_that_rows_were_rep
     assert (set(after.ingested), after.rewritten) == ({"f1", "f6"}, None)
 
 
-def test_the_newest_extract_is_that_of_the_rows_also_after_upkeep_and_a_rollback(batches: Batches) -> None:
+def test_the_newest_extract_is_that_of_the_rows_also_after_maintenance_and_a_rollback(batches: Batches) -> None:
     def extract(number: int, date: str) -> None:
         pinned = batches.pin(batch(number, mode="changes"))
         batches.finish(replace(done(pinned, number - 1), newest_extract=date))
@@ -134,14 +134,14 @@ def test_a_vacuum_does_not_hide_that_the_table_was_rolled_back(batches: Batches)
     assert (progress.base_batch, set(progress.ingested)) == (8, {"f1", "f2", "f3", "f8"})
 
 
-def test_how_far_the_rows_of_an_earlier_version_had_come_is_told(batches: Batches) -> None:
+def test_how_far_the_rows_of_an_earlier_version_had_come_is_reported(batches: Batches) -> None:
     for number in (1, 2, 3):
         finish(batches, batch(number), number * 2)
     commits = [commit(version) for version in range(7, -1, -1)]
     assert [batches.progress_at(version, 3, commits).head for version in (7, 6, 5, 3, 1)] == [3, 3, 2, 1, 0]
 
 
-def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_computed_anew(batches: Batches) -> None:
+def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_recomputed(batches: Batches) -> None:
     made = [finish(batches, batch(number), number - 1) for number in (1, 2)]
     made.append(finish(batches, batch(3, mode="vacuum"), 2))
     made.append(finish(batches, batch(4, mode="full", parent=0), 3))

@@ -179,7 +179,9 @@ def slow_reader(lake: Written, version: int) -> Iterator[Row]:
     return rows.toLocalIterator()
 
 
-def test_a_slow_reader_whose_files_a_forced_vacuum_deletes_is_told_and_never_given_fewer_rows(orders: Written) -> None:
+def test_a_slow_reader_whose_files_a_forced_vacuum_deletes_fails_and_never_gets_fewer_rows(
+    orders: Written,
+) -> None:
     version = orders.version("silver.orders")
     assert version is not None
     change_first(orders)

@@ -110,7 +110,7 @@ def test_the_end_of_a_key_that_was_rolled_back_does_not_count(events: Written, t
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_ends_of_a_batch_that_never_came_to_be_do_not_count_when_its_input_went_back(
+def test_deleted_keys_of_a_batch_that_was_never_committed_do_not_count_when_its_input_went_back(
     events: Written, killed: bool
 ) -> None:
     wrong = events.land("events/3.json", event(2, 9, "D"))
@@ -156,7 +156,7 @@ def test_a_key_that_a_replayed_row_has_ended_stays_gone(written: Written) -> Non
     assert history(written) == [(1, 1, 5), (2, 1, None)]
 
 
-def test_ends_that_a_rebuild_left_which_never_came_to_be_are_not_believed(
+def test_deleted_keys_that_a_rebuild_left_that_was_never_committed_are_not_believed(
     events: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Delta, "overwrite", _cut_in("silver", Delta.overwrite))
