@@ -118,11 +118,11 @@ def _row_failure(rule: RowRule, counts: Counts) -> Failure | None:
     return Failure(check=rule.name, what=what, at=rule.declared_at, rows=broken)
 
 
-def _exceeds(limit: Limit, broken: int, came: int) -> bool:
+def _exceeds(limit: Limit, broken: int, rows_in: int) -> bool:
     if limit.rows is not None:
         return broken > limit.rows
     assert limit.share is not None
-    return came > 0 and broken / came > limit.share
+    return rows_in > 0 and broken / rows_in > limit.share
 
 
 def _with_contact(what: str, measure: Measure) -> str:

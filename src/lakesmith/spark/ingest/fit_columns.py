@@ -120,9 +120,9 @@ class _ColumnFill:
 def _column_fills(table: Table, extract: SourceRows, facts: TableFacts | None) -> Iterator[_ColumnFill]:
     known = _expected_columns(table, extract, facts)
     found = {each.name.lower(): each for each in extract.payload}
-    let_in = table.drift.new_column == "evolve" or not len(known.fields)
-    target = merge_fields(known, extract.payload) if let_in else known
-    for extra in () if let_in else found.values():
+    accepts_new = table.drift.new_column == "evolve" or not len(known.fields)
+    target = merge_fields(known, extract.payload) if accepts_new else known
+    for extra in () if accepts_new else found.values():
         if extra.name.lower() not in {column.name.lower() for column in known.fields}:
             yield _ColumnFill(extra.name, None, _text(quoted(extra.name), extra.dataType))
     for column in target.fields:
@@ -130,23 +130,25 @@ def _column_fills(table: Table, extract: SourceRows, facts: TableFacts | None) -
         if name.lower() not in found:
             yield _ColumnFill(name, f"CAST(NULL AS {type_sql(wanted)})")
             continue
-        came = found[name.lower()]
-        source, text = quoted(came.name), extract.unfit.get(came.name)
+        given = found[name.lower()]
+        source, text = quoted(given.name), extract.unfit.get(given.name)
         text = quoted(text) if text else None
         if table.contract == "open":
-            value = _text(source, came.dataType)
+            value = _text(source, given.dataType)
             yield _ColumnFill(name, f"coalesce({value}, {text})" if text else value)
             continue
-        fitted = _lossless_cast(source, came.dataType, wanted)
+        fitted = _lossless_cast(source, given.dataType, wanted)
         if fitted is not None:
             yield _ColumnFill(name, fitted, text)
-        elif not _are_numbers(came.dataType, wanted):
+        elif not _are_numbers(given.dataType, wanted):
             yield _ColumnFill(
-                name, f"CAST(NULL AS {type_sql(wanted)})", f"coalesce({_text(source, came.dataType)}, {text or 'NULL'})"
+                name,
+                f"CAST(NULL AS {type_sql(wanted)})",
+                f"coalesce({_text(source, given.dataType)}, {text or 'NULL'})",
             )
         else:
             narrow = f"try_cast({source} AS {type_sql(wanted)})"
-            same = f"try_cast({narrow} AS {type_sql(came.dataType)}) <=> {source}"
+            same = f"try_cast({narrow} AS {type_sql(given.dataType)}) <=> {source}"
             text = f"coalesce(IF({same}, NULL, CAST({source} AS string)), {text or 'NULL'})"
             yield _ColumnFill(name, f"IF({same}, {narrow}, NULL)", text)
 
@@ -177,8 +179,8 @@ def _lossless_cast(source: str, found: DataType, wanted: DataType, depth: int = 
         parts: list[str] = []
         for each in wanted.fields:
             part: str | None = f"CAST(NULL AS {type_sql(each.dataType)})"
-            if came := names.get(each.name.lower()):
-                part = _lossless_cast(f"{source}.{quoted(came.name)}", came.dataType, each.dataType, depth)
+            if given := names.get(each.name.lower()):
+                part = _lossless_cast(f"{source}.{quoted(given.name)}", given.dataType, each.dataType, depth)
             if part is None:
                 return None
             parts.append(f"{part} AS {quoted(each.name)}")

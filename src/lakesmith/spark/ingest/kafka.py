@@ -266,8 +266,8 @@ def _rows(records: DataFrame, decoder: Decoder, target: Target) -> DataFrame:
     schema = ", ".join(f"{quoted(field.name)} {spark_type(field.type)}" for field in output)
     # Headers as JSON (bytes as base64): sending a list of structs to the workers and back takes longer than all other
     # work on the record.
-    taken = records.selectExpr("key", "value", "partition", "offset", "timestamp", "to_json(headers) AS headers")
-    return taken.mapInArrow(read, schema)
+    encoded = records.selectExpr("key", "value", "partition", "offset", "timestamp", "to_json(headers) AS headers")
+    return encoded.mapInArrow(read, schema)
 
 
 def _with_audit_columns(rows: DataFrame, source: Kafka, batch: Batch, columns: pa.Schema) -> DataFrame:

@@ -98,8 +98,8 @@ def upsert_difference(load: KeyedLoad, keys: DataFrame | None, new: DataFrame, o
     vanished = before.alias("before").join(new.alias("new"), expression(equal), "left_anti")
     marks = vanished.selectExpr(*sparse_columns(new, {name: quoted(name) for name in same}), f"true AS {DELETE_ROW}")
     upsert = upsert_without_deletes(load, new, old)
-    put = _changed(new, old) if keys is None else new
-    rows = put.selectExpr("*", f"false AS {DELETE_ROW}").unionByName(marks)
+    inserted = _changed(new, old) if keys is None else new
+    rows = inserted.selectExpr("*", f"false AS {DELETE_ROW}").unionByName(marks)
     return replace(upsert, rows=rows, newer=f"source.{DELETE_ROW} OR {upsert.newer}")
 
 
@@ -135,10 +135,12 @@ def _replace_groups(key: tuple[str, ...], keys: DataFrame | None, new: DataFrame
     counted = new.selectExpr(*content, f"1 AS {_TIMES}").unionByName(stored.selectExpr(*content, f"-1 AS {_TIMES}"))
     counted = counted.groupBy(*map(quoted, new.columns)).agg(expression(f"sum({_TIMES}) AS {_TIMES}"))
     differing = counted.where(f"{_TIMES} <> 0").select(*map(quoted, key)).distinct()
-    away = stored.join(differing, list(key), "left_semi").select(*map(quoted, new.columns))
-    away = first_of(away, (comparable(new, name) for name in new.columns), "1")
-    put = new.join(differing, list(key), "left_semi").select(*map(quoted, new.columns))
-    rows = put.selectExpr("*", f"false AS {DELETE_ROW}").unionByName(away.selectExpr("*", f"true AS {DELETE_ROW}"))
+    deleted = stored.join(differing, list(key), "left_semi").select(*map(quoted, new.columns))
+    deleted = first_of(deleted, (comparable(new, name) for name in new.columns), "1")
+    inserted = new.join(differing, list(key), "left_semi").select(*map(quoted, new.columns))
+    rows = inserted.selectExpr("*", f"false AS {DELETE_ROW}").unionByName(
+        deleted.selectExpr("*", f"true AS {DELETE_ROW}")
+    )
     rest = [name for name in new.columns if name not in key]
     # An inserted row matches no other row.
     return Upsert(
