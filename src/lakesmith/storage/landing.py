@@ -90,18 +90,18 @@ def list_in_order(
     glob: str,
     ingested: Mapping[str, FileFact],
     after: str | None,
-    settled: str | None,
+    complete_until: str | None,
     on_skipped: Skip | None = None,
 ) -> tuple[FileFact, ...]:
     """The new files after a name, for files that arrive in order of name; no earlier file is missing.
 
     A listing is not a snapshot: of two files that arrive meanwhile, it may show only the later one. All files before
-    the last one shown exist by then, so a second listing shows them. No new file can arrive up to the name `settled`.
+    the last one shown exist by then, so a second listing shows them. Up to `complete_until`, no new file can arrive.
     """
     found = {file.path: file for file in storage.list(glob, ingested, after, on_skipped)}
     last = max(found, default="")
-    if last > (settled or ""):
-        found |= {file.path: file for file in storage.list(glob, ingested, settled) if file.path <= last}
+    if last > (complete_until or ""):
+        found |= {file.path: file for file in storage.list(glob, ingested, complete_until) if file.path <= last}
     return tuple(sorted(found.values()))
 
 
