@@ -30,10 +30,12 @@ from lakesmith.columns import CORRUPT, ERROR_CODE, FILE_END
 from lakesmith.declare import Files, TableName
 from lakesmith.errors import DeclarationError, InfrastructureError, LakesmithError, Problems
 from lakesmith.intake import avro as avro_files
+from lakesmith.intake.avro_values import avro_schema
+from lakesmith.intake.protobuf_values import ProtobufSchema
 from lakesmith.intake.reader import Reader, Task, survey
 from lakesmith.intake.rows import Abort, Target
-from lakesmith.intake.shapes import arrow_type, grown, schema_of, settled, spark_type
-from lakesmith.intake.values import Decoder, JsonWriter, ProtobufWriter, Writer, avro_writer
+from lakesmith.intake.shapes import arrow_type, null_types_as_text, schema_of, spark_type, with_new_fields
+from lakesmith.intake.values import Decoder, JsonSchema, WriterSchema
 from lakesmith.lake import Lake
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
@@ -227,7 +229,7 @@ def _batch(case: Case, folder: Path) -> Refused:
 
 def _command(case: Case, folder: Path) -> Refused:
     import lakesmith.lake.open_lake
-    import lakesmith.run.trial.session
+    import lakesmith.run.unit_tests.session
     from lakesmith.cli import app
 
     def no_java(*_: object, **__: object) -> NoReturn:
@@ -235,7 +237,7 @@ def _command(case: Case, folder: Path) -> Refused:
 
     _write(case, folder)
     lakesmith.lake.open_lake.OpenLake.start_session = no_java  # type: ignore[method-assign]
-    lakesmith.run.trial.session.open_session = no_java  # type: ignore[attr-defined]
+    lakesmith.run.unit_tests.session.open_session = no_java  # type: ignore[attr-defined]
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = out, err
@@ -281,8 +283,8 @@ def _data(case: Case, folder: Path) -> Refused:
         if seen.passing:
             raise Broke(f"the file is left for later, though nothing happens to it: {seen.why}")
         # As it goes to and from Spark's workers.
-        found = arrow_type(spark_type(settled(seen.shape))) if len(seen.shape) else seen.shape
-        known = pa.schema(list(grown(pa.struct(list(known)), found)))
+        found = arrow_type(spark_type(null_types_as_text(seen.shape))) if len(seen.shape) else seen.shape
+        known = pa.schema(list(with_new_fields(pa.struct(list(known)), found)))
         if seen.why is not None:
             task = Task(0, task.path, task.size, seen.why)
     widening = frozenset(known.names) if options["widening"] else frozenset[str]()
@@ -311,7 +313,7 @@ def _data(case: Case, folder: Path) -> Refused:
     _held(len(ends) == 1, "a file has one end")
     (end,) = ends
     _held(end["bytes"] == task.size, "all bytes were read")
-    _held(end["refused"] == bad, "refused rows are counted")
+    _held(end["rejected"] == bad, "rejected rows are counted")
     _held(end["rows"] == (rows - 1 if end["code"] is None else 1), "rows are counted")
     return _documented(refused)
 
@@ -349,13 +351,13 @@ def _data_codes() -> frozenset[str]:
 def _message(case: Case, _folder: Path) -> Refused:
     options = case.options
     rng = Random(options["mutations"])
-    writers: dict[int, Writer] = {5: JsonWriter()}
+    schemas: dict[int, WriterSchema] = {5: JsonSchema()}
     try:
-        writers[7] = avro_writer(options["schema"]) if options["values"] == "avro" else _protobuf()
+        schemas[7] = avro_schema(options["schema"]) if options["values"] == "avro" else _protobuf()
     except ValueError:
         return ("bad-schema",)
     decoder = Decoder(
-        values=options["values"], envelope=options["envelope"], writers=writers, surveyed=options["surveyed"]
+        values=options["values"], envelope=options["envelope"], schemas=schemas, surveyed=options["surveyed"]
     )
     values = [_message_value(rng, options["values"]) for _ in range(8)]
     keys = [rng.choice((None, b'{"id": 1}', mutate.by_bytes(rng, b'{"id": 1}'))) for _ in values]
@@ -363,7 +365,7 @@ def _message(case: Case, _folder: Path) -> Refused:
     try:
         shape = decoder.shape(values, keys)
         if len(shape):
-            spark_type(settled(shape))
+            spark_type(null_types_as_text(shape))
         rows = decoder.rows(values, keys, target)
     except Abort as abort:
         return _documented([f"abort-{abort.kind}"])
@@ -405,7 +407,7 @@ def _avro_schema() -> Any:
 
 
 @cache
-def _protobuf() -> ProtobufWriter:
+def _protobuf() -> ProtobufSchema:
     """A message that holds itself, made without a compiler."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
@@ -421,7 +423,7 @@ def _protobuf() -> ProtobufWriter:
         added = message.field.add(name=name, number=number, type=type, label=label)
         if type == FieldDescriptorProto.TYPE_MESSAGE:
             added.type_name = ".Order"
-    return ProtobufWriter(FileDescriptorSet(file=[file]).SerializeToString())
+    return ProtobufSchema(FileDescriptorSet(file=[file]).SerializeToString())
 
 
 # Landing folders

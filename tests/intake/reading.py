@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakesmith.columns import CORRUPT, ERROR_CODE, FILE_END, FILE_NUMBER, HIDDEN, RESCUED, ROW_HASH, SOURCE_ROW
 from lakesmith.declare.sources import FileFormat, Files
-from lakesmith.intake.reader import HELD, Reader, Surveyed, Task, survey
+from lakesmith.intake.reader import HOLD_BACK, FileSurvey, Reader, Task, survey
 from lakesmith.intake.rows import Target
 from lakesmith.intake.shapes import schema_of
 from lakesmith.intake.split import Records
@@ -84,7 +84,7 @@ def read(
     path: str = "in/file",
     size: int | None = None,
     surveyed: bool = True,
-    held: int = HELD,
+    held: int = HOLD_BACK,
     **source: Any,
 ) -> Found:
     """The rows of a file for some columns, which are given as Spark SQL types."""
@@ -108,7 +108,7 @@ def look(
     size: int | None = None,
     expected: Sequence[str] = (),
     **source: Any,
-) -> Surveyed:
+) -> FileSurvey:
     """What a survey says of a file."""
     task = Task(0, path, _size(data) if size is None else size)
     return survey(Files(files="in/*", format=format, **source), lambda _: _opened(data), expected, task)

@@ -97,7 +97,7 @@ def test_an_empty_file_has_no_rows(format: str, data: bytes) -> None:
     assert (found.rows, found.codes, found.end) == (
         [],
         {},
-        {"rows": 0, "refused": 0, "rescued": 0, "bytes": len(data), "code": None},
+        {"rows": 0, "rejected": 0, "rescued": 0, "bytes": len(data), "code": None},
     )
 
 
@@ -243,8 +243,8 @@ def test_a_time_without_a_zone_needs_one_from_the_source(format: str) -> None:
     columns = {"at": "timestamp", "x": "string"}
     found = read(data, columns, format=format)  # type: ignore[arg-type]
     assert (found.rows, found.rescued) == ([{}], [{"at": "2026-07-01T12:00:00"}])
-    told = read(data, columns, format=format, timezone="Europe/Berlin")  # type: ignore[arg-type]
-    assert told.rows == [{"at": datetime(2026, 7, 1, 10, tzinfo=UTC)}]
+    report = read(data, columns, format=format, timezone="Europe/Berlin")  # type: ignore[arg-type]
+    assert report.rows == [{"at": datetime(2026, 7, 1, 10, tzinfo=UTC)}]
 
 
 def test_a_number_of_five_thousand_digits_costs_its_row_at_the_most() -> None:

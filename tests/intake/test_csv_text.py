@@ -16,7 +16,7 @@ from tests.intake.reading import as_records, legible
 
 from lakesmith.columns import ERROR_CODE, RESCUED, ROW_HASH
 from lakesmith.intake import csv_text
-from lakesmith.intake.csv_text import Header, lone_lines, parse, read_header, rows
+from lakesmith.intake.csv_text import Header, parse, read_header, rows, split_misquoted
 from lakesmith.intake.rows import Abort, Broken, Target, fit_rows, hashes
 from lakesmith.intake.shapes import schema_of
 from lakesmith.intake.split import Records, split
@@ -115,7 +115,7 @@ def read(data: bytes, names: str, columns: Mapping[str, str], **how: Any) -> lis
         row
         for piece in split([data], delimiter=",")
         if isinstance(piece, Records)
-        for batch in rows(lone_lines(piece, header), header, target(columns, **how))
+        for batch in rows(split_misquoted(piece, header), header, target(columns, **how))
         for row in batch.to_pylist()
     ]
     return [{name: v for name, v in row.items() if v is not None and name != ROW_HASH} for row in made]
@@ -236,7 +236,7 @@ def spans(data: bytes, names: str = "a,b") -> list[tuple[int, bytes]]:
     """The line and the text of each record."""
     header = read_header(names.encode(), ",")
     pieces = [piece for piece in split([data], delimiter=",") if isinstance(piece, Records)]
-    found = [lone_lines(piece, header) for piece in pieces]
+    found = [split_misquoted(piece, header) for piece in pieces]
     return [(line, raw) for piece in found for line, raw in zip(piece.lines.tolist(), piece.raws(), strict=True)]
 
 
@@ -294,20 +294,20 @@ def test_a_header_that_cannot_be_read_breaks_the_file(raw: bytes, code: str) -> 
     [
         (b"a;b;c;d;e;f;g", "abcdefg", "wrong-delimiter", "1 column found, 7 expected; try ';'"),
         (b"a\tb", "", "wrong-delimiter", "1 column found, 2 with another delimiter; try '\\t'"),
-        (b"a,b,a", "", "header-twice", "the header has 'a' more than once, or only in other case"),
-        (b"a,A", "", "header-twice", "the header has 'a' and 'A' more than once, or only in other case"),
-        (b" , ", "", "header-twice", "the header has '' more than once, or only in other case"),
-        (b'""', "", "no-header", "the first line has no names in it"),
+        (b"a,b,a", "", "header-twice", "the header has 'a' more than once, ignoring case"),
+        (b"a,A", "", "header-twice", "the header has 'a' and 'A' more than once, ignoring case"),
+        (b" , ", "", "header-twice", "the header has '' more than once, ignoring case"),
+        (b'""', "", "no-header", "the first line has no names"),
     ],
 )
 def test_a_header_that_is_of_no_use_breaks_the_file(raw: bytes, expected: str, code: str, what: str) -> None:
     with pytest.raises(Broken) as caught:
-        read_header(raw, ",").unfit(list(expected))
+        read_header(raw, ",").check(list(expected))
     assert (caught.value.code, caught.value.what) == (code, what)
 
 
 def test_a_single_column_is_fine() -> None:
-    read_header(b"value", ",").unfit(["value"])
+    read_header(b"value", ",").check(["value"])
 
 
 def test_a_name_without_a_column_ends_the_job_unless_it_was_looked_for() -> None:

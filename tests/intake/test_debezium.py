@@ -24,12 +24,12 @@ def envelope(op: str, before: object = None, after: object = None, **more: objec
     return {"before": before, "after": after, "op": op, "ts_ms": 1_700_000_009_000, "source": SOURCE, **more}
 
 
-@pytest.mark.parametrize(("op", "told"), [("c", "insert"), ("r", "insert")])
-def test_an_insert_and_a_row_of_a_snapshot_are_inserts_of_the_row_after(op: str, told: str) -> None:
+@pytest.mark.parametrize(("op", "expected"), [("c", "insert"), ("r", "insert")])
+def test_an_insert_and_a_row_of_a_snapshot_are_inserts_of_the_row_after(op: str, expected: str) -> None:
     found = unwrap(envelope(op, after=ROW))
     assert not isinstance(found, Unreadable)
     row, audit = found
-    assert (row, audit["_op"], audit["_before"]) == (ROW, told, None)
+    assert (row, audit["_op"], audit["_before"]) == (ROW, expected, None)
     assert audit["_changed_at"] == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
 
 

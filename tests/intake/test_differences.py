@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import eq
 
-from lakesmith.intake.differences import differences, flat, spelt
+from lakesmith.intake.differences import differences, flat, type_name
 from lakesmith.intake.shapes import schema_of
 
 OLD = flat(schema_of({"id": "bigint", "to": "struct<zip:int,lines:array<struct<sku:string>>>", "a.b": "string"}))
@@ -12,7 +12,7 @@ OLD = flat(schema_of({"id": "bigint", "to": "struct<zip:int,lines:array<struct<s
 
 def test_new_gone_and_changed_columns_are_reported_at_every_depth_once() -> None:
     new = flat(schema_of({"ID": "bigint", "to": "struct<zip:string,lines:array<struct<n:int>>>", "x": "struct<y:int>"}))
-    assert differences(OLD, new, spelt=spelt, fits=eq) == [
+    assert differences(OLD, new, type_name=type_name, fits=eq) == [
         "+ to.lines[].n int",
         "+ x struct",
         "- to.lines[].sku string",
@@ -22,4 +22,4 @@ def test_new_gone_and_changed_columns_are_reported_at_every_depth_once() -> None
 
 
 def test_what_is_gone_may_not_count() -> None:
-    assert differences(OLD, flat(schema_of({"id": "bigint"})), spelt=spelt, fits=eq, gone=False) == []
+    assert differences(OLD, flat(schema_of({"id": "bigint"})), type_name=type_name, fits=eq, gone=False) == []

@@ -68,9 +68,9 @@ def test_good_rows_are_in_one_file_with_where_they_came_from_and_others_come_bac
     unreadable = [row for row in others if row[CORRUPT] is not None]
     assert [(row[FILE_NUMBER], row[ERROR_CODE].split(":")[0]) for row in unreadable] == [(0, "truncated-json")]
     assert [(row[FILE_NUMBER], row[FILE_END]["rows"]) for row in others if row[FILE_END]] == [(0, 3), (1, 1)]
-    (told,) = [row[WRITTEN_FILE] for row in others if row[WRITTEN_FILE]]
-    assert told["rows"] == 3
-    assert told["size"] == (tmp_path / "t" / told["path"]).stat().st_size
+    (report,) = [row[WRITTEN_FILE] for row in others if row[WRITTEN_FILE]]
+    assert report["rows"] == 3
+    assert report["size"] == (tmp_path / "t" / report["path"]).stat().st_size
 
 
 def test_no_file_is_made_where_there_is_no_good_row(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_many_rows_are_written_in_groups_of_a_bounded_size(tmp_path: Path, monke
 
 
 def test_a_job_that_ends_early_tells_of_no_file(tmp_path: Path) -> None:
-    told: list[object] = []
+    report: list[object] = []
     with pytest.raises(Abort):
-        told += diverted(tmp_path / "t", '{"id": 1}\n', '{"id": 2, "new": 1}\n')
-    assert told == []
+        report += diverted(tmp_path / "t", '{"id": 1}\n', '{"id": 2, "new": 1}\n')
+    assert report == []

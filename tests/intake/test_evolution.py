@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from tests.servers.registry import Apicurio
 
+from lakesmith.intake.avro_values import AvroSchema
 from lakesmith.intake.differences import flat
-from lakesmith.intake.evolution import Fields, breaks, fields_of
+from lakesmith.intake.evolution import Fields, breaking_changes, fields_of
+from lakesmith.intake.protobuf_values import compile_protobuf
 from lakesmith.intake.shapes import schema_of
-from lakesmith.intake.values import AvroWriter, JsonWriter, protobuf_writer
+from lakesmith.intake.values import JsonSchema
 
 
 def field(name: str, type: Any, **more: Any) -> dict[str, Any]:
@@ -27,16 +29,16 @@ def within(*fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def avro(*fields: dict[str, Any]) -> Fields:
-    return fields_of(AvroWriter(json.dumps({"type": "record", "name": "A", "fields": list(fields)})))
+    return fields_of(AvroSchema(json.dumps({"type": "record", "name": "A", "fields": list(fields)})))
 
 
 def protobuf(text: str) -> Fields:
-    return fields_of(protobuf_writer(f'syntax = "proto3"; {text}'))
+    return fields_of(compile_protobuf(f'syntax = "proto3"; {text}'))
 
 
 def schema(required: tuple[str, ...] = (), **properties: Any) -> Fields:
-    told = {"type": "object", "properties": properties, "required": list(required)}
-    return fields_of(JsonWriter(json.dumps(told)))
+    lines = {"type": "object", "properties": properties, "required": list(required)}
+    return fields_of(JsonSchema(json.dumps(lines)))
 
 
 ID = field("id", "long")
@@ -53,8 +55,8 @@ AVRO: list[tuple[list[Any], list[Any], list[str]]] = [
     ([field("a", ["string", "long"])], [field("a", "int")], []),
     ([field("a", "long")], [field("a", "string")], ["~ a bigint → string"]),
     ([field("a", "int")], [field("a", "long")], ["~ a int → bigint"]),
-    ([field("a", "long")], [field("a", ["null", "long"])], ["~ a may be without a value"]),
-    ([ID, field("a", "int")], [ID], ["- a int, which its readers need"]),
+    ([field("a", "long")], [field("a", ["null", "long"])], ["~ a may be missing"]),
+    ([ID, field("a", "int")], [ID], ["- a int, which readers need"]),
     ([field("a", enum("X"))], [field("a", enum("X", "Y"))], ["~ a may be Y"]),
     ([field("a", enum("X"))], [field("a", "string")], ["~ a may be anything"]),
     ([field("a", ["string", "long"])], [field("a", ["string", "boolean"])], ["~ a may be boolean"]),
@@ -74,41 +76,41 @@ AVRO: list[tuple[list[Any], list[Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "told"), AVRO)
-def test_a_version_of_avro_is_held_against_the_one_before(old: list[Any], new: list[Any], told: list[str]) -> None:
-    assert breaks(avro(*new), avro(*old), {}, ()) == told
+@pytest.mark.parametrize(("old", "new", "lines"), AVRO)
+def test_a_version_of_avro_is_held_against_the_one_before(old: list[Any], new: list[Any], lines: list[str]) -> None:
+    assert breaking_changes(avro(*new), avro(*old), {}, ()) == lines
 
 
 @pytest.mark.servers
 def test_a_registry_that_asks_for_forward_compatibility_judges_avro_alike(registry: Apicurio) -> None:
-    for number, (old, new, told) in enumerate(AVRO):
+    for number, (old, new, lines) in enumerate(AVRO):
         subject = f"evolution-{number}"
         texts = [json.dumps({"type": "record", "name": "A", "fields": fields}) for fields in (old, new)]
         registry.register(subject, texts[0])
         registry.ask("PUT", f"/config/{subject}", {"compatibility": "FORWARD"})
         answer = registry.ask("POST", f"/compatibility/subjects/{subject}/versions/1", {"schema": texts[1]})
-        assert answer["is_compatible"] == (not told), (old, new, told)
+        assert answer["is_compatible"] == (not lines), (old, new, lines)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "lines"),
     [
         ("int64 a = 1;", "int64 a = 1; M m = 2;", []),
         ("int64 a = 1; string b = 2;", "int64 a = 1;", []),
         ("E e = 1;", "F e = 1;", []),
         ("int64 a = 1;", "string a = 1;", ["~ a bigint → string"]),
-        ("string a = 1;", "oneof x { string a = 1; int64 b = 2; }", ["~ a may be without a value", "~ a is one of x"]),
+        ("string a = 1;", "oneof x { string a = 1; int64 b = 2; }", ["~ a may be missing", "~ a is one of x"]),
         ("oneof x { string a = 1; int64 b = 2; }", "string a = 1; int64 b = 2;", None),
         ("repeated int64 a = 1;", "repeated string a = 1;", ["~ a[] bigint → string"]),
         ("map<string, int64> a = 1;", "map<string, bool> a = 1;", ["~ a{} bigint → boolean"]),
         ("int64 a = 1;", "repeated int64 a = 1;", ["~ a bigint → array"]),
     ],
 )
-def test_a_version_of_protobuf_is_held_against_the_one_before(old: str, new: str, told: list[str] | None) -> None:
+def test_a_version_of_protobuf_is_held_against_the_one_before(old: str, new: str, lines: list[str] | None) -> None:
     more = "message M { M again = 1; string s = 2; } enum E { X = 0; } enum F { X2 = 0; Y2 = 1; }"
     before, now = (protobuf(f"message A {{ {side} }} {more}") for side in (old, new))
-    expected = ["~ a is no longer one of x", "~ b is no longer one of x"] if told is None else told
-    assert breaks(now, before, {}, ()) == expected
+    expected = ["~ a is no longer one of x", "~ b is no longer one of x"] if lines is None else lines
+    assert breaking_changes(now, before, {}, ()) == expected
 
 
 def test_a_version_of_a_json_schema_is_held_against_the_one_before() -> None:
@@ -116,15 +118,15 @@ def test_a_version_of_a_json_schema_is_held_against_the_one_before() -> None:
         ("id", "kind"), id={"type": "integer"}, kind={"enum": ["a"]}, to={"properties": {"n": {"type": "string"}}}
     )
     new = schema(("id",), id={"type": ["string", "null"]}, kind={"enum": ["a", "b"]}, to={"type": "array"})
-    assert breaks(new, old, {}, ()) == [
+    assert breaking_changes(new, old, {}, ()) == [
         "~ id bigint → string",
-        "~ id may be without a value",
-        "~ kind may be without a value",
+        "~ id may be missing",
+        "~ kind may be missing",
         "~ kind may be b",
         "~ to struct → array",
     ]
-    assert breaks(schema(("id",), id={"type": "integer"}, more={"type": "string"}), old, {}, ()) == [
-        "- kind, which its readers need"
+    assert breaking_changes(schema(("id",), id={"type": "integer"}, more={"type": "string"}), old, {}, ()) == [
+        "- kind, which readers need"
     ]
 
 
@@ -132,7 +134,7 @@ def test_a_json_schema_that_refers_to_itself_and_to_others_is_followed_to_its_fi
     node = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#/definitions/b"}}}
     b = {"allOf": [{"$ref": "other.json"}, {"properties": {"up": {"$ref": "#/definitions/b"}}}]}
     other = {"properties": {"n": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}, "required": ["n"]}
-    found = fields_of(JsonWriter(json.dumps({**node, "definitions": {"b": b}}), (("other.json", json.dumps(other)),)))
+    found = fields_of(JsonSchema(json.dumps({**node, "definitions": {"b": b}}), (("other.json", json.dumps(other)),)))
     assert {*found} == {"left", "right", "right.n", "right.up"}
     assert (found["right.n"].needed, found["right.n"].may_lack, str(found["right.n"].type)) == (True, True, "int64")
 
@@ -140,25 +142,28 @@ def test_a_json_schema_that_refers_to_itself_and_to_others_is_followed_to_its_fi
 def test_the_columns_of_the_table_decide_what_fits() -> None:
     old, new = avro(field("a", "int"), field("b", "int")), avro(field("a", "long"), field("b", "string"))
     columns = flat(schema_of({"A": "bigint", "b": "string"}))
-    assert breaks(new, old, columns, ()) == []
-    assert breaks(new, old, flat(schema_of({"a": "int", "b": "int"})), ()) == ["~ a int → bigint", "~ b int → string"]
+    assert breaking_changes(new, old, columns, ()) == []
+    assert breaking_changes(new, old, flat(schema_of({"a": "int", "b": "int"})), ()) == [
+        "~ a int → bigint",
+        "~ b int → string",
+    ]
 
 
 def test_without_an_earlier_version_only_the_columns_are_asked() -> None:
     new = avro(field("id", "string"), field("day", "string"), field("raw", "bytes"), field("more", "long"))
     columns = flat(schema_of({"id": "bigint", "day": "date", "raw": "string", "amount": "int"}))
-    assert breaks(new, None, columns, ()) == ["~ id bigint → string", "~ raw string → binary"]
+    assert breaking_changes(new, None, columns, ()) == ["~ id bigint → string", "~ raw string → binary"]
 
 
 def test_a_field_that_a_required_column_needs_may_not_go() -> None:
     old, new = avro(ID, field("a", ["null", "int"], default=None)), avro(ID)
-    assert breaks(new, old, {}, ("A", "id", "never_there")) == ["- A, which is required"]
-    assert breaks(new, None, {}, ("a",)) == ["- a, which is required"]
+    assert breaking_changes(new, old, {}, ("A", "id", "never_there")) == ["- A, which is required"]
+    assert breaking_changes(new, None, {}, ("a",)) == ["- a, which is required"]
 
 
 def test_rows_in_an_envelope_are_compared_and_not_the_envelope() -> None:
     def envelope(*fields: dict[str, Any]) -> Fields:
         text = json.dumps({"type": "record", "name": "E", "fields": [field("after", ["null", within(*fields)]), ID]})
-        return fields_of(AvroWriter(text), envelope=True)
+        return fields_of(AvroSchema(text), envelope=True)
 
-    assert breaks(envelope(field("id", "string")), envelope(ID), {}, ()) == ["~ id bigint → string"]
+    assert breaking_changes(envelope(field("id", "string")), envelope(ID), {}, ()) == ["~ id bigint → string"]

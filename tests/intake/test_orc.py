@@ -24,10 +24,10 @@ TABLE = pa.table({"id": range(1000)})
 @pytest.fixture(autouse=True)
 def no_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Only the readers of this test are there, and none is left behind."""
-    orc._end_idle()
+    orc._close_idle()
     yield
     monkeypatch.undo()
-    orc._end_idle()
+    orc._close_idle()
 
 
 def written() -> bytes:
@@ -82,7 +82,7 @@ def command(process: int) -> bytes:
 @pytest.mark.parametrize("at", [3, 5])
 @pytest.mark.parametrize("sent", [signal.SIGSEGV, signal.SIGABRT])
 def test_a_file_that_crashes_its_reader_is_damaged_and_the_next_is_read(sent: signal.Signals, at: int) -> None:
-    with pytest.raises(Broken, match=f"corrupt: the orc file is damaged: its reader ended with {sent.name}"):
+    with pytest.raises(Broken, match=f"corrupt: the orc file is corrupt: its reader ended with {sent.name}"):
         ids(Fatal(written(), sent, at))
     assert ids(io.BytesIO(written())) == TABLE["id"].to_pylist()
 
@@ -95,7 +95,7 @@ def test_a_reader_that_is_killed_is_not_held_against_the_file() -> None:
 
 def test_a_crash_under_a_limit_of_memory_is_not_held_against_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orc, "is_limited", lambda: True)
-    with pytest.raises(NoMemory, match="ended with SIGSEGV, under a limit of memory"):
+    with pytest.raises(NoMemory, match="ended with SIGSEGV, under a memory limit"):
         ids(Fatal(written(), signal.SIGSEGV, 4))
 
 
@@ -125,13 +125,13 @@ def test_a_reader_that_cannot_be_started_or_ends_by_itself_is_not_held_against_t
 
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "Popen", refused)
-        with pytest.raises(Broken, match="Too many open files") as told:
+        with pytest.raises(Broken, match="Too many open files") as raised:
             ids(io.BytesIO(written()))
-    assert told.value.passing
+    assert raised.value.passing
     monkeypatch.setattr(orc, "COMMAND", [sys.executable, "-c", "import no_such_module"])
-    with pytest.raises(Broken, match="No module named 'no_such_module'") as told:
+    with pytest.raises(Broken, match="No module named 'no_such_module'") as raised:
         ids(io.BytesIO(written()))
-    assert told.value.passing
+    assert raised.value.passing
 
 
 def test_a_reader_that_has_read_much_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_a_reader_of_the_process_that_this_was_forked_from_is_left_alone(monkeyp
     with orc.reader() as own:
         assert own is not parents
     assert parents._process.poll() is None
-    parents.end()
+    parents.close()
 
 
 def test_a_reader_without_memory_for_the_bytes_of_a_file_says_so_though_arrow_does_not() -> None:

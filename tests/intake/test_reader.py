@@ -53,7 +53,7 @@ def test_a_file_that_is_known_to_be_refused_is_not_read() -> None:
     made = Reader(source=Files(files="*", format="json"), target=Target(schema=schema_of(ID)), open=_nothing)
     (batch,) = made.read([Task(3, "a", 7, "not-json: it is bad: really")])
     (row,) = batch.to_pylist()
-    assert row[FILE_END] == {"rows": 1, "refused": 1, "rescued": 0, "bytes": 7, "code": "not-json"}
+    assert row[FILE_END] == {"rows": 1, "rejected": 1, "rescued": 0, "bytes": 7, "code": "not-json"}
     assert row["_lakesmith_code"] == "not-json: it is bad: really"
 
 
@@ -283,8 +283,8 @@ def _unavailable() -> BinaryIO:
 @pytest.mark.parametrize(
     ("opened", "detail"),
     [
-        (_gone, "file-gone: the file was there when it was listed, and is gone"),
-        (_denied, "permission-denied: the file may not be read by this user"),
+        (_gone, "file-gone: the file was listed, and has been deleted since"),
+        (_denied, "permission-denied: this user may not read the file"),
         (_unavailable, "store-failed: the store answers 503"),
     ],
 )

@@ -11,10 +11,9 @@ from lakesmith.intake.shapes import (
     added,
     arrow_type,
     exact_as_double,
-    grown,
+    null_types_as_text,
     record_type,
     schema_of,
-    settled,
     spark_type,
     storable,
     stored_type,
@@ -22,6 +21,7 @@ from lakesmith.intake.shapes import (
     widened,
     wider,
     widest,
+    with_new_fields,
 )
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=4).filter(storable)
@@ -98,7 +98,7 @@ def test_the_wider_of_two(one: str, other: str, expected: str) -> None:
 def test_names_that_differ_in_case_only_are_one_column() -> None:
     found = pa.struct([("a", pa.int64()), ("A", pa.float64())])
     assert spark_type(wider(pa.struct([]), found)) == "struct<`a`:double>"
-    assert spark_type(grown(pa.struct([]), found)) == "struct<`a`:double>"
+    assert spark_type(with_new_fields(pa.struct([]), found)) == "struct<`a`:double>"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_known_type_grows_by_new_fields_alone() -> None:
     expected = (
         "struct<`a`:bigint,`n`:struct<`x`:int,`y`:string>,`l`:array<struct<`p`:int,`q`:int>>,`new`:array<string>>"
     )
-    assert spark_type(grown(known, found)) == expected
+    assert spark_type(with_new_fields(known, found)) == expected
 
 
 def test_added_fields_are_reported_by_their_dotted_names() -> None:
@@ -143,7 +143,7 @@ def test_added_fields_are_reported_by_their_dotted_names() -> None:
 
 
 def test_what_nothing_is_known_of_becomes_text() -> None:
-    assert spark_type(settled(arrow_type("struct<a:void,b:array<struct<c:void>>>"))) == (
+    assert spark_type(null_types_as_text(arrow_type("struct<a:void,b:array<struct<c:void>>>"))) == (
         "struct<`a`:string,`b`:array<struct<`c`:string>>>"
     )
 

@@ -34,7 +34,7 @@ def pieces(data: bytes, sizes: list[int]) -> Iterator[bytes]:
         yield data[start:]
 
 
-def told(
+def cut(
     data: bytes, sizes: list[int], *, delimiter: str | None = None, newline: bytes = b"\n"
 ) -> list[tuple[int, bytes]]:
     found = list(split(pieces(data, sizes), delimiter=delimiter, newline=newline))
@@ -50,25 +50,25 @@ def test_lines_are_the_same_however_the_bytes_are_cut(data: bytes, sizes: list[i
     lines = data.decode().split("\n")
     expected = [(number, line.removesuffix("\r")) for number, line in enumerate(lines, start=1)]
     expected = expected if lines[-1] else expected[:-1]
-    assert told(data, sizes) == [(number, line.encode()) for number, line in expected]
+    assert cut(data, sizes) == [(number, line.encode()) for number, line in expected]
 
 
 @given(data=TEXTS, sizes=st.lists(st.integers(1, 5)))
 @settings(max_examples=200, deadline=None)
 def test_quoted_records_are_the_same_however_the_bytes_are_cut(data: bytes, sizes: list[int]) -> None:
-    assert told(data, sizes, delimiter=",") == told(data, [], delimiter=",")
+    assert cut(data, sizes, delimiter=",") == cut(data, [], delimiter=",")
 
 
 def test_a_line_end_between_quotes_ends_no_record() -> None:
-    assert told(b'a,"b\nc"\nd\n', [], delimiter=",") == [(1, b'a,"b\nc"'), (3, b"d")]
+    assert cut(b'a,"b\nc"\nd\n', [], delimiter=",") == [(1, b'a,"b\nc"'), (3, b"d")]
 
 
 def test_a_quote_that_is_not_closed_costs_its_own_line() -> None:
-    assert told(b'a\nb"\nc\nd', [], delimiter=",") == [(1, b"a"), (2, b'b"'), (3, b"c"), (4, b"d")]
+    assert cut(b'a\nb"\nc\nd', [], delimiter=",") == [(1, b"a"), (2, b'b"'), (3, b"c"), (4, b"d")]
 
 
 def test_lines_may_end_with_returns_alone() -> None:
-    assert told(b"a\rb\r\rc", [2], newline=b"\r") == [(1, b"a"), (2, b"b"), (3, b""), (4, b"c")]
+    assert cut(b"a\rb\r\rc", [2], newline=b"\r") == [(1, b"a"), (2, b"b"), (3, b""), (4, b"c")]
 
 
 def test_a_record_that_is_too_long_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +192,6 @@ def test_an_element_that_is_too_long_breaks_the_file(monkeypatch: pytest.MonkeyP
 @settings(max_examples=200, deadline=None)
 def test_stray_quotes_cost_no_row_but_their_own(rows: list[str], sizes: list[int]) -> None:
     written = [row.format(n=number).encode() for number, row in enumerate(rows)]
-    found = [raw for _, raw in told(b"\n".join(written), sizes, delimiter=",")]
+    found = [raw for _, raw in cut(b"\n".join(written), sizes, delimiter=",")]
     good = [row for row in written if row.count(b'"') % 2 == 0]
     assert [raw for raw in found if raw in good] == good

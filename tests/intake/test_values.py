@@ -14,18 +14,11 @@ import pytest
 from fastavro import schemaless_writer
 
 from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH
+from lakesmith.intake.avro_values import AvroSchema
+from lakesmith.intake.protobuf_values import ProtobufSchema, compile_protobuf
 from lakesmith.intake.rows import Abort, Target, Unreadable, hashes
 from lakesmith.intake.shapes import schema_of
-from lakesmith.intake.values import (
-    AvroWriter,
-    Decoder,
-    JsonWriter,
-    ProtobufWriter,
-    header,
-    headers,
-    key_texts,
-    protobuf_writer,
-)
+from lakesmith.intake.values import Decoder, JsonSchema, header, headers, key_texts
 
 ORDER = {
     "type": "record",
@@ -96,11 +89,11 @@ def avro(schema: Any, value: object, id: int = 7) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def order_writer() -> ProtobufWriter:
-    return protobuf_writer(PROTO)
+def order_writer() -> ProtobufSchema:
+    return compile_protobuf(PROTO)
 
 
-def message(writer: ProtobufWriter, name: str) -> Any:
+def message(writer: ProtobufSchema, name: str) -> Any:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message_factory import GetMessages
 
@@ -108,12 +101,12 @@ def message(writer: ProtobufWriter, name: str) -> Any:
 
 
 def test_avro_values_keep_their_logical_types() -> None:
-    decoder = Decoder(values="avro", writers={7: AvroWriter(json.dumps(ORDER))})
+    decoder = Decoder(values="avro", schemas={7: AvroSchema(json.dumps(ORDER))})
     assert decoder.record(avro(ORDER, VALUE)) == {**VALUE, "clock": "07:30:00", "code": str(CODE_OF)}
 
 
 def test_an_avro_schema_tells_the_columns_and_its_rows_fit_them() -> None:
-    decoder = Decoder(values="avro", writers={7: AvroWriter(json.dumps(ORDER))})
+    decoder = Decoder(values="avro", schemas={7: AvroSchema(json.dumps(ORDER))})
     shape = decoder.schema_shape((7, (0,)))
     expected = {
         "id": "bigint",
@@ -139,7 +132,7 @@ def test_an_avro_schema_tells_the_columns_and_its_rows_fit_them() -> None:
 
 
 def test_an_avro_value_that_is_no_record_is_the_column_value() -> None:
-    decoder = Decoder(values="avro", writers={1: AvroWriter('"string"')})
+    decoder = Decoder(values="avro", schemas={1: AvroSchema('"string"')})
     assert decoder.record(avro("string", "hello", 1)) == {"value": "hello"}
     assert decoder.schema_shape((1, (0,))) == pa.struct([("value", pa.string())])
 
@@ -148,7 +141,7 @@ def test_an_avro_schema_may_refer_to_others() -> None:
     place = {"type": "record", "name": "shop.Place", "fields": [{"name": "city", "type": "string"}]}
     person = {"type": "record", "name": "shop.Person", "fields": [{"name": "home", "type": "shop.Place"}]}
     whole = {**person, "fields": [{"name": "home", "type": place}]}
-    decoder = Decoder(values="avro", writers={7: AvroWriter(json.dumps(person), (json.dumps(place),))})
+    decoder = Decoder(values="avro", schemas={7: AvroSchema(json.dumps(person), (json.dumps(place),))})
     assert decoder.record(avro(whole, {"home": {"city": "Ulm"}})) == {"home": {"city": "Ulm"}}
 
 
@@ -166,7 +159,7 @@ def test_an_avro_schema_may_refer_to_others() -> None:
 )
 def test_a_poisoned_avro_value_is_unreadable_with_a_code(value: bytes, code: str) -> None:
     schema = {"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]}
-    decoder = Decoder(values="avro", writers={7: AvroWriter(json.dumps(schema)), 9: JsonWriter()}, surveyed=True)
+    decoder = Decoder(values="avro", schemas={7: AvroSchema(json.dumps(schema)), 9: JsonSchema()}, surveyed=True)
     found = decoder.record(value)
     assert isinstance(found, Unreadable)
     assert found.code == code
@@ -178,13 +171,13 @@ def test_an_id_that_was_not_asked_for_ends_the_job_so_that_the_registry_is_asked
     assert (raised.value.kind, raised.value.detail) == ("new-fields", "schema 42")
 
 
-def test_protobuf_values_keep_64_bit_numbers_and_what_was_not_set(order_writer: ProtobufWriter) -> None:
+def test_protobuf_values_keep_64_bit_numbers_and_what_was_not_set(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Order")(id=2**62, large=2**64 - 1, counts=[1, 2], tags={"a": 1}, kind=1)
     made.at.FromDatetime(datetime(2026, 1, 31, 12))
     made.free.update({"x": 1})
     made.place.city = "Ulm"
     made.next.id = 3
-    decoder = Decoder(values="protobuf", writers={7: order_writer})
+    decoder = Decoder(values="protobuf", schemas={7: order_writer})
     value = framed(7, b"\x02\x02" + made.SerializeToString())
     found = decoder.record(value)
     assert isinstance(found, dict)
@@ -215,24 +208,24 @@ def test_protobuf_values_keep_64_bit_numbers_and_what_was_not_set(order_writer: 
     assert row[RESCUED] is None
 
 
-def test_the_first_message_of_a_protobuf_file_is_meant_by_a_single_zero(order_writer: ProtobufWriter) -> None:
+def test_the_first_message_of_a_protobuf_file_is_meant_by_a_single_zero(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Zebra")(stripes="many")
-    decoder = Decoder(values="protobuf", writers={7: order_writer})
+    decoder = Decoder(values="protobuf", schemas={7: order_writer})
     assert decoder.record(framed(7, b"\x00" + made.SerializeToString())) == {"stripes": "many"}
 
 
-def test_a_nested_message_is_found_by_its_place(order_writer: ProtobufWriter) -> None:
+def test_a_nested_message_is_found_by_its_place(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Zebra")(stripes="Ulm")
-    decoder = Decoder(values="protobuf", writers={7: order_writer})
+    decoder = Decoder(values="protobuf", schemas={7: order_writer})
     value = framed(7, b"\x04\x02\x02" + made.SerializeToString())
     # Of the nested messages the first is the entry of the map.
     assert decoder.record(value) == {"city": "Ulm"}
 
 
-def test_a_time_that_no_column_holds_exactly_is_rescued(order_writer: ProtobufWriter) -> None:
+def test_a_time_that_no_column_holds_exactly_is_rescued(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Order")()
     made.at.seconds, made.at.nanos = 1, 123_456_789
-    decoder = Decoder(values="protobuf", writers={7: order_writer})
+    decoder = Decoder(values="protobuf", schemas={7: order_writer})
     value = framed(7, b"\x02\x02" + made.SerializeToString())
     target = Target(schema=pa.schema(list(decoder.schema_shape((7, (1,))))))
     (row,) = decoder.rows([value], [None], target).to_pylist()
@@ -251,23 +244,23 @@ def test_a_time_that_no_column_holds_exactly_is_rescued(order_writer: ProtobufWr
     ],
 )
 def test_a_poisoned_protobuf_value_is_unreadable_with_a_code(
-    order_writer: ProtobufWriter, body: bytes, code: str
+    order_writer: ProtobufSchema, body: bytes, code: str
 ) -> None:
-    found = Decoder(values="protobuf", writers={7: order_writer}).record(framed(7, body))
+    found = Decoder(values="protobuf", schemas={7: order_writer}).record(framed(7, body))
     assert isinstance(found, Unreadable)
     assert found.code == code
 
 
 def test_a_protobuf_schema_that_does_not_compile_says_why() -> None:
     with pytest.raises(ValueError, match="Expected"):
-        protobuf_writer("message {")
+        compile_protobuf("message {")
     with pytest.raises(ValueError, match="outside"):
-        protobuf_writer('syntax = "proto3";', (("../x.proto", ""),))
+        compile_protobuf('syntax = "proto3";', (("../x.proto", ""),))
 
 
 def test_json_values_come_back_in_their_order_whatever_is_between_them() -> None:
     values = [b'{"id": 1}', None, b'{"id":\n 2}', b"broken", b'{"id": 3}', framed(5, b'{"id": 4}')]
-    decoder = Decoder(values="json", writers={5: JsonWriter()})
+    decoder = Decoder(values="json", schemas={5: JsonSchema()})
     found = decoder.rows(values, [None] * 6, Target(schema=schema_of({"id": "bigint"}))).to_pylist()
     assert [row["id"] for row in found] == [1, None, 2, None, 3, 4]
     assert [row[CORRUPT] for row in found] == [None, None, None, "broken", None, None]
@@ -312,8 +305,8 @@ def test_an_envelope_in_avro_is_opened_and_its_tombstone_has_the_fields_of_the_k
         ],
     }
     key = {**row, "name": "Key"}
-    writers = {7: AvroWriter(json.dumps(schema)), 8: AvroWriter(json.dumps(key))}
-    decoder = Decoder(values="avro", envelope="debezium", writers=writers)
+    schemas = {7: AvroSchema(json.dumps(schema)), 8: AvroSchema(json.dumps(key))}
+    decoder = Decoder(values="avro", envelope="debezium", schemas=schemas)
     assert decoder.schema_shape((7, (0,))) == pa.struct([("id", pa.int64())])
     value = avro(schema, {"after": {"id": 1}, "op": "c", "ts_ms": 5})
     first, second = decoder.records([value, None], [avro(key, {"id": 1}, 8)] * 2)

@@ -127,7 +127,7 @@ def test_a_root_without_elements_has_no_rows() -> None:
 def test_a_file_without_the_row_element_names_those_that_it_has() -> None:
     broken = refused("<orders><order/><total/></orders>")
     assert broken.code == "no-row-element"
-    assert "the root is 'orders', and in it are order, total" in broken.what
+    assert "the root is 'orders', with the elements order, total" in broken.what
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_tag_that_does_not_end_is_reported_before_it_fills_the_memory() -> Non
         for _ in range(1000):
             yield b"x" * (1 << 20)
 
-    with pytest.raises(Broken, match="a tag does not end"):
+    with pytest.raises(Broken, match="a tag is longer"):
         list(xml.records(pieces(), "row"))
 
 

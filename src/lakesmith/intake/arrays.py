@@ -1,4 +1,4 @@
-"""Arrow arrays become columns of a table without a loss, and JSON text where they have to be shown or compared."""
+"""Convert Arrow arrays to columns of a table without loss, and to JSON text for display and comparison."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from pyarrow import types as is_
 
 from lakesmith.columns import HIDDEN
 from lakesmith.intake.rows import Abort
-from lakesmith.intake.shapes import STRING, common, exact_as_double, settled, storable, stored_type, widest
+from lakesmith.intake.shapes import STRING, common, exact_as_double, null_types_as_text, storable, stored_type, widest
 
 BRANCH = f"{HIDDEN}branch_"
-"""What the fields are called of a struct that stands for a value of several types: one of them is filled."""
+"""The prefix of field names in a struct for a union: exactly one field is filled."""
 _DAYS = (-719_162, 2_932_896)
-"""The years 1 to 9999, as days since 1970: what dates of tables can be."""
+"""The years 1 to 9999 as days since 1970: the range of dates in tables."""
 _SECOND = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-"""How many digits of a unit are a fraction of a second."""
+"""The fraction digits of a second, by unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A value that has no place in its column."""
+    """A value that does not fit its column."""
 
     row: int
     name: str
-    """Where in the column's value it was: `.street`, `[3].price`, or nothing when it is all of it."""
+    """The path within the column's value: `.street`, `[3].price`, or empty for the whole value."""
     text: str
     """The value as JSON."""
 
@@ -40,7 +40,7 @@ Fitted = tuple[pa.Array, list[Misfit]]
 
 
 def stored(type: pa.DataType) -> pa.DataType:
-    """The type of the column for an array's values. Fields of names that no table can have are left out."""
+    """Return the column type for an array's values. Fields with names that no table can have are dropped."""
     if isinstance(type, pa.BaseExtensionType):
         return STRING if type == pa.uuid() else stored(type.storage_type)
     if is_.is_dictionary(type) or is_.is_run_end_encoded(type):
@@ -53,33 +53,33 @@ def stored(type: pa.DataType) -> pa.DataType:
         fields = [(field.name, stored(field.type)) for field in type if storable(field.name)]
         return pa.struct(fields) if fields else STRING
     if is_.is_map(type):
-        return pa.map_(settled(stored(type.key_type)), settled(stored(type.item_type)))
+        return pa.map_(null_types_as_text(stored(type.key_type)), null_types_as_text(stored(type.item_type)))
     if _is_list(type):
         return pa.list_(stored(type.value_type))
     return stored_type(type)
 
 
-def check_known(found: pa.DataType, known: pa.DataType, name: str = "") -> None:
-    """Raise `Abort` when a struct brings a field, at any depth, that the known one lacks and a table could have."""
+def check_new_fields(found: pa.DataType, known: pa.DataType, name: str = "") -> None:
+    """Raise `Abort` when a struct has a field, at any depth, that the known type lacks and a table could have."""
     if _is_branches(found):
         for field in found:
-            check_known(field.type, known, name)
+            check_new_fields(field.type, known, name)
     elif is_.is_struct(found) and is_.is_struct(known):
         fields = {field.name.lower(): field.type for field in known}
         for field in found:
             type = fields.get(field.name.lower())
             if type is not None:
-                check_known(field.type, type, f"{name}{field.name}.")
+                check_new_fields(field.type, type, f"{name}{field.name}.")
             elif storable(field.name):
                 raise Abort("new-fields", "", f"{name}{field.name}")
     elif is_.is_map(found) and is_.is_map(known):
-        check_known(found.item_type, known.item_type, name)
+        check_new_fields(found.item_type, known.item_type, name)
     elif _is_list(found) and is_.is_list(known):
-        check_known(found.value_type, known.value_type, name)
+        check_new_fields(found.value_type, known.value_type, name)
 
 
-def check_wide(found: pa.Schema, known: pa.Schema, widening: frozenset[str]) -> None:
-    """Raise `Abort` when a column comes with a type for which the known one is too narrow and can be widened."""
+def check_widening(found: pa.Schema, known: pa.Schema, widening: frozenset[str]) -> None:
+    """Raise `Abort` when a column has a wider type than the known one, which can be widened."""
     types = {field.name.lower(): field.type for field in known if field.name in widening}
     for field in found:
         type = types.get(field.name.lower())
@@ -88,7 +88,7 @@ def check_wide(found: pa.Schema, known: pa.Schema, widening: frozenset[str]) -> 
 
 
 def fit(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
-    """The array as a column of a type: NULL where a value would not be the same there, which is told."""
+    """Return the array as a column of a type: NULL for values that cannot be converted exactly, with their misfits."""
     array = _plain(array)
     found = array.type
     if is_.is_null(found):
@@ -111,7 +111,7 @@ def fit(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted:
 
 
 def text(array: pa.Array) -> pa.Array:
-    """Texts as they are, scalars as they are written in JSON but without quotes, and anything nested as JSON."""
+    """Return texts unchanged, scalars as in JSON but without quotes, and nested values as JSON."""
     array = _plain(array)
     type = array.type
     if is_.is_string(type):
@@ -130,7 +130,7 @@ def text(array: pa.Array) -> pa.Array:
 
 
 def as_json(array: pa.Array) -> pa.Array:
-    """Each value as JSON, which is the same for the same value: fields by name, those without a value left out."""
+    """Return each value as canonical JSON: fields sorted by name, without NULL fields."""
     array = _plain(array)
     type = array.type
     if is_.is_null(type):
@@ -155,30 +155,30 @@ def as_json(array: pa.Array) -> pa.Array:
     return _quoted(text(array))
 
 
-def rebuilt(array: pa.Array, type: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
-    """The array as a type of the same nesting, whose innermost arrays a function makes."""
+def map_leaves(array: pa.Array, type: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
+    """Return the array as a type of the same nesting, with its innermost arrays converted by a function."""
     array = _plain(array)
     if array.type == type:
         return array
     if is_.is_struct(type):
-        children = [rebuilt(child, field.type, leaf) for child, field in zip(array.flatten(), type, strict=True)]
+        children = [map_leaves(child, field.type, leaf) for child, field in zip(array.flatten(), type, strict=True)]
         return pa.StructArray.from_arrays(children, fields=list(type), mask=array.is_null())
     if is_.is_map(type):
         offsets, entries = _parts(array)
         keys, items = entries.flatten()
-        made = rebuilt(keys, type.key_type, leaf), rebuilt(items, type.item_type, leaf)
+        made = map_leaves(keys, type.key_type, leaf), map_leaves(items, type.item_type, leaf)
         return pa.MapArray.from_arrays(offsets, *made, type=type, mask=array.is_null())
     if is_.is_list(type):
         offsets, values = _parts(array)
         return pa.ListArray.from_arrays(
-            offsets, rebuilt(values, type.value_type, leaf), type=type, mask=array.is_null()
+            offsets, map_leaves(values, type.value_type, leaf), type=type, mask=array.is_null()
         )
     return leaf(array, type)
 
 
 def with_bytes(array: pa.Array) -> pa.Array:
-    """The array with bytes in place of texts, for texts that are none."""
-    return rebuilt(array, _bytes_type(array.type), pa.Array.cast)
+    """Return the array with bytes in place of texts, for invalid UTF-8."""
+    return map_leaves(array, _bytes_type(array.type), pa.Array.cast)
 
 
 def _bytes_type(type: pa.DataType) -> pa.DataType:
@@ -195,19 +195,19 @@ def _bytes_type(type: pa.DataType) -> pa.DataType:
     return pa.binary() if is_.is_string(type) or is_.is_large_string(type) or is_.is_string_view(type) else type
 
 
-def scalars(array: pa.Array) -> Iterable[pa.Array]:
-    """The innermost arrays."""
+def leaves(array: pa.Array) -> Iterable[pa.Array]:
+    """Yield the innermost arrays."""
     if is_.is_struct(array.type):
         for child in array.flatten():
-            yield from scalars(child)
+            yield from leaves(child)
     elif is_.is_map(array.type) or _is_list(array.type):
-        yield from scalars(_parts(array)[1])
+        yield from leaves(_parts(array)[1])
     else:
         yield array
 
 
-def without(array: pa.Array, rows: set[int]) -> pa.Array:
-    """The array with NULL in some rows."""
+def with_nulls(array: pa.Array, rows: set[int]) -> pa.Array:
+    """Return the array with NULL in some rows."""
     return array.take(pa.array([None if row in rows else row for row in range(len(array))], pa.int64()))
 
 
@@ -226,7 +226,7 @@ def _is_list(type: pa.DataType) -> bool:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The array in the one layout that its values have here."""
+    """Return the array in a normalized layout."""
     type = array.type
     if isinstance(type, pa.BaseExtensionType):
         if type == pa.uuid():
@@ -246,7 +246,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Of lists or maps: where each begins and ends in the values of all, and these values."""
+    """Return the offsets and the values of lists or maps."""
     if is_.is_map(array.type):
         entry = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
         array = array.cast(pa.list_(entry))
@@ -255,7 +255,7 @@ def _parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _misfits(array: pa.Array, rows: Iterable[int]) -> list[Misfit]:
-    """The values of some rows, unless they are NULL."""
+    """Return misfits for the values of some rows, unless they are NULL."""
     chosen = list(rows)
     texts = as_json(array.take(pa.array(chosen, pa.int64()))).to_pylist() if chosen else []
     return [Misfit(row, "", shown) for row, shown in zip(chosen, texts, strict=True) if shown is not None]
@@ -267,7 +267,7 @@ def _fit_branches(array: pa.Array, type: pa.DataType, timezone: str | None) -> F
 
 
 def _first(arrays: list[pa.Array]) -> pa.Array:
-    """In each row the value of the first array that has one."""
+    """Return, per row, the first value that is not NULL."""
     made = arrays[0]
     for array in arrays[1:]:
         made = pc.if_else(made.is_valid(), made, array)
@@ -307,9 +307,9 @@ def _fit_map(array: pa.Array, type: pa.DataType, timezone: str | None) -> Fitted
     made_keys, bad_keys = fit(keys, type.key_type, timezone)
     starts = offsets.to_pylist()
     if bad_keys:
-        # A map cannot do without a key, so the whole of it stands beside.
+        # A map needs every key, so the whole map is rescued.
         rows = {bisect_right(starts, misfit.row) - 1 for misfit in bad_keys}
-        made, misfits = _fit_map(without(array, rows), type, timezone)
+        made, misfits = _fit_map(with_nulls(array, rows), type, timezone)
         return made, misfits + _misfits(array, sorted(rows))
     made_items, beside = fit(items, type.item_type, timezone)
     names = text(keys).to_pylist() if beside else []
@@ -325,7 +325,7 @@ Cast = Callable[[pa.Array], pa.Array]
 
 
 def _fit_scalars(array: pa.Array, type: pa.DataType, cast: Cast) -> tuple[pa.Array, list[int]]:
-    """The values that can be cast, and the rows of those that cannot, which are found by halving."""
+    """Return the values that can be cast, and the rows of those that cannot, found by bisection."""
     try:
         return cast(array), []
     except pa.ArrowInvalid:
@@ -338,7 +338,7 @@ def _fit_scalars(array: pa.Array, type: pa.DataType, cast: Cast) -> tuple[pa.Arr
 
 
 def _exact_cast(found: pa.DataType, type: pa.DataType, timezone: str | None) -> Cast | None:
-    """How values of one type become those of another; None when they mean different things."""
+    """Return the cast from one type to another; None when they are unrelated."""
     if is_.is_timestamp(found) and is_.is_timestamp(type):
         return _moment_cast(found, type, timezone)
     if is_.is_date(found) and is_.is_date(type):
@@ -353,7 +353,7 @@ def _exact_cast(found: pa.DataType, type: pa.DataType, timezone: str | None) -> 
         if is_.is_decimal(found):
             return lambda array: _decimal_as_float(array, type)
     if is_.is_integer(found) and is_.is_decimal(type):
-        # Arrow goes by what the integer type could hold, not by the values, unless they are decimals already.
+        # Arrow checks the range of the integer type, not the values, unless they are already decimals.
         return lambda array: array.cast(pa.decimal128(20, 0)).cast(type)
     if (is_.is_integer(found) or is_.is_decimal(found)) and (is_.is_integer(type) or is_.is_decimal(type)):
         return lambda array: array.cast(type)
@@ -371,7 +371,7 @@ def _moment_cast(found: pa.DataType, type: pa.DataType, timezone: str | None) ->
     def in_zone(array: pa.Array) -> pa.Array:
         local = _within(array.cast(pa.timestamp("us")), first, last)
         made = pc.assume_timezone(local, timezone, ambiguous="earliest", nonexistent="earliest")
-        # A time that a change of clocks leaves out would come back as another one.
+        # A time skipped by a clock change would convert back to another one.
         return _unless(pc.not_equal(pc.local_timestamp(made), local), made.cast(type))
 
     return in_zone
@@ -395,7 +395,7 @@ def _whole_as_float(array: pa.Array, type: pa.DataType) -> pa.Array:
     try:
         return array.cast(type)
     except pa.ArrowInvalid:
-        # Arrow refuses every number beyond 2⁵³, also those that are exact.
+        # Arrow rejects every number beyond 2⁵³, even exact ones.
         if len(array) == 1 and is_.is_float64(type) and exact_as_double(array[0].as_py()):
             return pa.array([float(array[0].as_py())], type)
         raise
@@ -415,7 +415,7 @@ def _unless(wrong: pa.Array, made: pa.Array) -> pa.Array:
 
 
 def _moments(array: pa.Array) -> pa.Array:
-    """Dates and times in ISO 8601, without zeros at the end of a fraction; times of a zone in UTC."""
+    """Return dates and times in ISO 8601, without trailing zeros of a fraction; times with a zone in UTC."""
     type = array.type
     if is_.is_duration(type):
         digits = _SECOND[type.unit]
@@ -431,7 +431,7 @@ def _moments(array: pa.Array) -> pa.Array:
     made = pc.replace_substring(made, " ", "T", max_replacements=1)
     made = pc.replace_substring_regex(made, r"(\.[0-9]*[1-9])0+(Z?)$", r"\1\2")
     made = pc.replace_substring_regex(made, r"\.0+(Z?)$", r"\1")
-    # Years that Arrow cannot write are told as the number that is stored.
+    # Years that Arrow cannot format are shown as the stored number.
     return pc.replace_substring_regex(made, r"^<.*: (-?[0-9]+)>$", rf"\1 {type.unit} since 1970-01-01")
 
 
@@ -453,7 +453,7 @@ def _member(label: str, values: pa.Array) -> pa.Array:
 
 
 def _braced(array: pa.Array, members: list[pa.Array]) -> pa.Array:
-    """Objects of members that each begin with a comma."""
+    """Return JSON objects from members that each start with a comma."""
     if not members:
         return pc.if_else(array.is_valid(), "{}", pa.scalar(None, STRING))
     made = pc.replace_substring(_joined("{", *members, "}"), "{,", "{", max_replacements=1)

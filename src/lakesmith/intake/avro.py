@@ -1,4 +1,4 @@
-"""Avro files become Arrow batches in the types of their writer schema.
+"""Read Avro files as Arrow batches in the types of their writer schema.
 
 The blocks are taken apart here, because a file may be cut, torn or made to expand, and the records in them by
 fastavro, which is given the writer schema without what would lose something: times as the whole numbers they are, texts
@@ -7,6 +7,7 @@ as bytes, and each branch of a union in a record of its own, by which it can be 
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 import zlib
@@ -14,27 +15,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from io import BytesIO
-from itertools import count
 from lzma import LZMADecompressor, LZMAError
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 from pyarrow import types as is_
 
-from lakesmith.errors import InfrastructureError
-from lakesmith.intake.arrays import BRANCH, rebuilt
+from lakesmith.errors import missing_library
+from lakesmith.intake.arrays import BRANCH, map_leaves
 from lakesmith.intake.memory import check_memory
 from lakesmith.intake.rows import Broken
 
 _MAGIC = b"Obj\x01"
 _BLOCK = 128 << 20
-"""A block of more bytes, as stored or as it becomes, is not read."""
+"""The maximum size of a block, both compressed and decompressed."""
 _ROWS = 20_000
 _SIZE = 16 << 20
 _PARTS = 20_000
-"""How many parts a schema may have when every name in it is written out."""
+"""The maximum number of parts of a schema with every name expanded."""
 _FREE = 2_000_000
-"""How many values of a block may take no bytes at all, such as nulls and empty records."""
+"""The maximum number of values in a block that take no bytes, such as nulls and empty records."""
 _PRIMITIVES = {
     "null": pa.null(),
     "boolean": pa.bool_(),
@@ -56,33 +56,33 @@ _LOGICAL = {
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
 _UNDECODABLE = (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError, MemoryError, struct.error)
-"""What fastavro and Arrow raise for bytes that do not follow the schema."""
+"""The exceptions of fastavro and Arrow for bytes that do not follow the schema."""
 
 
 def read(file: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of a file, and its records as they are asked for."""
+    """Return the columns of a file, and a lazy iterator over its records."""
     source = _Source(file)
     if (head := source.take(4, whole=False)) != _MAGIC:
         what = f"it begins with {head!r}" if head else "it is empty"
-        raise Broken("bad-magic", f"this is not an Avro file, which tells the schema of its records: {what}")
-    told = dict(_metadata(source))
+        raise Broken("bad-magic", f"this is not an Avro file: {what}")
+    metadata = dict(_metadata(source))
     sync = source.take(16)
-    form = _form(told)
+    form = _writer_type(metadata)
     if not is_.is_struct(form.type):
-        raise Broken("avro-not-records", f"the rows are records, and these are of type {form.type}")
-    codec = told.get("avro.codec", b"null").decode("utf-8", errors="replace")
+        raise Broken("avro-not-records", f"the rows must be records, and these are of type {form.type}")
+    codec = metadata.get("avro.codec", b"null").decode("utf-8", errors="replace")
     return pa.schema(list(form.type)), _batches(source, form, codec, sync)
 
 
 @dataclass(slots=True)
 class _Source:
-    """The bytes of a file, of which never more are asked for than a block may have."""
+    """The bytes of a file, read in requests of at most one block."""
 
     file: BinaryIO
 
     def take(self, size: int, *, whole: bool = True) -> bytes:
         if not 0 <= size <= _BLOCK:
-            raise Broken("corrupt", f"a length of {size:,} bytes is told, and at most {_BLOCK:,} are read")
+            raise Broken("corrupt", f"the file has a length of {size:,} bytes; the maximum is {_BLOCK:,}")
         data = bytearray()
         while len(data) < size and (more := self.file.read(size - len(data))):
             data += more
@@ -91,7 +91,7 @@ class _Source:
         return bytes(data)
 
     def number(self, first: bytes = b"") -> int:
-        """A number in Avro's zigzag encoding, of which the first byte may have been taken before."""
+        """Read a number in Avro's zigzag encoding; its first byte may already have been read."""
         value = shift = 0
         while shift < 64:
             (byte,) = first if first and not shift else self.take(1)
@@ -99,36 +99,36 @@ class _Source:
             shift += 7
             if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)
-        raise Broken("corrupt", "a number is longer than Avro's numbers are")
+        raise Broken("corrupt", "a number is longer than 64 bits")
 
 
 def _metadata(source: _Source) -> Iterator[tuple[str, bytes]]:
-    while told := source.number():
-        if told < 0:
+    while count := source.number():
+        if count < 0:
             source.number()
-        for _ in range(abs(told)):
+        for _ in range(abs(count)):
             name = source.take(source.number()).decode("utf-8", errors="replace")
             yield name, source.take(source.number())
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """A schema as fastavro gets it, the type of what it then gives, and the type that this means."""
+class _AvroType:
+    """A schema for fastavro, the Arrow type of the values that it returns, and their logical type."""
 
     schema: Any
     raw: pa.DataType
     type: pa.DataType
 
 
-def _form(told: Mapping[str, bytes]) -> _Form:
+def _writer_type(metadata: Mapping[str, bytes]) -> _AvroType:
     fastavro = _fastavro()
-    if "avro.schema" not in told:
-        raise Broken("avro-no-schema", "the Avro file does not tell the schema that its records were written with")
+    if "avro.schema" not in metadata:
+        raise Broken("avro-no-schema", "the Avro file has no writer schema")
     try:
-        schema = fastavro.parse_schema(json.loads(told["avro.schema"]), _ignore_default_error=True)
+        schema = fastavro.parse_schema(json.loads(metadata["avro.schema"]), _ignore_default_error=True)
         check_bounded(schema)
-        form = _Forms().of(schema)
-        return _Form(fastavro.parse_schema({"type": "array", "items": form.schema}), form.raw, form.type)
+        form = _TypeBuilder().of(schema)
+        return _AvroType(fastavro.parse_schema({"type": "array", "items": form.schema}), form.raw, form.type)
     except RecursionError as error:
         raise Broken("too-deep", "the writer schema is nested too deeply") from error
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, *_UNDECODABLE) as error:
@@ -137,20 +137,20 @@ def _form(told: Mapping[str, bytes]) -> _Form:
 
 
 def check_bounded(schema: Any, sizes: dict[str, int] | None = None) -> None:
-    """Raise ValueError where a few bytes could become anything: names that stand for many more, arrays of nothing.
+    """Raise ValueError for schemas by which a few bytes expand without limit.
 
-    `sizes` are those of types that are defined elsewhere.
+    `sizes` are those of types defined elsewhere.
     """
-    if _unfolded(schema, {} if sizes is None else sizes) > _PARTS:
-        raise ValueError(f"it unfolds to more than {_PARTS:,} parts")
-    _weight(schema, {})
+    if _expanded_size(schema, {} if sizes is None else sizes) > _PARTS:
+        raise ValueError(f"it expands to more than {_PARTS:,} parts")
+    _empty_values(schema, {})
 
 
-def _unfolded(schema: Any, known: dict[str, int]) -> int:
-    """How many parts a schema has when every name is written out; one that holds itself counts once in itself."""
+def _expanded_size(schema: Any, known: dict[str, int]) -> int:
+    """Return the number of parts of a schema with every name expanded; a recursive reference counts once."""
     match schema:
         case list():
-            return 1 + sum(_unfolded(branch, known) for branch in schema)
+            return 1 + sum(_expanded_size(branch, known) for branch in schema)
         case str():
             return known.get(schema, 1)
         case dict():
@@ -158,58 +158,58 @@ def _unfolded(schema: Any, known: dict[str, int]) -> int:
             known[name] = 1
             inner = [schema.get("type"), schema.get("items"), schema.get("values")]
             members = [member.get("type") for member in schema.get("fields") or () if isinstance(member, dict)]
-            known[name] = 1 + sum(_unfolded(part, known) for part in (*inner, *members) if part is not None)
+            known[name] = 1 + sum(_expanded_size(part, known) for part in (*inner, *members) if part is not None)
             return known[name]
         case _:
             return 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Weight:
-    """How many values take no bytes where one of a type is read, and whether it takes none itself."""
+class _EmptyValues:
+    """How many values without bytes a value of a type contains, and whether it takes no bytes itself."""
 
     free: int = 0
     nothing: bool = False
 
 
-def _weight(schema: Any, known: dict[str, _Weight]) -> _Weight:
+def _empty_values(schema: Any, known: dict[str, _EmptyValues]) -> _EmptyValues:
     match schema:
         case "null" | {"type": "null"} | {"type": "fixed", "size": 0}:
-            return _Weight(1, True)
+            return _EmptyValues(1, True)
         case str():
-            return known.get(schema, _Weight())
+            return known.get(schema, _EmptyValues())
         case list():
             for branch in schema:
-                _weight(branch, known)
-            return _Weight()
+                _empty_values(branch, known)
+            return _EmptyValues()
         case {"type": "record" | "error", "name": str(name), "fields": list(members)}:
-            known[name] = _Weight()
-            inner = [_weight(member["type"], known) for member in members]
+            known[name] = _EmptyValues()
+            inner = [_empty_values(member["type"], known) for member in members]
             nothing = all(each.nothing for each in inner)
-            known[name] = _Weight(sum(each.free for each in inner) + nothing, nothing)
+            known[name] = _EmptyValues(sum(each.free for each in inner) + nothing, nothing)
             return known[name]
         case {"type": "array", "items": items}:
-            if _weight(items, known).nothing:
-                raise ValueError("an array of values that take no bytes may be of any length")
-            return _Weight()
+            if _empty_values(items, known).nothing:
+                raise ValueError("an array of values without bytes can have any length")
+            return _EmptyValues()
         case {"type": "map", "values": values}:
-            _weight(values, known)
-            return _Weight()
+            _empty_values(values, known)
+            return _EmptyValues()
         case {"type": dict() | list() as inner}:
-            return _weight(inner, known)
+            return _empty_values(inner, known)
         case _:
-            return _Weight()
+            return _EmptyValues()
 
 
 @dataclass(slots=True)
-class _Forms:
-    """Makes the forms of a schema's parts. Types get names of their own, so that no namespace has to be minded."""
+class _TypeBuilder:
+    """Builds the types of a schema's parts. Named types get new names, so that namespaces do not matter."""
 
-    named: dict[str, _Form | None] = field(default_factory=dict)
-    """How to refer to a type, by its name in the schema; None while it is being made and would hold itself."""
-    names: Iterator[str] = field(default_factory=lambda: (f"{BRANCH}of_{number}" for number in count()))
+    named: dict[str, _AvroType | None] = field(default_factory=dict)
+    """By name in the schema, its type; None while it is being built, which detects recursion."""
+    names: Iterator[str] = field(default_factory=lambda: (f"{BRANCH}of_{number}" for number in itertools.count()))
 
-    def of(self, schema: Any) -> _Form:
+    def of(self, schema: Any) -> _AvroType:
         match schema:
             case str():
                 return self._word(schema)
@@ -225,54 +225,54 @@ class _Forms:
                 return self._defined(name, {"type": "fixed", "size": size}, pa.binary(), _fixed(schema, size))
             case {"type": "array", "items": items}:
                 item = self.of(items)
-                return _Form({"type": "array", "items": item.schema}, pa.list_(item.raw), pa.list_(item.type))
+                return _AvroType({"type": "array", "items": item.schema}, pa.list_(item.raw), pa.list_(item.type))
             case {"type": "map", "values": values}:
                 item = self.of(values)
                 types = pa.map_(pa.string(), item.raw), pa.map_(pa.string(), item.type)
-                return _Form({"type": "map", "values": item.schema}, *types)
+                return _AvroType({"type": "map", "values": item.schema}, *types)
             case {"type": "bytes", "logicalType": "decimal"}:
-                return _Form("bytes", pa.binary(), _decimal(schema))
+                return _AvroType("bytes", pa.binary(), _decimal(schema))
             case {"type": str(word)}:
                 plain = self._word(word)
-                return _Form(plain.schema, plain.raw, _LOGICAL.get((word, schema.get("logicalType")), plain.type))
+                return _AvroType(plain.schema, plain.raw, _LOGICAL.get((word, schema.get("logicalType")), plain.type))
             case _:
                 raise Broken("avro-bad-schema", f"{str(schema)[:60]} is not a type")
 
-    def _word(self, word: str) -> _Form:
+    def _word(self, word: str) -> _AvroType:
         if word == "string":
-            return _Form("bytes", pa.binary(), pa.string())
+            return _AvroType("bytes", pa.binary(), pa.string())
         if word in _PRIMITIVES:
-            return _Form(word, _PRIMITIVES[word], _PRIMITIVES[word])
+            return _AvroType(word, _PRIMITIVES[word], _PRIMITIVES[word])
         form = self.named[word]
         if form is None:
-            raise Broken("avro-recursive", f"the type {word!r} holds itself, and columns cannot")
+            raise Broken("avro-recursive", f"the type {word!r} is recursive, and columns cannot be")
         return form
 
-    def _defined(self, name: str, schema: dict[str, Any], raw: pa.DataType, type: pa.DataType) -> _Form:
+    def _defined(self, name: str, schema: dict[str, Any], raw: pa.DataType, type: pa.DataType) -> _AvroType:
         own = next(self.names)
-        self.named[name] = _Form(own, raw, type)
-        return _Form({**schema, "name": own}, raw, type)
+        self.named[name] = _AvroType(own, raw, type)
+        return _AvroType({**schema, "name": own}, raw, type)
 
-    def _record(self, name: str, members: list[dict[str, Any]]) -> _Form:
+    def _record(self, name: str, members: list[dict[str, Any]]) -> _AvroType:
         self.named[name] = None
         return self._defined(name, *_struct([(member["name"], self.of(member["type"])) for member in members]))
 
-    def _union(self, schemas: list[Any]) -> _Form:
+    def _union(self, schemas: list[Any]) -> _AvroType:
         forms = [self.of(schema) for schema in schemas]
         filled = [form for form in forms if form.schema != "null"]
         if len(filled) <= 1:
             known = (filled or forms)[0]
-            return _Form([form.schema for form in forms], known.raw, known.type)
+            return _AvroType([form.schema for form in forms], known.raw, known.type)
         labels = [f"{BRANCH}{number}" for number in range(len(filled))]
         _, raw, type = _struct(list(zip(labels, filled, strict=True)))
         branches = (
             {**_struct([(label, form)])[0], "name": next(self.names)}
             for label, form in zip(labels, filled, strict=True)
         )
-        return _Form(["null" if form.schema == "null" else next(branches) for form in forms], raw, type)
+        return _AvroType(["null" if form.schema == "null" else next(branches) for form in forms], raw, type)
 
 
-def _struct(members: list[tuple[str, _Form]]) -> tuple[dict[str, Any], pa.DataType, pa.DataType]:
+def _struct(members: list[tuple[str, _AvroType]]) -> tuple[dict[str, Any], pa.DataType, pa.DataType]:
     schema = {"type": "record", "fields": [{"name": name, "type": form.schema} for name, form in members]}
     raw = pa.struct([(name, form.raw) for name, form in members])
     return schema, raw, pa.struct([(name, form.type) for name, form in members])
@@ -297,14 +297,16 @@ def _decimal(schema: dict[str, Any]) -> pa.DataType:
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 
-def _batches(source: _Source, form: _Form, codec: str, sync: bytes) -> Iterator[pa.RecordBatch]:
+def _batches(source: _Source, form: _AvroType, codec: str, sync: bytes) -> Iterator[pa.RecordBatch]:
     records: list[object] = []
     size = 0
-    free = _weight(form.schema["items"], {}).free
-    for told, data in _blocks(source, codec, sync):
-        if told * free > _FREE:
-            raise Broken("expands-too-much", f"a block of the Avro file becomes more than {_FREE:,} values of no bytes")
-        records += _records(told, data, form, one_by_one=free > 0)
+    free = _empty_values(form.schema["items"], {}).free
+    for count, data in _blocks(source, codec, sync):
+        if count * free > _FREE:
+            raise Broken(
+                "expands-too-much", f"a block of the Avro file expands to more than {_FREE:,} values without bytes"
+            )
+        records += _records(count, data, form, one_by_one=free > 0)
         size += len(data)
         if len(records) >= _ROWS or size >= _SIZE:
             yield _batch(records, form)
@@ -317,31 +319,31 @@ def _blocks(source: _Source, codec: str, sync: bytes) -> Iterator[tuple[int, byt
     number = 0
     while first := source.take(1, whole=False):
         number += 1
-        told = source.number(first)
+        count = source.number(first)
         data = _decompressed(source.take(source.number()), codec, number)
         if source.take(16) != sync:
-            raise Broken("corrupt", f"block {number} of the Avro file is not followed by the sync marker")
-        if not 0 <= told <= max(len(data), _ROWS):
-            raise Broken("corrupt", f"block {number} of the Avro file tells of {told:,} records in {len(data):,} bytes")
-        yield told, data
+            raise Broken("corrupt", f"block {number} of the Avro file does not end with the sync marker")
+        if not 0 <= count <= max(len(data), _ROWS):
+            raise Broken("corrupt", f"block {number} of the Avro file claims {count:,} records in {len(data):,} bytes")
+        yield count, data
 
 
-def _records(told: int, data: bytes, form: _Form, *, one_by_one: bool) -> list[object]:
-    """The records of a block, which is an array but for the number in front and the end.
+def _records(count: int, data: bytes, form: _AvroType, *, one_by_one: bool) -> list[object]:
+    """Return the records of a block, which is encoded like an array without count and end.
 
-    Where records have values without bytes, what is left over must not be taken for the number of more of them.
+    Where records have values without bytes, left-over bytes must not be read as the count of another array block.
     """
-    buffer = BytesIO(data if one_by_one else _zigzag(told) + data + b"\x00" if told else b"\x00")
+    buffer = BytesIO(data if one_by_one else _zigzag(count) + data + b"\x00" if count else b"\x00")
     read = _fastavro().schemaless_reader
     try:
         records: list[object] = (
-            [read(buffer, form.schema["items"], None) for _ in range(told)]
+            [read(buffer, form.schema["items"], None) for _ in range(count)]
             if one_by_one
             else read(buffer, form.schema, None)
         )
     except _UNDECODABLE as error:
         check_memory(error)
-        raise Broken("corrupt", f"a block of the Avro file does not follow its schema: {_said(error)}") from error
+        raise Broken("corrupt", f"a block of the Avro file does not follow its schema: {_message(error)}") from error
     if buffer.tell() != len(buffer.getvalue()):
         raise Broken("corrupt", "a block of the Avro file is longer than its records")
     return records
@@ -366,7 +368,7 @@ def _decompressed(data: bytes, codec: str, number: int) -> bytes:
                 inflated = zlib.decompressobj(-zlib.MAX_WBITS)
                 made = inflated.decompress(data, _BLOCK + 1)
                 if len(made) <= _BLOCK and not inflated.eof:
-                    raise Broken("corrupt", f"block {number} of the Avro file is cut")
+                    raise Broken("corrupt", f"block {number} of the Avro file is truncated")
             case "bzip2" | "zstandard":
                 name = "bz2" if codec == "bzip2" else "zstd"
                 made = pa.CompressedInputStream(pa.BufferReader(data), name).read(_BLOCK + 1)
@@ -375,12 +377,12 @@ def _decompressed(data: bytes, codec: str, number: int) -> bytes:
             case "snappy":
                 made = _unsnapped(data)
             case _:
-                raise Broken("avro-codec", f"the codec {codec!r} cannot be read")
+                raise Broken("avro-codec", f"the codec {codec!r} is not supported")
     except (zlib.error, OSError, EOFError, ValueError, LZMAError, pa.ArrowException) as error:
         check_memory(error)
-        raise Broken("corrupt", f"block {number} of the Avro file cannot be decompressed: {_said(error)}") from error
+        raise Broken("corrupt", f"block {number} of the Avro file cannot be decompressed: {_message(error)}") from error
     if len(made) > _BLOCK:
-        raise Broken("expands-too-much", f"block {number} of the Avro file becomes more than {_BLOCK:,} bytes")
+        raise Broken("expands-too-much", f"block {number} of the Avro file expands to more than {_BLOCK:,} bytes")
     return bytes(made)
 
 
@@ -392,22 +394,24 @@ def _unsnapped(data: bytes) -> bytes:
         if byte < 0x80:
             break
     if length > _BLOCK:
-        raise Broken("expands-too-much", f"a block of the Avro file becomes more than {_BLOCK:,} bytes")
+        raise Broken("expands-too-much", f"a block of the Avro file expands to more than {_BLOCK:,} bytes")
     made: bytes = pa.decompress(data[:-4], decompressed_size=length, codec="snappy", asbytes=True)
     if zlib.crc32(made).to_bytes(4, "big") != data[-4:]:
-        raise Broken("corrupt", "a block of the Avro file does not have its checksum")
+        raise Broken("corrupt", "a block of the Avro file does not match its checksum")
     return made
 
 
-def _batch(records: list[object], form: _Form) -> pa.RecordBatch:
+def _batch(records: list[object], form: _AvroType) -> pa.RecordBatch:
     try:
-        return pa.RecordBatch.from_struct_array(rebuilt(pa.array(records, form.raw), form.type, _meant))
+        return pa.RecordBatch.from_struct_array(map_leaves(pa.array(records, form.raw), form.type, _logical))
     except _UNDECODABLE as error:
         check_memory(error)
-        raise Broken("corrupt", f"the Avro file has values that its schema does not allow: {_said(error)}") from error
+        raise Broken(
+            "corrupt", f"the Avro file has values that its schema does not allow: {_message(error)}"
+        ) from error
 
 
-def _meant(array: pa.Array, type: pa.DataType) -> pa.Array:
+def _logical(array: pa.Array, type: pa.DataType) -> pa.Array:
     if is_.is_string(type):
         return array.view(type)
     if is_.is_decimal(type):
@@ -428,7 +432,7 @@ def _scaled(number: int, scale: int) -> Decimal:
     return Decimal((sign, tuple(map(int, str(abs(number)))), -scale))
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
@@ -437,6 +441,5 @@ def _fastavro() -> Any:
         import fastavro
         import fastavro.schema
     except ImportError:
-        what = "Avro files are read with fastavro, which is not installed"
-        raise InfrastructureError("missing-library", what, hint="pip install 'lakesmith[avro]'") from None
+        raise missing_library("fastavro", "reading Avro files", "avro") from None
     return fastavro

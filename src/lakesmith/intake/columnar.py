@@ -1,7 +1,7 @@
-"""Parquet, ORC and Avro files become rows: they bring types of their own, which are held against those of the table.
+"""Read Parquet, ORC and Avro files: their own types are compared with those of the table.
 
-The hash of a row is that of its JSON text, with the columns of the file by name and those without a value left out:
-the same record has the same hash in every file, whatever the order, encoding or number of its empty columns.
+The hash of a row is that of its canonical JSON, with columns sorted by name and without NULLs: the same record has the
+same hash in every file, whatever the order, encoding or number of its NULL columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ from pyarrow import types as is_
 
 from lakesmith.columns import SOURCE_ROW
 from lakesmith.intake import avro, orc
-from lakesmith.intake.arrays import as_json, check_known, check_wide, fit, rebuilt, scalars, stored, with_bytes, without
+from lakesmith.intake.arrays import (
+    as_json,
+    check_new_fields,
+    check_widening,
+    fit,
+    leaves,
+    map_leaves,
+    stored,
+    with_bytes,
+    with_nulls,
+)
 from lakesmith.intake.memory import check_memory
 from lakesmith.intake.rows import Broken, Target, Unreadable, hashes, shown
 from lakesmith.intake.shapes import STRING, storable
@@ -29,31 +39,31 @@ from lakesmith.intake.shapes import STRING, storable
 Format = Literal["parquet", "orc", "avro"]
 ROWS = 20_000
 SIZE = 16 << 20
-"""How many rows and bytes a batch has at most, unless one row alone is larger."""
+"""The maximum rows and bytes of a batch, unless a single row is larger."""
 _STEP = 1024
-"""Rows that are decoded at once: a few bytes of a dictionary can stand for a text that is repeated in each of them."""
+"""Rows decoded at once: a few bytes of a dictionary can expand to a long text in each of them."""
 _BUFFER = 1 << 20
 _DEEP = 200
 _NEAR = (2**63 - 1) // 1000
-"""Microseconds from 1970 that can also be told in nanoseconds: the years 1677 to 2262."""
+"""Microseconds since 1970 that also fit into nanoseconds: the years 1677 to 2262."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What Arrow has found in a file."""
+    """The content of a file as Arrow reads it."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     rows: int
-    """How many rows it says that it has."""
+    """The row count in its metadata."""
 
 
 def read(file: BinaryIO, format: Format, target: Target) -> Iterator[pa.RecordBatch]:
-    """The rows of a file: the target's columns, the hash, what was rescued, what is unreadable, and the number."""
+    """Yield the rows of a file: the target's columns, the hash, rescued values, unreadable text, and the row number."""
     with _opened(file, format) as (schema, batches):
         if not target.surveyed:
-            check_known(pa.struct(list(schema)), pa.struct(list(target.schema)))
-            check_wide(schema, target.schema, target.widening)
+            check_new_fields(pa.struct(list(schema)), pa.struct(list(target.schema)))
+            check_widening(schema, target.schema, target.widening)
         number = 1
         for batch in _bounded(batches):
             yield _fitted(batch, target, number)
@@ -61,14 +71,14 @@ def read(file: BinaryIO, format: Format, target: Target) -> Iterator[pa.RecordBa
 
 
 def shape(file: BinaryIO, format: Format) -> pa.Schema:
-    """The columns that a file would have in a table, by its footer or header alone."""
+    """Return the table columns for a file, by its footer or header alone."""
     with _opened(file, format) as (schema, _):
         return pa.schema([(field.name, stored(field.type)) for field in schema if storable(field.name)])
 
 
 @contextmanager
 def _opened(file: BinaryIO, format: Format) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """What a file brings, in its own types."""
+    """Open a file, and return its columns and batches in its own types."""
     if format == "avro":
         schema, batches = avro.read(file)
         yield _checked(schema), batches
@@ -78,16 +88,16 @@ def _opened(file: BinaryIO, format: Format) -> Iterator[tuple[pa.Schema, Iterato
         if not file.seekable():
             shutil.copyfileobj(file, spooled)
             file = cast(BinaryIO, spooled)
-        watched = _Watched(file)
+        recording = _RecordingFile(file)
         reader = held.enter_context(orc.reader()) if format == "orc" else None
-        with _told(watched, format):
-            content = _parquet(watched) if reader is None else _orc(watched, reader)
+        with _as_broken(recording, format):
+            content = _parquet(recording) if reader is None else _orc(recording, reader)
             schema = _checked(content.schema)
-        yield schema, _watched(content, watched, format)
+        yield schema, _counted(content, recording, format)
 
 
-class _Watched(io.RawIOBase):
-    """A file that remembers why it could not be read: Arrow tells of lost connections and of bad bytes alike."""
+class _RecordingFile(io.RawIOBase):
+    """A file that remembers read errors: Arrow raises the same errors for lost connections and for bad bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -118,39 +128,39 @@ class _Watched(io.RawIOBase):
 
 
 @contextmanager
-def _told(file: _Watched, format: str) -> Iterator[None]:
-    """Turn what Arrow raises into `Broken`, unless the file could not be reached."""
+def _as_broken(file: _RecordingFile, format: str) -> Iterator[None]:
+    """Turn Arrow's errors into `Broken`, unless reading the file itself failed."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         if file.failure is not None:
             raise file.failure from None
         check_memory(error)
-        said = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        raise Broken("corrupt", f"the {format} file cannot be read to its end: {said}") from error
+        message = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        raise Broken("corrupt", f"the {format} file cannot be read to its end: {message}") from error
 
 
-def _watched(content: _Content, file: _Watched, format: str) -> Iterator[pa.RecordBatch]:
+def _counted(content: _Content, file: _RecordingFile, format: str) -> Iterator[pa.RecordBatch]:
     count = 0
     while True:
-        with _told(file, format):
+        with _as_broken(file, format):
             batch = next(content.batches, None)
         if batch is None:
             break
         count += len(batch)
         yield batch
     if count != content.rows:
-        # Arrow takes the word of a damaged footer for where the rows end.
-        raise Broken("corrupt", f"the {format} file tells of {content.rows:,} rows, and {count:,} were read")
+        # Arrow trusts a corrupt footer for the number of rows.
+        raise Broken("corrupt", f"the {format} file claims {content.rows:,} rows, and {count:,} were read")
 
 
-def _parquet(file: _Watched) -> _Content:
+def _parquet(file: _RecordingFile) -> _Content:
     import pyarrow.parquet as pq
 
     _check_ends(file, "parquet", b"PAR1", b"PAR1")
 
     def opened(unit: str) -> Any:
-        # Without a buffer of its own, and with one for all in advance, a row group is read as a whole.
+        # Without a buffer, or with pre-buffering, a whole row group is read into memory.
         options = {"buffer_size": _BUFFER, "pre_buffer": False, "page_checksum_verification": True}
         return pq.ParquetFile(file, coerce_int96_timestamp_unit=unit, **options)
 
@@ -168,13 +178,13 @@ def _parquet(file: _Watched) -> _Content:
 def _instants(
     opened: Callable[[str], Any], step: int, schema: pa.Schema, physical: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of a file with INT96 times, in the unit that holds them all: Arrow overflows and cuts in silence."""
+    """Yield the batches of a file with INT96 times, in a unit that fits all: Arrow overflows and truncates silently."""
     fine, coarse = opened("ns"), opened("us")
     old = [field.name for field, plain in zip(schema, fine.schema_arrow, strict=True) if field.type != plain.type]
     far = finer = False
     both = (file.iter_batches(step, columns=old, use_threads=False) for file in (fine, coarse))
     for one, other in zip(*both, strict=True):
-        for nano, micro in zip(scalars(one.to_struct_array()), scalars(other.to_struct_array()), strict=True):
+        for nano, micro in zip(leaves(one.to_struct_array()), leaves(other.to_struct_array()), strict=True):
             if nano.type != micro.type:
                 counts = micro.view(pa.int64())
                 near = pc.less_equal(pc.abs(counts), _NEAR)
@@ -182,15 +192,17 @@ def _instants(
                 cut = pc.multiply(counts.filter(near), 1000)
                 finer = finer or not cut.equals(nano.view(pa.int64()).filter(near))
     if far and finer:
-        what = "has INT96 times finer than a microsecond and others beyond the years 1677 to 2262"
-        raise Broken("int96-range", f"{' or '.join(old)} {what}, and no unit holds both")
+        what = "has INT96 times finer than a microsecond and others outside of the years 1677 to 2262"
+        raise Broken("int96-range", f"{' or '.join(old)} {what}, and no unit fits both")
     schema = _with_instants(schema, iter(physical), "us" if far else "ns")
     for batch in (coarse if far else fine).iter_batches(step, use_threads=False):
-        arrays = [rebuilt(array, type, pa.Array.cast) for array, type in zip(batch.columns, schema.types, strict=True)]
+        arrays = [
+            map_leaves(array, type, pa.Array.cast) for array, type in zip(batch.columns, schema.types, strict=True)
+        ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _check_ends(file: _Watched, format: str, head: bytes, tail: bytes) -> None:
+def _check_ends(file: _RecordingFile, format: str, head: bytes, tail: bytes) -> None:
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     first = file.read(len(head))
@@ -198,14 +210,14 @@ def _check_ends(file: _Watched, format: str, head: bytes, tail: bytes) -> None:
         what = f"it begins with {first!r}, not with {head!r}" if size else "it is empty"
         raise Broken("bad-magic", f"this is not a {format} file: {what}")
     file.seek(-min(size, 4), io.SEEK_END)
-    # An ORC file has the length of what is before in its last byte.
+    # The last byte of an ORC file is the length of its postscript.
     if size <= 2 * len(head) or tail not in file.read():
-        raise Broken("truncated", f"the {format} file does not end as one: it was not written to its end")
+        raise Broken("truncated", f"the {format} file has no valid end: it was not written completely")
     file.seek(0)
 
 
 def _with_instants(schema: pa.Schema, physical: Iterator[str], unit: str) -> pa.Schema:
-    """The schema with INT96 times as instants, which they are by what Spark, Hive and Impala write."""
+    """Return the schema with INT96 times as instants, as Spark, Hive and Impala write them."""
 
     def instants(type: pa.DataType) -> pa.DataType:
         if is_.is_struct(type):
@@ -220,13 +232,13 @@ def _with_instants(schema: pa.Schema, physical: Iterator[str], unit: str) -> pa.
     return pa.schema([field.with_type(instants(field.type)) for field in schema])
 
 
-def _orc(file: _Watched, reader: orc.Reader) -> _Content:
+def _orc(file: _RecordingFile, reader: orc.Reader) -> _Content:
     _check_ends(file, "orc", b"ORC", b"ORC")
     return _Content(*reader.open(cast(BinaryIO, file), file.seek(0, io.SEEK_END)))
 
 
 def _checked(schema: pa.Schema) -> pa.Schema:
-    """The schema, when a table could have its columns: none twice, no type that nothing is known about."""
+    """Return the schema after a check that a table can have its columns: no duplicates, only supported types."""
     _check_type(pa.struct(list(schema)), "", 0)
     return schema
 
@@ -237,13 +249,13 @@ def _check_type(type: pa.DataType, name: str, depth: int) -> None:
     if is_.is_union(type):
         raise Broken("unsupported-type", f"{name} is of type {type}, which cannot be read")
     if is_.is_struct(type):
-        spelt: dict[str, str] = {}
+        paths: dict[str, str] = {}
         for field in type:
             path = f"{name}.{field.name}" if name else field.name
-            other = spelt.get(field.name.lower())
+            other = paths.get(field.name.lower())
             if other is not None:
                 raise Broken("header-twice", f"the column {path!r} is there more than once, first as {other!r}")
-            spelt[field.name.lower()] = path
+            paths[field.name.lower()] = path
             _check_type(field.type, path, depth + 1)
         return
     for number in range(type.num_fields):
@@ -251,7 +263,7 @@ def _check_type(type: pa.DataType, name: str, depth: int) -> None:
 
 
 def _bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are neither small nor large."""
+    """Yield the same rows in batches of bounded size."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -280,13 +292,13 @@ def _fitted(batch: pa.RecordBatch, target: Target, number: int) -> pa.RecordBatc
     columns = made.flatten()
     rescued: dict[int, list[str]] = {}
     for misfit in misfits:
-        # The row is a struct, so each name begins with a dot.
+        # The row is a struct, so each name starts with a dot.
         rescued.setdefault(misfit.row, []).append(f"{json.dumps(misfit.name[1:], ensure_ascii=False)}: {misfit.text}")
     for row, (_, raw) in problems.items():
         texts[row] = raw
         rescued.pop(row, None)
     if problems:
-        columns = [without(column, set(problems)) for column in columns]
+        columns = [with_nulls(column, set(problems)) for column in columns]
     count = len(batch)
     beside = [f"{{{', '.join(rescued[row])}}}" if row in rescued else None for row in range(count)]
     unreadable = [shown(problems[row][1].encode()) if row in problems else None for row in range(count)]
@@ -298,16 +310,16 @@ def _fitted(batch: pa.RecordBatch, target: Target, number: int) -> pa.RecordBatc
 
 
 def _readable(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, tuple[Unreadable, str]]]:
-    """The batch without the values that are not what their type says, and the rows these were in, as text."""
+    """Return the batch with invalid values as NULL, and the rows that had them, as text."""
     problems: dict[int, Unreadable] = {}
     readable, legible = list(batch.columns), list(batch.columns)
     for place, (name, array) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
         invalid = _invalid(array)
         if invalid:
-            readable[place], legible[place] = without(array, set(invalid)), with_bytes(array)
-        for row, said in invalid.items():
-            code = "not-utf8" if "UTF8" in said else "invalid-value"
-            problems.setdefault(row, Unreadable(code, f"the value of {name!r} is not valid: {said}"))
+            readable[place], legible[place] = with_nulls(array, set(invalid)), with_bytes(array)
+        for row, message in invalid.items():
+            code = "not-utf8" if "UTF8" in message else "invalid-value"
+            problems.setdefault(row, Unreadable(code, f"the value of {name!r} is not valid: {message}"))
     if not problems:
         return batch, {}
     shown_rows = pa.RecordBatch.from_arrays(legible, names=batch.schema.names).take(pa.array(list(problems)))
@@ -318,7 +330,7 @@ def _readable(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, tuple[Un
 
 
 def _invalid(array: pa.Array, start: int = 0) -> dict[int, str]:
-    """The rows whose values are not valid, and why, found by halving."""
+    """Return the rows with invalid values, and why, found by bisection."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -327,6 +339,6 @@ def _invalid(array: pa.Array, start: int = 0) -> dict[int, str]:
     else:
         return {}
     middle = len(array) // 2
-    # Only a copy has no more values below it than its own.
+    # Only a copy has no child values of other rows.
     left, right = (array.take(pa.array(range(*bounds))) for bounds in ((0, middle), (middle, len(array))))
     return _invalid(left, start) | _invalid(right, start + middle)

@@ -1,4 +1,4 @@
-"""CSV records become rows, by the names of their own file's header: a block at a time where all is well."""
+"""Read CSV records as rows, by the names in the file's header: in blocks where all records are clean."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Header:
     names: tuple[str, ...]
     delimiter: str
 
-    def unfit(self, expected: Sequence[str]) -> None:
-        """Raise when the file cannot be read by its header; `expected` are the columns that are known."""
+    def check(self, expected: Sequence[str]) -> None:
+        """Raise when the file cannot be read by its header; `expected` are the known columns."""
         folded = [name.casefold() for name in self.names]
         twice = [name for name in self.names if folded.count(name.casefold()) > 1]
         if len(self.names) == 1 and (other := self._other_delimiter()):
@@ -43,9 +43,9 @@ class Header:
             raise Broken("wrong-delimiter", f"1 column found, {wanted}; try {other!r}")
         if twice:
             named = " and ".join(map(repr, dict.fromkeys(twice)))
-            raise Broken("header-twice", f"the header has {named} more than once, or only in other case")
+            raise Broken("header-twice", f"the header has {named} more than once, ignoring case")
         if not any(name.strip() for name in self.names):
-            raise Broken("no-header", "the first line has no names in it")
+            raise Broken("no-header", "the first line has no names")
 
     def _other_delimiter(self) -> str | None:
         counts = {other: self.names[0].count(other) for other in _DELIMITERS if other != self.delimiter}
@@ -54,7 +54,7 @@ class Header:
 
 
 def read_header(raw: bytes, delimiter: str) -> Header:
-    """The names of the first record."""
+    """Return the header in the first record."""
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -69,12 +69,12 @@ def read_header(raw: bytes, delimiter: str) -> Header:
 
 
 def shape(header: Header) -> pa.DataType:
-    """What a file brings: text, until a declaration says what it means."""
+    """Return the columns of a file: text, unless a declaration gives a type."""
     return pa.struct([(name, STRING) for name in header.names if storable(name)])
 
 
 def rows(records: Records, header: Header, target: Target) -> Iterator[pa.RecordBatch]:
-    """The rows of CSV records. What a whole block cannot be read as is read in ever smaller parts."""
+    """Yield the rows of CSV records. A block that cannot be read at once is read in ever smaller parts."""
     if not target.surveyed:
         unknown = [name for name in header.names if storable(name) and name.lower() not in target.places]
         if unknown:
@@ -91,8 +91,8 @@ def rows(records: Records, header: Header, target: Target) -> Iterator[pa.Record
         yield fit_rows([parse(raw, header) for raw in raws], raws, target)
 
 
-def lone_lines(records: Records, header: Header, newline: bytes = b"\n") -> Records:
-    """The records, those that span lines and have not the right number of fields cut at each line end.
+def split_misquoted(records: Records, header: Header, newline: bytes = b"\n") -> Records:
+    """Return the records; those that span lines with a wrong number of fields are split at each line end.
 
     Two stray quotes must not swallow the good rows between them.
     """
@@ -121,7 +121,7 @@ def _field_counts(records: Records, delimiter: str) -> npt.NDArray[np.int64]:
 
 
 def _well_quoted(records: Records, delimiter: str) -> bool:
-    """Whether all quotes are where they belong: around whole fields, or doubled within."""
+    """Whether all quotes are valid: around whole fields, or doubled inside."""
     buffer = np.frombuffer(records.data, dtype=np.uint8)
     quotes = np.flatnonzero(buffer == _QUOTE)
     counts = np.diff(np.searchsorted(quotes, records.ends), prepend=0)
@@ -130,7 +130,7 @@ def _well_quoted(records: Records, delimiter: str) -> bool:
 
 
 def parse(raw: bytes, header: Header) -> Mapping[str, object] | Unreadable:
-    """One record. An empty field is NULL, and an empty text stands in quotes."""
+    """Parse one record. An empty field is NULL; an empty text is written in quotes."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -169,7 +169,7 @@ def _fields(text: str, delimiter: str) -> list[str | None] | Unreadable:
 
 
 def _block(records: Records, header: Header, target: Target) -> pa.RecordBatch | None:
-    """All records at once; None when any of them needs a closer look."""
+    """Return all records at once; None when any of them must be read by itself."""
     places = [target.places.get(name, target.places.get(name.lower())) for name in header.names]
     types = [target.schema.types[place] for place in places if place is not None]
     quick = [_quick(type) for type in types]
@@ -200,7 +200,7 @@ def _block(records: Records, header: Header, target: Target) -> pa.RecordBatch |
 
 
 def _plain(records: Records, delimiter: str) -> bool:
-    """Whether the block reader sees the records as we do; it is more lenient, and takes a byte order mark away."""
+    """Whether the block reader parses the records like `parse`; it is more lenient, and strips a byte order mark."""
     data = records.data
     if not is_utf8(data) or b"\x00" in data or data.startswith(BOM_UTF8):
         return False
@@ -208,7 +208,7 @@ def _plain(records: Records, delimiter: str) -> bool:
 
 
 def _may_be_hexadecimal(data: bytes) -> bool:
-    """Whether there is `0x` anywhere: the block reader takes such numbers."""
+    """Whether `0x` occurs anywhere: the block reader accepts such numbers."""
     buffer = np.frombuffer(data, dtype=np.uint8)
     return bool(((buffer[:-1] == ord("0")) & (buffer[1:] | 0x20 == ord("x"))).any())
 
@@ -243,7 +243,7 @@ def _quick(type: pa.DataType) -> pa.DataType | None:
 
 
 def _exact(column: pa.Array, type: pa.DataType, timezone: str | None) -> pa.Array:
-    """The column as its type, or an error when any value is not written in a way that is surely exact."""
+    """Return the column as its type; raise an error when any value may not convert exactly."""
     if pa.types.is_floating(type) and not surely_exact(column):
         raise pa.ArrowInvalid("not finite, or a whole number that may be too large")
     return column if column.type == type else read_texts(column, type, timezone)

@@ -1,8 +1,8 @@
-"""Debezium's envelope becomes a row and what happened to it: the shape that a load of changes takes.
+"""Unwrap Debezium envelopes into rows with their operation, as the `changes` load reads them.
 
-The row is what the database holds after the change (before it, for a delete). Beside it stand `_op` (insert, update,
-delete, truncate, tombstone, schema), `_changed_at`, `_change_position`, whose text sorts as the changes were made, and
-`_before`, the row before an update or a delete as JSON. Nothing is cast and nothing is left out.
+The row is that after the change (before it, for a delete). Its audit columns are `_op` (insert, update, delete,
+truncate, tombstone, schema), `_changed_at`, `_change_position`, whose text sorts in the order of the changes, and
+`_before`, the row before an update or a delete as JSON. Nothing is cast or dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakesmith.intake.shapes import STRING
 COLUMNS = pa.schema(
     [(name, pa.timestamp("us", tz="UTC") if name == "_changed_at" else STRING) for name in CHANGE_AUDIT]
 )
-"""The columns that stand beside the row."""
+"""The audit columns."""
 
 Row = Mapping[str, object]
 _OPERATIONS = {"c": "insert", "r": "insert", "u": "update", "d": "delete", "t": "truncate"}
@@ -29,35 +29,35 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def unwrapped(records: Iterable[Row | Unreadable]) -> Iterator[Row | Unreadable]:
-    """Records of a file with each envelope opened."""
+    """Yield the records of a file with each envelope unwrapped."""
     return (record if isinstance(record, Unreadable) else flat(record) for record in records)
 
 
 def flat(record: Row | None, key: object | None = None) -> Row | Unreadable:
-    """The row of a change and its audit columns in one mapping."""
+    """Return the row of a change and its audit columns in one mapping."""
     change = unwrap(record, key)
     if isinstance(change, Unreadable):
         return change
     payload, audit = change
     if any(name.lower() in CHANGE_AUDIT for name in payload):
-        # A space cannot be in a column's name: what is called so is rescued, and takes no audit column's place.
+        # A column name cannot contain a space, so such a field is rescued and does not replace an audit column.
         payload = {f"{name} (of the row)" if name.lower() in CHANGE_AUDIT else name: v for name, v in payload.items()}
     return {**payload, **audit}
 
 
 def unwrap(record: Row | None, key: object | None = None) -> tuple[Row, Row] | Unreadable:
-    """The row of a change, and its audit columns. None is a tombstone; `key` is the record's key, parsed."""
+    """Return the row of a change, and its audit columns. None is a tombstone; `key` is the record's parsed key."""
     if record is None:
         return _of_key(key), _audit("tombstone", {})
     envelope = _payload(record)
     if not isinstance(envelope, Mapping):
-        return Unreadable("not-an-envelope", "the payload is no object")
+        return Unreadable("not-an-envelope", "the payload is not an object")
     source = envelope.get("source")
     source = source if isinstance(source, Mapping) else {}
     if "op" not in envelope:
         if any(name in envelope for name in _SCHEMA_KEYS):
-            return {}, _audit("schema", envelope, source, kept=envelope)
-        return Unreadable("not-an-envelope", "there is neither an op nor a schema change in it")
+            return {}, _audit("schema", envelope, source, stored=envelope)
+        return Unreadable("not-an-envelope", "it has neither an op nor a schema change")
     operation = _OPERATIONS.get(str(envelope["op"]))
     if operation is None:
         return Unreadable("unknown-op", f"op {envelope['op']!r} is not one of {', '.join(_OPERATIONS)}")
@@ -65,13 +65,13 @@ def unwrap(record: Row | None, key: object | None = None) -> tuple[Row, Row] | U
     row = before if operation == "delete" else after
     if operation in ("insert", "update") and not isinstance(row, Mapping):
         return Unreadable("not-an-envelope", f"an {operation} without the row after it")
-    kept = before if operation in ("update", "delete") else None
+    stored = before if operation in ("update", "delete") else None
     made = row if isinstance(row, Mapping) else _of_key(key) if operation == "delete" else {}
-    return made, _audit(operation, envelope, source, kept=kept)
+    return made, _audit(operation, envelope, source, stored=stored)
 
 
 def row_type(envelope: pa.DataType) -> pa.DataType:
-    """The type of the rows in envelopes of a type."""
+    """Return the row type for an envelope type."""
     for name in ("after", "before"):
         if envelope.get_field_index(name) >= 0 and pa.types.is_struct(envelope.field(name).type):
             return envelope.field(name).type
@@ -79,7 +79,7 @@ def row_type(envelope: pa.DataType) -> pa.DataType:
 
 
 def _payload(record: Row) -> object:
-    """What Connect's JSON converter wraps together with its schema."""
+    """Return the payload, which Connect's JSON converter may wrap with its schema."""
     return record["payload"] if record.keys() == {"schema", "payload"} else record
 
 
@@ -90,19 +90,19 @@ def _of_key(key: object | None) -> Row:
     return found if isinstance(found, Mapping) else {}
 
 
-def _audit(operation: str, envelope: Row, source: Row | None = None, kept: object = None) -> Row:
+def _audit(operation: str, envelope: Row, source: Row | None = None, stored: object = None) -> Row:
     return {
         "_op": operation,
         "_changed_at": _moment(source or {}) or _moment(envelope),
         "_change_position": _position(source or {}),
-        "_before": None if kept is None else as_json(kept),
+        "_before": None if stored is None else as_json(stored),
     }
 
 
-def _moment(told: Row) -> datetime | None:
-    """The most exact time there is."""
+def _moment(source: Row) -> datetime | None:
+    """Return the most precise time available."""
     for name, unit in (("ts_us", 1), ("ts_ms", 1000)):
-        value = told.get(name)
+        value = source.get(name)
         if isinstance(value, int):
             try:
                 return _EPOCH + timedelta(microseconds=value * unit)
@@ -114,7 +114,7 @@ def _moment(told: Row) -> datetime | None:
 
 
 def _position(source: Row) -> str | None:
-    """Where the change stands in its database's log, as text that sorts in the order of the log."""
+    """Return the position of the change in its database's log, as text that sorts in log order."""
     match source:
         case {"file": str(file), "pos": position}:  # MySQL, MariaDB
             return "/".join((file, _padded(position), _padded(source.get("row"))))
@@ -134,7 +134,7 @@ def _position(source: Row) -> str | None:
 
 
 def _last_commit(source: Row) -> object:
-    """Changes are told in the order of their commits, in which their own positions may be mixed."""
+    """Return the position of the last commit: changes arrive in commit order, not in the order of their positions."""
     try:
         return json.loads(str(source["sequence"]))[0]
     except (KeyError, ValueError, IndexError, TypeError):

@@ -1,4 +1,4 @@
-"""What is in one set of columns and not in another, told in one way wherever a contract is held to it."""
+"""Differences between two sets of columns, as text lines for every contract check."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ def differences(
     before: Mapping[str, T],
     now: Mapping[str, T],
     *,
-    spelt: Callable[[T], str],
+    type_name: Callable[[T], str],
     fits: Callable[[T, T], bool],
     gone: bool = True,
 ) -> list[str]:
-    """A line for each column that is new, is gone (where that counts), or has a type that does not fit (old, new).
+    """Return a line for each column that is new, missing (if `gone`), or has a type that does not fit (old, new).
 
-    Upper and lower case make no difference; what is in a column that is new or gone is not told of besides.
+    Letter case is ignored; fields of a new or missing column get no line of their own.
     """
     old, new = ({name.lower(): (name, type) for name, type in side.items()} for side in (before, now))
-    lines = [f"+ {name} {spelt(type)}" for name, type in _only_in(new, old)]
+    lines = [f"+ {name} {type_name(type)}" for name, type in _only_in(new, old)]
     if gone:
-        lines += [f"- {name} {spelt(type)}" for name, type in _only_in(old, new)]
+        lines += [f"- {name} {type_name(type)}" for name, type in _only_in(old, new)]
     for low, (name, type) in old.items():
         if low in new and not fits(type, new[low][1]):
-            lines.append(f"~ {name} {spelt(type)} → {spelt(new[low][1])}")
+            lines.append(f"~ {name} {type_name(type)} → {type_name(new[low][1])}")
     return lines
 
 
 def _only_in(one: Mapping[str, tuple[str, T]], other: Mapping[str, tuple[str, T]]) -> list[tuple[str, T]]:
-    return [one[low] for low in one if low not in other and (above(low) in other or above(low) not in one)]
+    return [one[low] for low in one if low not in other and (parent_path(low) in other or parent_path(low) not in one)]
 
 
-def above(path: str) -> str | None:
-    """The path of what a field is in; None for a column."""
+def parent_path(path: str) -> str | None:
+    """Return the path of a field's parent; None for a column."""
     if path.endswith(("[]", "{}")):
         return path[:-2]
     return path.rpartition(".")[0] or None
 
 
 def flat(columns: pa.Schema | pa.DataType) -> dict[str, pa.DataType]:
-    """By path, the type of each column and of what is in it. What has parts is told of without them."""
+    """Return, by path, the type of each column and nested field. Nested types are without their parts."""
     return dict(_flat("", pa.struct(list(columns)), at_top=True))
 
 
 def _flat(path: str, type: pa.DataType, *, at_top: bool = False) -> Iterator[tuple[str, pa.DataType]]:
     if not at_top:
-        yield path, shallow(type)
+        yield path, outer_type(type)
     if pa.types.is_struct(type):
         for field in type:
             yield from _flat(field.name if at_top else f"{path}.{field.name}", field.type)
@@ -62,8 +62,8 @@ def _flat(path: str, type: pa.DataType, *, at_top: bool = False) -> Iterator[tup
         yield from _flat(f"{path}{{}}", type.item_type)
 
 
-def shallow(type: pa.DataType) -> pa.DataType:
-    """The type without what is in it."""
+def outer_type(type: pa.DataType) -> pa.DataType:
+    """Return a nested type without its parts."""
     if pa.types.is_struct(type):
         return STRUCT
     if pa.types.is_list(type):
@@ -74,9 +74,9 @@ def shallow(type: pa.DataType) -> pa.DataType:
 STRUCT: pa.DataType = pa.struct([])
 LIST: pa.DataType = pa.list_(pa.null())
 MAP: pa.DataType = pa.map_(pa.string(), pa.null())
-_SPELT = {STRUCT: "struct", LIST: "array", MAP: "map"}
+_TYPE_NAMES = {STRUCT: "struct", LIST: "array", MAP: "map"}
 
 
-def spelt(type: pa.DataType) -> str:
-    """A type as Spark SQL has it, without what is in it."""
-    return _SPELT.get(shallow(type)) or spark_type(type)
+def type_name(type: pa.DataType) -> str:
+    """Return the Spark SQL name of a type, without its parts."""
+    return _TYPE_NAMES.get(outer_type(type)) or spark_type(type)

@@ -1,7 +1,7 @@
-"""Good rows go from their reader straight into Parquet files of the table: Spark hears only what is in them.
+"""Write good rows from the reader straight into Parquet files of the table; Spark only gets their statistics.
 
-Nothing reads the files until a commit names them. A reader that fails removes its own; those of a job that was killed
-belong to no version, as the files of any writer that was cut short, until Delta's VACUUM removes them.
+Nothing reads the files until a commit references them. A reader that fails removes its own files. Those of a killed job
+belong to no version, like those of any interrupted writer, until Delta's VACUUM removes them.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _GROUP = 64 << 20
-"""About how many bytes of rows, as they are in memory, one row group holds."""
+"""The approximate size in memory of one row group."""
 _MOMENT = pa.timestamp("us", tz="UTC")
 WRITTEN_FIELD = pa.field(WRITTEN_FILE, pa.struct([("path", STRING), ("size", pa.int64()), ("rows", pa.int64())]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """Where the good rows of a batch are written to, and what is told of them beside what they are."""
+    """Where the good rows of a batch are written, and their audit values."""
 
     folder: str
     """The table's."""
     columns: Sequence[str]
-    """The columns that rows bring."""
+    """The columns of the incoming rows."""
     places: Sequence[str]
-    """By number of the file, where it lies."""
+    """By file number, its path."""
     modified: Sequence[int]
-    """By number of the file, when it was written, in milliseconds since 1970."""
+    """By file number, its modification time in milliseconds since 1970."""
     pinned_at: int
     run_id: str
 
     def divert(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the good rows; the others come back, and one for each Parquet file that was made."""
+        """Write the good rows; yield the others, and one row for each Parquet file written."""
         rows = _Rows(self.folder)
         schema: pa.Schema | None = None
         try:
             for batch in batches:
                 schema = schema or batch.schema.append(WRITTEN_FIELD)
-                good, others = _parted(batch)
+                good, others = _split(batch)
                 if len(good):
                     rows.add(self._audited(good))
                 if len(others):
@@ -75,8 +75,8 @@ class Destination:
             raise
         if made is not None:
             assert schema is not None
-            told = {"path": made.path, "size": made.size, "rows": made.rows}
-            yield pa.RecordBatch.from_pylist([{**dict.fromkeys(schema.names), WRITTEN_FILE: told}], schema=schema)
+            report = {"path": made.path, "size": made.size, "rows": made.rows}
+            yield pa.RecordBatch.from_pylist([{**dict.fromkeys(schema.names), WRITTEN_FILE: report}], schema=schema)
 
     def _audited(self, batch: pa.RecordBatch) -> pa.Table:
         count = len(batch)
@@ -97,7 +97,7 @@ class Destination:
 
 @dataclass
 class _Rows:
-    """Rows on their way into one Parquet file, which is made when the first of them comes."""
+    """A Parquet file being written, which is created with its first rows."""
 
     folder: str
     path: str = field(default_factory=lambda: f"part-{uuid.uuid4().hex}.zstd.parquet")
@@ -143,15 +143,15 @@ class _Rows:
         return DataFile(path=self.path, size=os.path.getsize(path), rows=self.count)
 
     def discard(self) -> None:
-        """Leave nothing behind of rows that nobody is told of."""
+        """Remove the file when its rows are not reported."""
         if self.file is not None:
             self.file.close()
             with suppress(OSError):
                 os.unlink(os.path.join(self.folder, self.path))
 
 
-def _parted(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The rows of a table, and those that only tell something."""
+def _split(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Split a batch into good rows and reporting rows."""
     unreadable, ends = batch.column(CORRUPT), batch.column(FILE_END)
     if unreadable.null_count == ends.null_count == len(batch):
         return batch, batch.slice(0, 0)

@@ -1,9 +1,9 @@
-"""Whether a version of a schema can be read into a table that holds what the version before it brought.
+"""Whether records of a new schema version can be read into a table that was loaded with the earlier version.
 
-Avro, Protobuf and JSON Schema say the same few things of a field, so one comparison serves all three. The table is the
-reader, as the earlier version is in Avro's rules: what the new version adds is fine; what it no longer tells, or tells
-in another way, may not be. A registry's own judgement would not do: it is by the level that the subject has been given,
-which may be none at all, and by default asks whether new readers can read what is old.
+Avro, Protobuf and JSON Schema describe fields alike, so one comparison serves all three. The table is the reader, as
+the earlier version is in Avro's rules: additions are compatible; removed or changed fields may not be. The registry's
+own check is no substitute: it depends on the subject's compatibility level, which may be none, and which by default
+checks whether new readers can read old records.
 """
 
 from __future__ import annotations
@@ -15,78 +15,69 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesmith.intake.differences import LIST, MAP, STRUCT, above, shallow, spelt
+from lakesmith.intake.avro_values import AvroSchema, avro_type, parse_avro
+from lakesmith.intake.differences import LIST, MAP, STRUCT, outer_type, parent_path, type_name
+from lakesmith.intake.protobuf_values import FIRST, ProtobufSchema, is_map, message_at, single_type
 from lakesmith.intake.shapes import STRING, wider
-from lakesmith.intake.values import (
-    FIRST,
-    AvroWriter,
-    JsonWriter,
-    ProtobufWriter,
-    Writer,
-    avro_type,
-    is_map,
-    message_at,
-    parsed_avro,
-    single_type,
-)
+from lakesmith.intake.values import JsonSchema, WriterSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What a schema says of a field."""
+class SchemaField:
+    """A field of a schema."""
 
     type: pa.DataType | None
-    """As a column has it, without what is in it; None when the schema leaves it open."""
+    """The column type without its parts; None when the schema does not define it."""
     may_lack: bool = False
-    """A record may be without a value."""
+    """Whether the value may be missing or null."""
     needed: bool = False
-    """Who reads by this schema has nothing to put in its place."""
+    """Whether readers need it: the schema has no default."""
     symbols: frozenset[str] | None = None
-    """Of an enum, what can come."""
-    takes_others: bool = False
-    """Who reads an enum by this schema knows what to do with another symbol."""
+    """For an enum, its symbols."""
+    open_enum: bool = False
+    """Whether readers of the enum accept other symbols."""
     branches: frozenset[str] = frozenset()
-    """Of a union, the names of what can come; else the one name."""
+    """For a union, the names of its branches; otherwise the one type name."""
     one_of: str | None = None
-    """The group of fields of which a record has one."""
+    """The `oneof` group of the field."""
 
 
-Fields = Mapping[str, Said]
+Fields = Mapping[str, SchemaField]
 """By path: `place.city`, `lines[].sku`, `tags{}`."""
 
 
-def fields_of(writer: Writer, *, envelope: bool = False) -> Fields:
-    """What a schema says of the fields of a row; of those in an envelope, where there is one."""
+def fields_of(writer: WriterSchema, *, envelope: bool = False) -> Fields:
+    """Return the fields of a row by a schema; with `envelope`, of the row inside the envelope."""
     match writer:
-        case AvroWriter():
+        case AvroSchema():
             found = dict(_avro_fields(writer))
-        case ProtobufWriter():
+        case ProtobufSchema():
             message = message_at(writer, FIRST)
             found = {} if message is None else dict(_message_fields("", message, frozenset()))
-        case JsonWriter():
-            found = _JsonSchema(writer).fields()
+        case JsonSchema():
+            found = _JsonFields(writer).fields()
     return _row_fields(found) if envelope else found
 
 
-def breaks(
+def breaking_changes(
     now: Fields, before: Fields | None, columns: Mapping[str, pa.DataType], required: Collection[str]
 ) -> list[str]:
-    """What keeps records of a new version from being read into the columns as records of the earlier one were.
+    """Return the changes that prevent records of a new version from being read into the columns.
 
-    `columns` are the table's by path; `required` are those of which each row has to have a value.
+    `columns` are the table's by path; `required` columns must not be NULL.
     """
     held = {path.lower(): type for path, type in columns.items()}
-    there = {path.lower(): said for path, said in now.items()}
-    was = {path.lower(): said for path, said in (before or {}).items()}
+    there = {path.lower(): info for path, info in now.items()}
+    was = {path.lower(): info for path, info in (before or {}).items()}
     lines: list[str] = []
-    for path, said in now.items():
-        lines += _field_breaks(path, said, was.get(path.lower()), held.get(path.lower()))
-    for path, said in (before or {}).items():
-        around = above(path.lower()) or ""
-        # Where a whole has become something else, its parts are not told of besides.
+    for path, info in now.items():
+        lines += _field_breaks(path, info, was.get(path.lower()), held.get(path.lower()))
+    for path, info in (before or {}).items():
+        around = parent_path(path.lower()) or ""
+        # Where a nested field has changed its type, its parts get no line of their own.
         is_whole = around not in was or (around in there and there[around].type == was[around].type)
-        if path.lower() not in there and said.needed and is_whole:
-            lines.append(f"- {path}{_of(said.type)}, which its readers need")
+        if path.lower() not in there and info.needed and is_whole:
+            lines.append(f"- {path}{_of(info.type)}, which readers need")
     for name in required:
         told = before is not None and (name.lower() not in was or was[name.lower()].needed)
         if now and name.lower() not in there and not told:
@@ -94,27 +85,27 @@ def breaks(
     return lines
 
 
-def _field_breaks(path: str, said: Said, earlier: Said | None, held: pa.DataType | None) -> Iterator[str]:
+def _field_breaks(path: str, info: SchemaField, earlier: SchemaField | None, held: pa.DataType | None) -> Iterator[str]:
     reader = held if held is not None else earlier.type if earlier else None
-    if (earlier is None or earlier.type != said.type) and not _fits(reader, said.type, known=earlier is not None):
-        yield f"~ {path}{_of(reader)} →{_of(said.type)}"
+    if (earlier is None or earlier.type != info.type) and not _fits(reader, info.type, known=earlier is not None):
+        yield f"~ {path}{_of(reader)} →{_of(info.type)}"
     if earlier is None:
         return
-    if said.may_lack and not earlier.may_lack:
-        yield f"~ {path} may be without a value"
-    if new := _new_choices(said, earlier):
+    if info.may_lack and not earlier.may_lack:
+        yield f"~ {path} may be missing"
+    if new := _new_choices(info, earlier):
         yield f"~ {path} may be {', '.join(sorted(new))}"
-    if said.one_of != earlier.one_of:
-        yield f"~ {path} is one of {said.one_of}" if said.one_of else f"~ {path} is no longer one of {earlier.one_of}"
+    if info.one_of != earlier.one_of:
+        yield f"~ {path} is one of {info.one_of}" if info.one_of else f"~ {path} is no longer one of {earlier.one_of}"
 
 
-def _new_choices(said: Said, earlier: Said) -> frozenset[str]:
-    """Symbols and branches that the earlier version does not have, though it lists all that can come."""
+def _new_choices(info: SchemaField, earlier: SchemaField) -> frozenset[str]:
+    """Return symbols and branches that the earlier version, which lists all, does not have."""
     new: frozenset[str] = frozenset()
-    if earlier.symbols is not None and not earlier.takes_others and said.type == earlier.type:
-        new = frozenset({"anything"}) if said.symbols is None else said.symbols - earlier.symbols
+    if earlier.symbols is not None and not earlier.open_enum and info.type == earlier.type:
+        new = frozenset({"anything"}) if info.symbols is None else info.symbols - earlier.symbols
     if len(earlier.branches) > 1:
-        new |= {name for name in said.branches if not earlier.branches & {name, *_PROMOTED.get(name, ())}}
+        new |= {name for name in info.branches if not earlier.branches & {name, *_PROMOTED.get(name, ())}}
     return new
 
 
@@ -126,35 +117,35 @@ _PROMOTED = {
     "bytes": ("string",),
     "integer": ("number",),
 }
-"""By name, what Avro and JSON Schema read a value as besides."""
+"""By type name, the types that Avro and JSON Schema promote it to."""
 
 
 def _fits(reader: pa.DataType | None, found: pa.DataType | None, *, known: bool) -> bool:
-    """Whether values of the one type have a place in a column of the other; True where nothing says what they are."""
+    """Whether values of a type fit a column of another; True where a type is undefined."""
     is_ = pa.types
     if reader is None or found is None:
         return True
     if is_.is_string(reader):
         return not is_.is_binary(found)
     if is_.is_string(found) and not known:
-        # Text is how many write these: each row is held to it.
+        # Many producers write these as text: each row is checked.
         return bool(is_.is_decimal(reader) or is_.is_date(reader) or is_.is_timestamp(reader))
     return bool(wider(reader, found) == reader)
 
 
 def _of(type: pa.DataType | None) -> str:
-    return "" if type is None else f" {spelt(type)}"
+    return "" if type is None else f" {type_name(type)}"
 
 
 def _row_fields(envelope: Fields) -> Fields:
     for side in ("after", "before"):
         if (told := envelope.get(side)) and told.type == STRUCT:
-            return {path[len(side) + 1 :]: said for path, said in envelope.items() if path.startswith(f"{side}.")}
+            return {path[len(side) + 1 :]: info for path, info in envelope.items() if path.startswith(f"{side}.")}
     return {}
 
 
-def _avro_fields(writer: AvroWriter) -> Iterator[tuple[str, Said]]:
-    schema, named = parsed_avro(writer)
+def _avro_fields(writer: AvroSchema) -> Iterator[tuple[str, SchemaField]]:
+    schema, named = parse_avro(writer)
     if isinstance(schema, dict) and schema.get("type") == "record":
         yield from _avro_record("", schema, named, frozenset())
     else:
@@ -163,7 +154,7 @@ def _avro_fields(writer: AvroWriter) -> Iterator[tuple[str, Said]]:
 
 def _avro_record(
     path: str, schema: Any, named: Mapping[str, Any], inside: frozenset[str]
-) -> Iterator[tuple[str, Said]]:
+) -> Iterator[tuple[str, SchemaField]]:
     for field in schema["fields"]:
         name = f"{path}.{field['name']}" if path else field["name"]
         needed = "default" not in field
@@ -172,7 +163,7 @@ def _avro_record(
 
 def _avro_part(
     path: str, schema: Any, named: Mapping[str, Any], inside: frozenset[str], *, needed: bool = False
-) -> Iterator[tuple[str, Said]]:
+) -> Iterator[tuple[str, SchemaField]]:
     branches = schema if isinstance(schema, list) else [schema]
     some = [branch for branch in branches if _avro_name(branch) != "null"]
     type = avro_type(schema, named, inside)
@@ -183,12 +174,12 @@ def _avro_part(
     enum = only if isinstance(only, dict) and kind == "enum" else None
     yield (
         path,
-        Said(
-            type=shallow(type),
+        SchemaField(
+            type=outer_type(type),
             may_lack=len(some) < len(branches),
             needed=needed,
             symbols=frozenset(enum["symbols"]) if enum else None,
-            takes_others=enum is not None and "default" in enum,
+            open_enum=enum is not None and "default" in enum,
             branches=frozenset(map(_avro_name, some)),
         ),
     )
@@ -208,33 +199,37 @@ def _avro_name(schema: Any) -> str:
     return str(schema)
 
 
-def _message_fields(path: str, message: Any, inside: frozenset[str]) -> Iterator[tuple[str, Said]]:
+def _message_fields(path: str, message: Any, inside: frozenset[str]) -> Iterator[tuple[str, SchemaField]]:
     for field in message.fields:
         yield from _message_field(f"{path}.{field.name}" if path else field.name, field, inside | {message.full_name})
 
 
-def _message_field(path: str, field: Any, inside: frozenset[str]) -> Iterator[tuple[str, Said]]:
+def _message_field(path: str, field: Any, inside: frozenset[str]) -> Iterator[tuple[str, SchemaField]]:
     group = field.containing_oneof
-    # What is only `optional` is in a group of its own, which the compiler makes up.
+    # The compiler puts each `optional` field into a synthetic group.
     one_of = group.name if group is not None and not (len(group.fields) == 1 and group.name.startswith("_")) else None
     if is_map(field):
-        yield path, Said(type=MAP)
-        yield from _message_part(f"{path}{{}}", field.message_type.fields_by_name["value"], inside, Said(type=None))
+        yield path, SchemaField(type=MAP)
+        yield from _message_part(
+            f"{path}{{}}", field.message_type.fields_by_name["value"], inside, SchemaField(type=None)
+        )
     elif field.is_repeated:
-        yield path, Said(type=LIST)
-        yield from _message_part(f"{path}[]", field, inside, Said(type=None))
+        yield path, SchemaField(type=LIST)
+        yield from _message_part(f"{path}[]", field, inside, SchemaField(type=None))
     else:
         may_lack = field.has_presence and not field.is_required
-        said = Said(type=None, may_lack=may_lack, needed=field.is_required, one_of=one_of)
-        yield from _message_part(path, field, inside, said)
+        info = SchemaField(type=None, may_lack=may_lack, needed=field.is_required, one_of=one_of)
+        yield from _message_part(path, field, inside, info)
 
 
-def _message_part(path: str, field: Any, inside: frozenset[str], said: Said) -> Iterator[tuple[str, Said]]:
-    type = shallow(single_type(field, inside))
+def _message_part(
+    path: str, field: Any, inside: frozenset[str], info: SchemaField
+) -> Iterator[tuple[str, SchemaField]]:
+    type = outer_type(single_type(field, inside))
     if (enum := field.enum_type) is not None:
         symbols = frozenset(value.name for value in enum.values)
-        said = replace(said, symbols=symbols, takes_others=not enum.is_closed)
-    yield path, replace(said, type=type)
+        info = replace(info, symbols=symbols, open_enum=not enum.is_closed)
+    yield path, replace(info, type=type)
     if type == STRUCT:
         yield from _message_fields(path, field.message_type, inside)
 
@@ -243,26 +238,30 @@ _JSON = {"integer": pa.int64(), "number": pa.float64(), "string": STRING, "boole
 _JSON |= {"object": STRUCT, "array": LIST}
 
 
-class _JsonSchema:
-    """A JSON Schema, as far as it tells what a column would hold."""
+class _JsonFields:
+    """The fields of a JSON Schema, as far as it defines columns."""
 
-    def __init__(self, writer: JsonWriter) -> None:
+    def __init__(self, writer: JsonSchema) -> None:
         self._root: Any = json.loads(writer.text) if writer.text else {}
         self._others = {name: json.loads(text) for name, text in writer.imports}
 
-    def fields(self) -> dict[str, Said]:
+    def fields(self) -> dict[str, SchemaField]:
         return dict(self._object("", self._whole(self._root), frozenset({"#"})))
 
-    def _object(self, path: str, schema: Mapping[str, Any], inside: frozenset[str]) -> Iterator[tuple[str, Said]]:
+    def _object(
+        self, path: str, schema: Mapping[str, Any], inside: frozenset[str]
+    ) -> Iterator[tuple[str, SchemaField]]:
         needed = schema.get("required") or ()
         for name, field in (schema.get("properties") or {}).items():
             yield from self._part(f"{path}.{name}" if path else name, field, inside, there=name in needed)
 
-    def _part(self, path: str, schema: Any, inside: frozenset[str], *, there: bool) -> Iterator[tuple[str, Said]]:
+    def _part(
+        self, path: str, schema: Any, inside: frozenset[str], *, there: bool
+    ) -> Iterator[tuple[str, SchemaField]]:
         refers = _references(schema)
         if refers & inside:
-            # What is within itself has no end that could be compared.
-            yield path, Said(type=None, may_lack=not there, needed=there)
+            # Recursive schemas cannot be compared completely.
+            yield path, SchemaField(type=None, may_lack=not there, needed=there)
             return
         whole = self._whole(schema)
         branches = [self._whole(each) for each in whole.get("oneOf") or whole.get("anyOf") or ()] or [whole]
@@ -270,7 +269,7 @@ class _JsonSchema:
         some = [each for each in branches if _json_kinds(each) != ["null"]]
         yield (
             path,
-            Said(
+            SchemaField(
                 type=_json_type(kinds),
                 may_lack="null" in kinds or not there,
                 needed=there,
@@ -284,7 +283,7 @@ class _JsonSchema:
             yield from self._part(f"{path}[]", some[0]["items"], inside | refers, there=True)
 
     def _whole(self, schema: Any, above: frozenset[str] = frozenset()) -> dict[str, Any]:
-        """The schema with what it refers to, and with what all of its parts say."""
+        """Return the schema with its references and `allOf` parts merged in."""
         if not isinstance(schema, dict) or (reference := schema.get("$ref")) in above:
             return {}
         parts = [*(schema.get("allOf") or ()), *([self._referred(reference)] if reference else [])]
@@ -307,7 +306,7 @@ class _JsonSchema:
 
 
 def _references(schema: Any) -> frozenset[str]:
-    """What a schema refers to before it comes to a field."""
+    """Return the `$ref`s of a schema and of its combined parts."""
     if not isinstance(schema, dict):
         return frozenset()
     parts = [part for word in ("allOf", "oneOf", "anyOf") for part in schema.get(word) or ()]

@@ -1,4 +1,4 @@
-"""JSON records become rows: a block at a time where all is well, one by one where it is not."""
+"""Read JSON records as rows: in blocks where all records are clean, otherwise one by one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lakesmith.intake.texts import read_texts, surely_exact
 
 Record = Mapping[str, object] | Unreadable
 _SMALL = 256
-"""A block of no more records is read one by one when something in it does not fit."""
+"""A block of at most this many records is read one by one when something in it does not fit."""
 _DEEP = 200
 _OPEN, _CLOSE, _OPEN_ARRAY = b"{}["
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def rows(records: Records, target: Target) -> Iterator[pa.RecordBatch]:
-    """The rows of JSON texts. What a whole block cannot be read as is read in ever smaller parts."""
+    """Yield the rows of JSON texts. A block that cannot be read at once is read in ever smaller parts."""
     whole = _block(records, target)
     if whole is not None:
         yield whole
@@ -40,7 +40,7 @@ def rows(records: Records, target: Target) -> Iterator[pa.RecordBatch]:
 
 
 def shape(records: Records) -> pa.DataType:
-    """What a block of JSON texts brings, as a struct."""
+    """Return the columns of a block of JSON texts, as a struct."""
     try:
         table = None if _brackets(records) > _DEEP else _read(records, None)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -51,7 +51,7 @@ def shape(records: Records) -> pa.DataType:
 
 
 def parse(raw: bytes) -> Record:
-    """One JSON object, held to what JSON is: keys once, no NaN, a depth that can be stored."""
+    """Parse one JSON object strictly: unique keys, no NaN, a depth that can be stored."""
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -62,21 +62,21 @@ def parse(raw: bytes) -> Record:
         )
     except RecursionError:
         return Unreadable("too-deep", "objects or arrays are nested too deeply")
-    except _Refused as refused:
-        return refused.problem
+    except _NotReadable as error:
+        return error.problem
     except ValueError as error:
         return Unreadable("nul-byte", "there is a null character") if "\x00" in text else _not_json(text, error)
     if not isinstance(value, dict):
-        return Unreadable("not-an-object", f"a row is a JSON object, and this is {_kind(value)}")
+        return Unreadable("not-an-object", f"a row must be a JSON object, and this is {_kind(value)}")
     if raw.count(b"{") + raw.count(b"[") > _DEEP and _depth(value) > _DEEP:
         return Unreadable("too-deep", f"objects or arrays are nested more than {_DEEP} deep")
     if _SURROGATE.search(raw) and _has_lone_surrogate(value):
-        return Unreadable("lone-surrogate", "a text has half of a character in it, which cannot be stored")
+        return Unreadable("lone-surrogate", "a text contains half of a surrogate pair, which cannot be stored")
     return value
 
 
 def begins_with_object(text: bytes) -> bool:
-    """Whether some text begins with a JSON object, of however many lines."""
+    """Whether a text starts with a JSON object, on any number of lines."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text.decode(errors="replace"))
     except (ValueError, RecursionError):
@@ -85,7 +85,7 @@ def begins_with_object(text: bytes) -> bool:
 
 
 def _block(records: Records, target: Target) -> pa.RecordBatch | None:
-    """All records at once; None when any of them needs a closer look."""
+    """Return all records at once; None when any of them must be read by itself."""
     quick = [(field.name, _quick(field.type)) for field in target.schema]
     if not quick or any(type is None for _, type in quick):
         return None
@@ -107,7 +107,7 @@ def _block(records: Records, target: Target) -> pa.RecordBatch | None:
 
 
 def _read(records: Records, schema: pa.Schema | None) -> pa.Table | None:
-    """What the block reader makes of records; None when it is not sure that each is what `parse` would make of it."""
+    """Return the block reader's result; None when it may differ from that of `parse`."""
     if not is_utf8(records.data) or not _one_object_each(records):
         return None
     unexpected = "infer" if schema is None else "error"
@@ -118,24 +118,23 @@ def _read(records: Records, schema: pa.Schema | None) -> pa.Table | None:
 
 
 def _one_object_each(records: Records) -> bool:
-    """Whether each record begins and ends with a brace.
+    """Whether each record starts and ends with a brace.
 
-    The block reader crashes on a bare `null`, and it does not mind where lines end: only so is the number of objects
-    the number of records when each is one.
+    The block reader crashes on a bare `null`, and it ignores line ends: this check ensures one object per record.
     """
     buffer = np.frombuffer(records.data, dtype=np.uint8)
     return bool((buffer[records.starts] == _OPEN).all() and (buffer[records.text_ends - 1] == _CLOSE).all())
 
 
 def _brackets(records: Records) -> int:
-    """How many brackets are opened in a record at the most; the block reader crashes where they are nested deeply."""
+    """Return the maximum number of open brackets in a record; the block reader crashes on deep nesting."""
     buffer = np.frombuffer(records.data, dtype=np.uint8)
     opened = np.flatnonzero((buffer == _OPEN) | (buffer == _OPEN_ARRAY))
     return int(np.diff(np.searchsorted(opened, records.ends), prepend=0).max())
 
 
 def _quick(type: pa.DataType) -> pa.DataType | None:
-    """What the block reader reads for a type: times as text, which is then held to its form."""
+    """Return the block reader's type for a column: times are read as text, which is then validated."""
     is_ = pa.types
     if is_.is_timestamp(type) or is_.is_date(type):
         return STRING
@@ -155,7 +154,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 def _cast(array: pa.Array, type: pa.DataType, timezone: str | None) -> pa.Array:
     is_ = pa.types
     if is_.is_decimal(type):
-        array.validate(full=True)  # the block reader does not mind digits that the precision has no place for
+        array.validate(full=True)  # the block reader ignores digits beyond the precision
         return array
     if array.type == type and not is_.is_nested(type):
         return array
@@ -188,7 +187,7 @@ def _fields(found: Iterable[pa.Field]) -> pa.DataType:
 
 
 def _as_json_type(type: pa.DataType) -> pa.DataType:
-    """As `type_of` has it. The block reader takes some texts for times; they are texts."""
+    """Return the type as `type_of` does. The block reader infers times for some texts; they stay texts."""
     if pa.types.is_struct(type):
         made = _fields(type)
         return made if len(made) else STRING if len(type) else pa.null()
@@ -206,11 +205,11 @@ def _has_lone_surrogate(value: object) -> bool:
 
 
 def _whole(text: str) -> object:
-    # An int has no -0, and a double has.
+    # An int has no -0, a double does.
     return Number(text) if text == "-0" else int(text)
 
 
-class _Refused(Exception):
+class _NotReadable(Exception):
     def __init__(self, problem: Unreadable) -> None:
         super().__init__(problem)
         self.problem = problem
@@ -221,12 +220,12 @@ def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     if len({name.lower() for name in made}) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if [n.lower() for n in names].count(name.lower()) > 1)
-        raise _Refused(Unreadable("duplicate-keys", f"the key {twice!r} is there more than once"))
+        raise _NotReadable(Unreadable("duplicate-keys", f"the key {twice!r} occurs more than once"))
     return made
 
 
 def _no_constant(name: str) -> object:
-    raise _Refused(Unreadable("not-a-number", f"{name} is not JSON"))
+    raise _NotReadable(Unreadable("not-a-number", f"{name} is not JSON"))
 
 
 def _not_json(text: str, error: ValueError) -> Unreadable:

@@ -1,4 +1,4 @@
-"""Want of memory is no fault of a file, though Arrow tells of it as of bytes that ask for an absurd amount."""
+"""Distinguish lack of memory, which is not the file's fault, from corrupt files that request absurd amounts."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import os
 import re
 import resource
 
-_ASKED = re.compile(r"size (\d+)")
+_REQUESTED = re.compile(r"size (\d+)")
 
 
 class NoMemory(MemoryError):
-    """This process had too little memory, or one that works for it."""
+    """This process, or a helper process, ran out of memory."""
 
 
 def is_limited() -> bool:
-    """Whether this process may map only so much; without a limit, Linux gives whatever the machine could have."""
+    """Whether the address space of this process is limited; without a limit, Linux overcommits."""
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def check_memory(error: BaseException, *, limited: bool | None = None) -> None:
-    """Raise `NoMemory` when that is what the error tells of: no file is put aside for it.
+    """Raise `NoMemory` when the error is a lack of memory: the file is not skipped for it.
 
-    A damaged file that asks for less than the machine has cannot be told from a sound one: it ends the run.
+    A corrupt file that requests less than the machine has cannot be distinguished from a valid one: the run ends.
     """
     if isinstance(error, NoMemory):
         raise error
     if not isinstance(error, MemoryError) and "bad_alloc" not in str(error):
         return
-    asked = _ASKED.search(str(error))
-    if asked is not None:
-        lacking = int(asked[1]) <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    requested = _REQUESTED.search(str(error))
+    if requested is not None:
+        lacking = int(requested[1]) <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     else:
         lacking = is_limited() if limited is None else limited
     if lacking:

@@ -1,4 +1,4 @@
-"""ORC files are read by a process beside this one, which may crash on a damaged file and is then started anew."""
+"""Read ORC files in a helper process, which may crash on a corrupt file and is then restarted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lakesmith.intake.rows import Broken
 COMMAND = [sys.executable, "-P", orc_process.__file__]
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _MUCH = 64 << 20
-"""Who has handed over so many bytes is not kept: it does not give its memory back."""
+"""A process that has returned this many bytes is not reused: it does not release its memory."""
 _idle: list[Reader] = []
 
 
@@ -32,7 +32,7 @@ class Reader:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self._served = 0
-        self._at_rest = True
+        self._waiting = True
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed at its end
         try:
             self._process = subprocess.Popen(
@@ -46,22 +46,22 @@ class Reader:
         self._answers = cast(BinaryIO, self._process.stdout)
 
     def is_reusable(self) -> bool:
-        """Whether it is of this process, lives, waits for an order, and was never given damaged bytes or many."""
-        return self.owner == os.getpid() and self._at_rest and self._served < _MUCH and self._process.poll() is None
+        """Whether it belongs to this process, is alive and idle, and has not read corrupt or very large files."""
+        return self.owner == os.getpid() and self._waiting and self._served < _MUCH and self._process.poll() is None
 
     def open(self, file: BinaryIO, size: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch], int]:
-        """The columns of a file, its stripes as they are asked for, and how many rows it says that it has."""
-        told = self._ask(file, b"O", COUNT.pack(size))
-        (rows,), (stripes,) = COUNT.unpack_from(told), COUNT.unpack_from(told, COUNT.size)
-        schema = pa.ipc.read_schema(pa.py_buffer(told[2 * COUNT.size :]))
+        """Return the columns of a file, a lazy iterator over its stripes, and the row count in its metadata."""
+        response = self._request(file, b"O", COUNT.pack(size))
+        (rows,), (stripes,) = COUNT.unpack_from(response), COUNT.unpack_from(response, COUNT.size)
+        schema = pa.ipc.read_schema(pa.py_buffer(response[2 * COUNT.size :]))
         return schema, (self._stripe(file, schema) for _ in range(stripes)), rows
 
     def _stripe(self, file: BinaryIO, schema: pa.Schema) -> pa.RecordBatch:
-        return pa.ipc.read_record_batch(pa.py_buffer(self._ask(file, b"N")), schema)
+        return pa.ipc.read_record_batch(pa.py_buffer(self._request(file, b"N")), schema)
 
-    def _ask(self, file: BinaryIO, kind: bytes, *parts: bytes) -> bytes:
-        """Give an order, hand over what of the file is wanted for it, and return the answer."""
-        self._at_rest = False
+    def _request(self, file: BinaryIO, kind: bytes, *parts: bytes) -> bytes:
+        """Send a request, serve the file ranges it needs, and return the response."""
+        self._waiting = False
         try:
             send(self._orders, kind, *parts)
             while True:
@@ -71,43 +71,43 @@ class Reader:
                 start, length = RANGE.unpack(data)
                 file.seek(start)
                 wanted = file.read(length)
-                with suppress(BrokenPipeError):  # then it has ended, and perhaps said why
+                with suppress(BrokenPipeError):  # it has ended, and may have reported why
                     send(self._orders, b"D", wanted)
         except (EOFError, BrokenPipeError):
-            raise self._died() from None
+            raise self._exit_error() from None
         self._served += len(data)
         match kind:
             case b"T":
                 raise Broken("too-deep", f"a column is nested more than {DEEP} deep")
             case b"M":
-                said = data[1:].decode()
-                check_memory(MemoryError(said), limited=bool(data[0]))
-                raise pa.ArrowInvalid(said)
+                message = data[1:].decode()
+                check_memory(MemoryError(message), limited=bool(data[0]))
+                raise pa.ArrowInvalid(message)
             case b"E":
                 raise pa.ArrowInvalid(data.decode())
-        self._at_rest = True
+        self._waiting = True
         return data
 
-    def _died(self) -> Exception:
+    def _exit_error(self) -> Exception:
         code = self._process.wait()
         how = signal.Signals(-code).name if code < 0 else f"code {code}"
         if code == -signal.SIGKILL:
             return NoMemory("the process that reads ORC files was killed")
-        if is_limited():  # Arrow's reader crashes also on a sound file that there is no memory for
-            what = f"the process that reads ORC files ended with {how}, under a limit of memory"
-            return NoMemory(f"{what}: that is too low, or the file is damaged")
+        if is_limited():  # Arrow's reader also crashes on a valid file when memory is short
+            what = f"the process that reads ORC files ended with {how}, under a memory limit"
+            return NoMemory(f"{what}: the limit is too low, or the file is corrupt")
         if -code in _CRASHES:
-            return Broken("corrupt", f"the orc file is damaged: its reader ended with {how}")
+            return Broken("corrupt", f"the orc file is corrupt: its reader ended with {how}")
         self._errors.seek(0)
-        said = self._errors.read()[-300:].decode(errors="replace").strip()
-        what = f"the process that reads ORC files ended with {how}: {said}"
+        message = self._errors.read()[-300:].decode(errors="replace").strip()
+        what = f"the process that reads ORC files ended with {how}: {message}"
         return Broken("unreadable-file", what, passing=True)
 
-    def end(self) -> None:
-        """Have no more of it, whatever it is doing."""
+    def close(self) -> None:
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
-        with suppress(BrokenPipeError):  # what it was not told any more
+        with suppress(BrokenPipeError):  # unsent requests
             self._orders.close()
         self._answers.close()
         self._errors.close()
@@ -115,15 +115,15 @@ class Reader:
 
 @contextmanager
 def reader() -> Iterator[Reader]:
-    """A process that is idle, or a new one: each thread has its own."""
-    taken = _idle_one() or Reader()
+    """Borrow an idle process, or start one: each thread has its own."""
+    process = _idle_one() or Reader()
     try:
-        yield taken
+        yield process
     finally:
-        if taken.is_reusable():
-            _idle.append(taken)
+        if process.is_reusable():
+            _idle.append(process)
         else:
-            taken.end()
+            process.close()
 
 
 def _idle_one() -> Reader | None:
@@ -134,11 +134,11 @@ def _idle_one() -> Reader | None:
             return None
         if found.is_reusable():
             return found
-        if found.owner == os.getpid():  # those of the process that this was forked from are not ours to end
-            found.end()
+        if found.owner == os.getpid():  # processes of the parent that this process was forked from are not closed
+            found.close()
 
 
 @atexit.register
-def _end_idle() -> None:
+def _close_idle() -> None:
     while found := _idle_one():
-        found.end()
+        found.close()

@@ -1,8 +1,8 @@
-"""Reads ORC files for another process, which runs this file: Arrow's reader may crash on damaged bytes.
+"""Read ORC files for another process, which runs this file: Arrow's reader may crash on corrupt bytes.
 
-Messages on both pipes are a letter, a length and as many bytes. In: `O` open a file of this size, `D` bytes that were
-asked for, `N` the next stripe. Out: `R` bytes that are wanted, `S` the schema, `B` a batch, `T` nested too deeply,
-`E` what Arrow raised, `M` no memory, with a first byte that tells whether there is a limit of it.
+A message on either pipe is a letter, a length and that many bytes. In: `O` open a file of this size, `D` requested
+bytes, `N` the next stripe. Out: `R` request bytes, `S` the schema, `B` a batch, `T` nested too deeply, `E` an error of
+Arrow, `M` out of memory, with a first byte for whether memory is limited.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEAD = struct.Struct("<cQ")
 RANGE = struct.Struct("<QQ")
 COUNT = struct.Struct("<Q")
 DEEP = 60
-"""Arrow hands over no more than 63 levels."""
+"""Arrow transfers at most 63 levels."""
 
 
 def send(pipe: BinaryIO, kind: bytes, *parts: bytes | pa.Buffer) -> None:
@@ -45,15 +45,15 @@ def _exactly(pipe: BinaryIO, length: int) -> bytes:
 
 
 class _Remote(io.RawIOBase):
-    """The file, whose bytes the other process has."""
+    """The file, whose bytes come from the other process."""
 
-    def __init__(self, size: int, asked: BinaryIO, answers: BinaryIO) -> None:
+    def __init__(self, size: int, requested: BinaryIO, answers: BinaryIO) -> None:
         self._size = size
         self._at = 0
-        self._asked = asked
+        self._requests = requested
         self._answers = answers
         self.starved: MemoryError | None = None
-        """What Arrow makes an error of the file, so that it has to be kept from here."""
+        """The memory error, which Arrow would report as an error of the file."""
 
     def readable(self) -> bool:
         return True
@@ -67,13 +67,13 @@ class _Remote(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         if at < 0:
-            raise ValueError("before the file begins there is nothing")
+            raise ValueError("the position is before the start of the file")
         self._at = at
         return at
 
     def read(self, size: int = -1) -> bytes:
         left = max(self._size - self._at, 0)
-        send(self._asked, b"R", RANGE.pack(self._at, left if size < 0 else min(size, left)))
+        send(self._requests, b"R", RANGE.pack(self._at, left if size < 0 else min(size, left)))
         try:
             _, data = receive(self._answers)
         except MemoryError as error:
@@ -84,7 +84,7 @@ class _Remote(io.RawIOBase):
 
 
 def serve(orders: BinaryIO, answers: BinaryIO) -> None:
-    """Read one file after the other until one is no good, or the other side ends."""
+    """Read one file after the other until one fails, or the other side ends."""
     from pyarrow import ArrowException, orc
 
     remote, opened, stripe = None, None, 0
@@ -107,13 +107,13 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
                 stripe += 1
         except (MemoryError, ArrowException, OSError, ValueError, OverflowError) as raised:
             error = (remote and remote.starved) or raised
-            said = (str(error) or type(error).__name__).encode()
-            if isinstance(error, MemoryError) or b"bad_alloc" in said:
+            message = (str(error) or type(error).__name__).encode()
+            if isinstance(error, MemoryError) or b"bad_alloc" in message:
                 limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-                send(answers, b"M", bytes([limited]), said)
+                send(answers, b"M", bytes([limited]), message)
             else:
-                send(answers, b"E", said)
-            return  # a part of what was asked for may still be on its way
+                send(answers, b"E", message)
+            return  # requested bytes may still be on their way
 
 
 def _deeper(type: pa.DataType, levels: int) -> bool:

@@ -1,7 +1,7 @@
-"""One file after the other becomes Arrow batches, each file closed by a row that tells what was read from it.
+"""Read files one after the other as Arrow batches; each file ends with a row of its counts.
 
-A file that turns out to be broken gives no rows but one, which tells why. Its first rows are held back until it is
-known to be whole, or too large to be held; then the job is ended before its commit, and the batch is cut again.
+A broken file yields a single row with the reason. Its first rows are held back until it is completely read, or too
+large to hold back. If such a large file is broken, the job ends before its commit, and the batch is planned again.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from lakesmith.intake.stream import Counted, chunks
 if TYPE_CHECKING:
     from lakesmith.intake.xml import Value
 
-HELD = 64 << 20
-"""How many bytes of a file's rows are held back."""
+HOLD_BACK = 64 << 20
+"""The maximum bytes of a file's rows to hold back."""
 _ROWS = 20_000
 _HEAD = 64 << 10
-"""How many bytes of a text are looked at to tell how it is written."""
+"""How many bytes of a text are inspected to detect its format."""
 END_TYPE = pa.struct(
     [
         ("rows", pa.int64()),
-        ("refused", pa.int64()),
+        ("rejected", pa.int64()),
         ("rescued", pa.int64()),
         ("bytes", pa.int64()),
         ("code", STRING),
@@ -50,11 +50,11 @@ class Task:
     """A file to read."""
 
     number: int
-    """Its place in the batch."""
+    """Its index in the batch."""
     path: str
     size: int
-    refused: str | None = None
-    """Why it cannot be read, when that is known already."""
+    error: str | None = None
+    """Why it cannot be read, if already known."""
 
     @property
     def partitions(self) -> dict[str, str | None]:
@@ -77,8 +77,8 @@ class Reader:
     source: Files
     target: Target
     open: Opener
-    held: int = HELD
-    """How many bytes of a file's rows are held back until it is known to be whole."""
+    held: int = HOLD_BACK
+    """The maximum bytes of a file's rows to hold back until it is completely read."""
 
     @property
     def output(self) -> pa.Schema:
@@ -91,54 +91,54 @@ class Reader:
             yield from self._file(task)
 
     def _file(self, task: Task) -> Iterator[pa.RecordBatch]:
-        if task.refused is not None:
-            yield self._refused(task, *task.refused.split(": ", 1))
+        if task.error is not None:
+            yield self._rejected(task, *task.error.split(": ", 1))
             return
         held: list[pa.RecordBatch] = []
-        size = count = refused = rescued = 0
-        letting_go = False
+        size = count = rejected = rescued = 0
+        released = False
         try:
             with _opened(self.open, task) as file:
                 raw = Counted(file, task.size)
                 for batch in self._rows(raw, task):
                     count += len(batch)
-                    refused += len(batch) - batch.column(CORRUPT).null_count
+                    rejected += len(batch) - batch.column(CORRUPT).null_count
                     rescued += len(batch) - batch.column(RESCUED).null_count
-                    if letting_go:
+                    if released:
                         yield batch
                         continue
                     held.append(batch)
                     size += batch.nbytes
                     if size > self.held:
-                        letting_go = True
+                        released = True
                         yield from held
                         held.clear()
         except Broken as broken:
-            if broken.passing or letting_go:
+            if broken.passing or released:
                 raise Abort("left-out" if broken.passing else "broken", task.path, str(broken)) from broken
-            yield self._refused(task, broken.code, broken.what)
+            yield self._rejected(task, broken.code, broken.what)
             return
         except Abort as abort:
             raise Abort(abort.kind, task.path, abort.detail) from abort
         yield from held
-        end = {"rows": count, "refused": refused, "rescued": rescued, "bytes": raw.count, "code": None}
+        end = {"rows": count, "rejected": rejected, "rescued": rescued, "bytes": raw.count, "code": None}
         yield self._closing(task, {FILE_END: end})
 
     def _rows(self, raw: Counted, task: Task) -> Iterator[pa.RecordBatch]:
         parts = task.partitions
-        told = fit_rows([parts], [b""], replace(self.target, text=True)) if parts else None
+        from_path = fit_rows([parts], [b""], replace(self.target, text=True)) if parts else None
         with _as_listed(raw):
             for lines, batch in file_rows(raw, self.source, self.target):
-                yield self._placed(batch if told is None else _with_path(batch, parts, told), lines, task)
+                yield self._placed(batch if from_path is None else _with_path(batch, parts, from_path), lines, task)
 
     def _placed(self, batch: pa.RecordBatch, lines: pa.Array, task: Task) -> pa.RecordBatch:
         count = len(batch)
         places = [lines, pa.array(np.full(count, task.number, dtype=np.int32)), pa.nulls(count, END_TYPE)]
         return pa.RecordBatch.from_arrays([*batch.columns, *places], schema=self.output)
 
-    def _refused(self, task: Task, code: str, what: str) -> pa.RecordBatch:
-        """The one row that stands for a file which cannot be read, and closes it."""
-        end = {"rows": 1, "refused": 1, "rescued": 0, "bytes": task.size, "code": code}
+    def _rejected(self, task: Task, code: str, what: str) -> pa.RecordBatch:
+        """Return the only row of a file that cannot be read, which also ends it."""
+        end = {"rows": 1, "rejected": 1, "rescued": 0, "bytes": task.size, "code": code}
         return self._closing(
             task, {SOURCE_ROW: 0, CORRUPT: self._head(task), ERROR_CODE: f"{code}: {what}", FILE_END: end}
         )
@@ -156,34 +156,34 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
-    """What a look through a file found."""
+class FileSurvey:
+    """The result of a survey of a file."""
 
     shape: pa.DataType
-    """What it brings, as a struct."""
+    """Its columns, as a struct."""
     why: str | None = None
     """Why it cannot be read."""
     passing: bool = False
-    """The next run may be able to."""
+    """Whether the next run may be able to read it."""
 
 
-def survey(source: Files, open: Opener, expected: Sequence[str], task: Task) -> Surveyed:
-    """Look through a file for the columns that it brings; `expected` are those that are known."""
+def survey(source: Files, open: Opener, expected: Sequence[str], task: Task) -> FileSurvey:
+    """Read a file for its columns only; `expected` are the known ones."""
     parts = pa.struct([(name, STRING) for name in task.partitions])
-    if task.refused is not None:
-        return Surveyed(pa.struct([]), task.refused)
+    if task.error is not None:
+        return FileSurvey(pa.struct([]), task.error)
     try:
         with _opened(open, task) as file:
             raw = Counted(file, task.size)
             with _as_listed(raw):
                 found = file_shape(raw, source, expected)
     except Broken as broken:
-        return Surveyed(pa.struct([]), str(broken), broken.passing)
-    return Surveyed(wider(found, parts))
+        return FileSurvey(pa.struct([]), str(broken), broken.passing)
+    return FileSurvey(wider(found, parts))
 
 
 def file_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-    """The rows of a file, with the line or number of each."""
+    """Yield the rows of a file, with the line or number of each."""
     match source.format:
         case "json":
             yield from _json_rows(raw, source, target)
@@ -205,7 +205,7 @@ def file_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.
 
 
 def file_shape(raw: Counted, source: Files, expected: Sequence[str]) -> pa.DataType:
-    """What a file brings, as a struct."""
+    """Return the columns of a file, as a struct."""
     match source.format:
         case "json":
             return _json_shape(raw, source)
@@ -214,7 +214,7 @@ def file_shape(raw: Counted, source: Files, expected: Sequence[str]) -> pa.DataT
             if found is None:
                 return pa.struct([])
             header = csv_text.read_header(found, source.delimiter)
-            header.unfit(expected)
+            header.check(expected)
             return csv_text.shape(header)
         case "text":
             return pa.struct([("value", STRING)])
@@ -283,10 +283,10 @@ def _csv_rows(raw: Counted, source: Files, target: Target) -> Iterator[tuple[pa.
         records = piece.without_blank(b"\r\n")
         if header is None and len(records):
             header = csv_text.read_header(records.part(0, 1).raws()[0], source.delimiter)
-            header.unfit(target.schema.names)
+            header.check(target.schema.names)
             records = records.part(1, len(records))
         if header is not None and len(records):
-            records = csv_text.lone_lines(records, header, pieces.newline).without_blank(b"\r\n")
+            records = csv_text.split_misquoted(records, header, pieces.newline).without_blank(b"\r\n")
             yield from _numbered(records, csv_text.rows(records, header, target))
 
 
@@ -320,7 +320,7 @@ def _line(raw: bytes) -> dict[str, object] | Unreadable:
 
 
 def _changes(raws: Iterable[bytes]) -> Iterator[json_text.Record]:
-    """Changes out of their envelopes: each row, and what happened to it."""
+    """Yield changes from their envelopes."""
     from lakesmith.intake.debezium import unwrapped
 
     return unwrapped(map(json_text.parse, raws))
@@ -329,7 +329,7 @@ def _changes(raws: Iterable[bytes]) -> Iterator[json_text.Record]:
 def _fitted(
     found: Iterable[tuple[int, bytes, json_text.Record]], target: Target
 ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-    """Rows of records that come one by one, in batches that are bounded in number and in bytes."""
+    """Yield rows of single records, in batches with bounded rows and bytes."""
     lines: list[int] = []
     raws: list[bytes] = []
     records: list[json_text.Record] = []
@@ -339,7 +339,7 @@ def _fitted(
         raws.append(raw)
         records.append(record)
         size += len(raw)
-        if len(lines) >= _ROWS or size >= HELD // 4:
+        if len(lines) >= _ROWS or size >= HOLD_BACK // 4:
             yield pa.array(lines, pa.int64()), fit_rows(records, raws, target)
             lines, raws, records, size = [], [], [], 0
     if lines:
@@ -351,14 +351,14 @@ def _oversized(piece: Oversized, target: Target) -> tuple[pa.Array, pa.RecordBat
 
 
 def _spans_lines(head: bytes) -> bool:
-    """Whether JSON is an array, or an object over several lines: not one object a line."""
+    """Whether JSON is an array, or an object over several lines, not one object per line."""
     text = head.lstrip()
     if text[:1] == b"[":
         return True
     line, _, rest = text.partition(b"\n")
     if text[:1] != b"{" or not rest.strip() or isinstance(json_text.parse(line), dict):
         return False
-    # A broken line may be followed by anything. An object that goes on does so with a key or its end, or is whole.
+    # A broken line may be followed by anything. An object that continues does so with a key or its end, or is complete.
     return rest.lstrip()[:1] in (b'"', b"}") or json_text.begins_with_object(text)
 
 
@@ -376,9 +376,9 @@ def _opened(open: Opener, task: Task) -> BinaryIO:
     try:
         return open(task.path)
     except FileNotFoundError:
-        raise Broken("file-gone", "the file was there when it was listed, and is gone", passing=True) from None
+        raise Broken("file-gone", "the file was listed, and has been deleted since", passing=True) from None
     except PermissionError:
-        raise Broken("permission-denied", "the file may not be read by this user", passing=True) from None
+        raise Broken("permission-denied", "this user may not read the file", passing=True) from None
     except OSError as error:
         raise Broken("unreadable-file", str(error.strerror or error)[:200], passing=True) from error
     except LakesmithError as error:
@@ -387,7 +387,7 @@ def _opened(open: Opener, task: Task) -> BinaryIO:
 
 @contextmanager
 def _as_listed(raw: Counted) -> Iterator[None]:
-    """Hold a file to the size that it was listed with. What looks broken may be a file that is written anew."""
+    """Check that a file has its listed size. A file that looks broken may be in the middle of a rewrite."""
     try:
         yield
     except Broken as broken:
@@ -397,20 +397,20 @@ def _as_listed(raw: Counted) -> Iterator[None]:
     raw.check_size()
 
 
-def _with_path(batch: pa.RecordBatch, parts: Mapping[str, str | None], told: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with what the path tells in place of what the file does; where they differ, that is kept beside."""
+def _with_path(batch: pa.RecordBatch, parts: Mapping[str, str | None], from_path: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows with values from the path; values in the file that differ are rescued."""
     count = len(batch)
     beside: dict[int, dict[str, object]] = {}
-    for place, name in enumerate(told.schema.names):
+    for place, name in enumerate(from_path.schema.names):
         if name.lower() not in {part.lower() for part in parts}:
             continue
-        inside, value = batch.column(place), told.column(place)[0]
+        inside, value = batch.column(place), from_path.column(place)[0]
         other = pc.and_(inside.is_valid(), pc.not_equal(inside, value)) if value.is_valid else inside.is_valid()
         for row in np.flatnonzero(other.to_numpy(zero_copy_only=False)).tolist():
             beside.setdefault(row, {})[name] = inside[row].as_py()
         column = pa.repeat(value, count) if value.is_valid else pa.nulls(count, value.type)
         batch = batch.set_column(place, batch.schema.field(place), column)
-    misfit = told.column(RESCUED)[0].as_py()
+    misfit = from_path.column(RESCUED)[0].as_py()
     if not beside and misfit is None:
         return batch
     rescued = batch.column(RESCUED).to_pylist()
@@ -420,13 +420,13 @@ def _with_path(batch: pa.RecordBatch, parts: Mapping[str, str | None], told: pa.
 
 
 def _merged(kept: str | None, misfit: str | None, other: Mapping[str, object] | None) -> str | None:
-    """One JSON object of several."""
+    """Merge several JSON objects into one."""
     fields = [text[1:-1] for text in (kept, misfit, as_json(other) if other else None) if text]
     return f"{{{', '.join(fields)}}}" if fields else None
 
 
 class _Peeked:
-    """Pieces of a text, the beginning of which can be looked at before."""
+    """Pieces of a text, with a preview of its start."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.head = b""
@@ -438,7 +438,7 @@ class _Peeked:
 
     @property
     def newline(self) -> bytes:
-        """What ends a line: a line feed, unless there are only carriage returns."""
+        """The line end: a line feed, unless there are only carriage returns."""
         return b"\r" if b"\n" not in self.head and b"\r" in self.head[:-1] else b"\n"
 
     def __iter__(self) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
-"""Parsed records become Arrow batches: what fits its column exactly is stored there, everything else is kept beside.
+"""Convert parsed records to Arrow batches: values that fit their column exactly are stored, others are rescued.
 
-No value is cast in silence and none becomes NULL in silence: a value that does not fit goes to `_rescued`, under its
-dotted name, as it came.
+No value is silently cast or replaced by NULL: a value that does not fit goes unchanged to `_rescued`, under its dotted
+name.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from lakesmith.columns import CORRUPT, ERROR_CODE, RESCUED, ROW_HASH
 from lakesmith.intake.shapes import STRING, Number, common, exact_as_double, record_type, storable, type_of, widest
 
 SHOWN = 65_536
-"""How many bytes of something unreadable are kept."""
+"""How many bytes of an unreadable record are stored."""
 _MISFIT: Final = object()
 _ALWAYS_FITS = {STRING: str, pa.bool_(): bool}
-"""By the type of a column, the class of values that it holds as they are."""
+"""By column type, the Python class of values that it stores unchanged."""
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -42,7 +42,7 @@ _TRUTH = {"true": True, "false": False, "True": True, "False": False, "TRUE": Tr
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A record that cannot be read: a code, and what is wrong in words."""
+    """A record that cannot be read: a code and a message."""
 
     code: str
     what: str
@@ -52,14 +52,14 @@ class Unreadable:
 
 
 class Broken(Exception):
-    """A file that cannot be read, or not to its end. None of its rows are taken in."""
+    """A file that cannot be read, or not to its end. None of its rows are ingested."""
 
     def __init__(self, code: str, what: str, *, passing: bool = False) -> None:
         super().__init__(code, what)
         self.code = code
         self.what = what
         self.passing = passing
-        """Not the file's content is at fault: the next run may well be able to read it."""
+        """Whether the cause is temporary and not the file's content: the next run may be able to read it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _broken, (self.code, self.what, self.passing)
@@ -73,56 +73,56 @@ def _broken(code: str, what: str, passing: bool) -> Broken:
 
 
 class Abort(Exception):
-    """Raised in a worker to end the job before its commit: the batch has to be cut in another way.
+    """Raised in a worker to end the job before its commit: the batch must be planned again.
 
-    `new-fields`: something came that the target has no column for, or only one that is too narrow and can be widened.
+    `new-fields`: a field has no column in the target, or only a narrower one that can be widened.
     `broken`: a file cannot be read to its end. `left-out`: a file cannot be read now, for a reason that is not its
     content.
     """
 
     MARK: Final = "lakesmith-abort"
     SEPARATOR: Final = "\0"
-    """Between several paths: the one character that none of them can have."""
+    """The separator of paths: the only character that no path can contain."""
 
     def __init__(self, kind: str, path: str, detail: str) -> None:
         super().__init__(kind, path, detail)
         self.kind, self.path, self.detail = kind, path, detail
 
     def __str__(self) -> str:
-        # This text is all that comes back from a worker. Encoded, because a file's name may hold the mark too.
+        # Only this text comes back from a worker. It is encoded, because a file name may contain the mark too.
         encoded = b64encode(json.dumps([self.kind, self.path, self.detail]).encode()).decode()
         return f"{self.MARK}{encoded}{self.MARK}"
 
     @classmethod
     def in_text(cls, text: str) -> Abort | None:
-        """The abort that an error's text tells of, if it is one."""
+        """Return the abort in an error's text, if there is one."""
         found = re.search(f"{cls.MARK}([A-Za-z0-9+/=]+){cls.MARK}", text)
         return cls(*json.loads(b64decode(found[1]))) if found else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The columns that rows are made for."""
+    """The columns to read rows for."""
 
     schema: pa.Schema
     timezone: str | None = None
-    """The zone of times that are written without one; without this they do not fit a timestamp."""
+    """The time zone of times without one; without this, they do not fit a timestamp."""
     text: bool = False
     """All values are text, booleans too, as in CSV and XML."""
     surveyed: bool = False
-    """Every field that may come is in the schema; what is not has no place in a table."""
+    """Whether all files were surveyed: fields that are not in the schema cannot be columns of a table."""
     widening: frozenset[str] = frozenset()
-    """The columns that become wider when values come for which they are too narrow."""
+    """The columns that may be widened for values that do not fit."""
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """By exact and by lower-case name, which column it is."""
+        """By exact and by lower-case name, the index of the column."""
         lower = {name.lower(): place for place, name in enumerate(self.schema.names)}
         return lower | {name: place for place, name in enumerate(self.schema.names)}
 
     @property
     def output(self) -> pa.Schema:
-        """The columns of a batch that `fit_rows` gives."""
+        """The columns of the batches of `fit_rows`."""
         hidden = [(name, STRING) for name in (ROW_HASH, RESCUED, CORRUPT, ERROR_CODE)]
         return pa.schema([*self.schema, *hidden])
 
@@ -130,7 +130,7 @@ class Target:
 def fit_rows(
     records: Sequence[Mapping[str, object] | Unreadable], raws: Sequence[bytes], target: Target
 ) -> pa.RecordBatch:
-    """The rows of some records: the target's columns, then the hash, what was rescued, and what is unreadable."""
+    """Return the rows of records: the target's columns, then the hash, rescued values, and unreadable text."""
     count = len(records)
     columns: list[list[object]] = [[None] * count for _ in target.schema]
     rescued: list[str | None] = [None] * count
@@ -164,13 +164,13 @@ def fit_rows(
 
 
 def shape_of(records: Sequence[Mapping[str, object] | Unreadable]) -> pa.DataType:
-    """What the records bring, as a struct."""
+    """Return the columns of records, as a struct."""
     found = common(record_type(record) for record in records if not isinstance(record, Unreadable))
     return pa.struct([]) if pa.types.is_null(found) else found
 
 
 def hashes(raws: Sequence[bytes]) -> list[str]:
-    """128 bits that tell records apart by their bytes."""
+    """Return 128-bit hashes of records."""
     return [blake2b(raw, digest_size=16).hexdigest() for raw in raws]
 
 
@@ -185,13 +185,13 @@ def is_utf8(data: bytes) -> bool:
 
 
 def shown(raw: bytes) -> str:
-    """Bytes as text that loses nothing of what can be read, and not more of it than a cell should hold."""
+    """Return bytes as text, with invalid bytes escaped, cut to the size of a cell."""
     text = raw[:SHOWN].decode("utf-8", errors="backslashreplace").replace("\x00", "\\x00")
     return text if len(raw) <= SHOWN else f"{text}… ({len(raw):,} bytes)"
 
 
 def as_json(value: object) -> str:
-    """JSON text of a parsed value, numbers with the digits that they came with."""
+    """Return a parsed value as JSON text, with the original digits of numbers."""
     match value:
         case Number():
             return value.text
@@ -219,7 +219,7 @@ def _without_column(name: str, value: object, target: Target, beside: dict[str, 
 
 
 def _fit(value: object, type: pa.DataType, target: Target, name: str, beside: dict[str, object]) -> object:
-    """The value as its column holds it; None, and the value kept beside, when it does not fit."""
+    """Return the value for its column; None when it does not fit and was rescued."""
     if value is None:
         return None
     made = _nested(value, type, target, name, beside)
@@ -261,7 +261,7 @@ def _nested(value: object, type: pa.DataType, target: Target, name: str, beside:
 
 
 def fit_value(value: object, type: pa.DataType, target: Target) -> object:
-    """A scalar as a type holds it, without a loss, or a mark that it does not fit."""
+    """Return a scalar converted to a type without loss, or a mark that it does not fit."""
     is_ = pa.types
     if is_.is_string(type):
         return _as_text(value)
@@ -318,7 +318,7 @@ def _fit_text(text: str, type: pa.DataType, target: Target) -> object:
 
 
 def _nearest(value: float | Decimal, type: pa.DataType) -> float:
-    """The value that a column of this width holds for a number."""
+    """Return the value of a number in a float column of this width."""
     return c_float(float(value)).value if type.bit_width == 32 else float(value)
 
 
@@ -351,7 +351,7 @@ def _as_decimal(text: str, type: pa.DataType) -> object:
 
 @lru_cache
 def _exactly(precision: int) -> Context:
-    """Arithmetic that neither rounds nor has more digits than this."""
+    """Decimal arithmetic that raises an error instead of rounding."""
     return Context(prec=precision, traps=[Inexact, InvalidOperation])
 
 
@@ -380,7 +380,7 @@ def _as_moment(text: str, *, zoned: bool, timezone: str | None) -> object:
         if zone is None:
             assert timezone
             made = moment.replace(tzinfo=_zone(timezone)).astimezone(UTC)
-            # The clocks leave an hour out when summer begins: a time in it is none.
+            # Clocks skip an hour when summer time starts: a time in it does not exist.
             return made if made.astimezone(_zone(timezone)).replace(tzinfo=None) == moment else _MISFIT
         if zone == "Z":
             return moment.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The columns that data brings: Arrow types for Spark's, what a value's type is, and what several have in common."""
+"""Arrow types for Spark types, types of values, and common types."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _SPELT = {type: name for name, type in _SIMPLE.items()}
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[\w.]+|[<>(),:])")
 _UNSTORABLE = re.compile(r"[ ,;{}()=\x00-\x1f]")
 _EXACT = 2**53
-"""Whole numbers up to here are doubles without a loss."""
+"""Whole numbers up to here are exact as doubles."""
 
 
 class Number(float):
-    """A JSON number with a fraction, or `-0`: its nearest double, and the digits as they were written."""
+    """A JSON number with a fraction, or `-0`: its nearest double, and its written digits."""
 
     __slots__ = ("text",)
 
@@ -52,7 +52,7 @@ class Number(float):
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """The Arrow type of a Spark SQL type, such as `struct<a:bigint,b:array<string>>`."""
+    """Return the Arrow type of a Spark SQL type, such as `struct<a:bigint,b:array<string>>`."""
     tokens = _TOKEN.findall(text)
     tokens.reverse()
     return _type(tokens)
@@ -86,8 +86,8 @@ def _type(tokens: list[str]) -> pa.DataType:
             while tokens[-1] != ">":
                 name = tokens.pop()
                 tokens.pop()
-                spelt = name[1:-1].replace("``", "`") if name.startswith("`") else name
-                fields.append((spelt, _type(tokens)))
+                names = name[1:-1].replace("``", "`") if name.startswith("`") else name
+                fields.append((names, _type(tokens)))
                 if tokens[-1] == ",":
                     tokens.pop()
             tokens.pop()
@@ -97,7 +97,7 @@ def _type(tokens: list[str]) -> pa.DataType:
 
 
 def spark_type(type: pa.DataType) -> str:
-    """The Spark SQL type that holds every value of an Arrow type without a loss."""
+    """Return the Spark SQL type that fits every value of an Arrow type without loss."""
     if type in _SPELT:
         return _SPELT[type]
     if pa.types.is_decimal(type):
@@ -113,7 +113,7 @@ def spark_type(type: pa.DataType) -> str:
 
 
 def stored_type(type: pa.DataType) -> pa.DataType:
-    """The Arrow type that a table's column has for values of this one."""
+    """Return the Arrow type of a table's column for values of this type."""
     is_ = pa.types
     match type:
         case _ if is_.is_unsigned_integer(type):
@@ -145,7 +145,7 @@ def stored_type(type: pa.DataType) -> pa.DataType:
 
 
 def type_of(value: object) -> pa.DataType:
-    """The type that a parsed JSON value has by itself. Text stays text: what it means is for a declaration to say."""
+    """Return the type of a parsed JSON value. Text stays text: only a declaration gives it another type."""
     match value:
         case None:
             return pa.null()
@@ -159,7 +159,7 @@ def type_of(value: object) -> pa.DataType:
             return pa.float64()
         case dict():
             made = record_type(value)
-            # An empty object tells nothing; one of which no field has a place in a struct is kept as text.
+            # An empty object has no type; one without any field that a struct can have becomes text.
             return made if len(made) else STRING if value else pa.null()
         case list():
             return pa.list_(common(type_of(item) for item in value))
@@ -168,7 +168,7 @@ def type_of(value: object) -> pa.DataType:
 
 
 def record_type(record: Mapping[str, object]) -> pa.DataType:
-    """The struct of a record's fields, as far as a table can have them."""
+    """Return the struct of a record's fields that a table can have."""
     return pa.struct([(name, type_of(item)) for name, item in record.items() if storable(name)])
 
 
@@ -177,7 +177,7 @@ def _whole(value: int) -> pa.DataType:
 
 
 def common(types: Iterable[pa.DataType]) -> pa.DataType:
-    """The narrowest type that holds the values of all; text when they have nothing in common."""
+    """Return the narrowest type that fits the values of all types; text when they have nothing in common."""
     found = pa.null()
     for type in types:
         found = wider(found, type)
@@ -185,7 +185,7 @@ def common(types: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The narrowest type that holds the values of both; text when they have nothing in common."""
+    """Return the narrowest type that fits the values of both; text when they have nothing in common."""
     is_ = pa.types
     if one == other or is_.is_null(other):
         return one
@@ -197,7 +197,7 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return pa.list_(wider(one.value_type, other.value_type))
     if is_.is_map(one) and is_.is_map(other):
         key = wider(one.key_type, other.key_type)
-        # Keys that are text in the one and numbers in the other are not the same keys.
+        # Keys that are text in one and numbers in the other are different keys.
         alike = one.key_type == other.key_type or not is_.is_string(key)
         return pa.map_(key, wider(one.item_type, other.item_type)) if alike else STRING
     numbers = [type for type in (one, other) if is_.is_integer(type) or is_.is_floating(type) or is_.is_decimal(type)]
@@ -212,11 +212,11 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def one_each(fields: Iterable[pa.Field]) -> pa.DataType:
-    """A struct in which fields whose names differ in case only are one, which holds the values of all."""
-    spelt: dict[str, str] = {}
+    """Return a struct in which fields that differ only in case are merged."""
+    names: dict[str, str] = {}
     types: dict[str, pa.DataType] = {}
     for field in fields:
-        name = spelt.setdefault(field.name.lower(), field.name)
+        name = names.setdefault(field.name.lower(), field.name)
         types[name] = wider(types[name], field.type) if name in types else field.type
     return pa.struct(list(types.items()))
 
@@ -227,33 +227,35 @@ def _digits(type: pa.DataType) -> tuple[int, int]:
     return {8: 3, 16: 5, 32: 10, 64: 19}[type.bit_width], 0
 
 
-def settled(type: pa.DataType) -> pa.DataType:
-    """The type with text in place of what no value has told anything about."""
+def null_types_as_text(type: pa.DataType) -> pa.DataType:
+    """Return the type with text in place of the null type, for fields without any value."""
     if pa.types.is_null(type):
         return STRING
     if pa.types.is_struct(type):
-        return pa.struct([(field.name, settled(field.type)) for field in type])
+        return pa.struct([(field.name, null_types_as_text(field.type)) for field in type])
     if pa.types.is_list(type):
-        return pa.list_(settled(type.value_type))
+        return pa.list_(null_types_as_text(type.value_type))
     return type
 
 
-def grown(known: pa.DataType, found: pa.DataType) -> pa.DataType:
-    """A known type with the fields that are new in a found one, at every depth; what is known keeps its type."""
+def with_new_fields(known: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """Return a known type with the new fields of a found one, at every depth; known fields keep their type."""
     if pa.types.is_struct(known) and pa.types.is_struct(found):
         fields = {field.name: field.type for field in known}
-        spelt = {name.lower(): name for name in fields}
+        names = {name.lower(): name for name in fields}
         for field in one_each(found):
-            name = spelt.get(field.name.lower(), field.name)
-            fields[name] = grown(fields[name], field.type) if name in fields else settled(field.type)
+            name = names.get(field.name.lower(), field.name)
+            fields[name] = (
+                with_new_fields(fields[name], field.type) if name in fields else null_types_as_text(field.type)
+            )
         return pa.struct(list(fields.items()))
     if pa.types.is_list(known) and pa.types.is_list(found):
-        return pa.list_(grown(known.value_type, found.value_type))
+        return pa.list_(with_new_fields(known.value_type, found.value_type))
     return known
 
 
 def widest(known: pa.DataType, found: pa.DataType) -> pa.DataType:
-    """A known type made as wide as a found one, at every depth, where a stored column can follow; else as it is."""
+    """Return a known type as wide as a found one, at every depth, where a stored column can be widened."""
     is_ = pa.types
     if is_.is_struct(known) and is_.is_struct(found):
         came = {field.name.lower(): field.type for field in found}
@@ -272,7 +274,7 @@ def widest(known: pa.DataType, found: pa.DataType) -> pa.DataType:
 
 
 def widened(known: pa.Schema, target: pa.Schema) -> tuple[str, ...]:
-    """The fields, at every depth, that are wider in `target` than in `known`: `name: int → bigint`."""
+    """Return the fields, at every depth, that are wider in `target` than in `known`: `name: int → bigint`."""
     return tuple(_widened(pa.struct(list(known)), pa.struct(list(target)), ""))
 
 
@@ -292,7 +294,7 @@ def _widened(known: pa.DataType, target: pa.DataType, name: str) -> list[str]:
 
 
 def added(known: pa.Schema, target: pa.Schema) -> tuple[str, ...]:
-    """The fields, at every depth, that `target` has and `known` does not."""
+    """Return the fields, at every depth, that `target` has and `known` does not."""
     return tuple(_added(pa.struct(list(known)), pa.struct(list(target)), ""))
 
 
@@ -312,7 +314,7 @@ def _added(known: pa.DataType, target: pa.DataType, prefix: str) -> list[str]:
 
 
 def storable(name: str) -> bool:
-    """Whether a table can have a column of this name, and Lakesmith does not use the name itself."""
+    """Whether a table can have a column of this name, which Lakesmith does not reserve."""
     return (
         bool(name) and not _UNSTORABLE.search(name) and name.lower() not in (*AUDIT, "_metadata") and HIDDEN not in name
     )
@@ -323,5 +325,5 @@ def exact_as_double(value: int) -> bool:
 
 
 def schema_of(columns: Mapping[str, str]) -> pa.Schema:
-    """The schema of columns that are given as Spark SQL types."""
+    """Return the schema of columns with Spark SQL types."""
     return pa.schema([(name, arrow_type(type)) for name, type in columns.items()])

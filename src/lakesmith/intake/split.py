@@ -1,4 +1,4 @@
-"""Text becomes records: lines, CSV records whose quotes may span lines, or the values of JSON arrays.
+"""Split text into records: lines, CSV records whose quotes may span lines, or the values of JSON arrays.
 
 Never more of a text is in memory than a piece of it and one record.
 """
@@ -25,13 +25,13 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records that lie one after the other in some bytes, each with its line end."""
+    """Consecutive records in one byte string, each with its line end."""
 
     data: bytes
     ends: Places
     """Where each record ends."""
     lines: Places
-    """The line that each begins on, or its number, from 1."""
+    """The first line of each, or its number, from 1."""
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -50,7 +50,7 @@ class Records:
         return ends
 
     def raws(self) -> list[bytes]:
-        """Each record without its line end."""
+        """Return each record without its line end."""
         data = self.data
         bounds = zip(self.starts.tolist(), self.text_ends.tolist(), strict=True)
         return [data[start:end] for start, end in bounds]
@@ -64,11 +64,11 @@ class Records:
         )
 
     def next_line(self, newline: bytes) -> int:
-        """The line that follows the last record."""
+        """Return the line after the last record."""
         return int(self.lines[-1]) + self.data.count(newline, int(self.starts[-1]))
 
     def without_blank(self, blank: bytes) -> Records:
-        """The records without those that have nothing but `blank` characters in them."""
+        """Return the records without those that have only `blank` characters."""
         if not len(self):
             return self
         first = np.frombuffer(self.data, dtype=np.uint8)[self.starts]
@@ -77,13 +77,13 @@ class Records:
         empty = [number for number in doubtful.tolist() if not self.data[starts[number] : ends[number]].strip(blank)]
         if not empty:
             return self
-        kept = np.delete(np.arange(len(self)), empty)
-        return joined([self.data[starts[number] : ends[number]] for number in kept.tolist()], self.lines[kept])
+        left = np.delete(np.arange(len(self)), empty)
+        return joined([self.data[starts[number] : ends[number]] for number in left.tolist()], self.lines[left])
 
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """A record that was passed over because of its length."""
+    """A record that was skipped because of its length."""
 
     line: int
     head: bytes
@@ -132,7 +132,7 @@ def _next(rest: bytes, line: int, newline: bytes, delimiter: str | None, *, last
         return found
     end = rest.find(newline) + 1
     if 0 < end <= MAX_RECORD and (last or len(rest) > MAX_RECORD):
-        # A quote was opened and not closed: only the line on which it stands is lost, not all that follows.
+        # A quote is not closed: only its line is lost, not everything after it.
         return Records(rest[:end], np.array([end]), np.array([line]))
     return None
 
@@ -222,7 +222,7 @@ def split_json(chunks: Iterable[bytes]) -> Iterator[Records]:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The JSON values that are complete in some text."""
+    """The complete JSON values in a text."""
 
     bounds: Iterable[tuple[int, int]]
     reached: int

@@ -1,4 +1,4 @@
-"""A file's bytes as they are read: decompressed within bounds, counted, and turned into UTF-8."""
+"""Read a file's bytes: decompressed within bounds, counted, and converted to UTF-8."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakesmith.intake.rows import Broken
 
 CHUNK = 4 << 20
 _EXPANSION = 200
-"""How many times its size a compressed file may become, once that is more than `_FREE` bytes."""
+"""The maximum expansion factor of a compressed file, once it expands to more than `_FREE` bytes."""
 _FREE = 256 << 20
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -28,7 +28,7 @@ _MAGIC = ((b"\x1f\x8b", "gzip"), (b"BZh", "bz2"), (b"\x28\xb5\x2f\xfd", "zstd"))
 
 
 class Counted(io.RawIOBase):
-    """A file that counts what is read from it, and holds it to the size that its listing told."""
+    """A file that counts the bytes read, and checks them against its listed size."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
@@ -43,14 +43,14 @@ class Counted(io.RawIOBase):
         try:
             data = self._file.read(len(buffer))
         except (OSError, LakesmithError) as error:
-            what = f"reading stopped after {self.count:,} bytes: {_said(error)}"
+            what = f"reading stopped after {self.count:,} bytes: {_message(error)}"
             raise Broken("unreadable-file", what, passing=True) from error
         buffer[: len(data)] = data
         self.count += len(data)
         return len(data)
 
     def check_size(self) -> None:
-        """Raise when the file turns out to have another size than it was pinned with."""
+        """Raise when the file does not have its pinned size."""
         if self._jumped:
             self.count = self._file.seek(0, io.SEEK_END) if self._file.seekable() else self._size
         else:
@@ -61,13 +61,13 @@ class Counted(io.RawIOBase):
             raise Broken("changed-while-read", what, passing=True)
 
     def whole(self) -> BinaryIO:
-        """The file underneath, for readers that jump about in it; what they read is not counted."""
+        """Return the underlying file for readers that seek; their reads are not counted."""
         self._jumped = True
         return self._file
 
 
 def chunks(raw: Counted, encoding: str) -> Iterator[bytes]:
-    """The text of a file as UTF-8, in pieces, without a byte order mark."""
+    """Yield the text of a file as UTF-8, in pieces, without a byte order mark."""
     buffered = io.BufferedReader(raw, CHUNK)
     stream, compressed = _decompressed(buffered)
     head = _read(stream, CHUNK)
@@ -82,7 +82,7 @@ def chunks(raw: Counted, encoding: str) -> Iterator[bytes]:
     while data:
         total += len(data)
         if compressed and total > _FREE and total > _EXPANSION * max(raw.count, 1):
-            what = f"{raw.count:,} bytes became more than {total:,}; at most {_EXPANSION} times the size is taken"
+            what = f"{raw.count:,} bytes expand to more than {total:,}; the maximum is {_EXPANSION} times the size"
             raise Broken("expands-too-much", what)
         yield data if decode is None else _transcoded(decode, data, used, last=False)
         data = _read(stream, CHUNK)
@@ -91,7 +91,7 @@ def chunks(raw: Counted, encoding: str) -> Iterator[bytes]:
 
 
 def _decompressed(buffered: io.BufferedReader[Counted]) -> tuple[BinaryIO, bool]:
-    """By the first bytes, not by the name: a file may well be called .json and be compressed."""
+    """Detect compression by the first bytes, not by the name: a file named .json may be compressed."""
     head = buffered.peek(4)[:4]
     kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
     match kind:
@@ -113,18 +113,18 @@ def _read(stream: BinaryIO, size: int) -> bytes:
     except Broken:
         raise
     except (EOFError, zlib.error, gzip.BadGzipFile, OSError) as error:
-        # EOFError has a text of its own; pyarrow and bz2 tell by OSError.
+        # EOFError has its own text; pyarrow and bz2 raise OSError.
         code = "truncated" if isinstance(error, EOFError) or "runcated" in str(error) else "corrupt-compression"
-        raise Broken(code, f"the compressed data cannot be read to its end: {_said(error)}") from error
+        raise Broken(code, f"the compressed data cannot be read to its end: {_message(error)}") from error
 
 
 def _transcoded(decode: codecs.IncrementalDecoder, data: bytes, encoding: str, *, last: bool) -> bytes:
     try:
         return decode.decode(data, last).encode()
     except UnicodeError as error:
-        raise Broken("bad-encoding", f"the file is not {encoding}: {_said(error)}") from error
+        raise Broken("bad-encoding", f"the file is not {encoding}: {_message(error)}") from error
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return str(text).splitlines()[0][:200]

@@ -1,4 +1,4 @@
-"""Whole columns at once, where it is sure that each value is what `rows` would make of it by itself."""
+"""Convert whole columns of text at once, where the result surely equals that of `rows` for each value."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _DAY = r"^[12]\d{3}-\d\d-\d\d"
-"""Other years are rare, and near the ends of what a column holds."""
+"""Other years are rare, and near the limits of a column."""
 _MOMENT = _DAY + r"[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
 _EXACT = {64: float(2**53), 32: float(2**24)}
-"""By the width of floating numbers: whole numbers below are held without a loss."""
+"""By the width of floats: whole numbers below are exact."""
 _ZONE = r"(Z|[+-](0\d|1\d|2[0-3]):?[0-5]\d)"
 
 
 def read_texts(texts: pa.Array, type: pa.DataType, timezone: str | None) -> pa.Array:
-    """The values of texts. Raises `ArrowInvalid` when any of them has to be looked at by itself."""
+    """Convert texts. Raise `ArrowInvalid` when any of them must be converted by itself."""
     is_ = pa.types
     if is_.is_timestamp(type):
         return _moments(texts, type, timezone)
@@ -24,7 +24,7 @@ def read_texts(texts: pa.Array, type: pa.DataType, timezone: str | None) -> pa.A
 
 
 def surely_exact(numbers: pa.Array) -> bool:
-    """Whether no floating number may stand for a whole number that it cannot hold, for NaN or for an infinity."""
+    """Whether no float may be an inexact whole number, NaN or infinite."""
     return bool(pc.all(pc.less(pc.abs(numbers), _EXACT[numbers.type.bit_width]), min_count=0).as_py())
 
 

@@ -1,9 +1,9 @@
-"""XML files become records: each element of one name is a row, and all that is within it its fields.
+"""Read XML files as records: each element of one name is a row, and its content are the fields.
 
 Names are those of Spark's own reader. A child element is a field of its name, without its namespace; several of one
-name are a list, and one that holds elements or attributes is a struct. An attribute has a `_` before its name, and
-`_attribute` behind it where that name is taken. Text beside either is `_VALUE`. An element without content, or marked
-`xsi:nil`, has no value. Values are text, spaces included; comments and what is outside of rows are passed over.
+name are a list, and one with elements or attributes is a struct. An attribute gets the prefix `_`, and the suffix
+`_attribute` where that name is in use. Text next to either is `_VALUE`. An element without content, or with `xsi:nil`,
+is NULL. Values are text with their spaces; comments and everything outside of rows are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TEXT = "_VALUE"
 Value = str | dict[str, "Value"] | list["Value"] | None
 _PIECE = 1 << 20
 _DEEP = 200
-_TOLD = 12
+_MAX_LISTED = 12
 _CUT = (
     expat.errors.XML_ERROR_NO_ELEMENTS,
     expat.errors.XML_ERROR_UNCLOSED_TOKEN,
@@ -41,17 +41,17 @@ _WIDE = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\x00": "utf-16-le", b"
 def records(
     chunks: Iterable[bytes], row_tag: str, *, encoding: str | None = None
 ) -> Iterator[tuple[int, bytes, dict[str, Value] | Unreadable]]:
-    """The line, text and value of each row. The encoding is what the file declares, unless it is known better."""
+    """Yield the line, text and value of each row. `encoding` overrides the declaration in the file."""
     rows = _Rows(row_tag.rpartition(":")[2])
     for piece in _as_utf8(chunks, encoding):
         rows.feed(piece)
-        yield from rows.taken()
+        yield from rows.completed()
     rows.close()
-    yield from rows.taken()
+    yield from rows.completed()
 
 
 def shape(found: Iterable[Mapping[str, Value] | Unreadable]) -> pa.DataType:
-    """What records bring, as a struct. What is once a value and once a list of them is a list."""
+    """Return the columns of records, as a struct. A field that is a list in any record is a list."""
     made = pa.struct([])
     for record in found:
         if isinstance(record, Mapping):
@@ -61,7 +61,7 @@ def shape(found: Iterable[Mapping[str, Value] | Unreadable]) -> pa.DataType:
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type that holds the values of both, given that a single value may stand for a list or a struct."""
+    """Return the type that fits the values of both; a single value may become a list or a struct."""
     if is_.is_null(one) or is_.is_null(other):
         return wider_type(one, other)
     if is_.is_list(one) or is_.is_list(other):
@@ -93,7 +93,7 @@ def _type_of(value: Value) -> pa.DataType:
 
 
 def normalise(record: Mapping[str, Value], target: Target) -> dict[str, Value]:
-    """The record with a list of one where its column is a list, and a struct of a text where it is a struct."""
+    """Return the record with single values wrapped in a list or struct, as their columns require."""
     types = target.schema.types
     made: dict[str, Value] = {}
     for name, value in record.items():
@@ -137,15 +137,15 @@ def _decoder(head: bytes, encoding: str | None) -> tuple[codecs.IncrementalDecod
     declared = _DECLARED.match(head)
     if encoding is None:
         encoding = _WIDE.get(head[:2]) or (declared[1].decode() if declared else "utf-8")
-        # A declaration that can be read as single bytes is not in a wide encoding: it was turned into UTF-8 before.
+        # A declaration that is readable as single bytes is not in a wide encoding: it was converted to UTF-8 before.
         if declared and encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32", "ucs", "iso-10646")):
             encoding = "utf-8"
     try:
-        "".encode(encoding)  # refuses codecs that are not of text
+        "".encode(encoding)  # rejects codecs that are not for text
         found = codecs.lookup("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
         return found.incrementaldecoder("strict"), encoding
     except LookupError as error:
-        raise Broken("bad-encoding", f"the encoding {encoding!r}, which the file declares, is not known") from error
+        raise Broken("bad-encoding", f"the encoding {encoding!r}, which the file declares, is unknown") from error
 
 
 def _transcoded(decode: codecs.IncrementalDecoder, data: bytes, encoding: str | None, *, last: bool = False) -> bytes:
@@ -157,18 +157,18 @@ def _transcoded(decode: codecs.IncrementalDecoder, data: bytes, encoding: str | 
 
 @dataclass(slots=True)
 class _Element:
-    """An element that is being read."""
+    """An open element."""
 
     fields: dict[str, Value] = field(default_factory=dict)
-    spelt: dict[str, str] = field(default_factory=lambda: {TEXT.lower(): "its own text"})
-    """By lower-case name, what each field is called in the file."""
+    original_names: dict[str, str] = field(default_factory=lambda: {TEXT.lower(): "its own text"})
+    """By lower-case name, the name of each field in the file."""
     repeated: set[str] = field(default_factory=set)
     text: list[str] = field(default_factory=list)
     nil: bool = False
 
     def add(self, name: str, called: str, value: Value) -> Unreadable | None:
-        """Take a field in, or tell that its name is another one's."""
-        first = self.spelt.setdefault(name.lower(), called)
+        """Add a field; return the problem when another field has its name."""
+        first = self.original_names.setdefault(name.lower(), called)
         if first != called:
             return Unreadable("names-collide", f"{first!r} and {called!r} would both be the field {name!r}")
         if name in self.repeated:
@@ -189,7 +189,7 @@ class _Element:
 
 
 class _Rows:
-    """Takes the rows out of a text that comes in pieces, of which no more is kept than the row that is being read."""
+    """Parses rows from a text in pieces, and buffers no more than the current row."""
 
     def __init__(self, row_tag: str) -> None:
         self._row_tag = row_tag
@@ -200,42 +200,40 @@ class _Rows:
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._text
         self._parser.StartDoctypeDeclHandler = _no_doctype
-        self._kept = bytearray()
-        self._kept_from = 0
+        self._buffer = bytearray()
+        self._buffer_start = 0
         self._began = self._line = 0
         self._open: list[_Element] = []
         self._depth = 0
         self._bare = False
-        """Whether nothing was read since the last start tag."""
+        """Whether nothing followed the last start tag yet."""
         self._problem: Unreadable | None = None
         self._found: list[tuple[int, bytes, dict[str, Value] | Unreadable]] = []
         self._any = False
         self._others: dict[str, None] = {}
 
     def feed(self, piece: bytes) -> None:
-        self._kept += piece
+        self._buffer += piece
         self._parse(piece, last=False)
-        reached, size = self._parser.CurrentByteIndex, self._kept_from + len(self._kept)
+        reached, size = self._parser.CurrentByteIndex, self._buffer_start + len(self._buffer)
         if size - reached > MAX_RECORD:
-            raise Broken(
-                "not-xml", f"line {self._parser.CurrentLineNumber}: a tag does not end in {MAX_RECORD:,} bytes"
-            )
+            raise Broken("not-xml", f"line {self._parser.CurrentLineNumber}: a tag is longer than {MAX_RECORD:,} bytes")
         if self._depth and size - self._began > MAX_RECORD:
-            self._refuse(Unreadable("record-too-long", f"the row is longer than {MAX_RECORD:,} bytes"))
-            del self._kept[SHOWN : reached - self._kept_from]
-            self._began = self._kept_from = size - len(self._kept)
+            self._reject(Unreadable("record-too-long", f"the row is longer than {MAX_RECORD:,} bytes"))
+            del self._buffer[SHOWN : reached - self._buffer_start]
+            self._began = self._buffer_start = size - len(self._buffer)
         keep = self._began if self._depth else max(reached, 0)
-        del self._kept[: keep - self._kept_from]
-        self._kept_from = keep
+        del self._buffer[: keep - self._buffer_start]
+        self._buffer_start = keep
 
     def close(self) -> None:
         self._parse(b"", last=True)
         if not self._any and len(self._others) > 1:
             root, *within = self._others
-            what = f"no element is called {self._row_tag!r}; the root is {root!r}, and in it are {', '.join(within)}"
+            what = f"there is no element {self._row_tag!r}; the root is {root!r}, with the elements {', '.join(within)}"
             raise Broken("no-row-element", what)
 
-    def taken(self) -> Iterator[tuple[int, bytes, dict[str, Value] | Unreadable]]:
+    def completed(self) -> Iterator[tuple[int, bytes, dict[str, Value] | Unreadable]]:
         found, self._found = self._found, []
         return iter(found)
 
@@ -243,18 +241,18 @@ class _Rows:
         try:
             self._parser.Parse(piece, last)
         except expat.ExpatError as error:
-            said = expat.ErrorString(error.code)
-            if said in _CUT:
+            message = expat.ErrorString(error.code)
+            if message in _CUT:
                 raise Broken(
                     "truncated-xml", f"the file ends in line {error.lineno}, before its root is closed"
                 ) from error
-            raise Broken("not-xml", f"line {error.lineno}, column {error.offset + 1}: {said}") from error
+            raise Broken("not-xml", f"line {error.lineno}, column {error.offset + 1}: {message}") from error
 
     def _start(self, called: str, attributes: Sequence[str]) -> None:
         if not self._depth:
             local = _local(called)
             if local != self._row_tag:
-                if len(self._others) < _TOLD:
+                if len(self._others) < _MAX_LISTED:
                     self._others[local] = None
                 return
             self._any = True
@@ -266,7 +264,7 @@ class _Rows:
         if self._problem is not None:
             return
         if self._depth > _DEEP:
-            self._refuse(Unreadable("too-deep", f"elements are nested more than {_DEEP} deep"))
+            self._reject(Unreadable("too-deep", f"elements are nested more than {_DEEP} deep"))
             return
         element = _Element()
         for attribute, value in zip(attributes[::2], attributes[1::2], strict=True):
@@ -297,26 +295,26 @@ class _Rows:
     def _add(self, element: _Element, name: str, called: str, value: Value) -> None:
         problem = element.add(name, called, value)
         if problem is not None:
-            self._refuse(problem)
+            self._reject(problem)
 
-    def _refuse(self, problem: Unreadable) -> None:
+    def _reject(self, problem: Unreadable) -> None:
         self._problem = problem
         self._open.clear()
 
     def _raw(self) -> bytes:
-        """The text of the row that ends here. Its end tag follows, unless it has none."""
-        here = self._parser.CurrentByteIndex - self._kept_from
-        closed = self._bare and self._kept.endswith(b"/>", 0, here)
-        end = here if closed else self._kept.index(b">", here) + 1
-        return bytes(self._kept[self._began - self._kept_from : end])
+        """Return the text of the row that ends here. Its end tag follows, unless it has none."""
+        here = self._parser.CurrentByteIndex - self._buffer_start
+        closed = self._bare and self._buffer.endswith(b"/>", 0, here)
+        end = here if closed else self._buffer.index(b">", here) + 1
+        return bytes(self._buffer[self._began - self._buffer_start : end])
 
 
 def _no_doctype(*_: object) -> None:
-    raise Broken("xml-entities", "the file has a DOCTYPE, which can define entities; they are not read")
+    raise Broken("xml-entities", "the file has a DOCTYPE, which can define entities; this is not supported")
 
 
 def _local(called: str) -> str:
-    """A name without its namespace, which stands before a space."""
+    """Return a name without its namespace, which precedes a space."""
     return called.rpartition(" ")[2]
 
 

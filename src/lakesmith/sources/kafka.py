@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lakesmith.declare import Kafka, Settings, Table
-from lakesmith.errors import DataError, DeclarationError, InfrastructureError, did_you_mean
+from lakesmith.errors import DataError, DeclarationError, InfrastructureError, did_you_mean, missing_library
 from lakesmith.ports import Slice
 from lakesmith.sources.registry import Registry
 
@@ -171,8 +171,7 @@ def fetch_topic(table: Table, source: Kafka, settings: Mapping[str, str]) -> Top
     try:
         from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition, admin
     except ModuleNotFoundError as error:
-        what = f"to read a topic, the library {error.name} is needed"
-        raise InfrastructureError("missing-library", what, hint="pip install 'lakesmith[kafka]'") from error
+        raise missing_library(str(error.name), "reading a topic", "kafka") from error
 
     cluster = _Cluster(table, source, settings)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import OtherTable, Table
-from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.errors import DataError, InfrastructureError, missing_library
 from lakesmith.ports import Slice
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def open_iceberg(table: Table, source: OtherTable) -> StaticTable:
         from pyiceberg.exceptions import ValidationError
         from pyiceberg.table import StaticTable
     except ImportError as error:
-        what = "reading Iceberg tables needs a library that is not installed"
-        raise InfrastructureError("missing-library", what, hint="pip install 'lakesmith[iceberg]'") from error
+        raise missing_library("pyiceberg", "reading Iceberg tables", "iceberg") from error
     try:
         return StaticTable.from_metadata(newest_metadata(table, source))
     except (OSError, ValueError, ValidationError) as error:
