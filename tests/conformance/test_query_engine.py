@@ -71,7 +71,7 @@ def test_a_view_of_a_column_that_is_not_there_is_rejected(engine: QueryEngine) -
     with pytest.raises(UsageError) as refused:
         engine.query("FROM silver.orders_v1", {"silver.orders": ds.dataset(ORDERS)}, {"silver.orders_v1": view})
     assert refused.value.code == "query-failed"
-    assert "silver.orders_v1 cannot be made from silver.orders" in refused.value.what
+    assert "silver.orders_v1 cannot be derived from the current silver.orders" in refused.value.what
 
 
 def test_the_tables_that_a_statement_reads_are_found(engine: QueryEngine) -> None:
