@@ -26,7 +26,7 @@ TYPES = {"day": "date", "ts": "timestamp", "id": "bigint", "text": "string"}
 def plan(
     table: Table,
     *more: Table,
-    asked: Backfill = JANUARY,
+    requested: Backfill = JANUARY,
     begun: Backfill | None = None,
     seen: int = 3,
     recorded: str | None = None,
@@ -51,7 +51,7 @@ def plan(
         Graph.of(declared.tables),
         LakeFacts(tables=tables, progress=progress),
         selected=frozenset(declared.tables) - {named("bronze.orders")},
-        backfill=asked,
+        backfill=requested,
         backfilled=frozenset({table.name}),
     )
 
@@ -85,10 +85,10 @@ def test_what_is_made_from_the_table_follows_its_changes() -> None:
     assert (last.table, last.mode) == (AFTER.name, "partitions")
 
 
-def test_the_same_backfill_goes_on_and_another_gives_it_up() -> None:
+def test_the_same_backfill_continues_and_another_abandons_it() -> None:
     begun = replace(JANUARY, done=date(2026, 1, 20))
     assert chunks(plan(DAILY, begun=begun)) == ["2026-01-21 to 2026-01-30", "2026-01-31 to 2026-01-31"]
-    other = plan(DAILY, begun=begun, asked=replace(JANUARY, days=31))
+    other = plan(DAILY, begun=begun, requested=replace(JANUARY, days=31))
     assert chunks(other) == ["2026-01-01 to 2026-01-31"]
     assert next(other.steps).reason.endswith(
         "the backfill of 2026-01-01 to 2026-01-31, done up to 2026-01-20, is abandoned"
@@ -101,7 +101,7 @@ def test_the_last_chunk_ends_a_backfill() -> None:
     assert JANUARY.after(last) is None
 
 
-def test_a_table_whose_query_changed_is_computed_as_a_whole_instead() -> None:
+def test_a_table_whose_query_changed_needs_a_full_build_instead() -> None:
     (error,) = plan(DAILY, recorded="0.0:0").problems
     assert error.code == "no-backfill"
     assert "its query changed" in error.what
@@ -141,7 +141,7 @@ def test_each_load_knows_the_column_that_tells_a_rows_day(load: Load, column: st
         (Snapshot(key=("id",), taken="ts"), "an extract is compared with all other extracts"),
     ],
 )
-def test_a_table_whose_days_cannot_be_told_is_a_problem_with_a_next_step(load: Load, why: str) -> None:
+def test_a_table_without_a_day_column_is_a_problem_with_a_next_step(load: Load, why: str) -> None:
     found = plan(made("silver.x", "SELECT id, ts, day, text FROM bronze.orders", load))
     (error,) = found.problems
     assert (error.code, error.exit_code) == ("no-backfill", 2)

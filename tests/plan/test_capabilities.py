@@ -24,7 +24,7 @@ def test_a_format_that_can_do_all_meets_every_need() -> None:
     assert unsupported_step(TABLE, STEP, "delta", frozenset(Capability)) is None
 
 
-def test_a_format_without_merge_is_refused_with_the_reason() -> None:
+def test_a_format_without_merge_is_rejected_with_the_reason() -> None:
     error = unsupported_step(TABLE, STEP, "other", frozenset(Capability) - {Capability.MERGE})
     assert error
     assert (error.code, str(error.at)) == ("format-cannot", str(TABLE.declared_at))

@@ -34,7 +34,7 @@ def checking(table: Table, *references: str, line: int = 3) -> Table:
     return replace(table, checks=(*table.checks, *checks))
 
 
-def refused(*tables: Table) -> tuple[LakesmithError, ...]:
+def errors_of(*tables: Table) -> tuple[LakesmithError, ...]:
     with pytest.raises(LakesmithError) as caught:
         Graph.of(by_name(*tables))
     return caught.value.errors if isinstance(caught.value, Problems) else (caught.value,)
@@ -45,8 +45,8 @@ SALES = made("gold.daily_sales", "SELECT id\nFROM silver.orders")
 MONTHS = made("gold.monthly_sales", "SELECT id FROM gold.daily_sales")
 
 
-def test_a_check_that_references_a_downstream_table_is_refused_with_the_cycle() -> None:
-    (error,) = refused(bronze("orders"), checking(ORDERS, "gold.daily_sales"), SALES)
+def test_a_check_that_references_a_downstream_table_is_rejected_with_the_cycle() -> None:
+    (error,) = errors_of(bronze("orders"), checking(ORDERS, "gold.daily_sales"), SALES)
     assert isinstance(error, DeclarationError)
     assert (error.code, error.at, error.table) == ("cycle", Place("silver/orders.sql", 3), "silver.orders")
     assert error.what == (
@@ -113,25 +113,25 @@ def test_both_ways_out_that_the_hint_names_are_accepted() -> None:
         ),
     ],
 )
-def test_indirect_cycles_are_refused_once_each(tables: tuple[Table, ...], cycle: str, at: Place) -> None:
-    (error,) = refused(*tables)
+def test_indirect_cycles_are_rejected_once_each(tables: tuple[Table, ...], cycle: str, at: Place) -> None:
+    (error,) = errors_of(*tables)
     assert (error.code, error.at) == ("cycle", at)
     assert f"no run order exists: {cycle} (" in error.what
 
 
 def test_every_check_that_closes_a_cycle_is_named() -> None:
-    errors = refused(bronze("orders"), checking(ORDERS, "gold.daily_sales", "gold.monthly_sales"), SALES, MONTHS)
+    errors = errors_of(bronze("orders"), checking(ORDERS, "gold.daily_sales", "gold.monthly_sales"), SALES, MONTHS)
     assert [error.at for error in errors] == [Place("silver/orders.sql", 3), Place("silver/orders.sql", 4)]
 
 
 def test_two_checks_on_one_edge_are_one_error_that_names_both() -> None:
     twice = checking(checking(ORDERS, "gold.daily_sales"), "gold.daily_sales", line=8)
-    (error,) = refused(bronze("orders"), twice, SALES)
+    (error,) = errors_of(bronze("orders"), twice, SALES)
     assert "checks in_gold_daily_sales, in_gold_daily_sales of silver.orders at silver/orders.sql:3" in error.what
 
 
 def test_a_ring_of_inputs_and_a_ring_with_a_check_are_both_named() -> None:
-    errors = refused(
+    errors = errors_of(
         python("silver.a", ["silver.b"]),
         python("silver.b", ["silver.a"]),
         bronze("orders"),
@@ -185,7 +185,7 @@ def test_a_graph_is_accepted_exactly_when_a_run_can_build_every_table(edges: Edg
         assert len(order) == len(needs)
         assert all(needs[name] <= set(order[:place]) for place, name in enumerate(order))
     else:
-        assert {error.code for error in refused(*tables)} == {"cycle"}
+        assert {error.code for error in errors_of(*tables)} == {"cycle"}
 
 
 @pytest.mark.parametrize("verb", ["validate", "plan", "run"])

@@ -21,7 +21,7 @@ from lakesmith.plan.steps import (
 from lakesmith.ports import ColumnFact
 
 
-def test_each_step_is_told_in_words() -> None:
+def test_each_step_is_described() -> None:
     orders = named("silver.orders")
     since = (Input(table=named("bronze.orders"), since=3),)
     whole = (Input(table=named("bronze.a"), since=None), Input(table=named("bronze.b"), since=None))
@@ -57,7 +57,7 @@ def test_each_step_is_told_in_words() -> None:
     ]
 
 
-def test_tables_are_told_by_layer_with_symbol_and_reason() -> None:
+def test_tables_are_shown_by_layer_with_symbol_and_reason() -> None:
     error = DataError("file-changed", "it changed", table="bronze.b")
     build = Build(table=named("gold.a"), mode="full", inputs=(), reason="new table", cost_reason="of a join")
     found = explain(

@@ -54,14 +54,14 @@ def test_ancestors_and_descendants_stop_at_a_depth() -> None:
     assert graph.descendants(orders, 1) == {named("silver.orders")}
 
 
-def test_an_unknown_input_is_told_with_its_line_and_the_nearest_name() -> None:
+def test_an_unknown_input_is_reported_with_its_line_and_the_nearest_name() -> None:
     error = problem(bronze("orders"), made("silver.x", "SELECT id\nFROM bronze.order"))
     assert (error.code, error.what) == ("unknown-table", "silver.x reads bronze.order, which is not declared")
     assert error.at == Place("silver/x.sql", 6)
     assert error.hint == "did you mean 'bronze.orders'?  tables: bronze.orders, silver.x"
 
 
-def test_an_unknown_input_of_a_python_table_is_told_where_it_is_declared() -> None:
+def test_an_unknown_input_of_a_python_table_is_reported_where_it_is_declared() -> None:
     assert problem(python("silver.x", ["bronze.order"])).at == Place("silver/x.py", 7)
 
 
@@ -105,7 +105,7 @@ def test_two_rings_are_two_errors() -> None:
         Snapshot(key=("id",), taken="ts"),
     ],
 )
-def test_append_refuses_an_input_whose_rows_change(load: Load | None) -> None:
+def test_append_rejects_an_input_whose_rows_change(load: Load | None) -> None:
     error = problem(
         bronze("orders"),
         made("silver.a", "SELECT id, ts FROM bronze.orders", load),
@@ -141,7 +141,7 @@ def test_same_as_has_to_name_a_column_of_an_input(same_as: str) -> None:
     assert "tables that it reads: silver.orders" in (error.hint or "")
 
 
-def test_all_errors_are_told_together() -> None:
+def test_all_errors_are_reported_together() -> None:
     error = problem(
         made("silver.a", "SELECT id FROM orders"),
         made("silver.b", "SELECT id FROM bronze.nope"),

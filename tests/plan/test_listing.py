@@ -52,7 +52,7 @@ def planned(found: tuple[FileFact, ...], of: Listing, max_files: int | None = No
     return make_plan(declared, Graph.of(declared.tables), known, selected=frozenset([name]))
 
 
-def test_a_look_on_the_day_of_a_full_one_goes_on_where_the_table_is() -> None:
+def test_a_listing_on_the_day_of_a_full_one_continues_after_the_bookmark() -> None:
     assert next_listing(seen("b"), GLOB, TODAY) == listing("b")
 
 
@@ -84,7 +84,7 @@ def test_what_is_known_of_another_glob_or_day_is_not_moved_on() -> None:
         assert bookmark_after(listing("c"), files("d"), progress(other)) == replace(other, greatest="d")
 
 
-def test_a_full_look_that_finds_late_files_begins_anew_so_that_those_behind_the_cut_are_found() -> None:
+def test_a_full_listing_that_finds_late_files_restarts_the_bookmark_so_that_later_files_are_found() -> None:
     yesterday = seen("m", day="2026-01-01")
     now = bookmark_after(listing(None), files("c"), progress(yesterday))
     assert now == seen("c", greatest="m")
@@ -109,7 +109,7 @@ def test_the_order_of_files_is_no_part_of_a_table_s_definition() -> None:
     assert definition(ordered()) == definition(bronze("orders"))
 
 
-def test_batches_are_cut_in_the_order_of_names_and_each_tells_what_comes_before_it() -> None:
+def test_batches_are_split_in_the_order_of_names_and_each_names_the_file_before_it() -> None:
     steps = list(planned(files("d", "b", "c", "e", "f"), listing("a"), max_files=2).steps)
     assert [step.listing for step in steps if isinstance(step, Ingest)] == [listing("a"), listing("c"), listing("e")]
     full = list(planned(files("b", "c"), listing(None), max_files=1).steps)

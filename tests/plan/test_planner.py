@@ -107,7 +107,7 @@ def problem(made_plan: Plan) -> LakesmithError:
 # Bronze
 
 
-def test_new_files_are_taken_in_in_one_step() -> None:
+def test_new_files_are_ingested_in_one_step() -> None:
     files = (file("b.json", 3100), file("a.json", 1000))
     table = of(plan(ORDERS, landing={"bronze.orders": files}), "bronze.orders")
     assert (table.status, table.reason) == ("added", "2 new files, 4.1 kB")
@@ -116,7 +116,7 @@ def test_new_files_are_taken_in_in_one_step() -> None:
     )
 
 
-def test_files_that_are_taken_are_not_taken_again() -> None:
+def test_ingested_files_are_not_ingested_again() -> None:
     old, new = file("a.json"), file("b.json", 12)
     found = plan(
         ORDERS,
@@ -129,14 +129,14 @@ def test_files_that_are_taken_are_not_taken_again() -> None:
     assert table.steps == (Ingest(table=named("bronze.orders"), files=(new,), reason="1 new file, 12 B"),)
 
 
-def test_files_are_cut_into_batches_of_no_more_bytes_than_asked_for() -> None:
+def test_files_are_split_into_batches_of_at_most_the_requested_bytes() -> None:
     cut = replace(ORDERS, origin=Files(files="landing/orders/*.json", format="json", max_bytes=2500))
     files = (*(file(f"{number}.json", 1000) for number in range(5)), file("huge.json", 9000))
     steps = of(plan(cut, landing={"bronze.orders": files}), "bronze.orders").steps
     assert [len(step.files) for step in steps if isinstance(step, Ingest)] == [2, 2, 1, 1]
 
 
-def test_a_bronze_table_whose_source_is_another_one_than_before_is_refused() -> None:
+def test_a_bronze_table_whose_source_is_another_one_than_before_is_rejected() -> None:
     topic = replace(ORDERS, origin=Kafka(topic="orders", connection="main"))
     read_on = Progress(head=1, definition=definition(topic), source_position={"orders/0": 7})
     known = {"there": {"bronze.orders": facts()}, "progress": {"bronze.orders": read_on}}
@@ -146,7 +146,7 @@ def test_a_bronze_table_whose_source_is_another_one_than_before_is_refused() -> 
     assert problem(plan(ORDERS, **known)).code == "source-changed"  # type: ignore[arg-type]
 
 
-def test_a_bronze_column_that_is_declared_with_another_type_than_it_has_is_refused() -> None:
+def test_a_bronze_column_that_is_declared_with_another_type_than_it_has_is_rejected() -> None:
     column = Column(name="id", type="string", declared_at=Place("bronze/orders.yml", 3))
     found = problem(plan(replace(ORDERS, columns=(column,)), there={"bronze.orders": facts()}))
     assert (found.code, str(found.at)) == ("type-changed", "bronze/orders.yml:3")
@@ -180,7 +180,7 @@ def test_a_file_that_left_the_landing_zone_is_no_problem() -> None:
 
 
 @pytest.mark.parametrize("now", [file("a.json", 999), file("a.json", 1000, 5000)])
-def test_a_file_that_changed_after_it_was_taken_is_a_problem(now: FileFact) -> None:
+def test_a_file_that_changed_after_it_was_ingested_is_a_problem(now: FileFact) -> None:
     old = file("a.json", 1000, 0)
     found = plan(
         ORDERS,
@@ -202,7 +202,7 @@ def test_a_file_that_changed_after_it_was_taken_is_a_problem(now: FileFact) -> N
 # Silver and gold
 
 
-def test_a_new_table_is_computed_whole() -> None:
+def test_a_new_table_gets_a_full_build() -> None:
     found = plan(ORDERS, SILVER, landing={"bronze.orders": (file("a.json"),)})
     table = of(found, "silver.orders")
     assert (table.status, table.reason, table.after) == ("added", "new table", (named("bronze.orders"),))
@@ -217,7 +217,7 @@ def test_a_new_table_is_computed_whole() -> None:
     )
 
 
-def settled(*, version: int = 3, landing: tuple[FileFact, ...] = ()) -> Known:
+def up_to_date(*, version: int = 3, landing: tuple[FileFact, ...] = ()) -> Known:
     """Bronze and silver exist; silver has read bronze up to version 3."""
     return {
         "there": {"bronze.orders": facts(version), "silver.orders": facts(7)},
@@ -227,12 +227,12 @@ def settled(*, version: int = 3, landing: tuple[FileFact, ...] = ()) -> Known:
 
 
 def test_an_up_to_date_table_has_no_step() -> None:
-    table = of(plan(ORDERS, SILVER, **settled()), "silver.orders")
+    table = of(plan(ORDERS, SILVER, **up_to_date()), "silver.orders")
     assert (table.status, table.reason, table.steps, table.after) == ("unchanged", "up to date", (), ())
 
 
 def test_new_versions_of_the_input_are_read_as_changes() -> None:
-    found = plan(ORDERS, SILVER, **settled(version=5))
+    found = plan(ORDERS, SILVER, **up_to_date(version=5))
     reason = "bronze.orders has 2 new versions (3 → 5)"
     assert of(found, "silver.orders").status == "changed"
     assert build_of(found, "silver.orders") == Build(
@@ -244,7 +244,7 @@ def test_new_versions_of_the_input_are_read_as_changes() -> None:
 
 
 def test_an_input_that_changes_in_this_run_is_read_from_the_bookmark() -> None:
-    found = plan(ORDERS, SILVER, **settled(landing=(file("new.json"),)))
+    found = plan(ORDERS, SILVER, **up_to_date(landing=(file("new.json"),)))
     build = build_of(found, "silver.orders")
     assert (build.mode, build.inputs[0].since, build.reason) == (
         "changes",
@@ -256,32 +256,32 @@ def test_an_input_that_changes_in_this_run_is_read_from_the_bookmark() -> None:
 
 def test_a_changed_query_asks_for_a_rebuild() -> None:
     other = made("silver.orders", "SELECT id, ts, day + 1 AS day FROM bronze.orders", MERGE)
-    build = build_of(plan(ORDERS, other, **settled()), "silver.orders")
+    build = build_of(plan(ORDERS, other, **up_to_date()), "silver.orders")
     assert (build.mode, build.rebuild) == ("full", True)
     assert build.reason == "query changed since the last run (silver/orders.sql)"
 
 
 def test_a_changed_load_asks_for_a_rebuild() -> None:
     other = replace(SILVER, load=Append())
-    build = build_of(plan(ORDERS, other, **settled()), "silver.orders")
+    build = build_of(plan(ORDERS, other, **up_to_date()), "silver.orders")
     assert build.reason == "load or column types changed since the last run (silver/orders.sql)"
 
 
-def test_changed_checks_apply_to_the_rows_to_come() -> None:
+def test_changed_checks_apply_to_later_rows() -> None:
     other = replace(SILVER, contract="strict")
-    table = of(plan(ORDERS, other, **settled()), "silver.orders")
+    table = of(plan(ORDERS, other, **up_to_date()), "silver.orders")
     assert table.steps == ()
     assert table.reason == "up to date; its checks changed and apply to later rows"
-    assert build_of(plan(ORDERS, other, **settled(version=4)), "silver.orders").mode == "changes"
+    assert build_of(plan(ORDERS, other, **up_to_date(version=4)), "silver.orders").mode == "changes"
 
 
 def test_a_full_refresh_rebuilds_what_is_up_to_date() -> None:
-    build = build_of(plan(ORDERS, SILVER, full_refresh=True, **settled()), "silver.orders")
+    build = build_of(plan(ORDERS, SILVER, full_refresh=True, **up_to_date()), "silver.orders")
     assert (build.mode, build.rebuild, build.reason) == ("full", True, "full refresh was requested")
 
 
-def test_a_source_that_was_made_anew_is_read_whole() -> None:
-    known = settled()
+def test_a_source_that_was_created_again_is_read_completely() -> None:
+    known = up_to_date()
     known["there"] = {"bronze.orders": facts(3, table_id="two"), "silver.orders": facts(7)}
     build = build_of(plan(ORDERS, SILVER, **known), "silver.orders")
     assert (build.mode, build.rebuild, build.reason) == (
@@ -291,15 +291,15 @@ def test_a_source_that_was_made_anew_is_read_whole() -> None:
     )
 
 
-def test_a_source_that_is_made_anew_in_this_run_is_read_whole() -> None:
-    known = settled(landing=(file("a.json"),))
+def test_a_source_that_is_rebuilt_in_this_run_is_read_completely() -> None:
+    known = up_to_date(landing=(file("a.json"),))
     known["there"] = {"silver.orders": facts(7)}
     build = build_of(plan(ORDERS, SILVER, **known), "silver.orders")
     assert (build.mode, build.reason) == ("full", "bronze.orders is rebuilt in this run")
 
 
 def test_a_log_that_was_cleaned_past_the_bookmark_is_a_problem_with_a_next_step() -> None:
-    known = settled()
+    known = up_to_date()
     known["there"] = {"bronze.orders": facts(9, oldest=5), "silver.orders": facts(7)}
     error = problem(plan(ORDERS, SILVER, **known))
     assert (error.code, error.exit_code) == ("source-gap", 1)
@@ -308,18 +308,18 @@ def test_a_log_that_was_cleaned_past_the_bookmark_is_a_problem_with_a_next_step(
 
 @pytest.mark.parametrize("oldest", [0, 4])
 def test_a_log_that_begins_right_after_the_bookmark_has_no_gap(oldest: int) -> None:
-    known = settled()
+    known = up_to_date()
     known["there"] = {"bronze.orders": facts(9, oldest=oldest), "silver.orders": facts(7)}
     assert build_of(plan(ORDERS, SILVER, **known), "silver.orders").mode == "changes"
 
 
 def test_a_full_refresh_gets_past_a_gap() -> None:
-    known = settled()
+    known = up_to_date()
     known["there"] = {"bronze.orders": facts(9, oldest=5), "silver.orders": facts(7)}
     assert plan(ORDERS, SILVER, full_refresh=True, **known).problems == ()
 
 
-def test_a_table_computed_whole_does_not_care_for_a_gap() -> None:
+def test_a_full_build_ignores_a_gap() -> None:
     whole = made("silver.orders", "SELECT DISTINCT id, ts, day FROM bronze.orders", MERGE)
     found = plan(
         ORDERS,
@@ -330,7 +330,7 @@ def test_a_table_computed_whole_does_not_care_for_a_gap() -> None:
     assert build_of(found, "silver.orders").mode == "full"
 
 
-def test_a_table_that_no_batch_made_is_not_overwritten_unasked() -> None:
+def test_a_table_that_no_batch_made_is_not_overwritten_without_a_request() -> None:
     known: Known = {"there": {"bronze.orders": facts(), "silver.orders": facts()}}
     error = problem(plan(ORDERS, SILVER, **known))
     assert error.code == "unknown-progress"
@@ -357,13 +357,13 @@ def mode(table: Table, *, full: Mapping[str, int] | None = None, upstream: tuple
 
 
 @pytest.mark.parametrize("load", [MERGE, Append()])
-def test_an_aggregate_is_computed_whole_with_the_reason(load: Load) -> None:
+def test_an_aggregate_gets_a_full_build_with_the_reason(load: Load) -> None:
     build = mode(made("silver.x", "SELECT id, max(ts) AS ts FROM bronze.orders\nGROUP BY id", load))
     assert (build.mode, build.rebuild) == ("full", False)
     assert build.cost_reason == "changed rows alone are not enough: it aggregates (GROUP BY, line 6)"
 
 
-def test_replace_is_computed_whole_with_the_reason() -> None:
+def test_replace_gets_a_full_build_with_the_reason() -> None:
     build = mode(made("silver.x", "SELECT id FROM bronze.orders"))
     assert build.cost_reason == "load: replace builds the table from all rows every time"
 
@@ -377,7 +377,7 @@ def test_a_python_query_is_computed_from_changes_when_it_promises_rowwise() -> N
     )
 
 
-def test_two_inputs_are_read_whole_even_when_rowwise_is_promised() -> None:
+def test_two_inputs_are_read_completely_even_when_rowwise_is_promised() -> None:
     build = mode(
         python("silver.x", ["bronze.orders", "bronze.other"], MERGE, rowwise=True),
         upstream=(bronze("other"),),
@@ -400,7 +400,7 @@ def test_a_merge_over_rows_that_change_is_computed_by_the_keys_that_they_touch()
     )
 
 
-def test_rows_that_mean_the_same_are_all_looked_at_where_they_may_go() -> None:
+def test_duplicates_need_all_rows_where_rows_may_be_deleted() -> None:
     build = mode(
         made("gold.x", "SELECT id, ts FROM silver.orders", Append(dedup=("id",))),
         upstream=(SILVER,),
@@ -426,7 +426,7 @@ def test_rows_that_mean_the_same_are_all_looked_at_where_they_may_go() -> None:
         (Snapshot(key=("id",), taken="ts"), ("changes", None)),
     ],
 )
-def test_a_load_over_rows_that_only_come_reads_no_more_than_it_has_to(
+def test_a_load_over_append_only_rows_reads_no_more_than_it_has_to(
     load: Load, expected: tuple[str, str | None]
 ) -> None:
     build = mode(made("silver.x", "SELECT id, ts, op, v FROM bronze.orders", load))
@@ -439,7 +439,7 @@ KEYED = Merge(key=("id",))
 CHECK = Check(name="c", rule=BatchSql(condition="count(*) > 0"), on_fail="warn", declared_at=Place("x.sql"))
 
 
-def test_what_new_rows_give_is_added_up_where_that_is_exact() -> None:
+def test_new_rows_are_added_to_sums_where_that_is_exact() -> None:
     assert mode(made("gold.x", ADDED, KEYED)).mode == "sums"
 
 
@@ -454,19 +454,19 @@ def test_what_new_rows_give_is_added_up_where_that_is_exact() -> None:
         ),
     ],
 )
-def test_what_cannot_be_added_up_is_computed_by_key_with_the_reason(table: Table, reason: str) -> None:
+def test_what_cannot_be_summed_is_recomputed_by_key_with_the_reason(table: Table, reason: str) -> None:
     build = mode(table)
     assert build.mode == "keys"
     assert reason in (build.cost_reason or "")
 
 
-def test_keys_that_cannot_be_followed_make_the_table_whole_with_the_reason() -> None:
+def test_keys_that_cannot_be_found_need_a_full_build_with_the_reason() -> None:
     build = mode(made("gold.x", "SELECT id FROM bronze.orders LIMIT 3", KEYED))
     assert build.mode == "full"
     assert "the touched keys are unknown" in (build.cost_reason or "")
 
 
-def test_an_append_table_that_was_rebuilt_is_read_whole() -> None:
+def test_an_append_table_that_was_rebuilt_is_read_completely() -> None:
     first = made("silver.a", "SELECT id FROM bronze.orders", Append())
     second = made("silver.b", "SELECT id FROM silver.a", Append())
 
@@ -491,7 +491,7 @@ def test_an_append_table_that_was_rebuilt_is_read_whole() -> None:
     )
 
 
-def test_what_reads_a_table_that_is_rebuilt_in_this_run_is_computed_whole() -> None:
+def test_what_reads_a_table_that_is_rebuilt_in_this_run_gets_a_full_build() -> None:
     first = made("silver.a", "SELECT id FROM bronze.orders", Append())
     second = made("silver.b", "SELECT id FROM silver.a", Append())
     found = plan(
@@ -525,7 +525,7 @@ JOINED = made(
 CUSTOMERS = made("silver.c", "SELECT id, name FROM bronze.orders")
 
 
-def test_other_inputs_of_a_partitioned_table_are_read_whole() -> None:
+def test_other_inputs_of_a_partitioned_table_are_read_completely() -> None:
     build = mode(JOINED, upstream=(SILVER, CUSTOMERS), full={"silver_orders": 3})
     assert (build.mode, build.inputs) == (
         "partitions",
@@ -577,7 +577,7 @@ def test_a_disabled_input_that_was_never_built_is_a_problem_with_its_own_hint() 
 
 def test_a_disabled_input_is_read_as_it_is() -> None:
     disabled = replace(ORDERS, enabled=False)
-    found = plan(disabled, SILVER, **settled(version=4, landing=(file("a.json"),)))
+    found = plan(disabled, SILVER, **up_to_date(version=4, landing=(file("a.json"),)))
     assert [str(table.table) for table in found.tables] == ["silver.orders"]
     assert of(found, "silver.orders").after == ()
     assert build_of(found, "silver.orders").mode == "changes"
@@ -591,7 +591,7 @@ def test_tables_over_an_empty_landing_zone_wait_without_an_error(selected: tuple
     assert of(found, "gold.daily").reason == "silver.orders has no rows yet"
 
 
-def test_an_empty_landing_zone_is_told_of() -> None:
+def test_an_empty_landing_folder_is_reported() -> None:
     found = of(plan(ORDERS, landing={"bronze.orders": ()}), "bronze.orders")
     assert found.reason == "nothing has arrived yet (landing/orders/*.json)"
 
@@ -616,7 +616,7 @@ def test_a_problem_stops_only_what_depends_on_it() -> None:
 
 
 def test_an_interrupted_batch_is_finished_before_anything_else() -> None:
-    known = settled(version=5)
+    known = up_to_date(version=5)
     known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
     finish, build = of(plan(ORDERS, SILVER, **known), "silver.orders").steps
     assert finish == Finish(
@@ -625,8 +625,8 @@ def test_an_interrupted_batch_is_finished_before_anything_else() -> None:
     assert isinstance(build, Build)
 
 
-def test_an_interrupted_batch_is_not_finished_where_all_is_computed_anew() -> None:
-    known = settled(version=5)
+def test_an_interrupted_batch_is_not_finished_before_a_full_refresh() -> None:
+    known = up_to_date(version=5)
     known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
     (build,) = of(plan(ORDERS, SILVER, full_refresh=True, **known), "silver.orders").steps
     assert isinstance(build, Build)
@@ -649,7 +649,7 @@ def test_an_interrupted_batch_is_finished_though_nothing_is_new() -> None:
 
 
 def test_a_batch_interrupted_under_another_definition_is_a_problem() -> None:
-    known = settled()
+    known = up_to_date()
     made = definition(SILVER)
     known["progress"] = {
         "silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4, unfinished_definition=made)
@@ -671,9 +671,9 @@ def test_only_selected_tables_have_steps() -> None:
 
 
 def test_the_same_facts_give_the_same_hash_and_others_another() -> None:
-    one = plan(ORDERS, SILVER, **settled(version=5))
-    same = plan(ORDERS, SILVER, **settled(version=5))
-    other = plan(ORDERS, SILVER, **settled(version=6))
+    one = plan(ORDERS, SILVER, **up_to_date(version=5))
+    same = plan(ORDERS, SILVER, **up_to_date(version=5))
+    other = plan(ORDERS, SILVER, **up_to_date(version=6))
     assert one.hash == same.hash != other.hash
 
 
@@ -683,10 +683,10 @@ def test_tables_stand_in_an_order_that_the_graph_allows() -> None:
     assert order == [named("bronze.orders"), named("silver.orders"), named("gold.daily")]
 
 
-def test_rows_that_lie_in_quarantine_for_too_long_are_given_up_by_a_step_of_their_own() -> None:
-    kept = replace(bronze("orders"), quarantine=QuarantinePolicy(discard_after=86400.0 * 30))
+def test_expired_quarantine_rows_are_discarded_by_a_step_of_their_own() -> None:
+    expiring = replace(bronze("orders"), quarantine=QuarantinePolicy(discard_after=86400.0 * 30))
     found = plan(
-        kept,
+        expiring,
         there={"bronze.orders": facts()},
         progress={"bronze.orders": Progress(head=1)},
         quarantine_expired={"bronze.orders": 4},
@@ -696,7 +696,7 @@ def test_rows_that_lie_in_quarantine_for_too_long_are_given_up_by_a_step_of_thei
     assert (step.replay.discard, step.replay.by, step.replay.chosen.older_than) == (True, "policy", 86400.0 * 30)
     assert step.reason == "4 rows are in quarantine for longer than 30 days"
     assert not of(
-        plan(kept, there={"bronze.orders": facts()}, quarantine_expired={"bronze.orders": 0}), "bronze.orders"
+        plan(expiring, there={"bronze.orders": facts()}, quarantine_expired={"bronze.orders": 0}), "bronze.orders"
     ).steps
 
 

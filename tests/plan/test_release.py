@@ -29,7 +29,7 @@ BRONZE, SILVER = TableName("bronze", "orders"), TableName("silver", "orders")
         (None, Position(table_id="one", version=5), "built from another bronze.orders"),
     ],
 )
-def test_a_table_fits_to_the_rows_that_it_was_made_from(
+def test_a_table_fits_to_the_rows_that_it_was_built_from(
     bronze: TableFacts | None, read: Position, why: str | None
 ) -> None:
     found = ({BRONZE: bronze} if bronze else {}) | {SILVER: facts(3)}
@@ -39,12 +39,12 @@ def test_a_table_fits_to_the_rows_that_it_was_made_from(
     assert versions == {name: each.version for name, each in found.items()} if why is None else why in versions
 
 
-def test_a_batch_that_was_cut_short_fits_to_nothing() -> None:
+def test_a_batch_that_was_interrupted_has_no_consistent_version() -> None:
     progress = {SILVER: Progress(definition="d", unfinished=2)}
     assert consistent_versions({SILVER: facts(3)}, progress) == "a batch of silver.orders was interrupted"
 
 
-def test_a_table_that_was_taken_back_to_before_its_first_batch_fits_to_nothing() -> None:
+def test_a_table_that_was_restored_to_before_its_first_batch_has_no_consistent_version() -> None:
     assert "no batch of this lake records which inputs silver.orders" in consistent_versions(
         {SILVER: facts(3)}, {SILVER: Progress()}
     )

@@ -31,19 +31,19 @@ def lake(folder: Path, **tests: str) -> Lake:
     return Lake.open(folder)
 
 
-def refused(folder: Path, text: str) -> list[tuple[str, str]]:
+def errors_of(folder: Path, text: str) -> list[tuple[str, str]]:
     """The errors with which `Lake.test` ends before it starts Spark."""
     with pytest.raises(Problems) as caught:
         lake(folder, a=text).test()
     return [(error.code, str(error.at)) for error in caught.value.errors]
 
 
-def test_columns_and_tables_that_are_not_there_are_told_with_their_place(tmp_path: Path) -> None:
+def test_columns_and_tables_that_are_not_there_are_reported_with_their_place(tmp_path: Path) -> None:
     text = (
         "a:\n  table: gold.sizes\n  given:\n    bronze.codes:\n      - {cod: x, _source_file: a}\n"
         "    bronze.orders: [{anything: 1}]\n  expect:\n    - {code: 1, valid_from: 2026-01-01, siez: 1}\n"
     )
-    assert refused(tmp_path, text) == [
+    assert errors_of(tmp_path, text) == [
         ("unknown-column", "tests/a.yml:5"),
         ("not-testable", "tests/a.yml:6"),
         ("unknown-column", "tests/a.yml:8"),
@@ -52,7 +52,7 @@ def test_columns_and_tables_that_are_not_there_are_told_with_their_place(tmp_pat
 
 def test_rows_of_the_table_itself_cannot_come_later(tmp_path: Path) -> None:
     text = "a:\n  table: silver.orders\n  then:\n    - silver.orders: [{id: 1}]\n    - bronze.codes: []\n  expect: []\n"
-    assert refused(tmp_path, text) == [("not-testable", "tests/a.yml:4"), ("not-testable", "tests/a.yml:1")]
+    assert errors_of(tmp_path, text) == [("not-testable", "tests/a.yml:4"), ("not-testable", "tests/a.yml:1")]
 
 
 def test_tests_are_chosen_by_table_and_by_a_part_of_their_name(tmp_path: Path) -> None:

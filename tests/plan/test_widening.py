@@ -74,10 +74,10 @@ def test_a_column_that_is_declared_wider_is_widened_before_rows_come(contract: C
     new = file("a.json")
     table = declared("decimal(20,0)", contract)
     found = of(plan(table, there={"bronze.orders": facts()}, landing={"bronze.orders": (new,)}), "bronze.orders")
-    told = "ID is declared wider (bigint → decimal(20,0))"
-    assert (found.status, found.reason) == ("changed", f"{told}; 1 new file, 1.0 kB")
+    reason = "ID is declared wider (bigint → decimal(20,0))"
+    assert (found.status, found.reason) == ("changed", f"{reason}; 1 new file, 1.0 kB")
     widen, ingest = found.steps
-    assert widen == Widen(table=named("bronze.orders"), columns=(ColumnFact("ID", "decimal(20,0)"),), reason=told)
+    assert widen == Widen(table=named("bronze.orders"), columns=(ColumnFact("ID", "decimal(20,0)"),), reason=reason)
     assert isinstance(ingest, Ingest)
     assert explain_step(widen).what == "widen ID to decimal(20,0)"
 
@@ -87,12 +87,12 @@ def test_a_column_that_is_declared_wider_is_widened_when_nothing_comes_too() -> 
     assert [type(step) for step in found.steps] == [Widen]
 
 
-def test_a_narrower_type_is_refused_and_an_open_table_knows_no_types() -> None:
+def test_a_narrower_type_is_rejected_and_an_open_table_knows_no_types() -> None:
     assert problem(plan(declared("int"), there={"bronze.orders": facts()})).code == "type-changed"
     assert of(plan(declared("decimal(20,0)", "open"), there={"bronze.orders": facts()}), "bronze.orders").steps == ()
 
 
-def test_what_is_made_from_a_table_that_becomes_wider_is_computed_from_all_rows() -> None:
+def test_what_is_built_from_a_widened_table_gets_a_full_build() -> None:
     seen = Progress(
         head=1, definition=definition(SILVER), positions={"bronze.orders": Position(table_id="one", version=0)}
     )

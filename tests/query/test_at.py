@@ -56,14 +56,14 @@ def test_one_table_may_differ_from_the_others() -> None:
         ["٣"],
     ],
 )
-def test_what_is_neither_version_nor_time_is_refused(values: list[str]) -> None:
+def test_what_is_neither_version_nor_time_is_rejected(values: list[str]) -> None:
     with pytest.raises(UsageError) as raised:
         parse_at(values)
     assert raised.value.code == "bad-at"
     assert raised.value.hint
 
 
-def test_a_table_that_the_query_does_not_read_is_refused() -> None:
+def test_a_table_that_the_query_does_not_read_is_rejected() -> None:
     at = At(by_table={"silver.oders": 3})
     with pytest.raises(UsageError) as raised:
         at.check({"silver.orders"})

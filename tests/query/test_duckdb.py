@@ -28,7 +28,7 @@ def tables(**more: Any) -> dict[str, Any]:
     return {"silver.orders": pyarrow.dataset.dataset(ORDERS), **more}
 
 
-def refused(sql: str, **more: Any) -> LakesmithError:
+def error_of(sql: str, **more: Any) -> LakesmithError:
     """The error that asking for the names, or else the answer, ends with."""
     engine = DuckDB()
     try:
@@ -89,20 +89,20 @@ def test_the_tables_that_a_statement_reads_are_known_without_running_it(sql: str
     ],
 )
 def test_only_a_single_select_is_allowed(sql: str) -> None:
-    error = refused(sql)
+    error = error_of(sql)
     assert error.code == "not-a-select"
     assert error.exit_code == 2
     assert error.hint
 
 
 def test_half_of_a_character_is_a_syntax_error() -> None:
-    error = refused("SELECT 'caf\udc80' FROM silver.orders")
+    error = error_of("SELECT 'caf\udc80' FROM silver.orders")
     assert error.code == "sql-syntax"
     assert 'after "SELECT \'caf"' in str(error)
 
 
 def test_a_syntax_error_has_its_line_and_the_words_there() -> None:
-    error = refused("SELECT order_id\nFROM silver.orders\nWHER order_id = 1")
+    error = error_of("SELECT order_id\nFROM silver.orders\nWHER order_id = 1")
     assert error.code == "sql-syntax"
     assert error.at == Place("query", 3)
     assert "WHER order_id = 1" in str(error)
@@ -124,34 +124,34 @@ def test_a_syntax_error_has_its_line_and_the_words_there() -> None:
 def test_files_and_addresses_cannot_be_read(sql: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a,b\n1,2\n")
-    error = refused(sql.format(file=secret, folder=tmp_path))
+    error = error_of(sql.format(file=secret, folder=tmp_path))
     assert error.code == "no-file-access"
     assert isinstance(error, UsageError)
 
 
 def test_a_variable_of_the_python_program_is_not_a_table() -> None:
     ORDERS_FRAME = ORDERS  # noqa: F841 - DuckDB would find it by name if it were let
-    assert refused("FROM ORDERS_FRAME").code == "unknown-table"
+    assert error_of("FROM ORDERS_FRAME").code == "unknown-table"
 
 
 def test_an_unknown_column_gets_the_nearest_name() -> None:
-    error = refused("SELECT o.amuont FROM silver.orders o")
+    error = error_of("SELECT o.amuont FROM silver.orders o")
     assert error.code == "unknown-column"
     assert "did you mean 'amount'?" in str(error)
 
 
 def test_an_unknown_function_gets_the_nearest_name() -> None:
-    error = refused("SELECT coun(order_id) FROM silver.orders")
+    error = error_of("SELECT coun(order_id) FROM silver.orders")
     assert error.code == "unknown-function"
     assert "did you mean 'count'?" in str(error)
 
 
 def test_a_function_of_an_extension_is_not_fetched() -> None:
-    assert refused("FROM sqlite_scan('x', 'y')").code == "unknown-function"
+    assert error_of("FROM sqlite_scan('x', 'y')").code == "unknown-function"
 
 
 def test_a_value_that_does_not_fit_is_the_users_error() -> None:
-    error = refused("SELECT CAST('x' AS INTEGER)")
+    error = error_of("SELECT CAST('x' AS INTEGER)")
     assert error.code == "query-failed"
     assert error.exit_code == 2
 

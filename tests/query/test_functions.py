@@ -29,7 +29,7 @@ def listed(*types: str) -> list[str]:
         return sorted({name for name, kind in rows.fetchall() if kind in types})
 
 
-def refused(sql: str) -> LakesmithError:
+def error_of(sql: str) -> LakesmithError:
     with pytest.raises(LakesmithError) as raised:
         DuckDB().query(sql, {})
     return raised.value
@@ -57,7 +57,7 @@ def code_of(engine: DuckDB, sql: str) -> str | None:
 
 
 @pytest.mark.parametrize("before", ["", "main.", "system.main."])
-def test_every_function_that_gives_a_table_is_allowed_with_a_reason_or_refused(before: str, engine: DuckDB) -> None:
+def test_every_function_that_gives_a_table_is_allowed_with_a_reason_or_rejected(before: str, engine: DuckDB) -> None:
     codes = {
         name: code_of(engine, f"SELECT * FROM {before}{quoted(name)}(1)") for name in listed("table", "table_macro")
     }
@@ -85,7 +85,7 @@ def test_every_function_over_values_is_classified() -> None:
 
 @pytest.mark.parametrize("before", ["", "main.", "system.main."])
 @pytest.mark.parametrize("name", [*FORBIDDEN_FUNCTIONS, "__internal_decompress_string"])
-def test_functions_that_reach_beyond_the_rows_are_refused_wherever_they_stand(
+def test_functions_that_reach_beyond_the_rows_are_rejected_wherever_they_stand(
     name: str, before: str, engine: DuckDB
 ) -> None:
     for sql in (
@@ -103,7 +103,7 @@ def test_functions_that_reach_beyond_the_rows_are_refused_wherever_they_stand(
         assert code_of(engine, sql) == "function-not-allowed", sql
 
 
-def test_macros_that_read_the_catalog_are_refused() -> None:
+def test_macros_that_read_the_catalog_are_rejected() -> None:
     """The parse tree has a macro's name and not what it stands for, so that is looked at here."""
     with duckdb.connect() as connection:
         rows = connection.execute(
@@ -179,10 +179,10 @@ def test_what_computes_with_rows_is_answered(sql: str, rows: tuple[tuple[object,
 
 
 def test_a_refusal_names_the_line_and_what_may_stand_there() -> None:
-    error = refused("SELECT 'é'\nFROM duckdb_settings()")
+    error = error_of("SELECT 'é'\nFROM duckdb_settings()")
     assert (error.code, error.at) == ("function-not-allowed", Place("query", 2))
     assert "range" in (error.hint or "")
-    assert refused("SELECT 1,\n  current_setting('x')").at == Place("query", 2)
+    assert error_of("SELECT 1,\n  current_setting('x')").at == Place("query", 2)
 
 
 def test_a_view_of_a_contract_may_not_call_them_either() -> None:

@@ -141,7 +141,7 @@ def test_the_command_ends_even_when_the_engine_cannot_be_interrupted(sql: str, c
 
 
 @pytest.mark.parametrize(("option", "code"), [("--timeout", "bad-duration"), ("--memory", "bad-size")])
-def test_a_limit_that_is_none_is_refused(option: str, code: str, lake: Path) -> None:
+def test_a_limit_that_is_none_is_rejected(option: str, code: str, lake: Path) -> None:
     ended = run(lake, "SELECT 1", option, "soon")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert f"[{code}]" in ended.stderr

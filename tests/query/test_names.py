@@ -23,7 +23,7 @@ def test_a_name_without_its_layer_gets_all_tables_of_that_name() -> None:
     assert "bronze.orders or silver.orders" in str(raised.value)
 
 
-def test_all_unknown_tables_are_told_at_once() -> None:
+def test_all_unknown_tables_are_reported_at_once() -> None:
     with pytest.raises(Problems) as raised:
         match_tables({"silver.a", "silver.b"}, KNOWN)
     assert [error.code for error in raised.value.errors] == ["unknown-table", "unknown-table"]

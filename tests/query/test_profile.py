@@ -74,7 +74,7 @@ def test_a_sample_is_smaller_than_the_table(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "code"), [("bronze.raw", "not-built"), ("silver.order", "unknown-table")])
-def test_a_table_that_is_not_there_is_told(folder: Path, name: str, code: str) -> None:
+def test_a_table_that_is_not_there_is_reported(folder: Path, name: str, code: str) -> None:
     with pytest.raises(UsageError) as raised:
         Lake.open(folder).profile(name)
     assert raised.value.code == code

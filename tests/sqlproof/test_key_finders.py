@@ -230,9 +230,9 @@ def test_no_key_that_changed_is_missed(changing: Changing, case: str, rows: Mapp
     }
     missed = {one for one in before.keys() | after.keys() if before.get(one) != after.get(one)} - found
     assert missed == set()
-    kept = {one: rows_ for one, rows_ in before.items() if one not in found}
-    anew = {one: rows_ for one, rows_ in after.items() if one in found}
-    assert {**kept, **anew} == after
+    unchanged = {one: rows_ for one, rows_ in before.items() if one not in found}
+    recomputed = {one: rows_ for one, rows_ in after.items() if one in found}
+    assert {**unchanged, **recomputed} == after
 
 
 @pytest.mark.parametrize("case", ["nothing was joined twice", "two left joins of the key", "anti joins"])
@@ -388,7 +388,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "because"), REFUSED, ids=range(len(REFUSED)))
-def test_a_query_whose_keys_cannot_be_told_says_why(text: str, because: str) -> None:
+def test_a_query_whose_keys_cannot_be_found_says_why(text: str, because: str) -> None:
     assert key_finder(sql(text), ["id"]) == because
 
 

@@ -64,8 +64,8 @@ def test_partitions_recomputed_in_two_parts_make_the_whole(spark: SparkSession, 
 def test_the_list_of_aggregates_misses_none_that_spark_has(spark: SparkSession) -> None:
     missed = []
     for (function,) in spark.sql("SHOW SYSTEM FUNCTIONS").collect():
-        told = "\n".join(row[0] for row in spark.sql(f"DESCRIBE FUNCTION `{function}`").collect())
-        kind = told.partition("Class: ")[2].partition("\n")[0]
+        description = "\n".join(row[0] for row in spark.sql(f"DESCRIBE FUNCTION `{function}`").collect())
+        kind = description.partition("Class: ")[2].partition("\n")[0]
         if (".aggregate." in kind or kind.endswith("Agg")) and function not in AGGREGATES:
             missed.append(function)
     assert missed == []

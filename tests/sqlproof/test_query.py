@@ -173,7 +173,7 @@ def test_a_partition_that_cannot_be_traced_says_why(text: str, reason: str) -> N
     assert partition_trace(sql(text), "day") == reason
 
 
-def test_same_as_is_taken_at_its_word() -> None:
+def test_same_as_is_trusted() -> None:
     table = python("gold.daily", ["silver.orders"], ReplacePartitions(by="day", same_as="silver.orders.day"))
     assert partition_source(table) == PartitionTrace(table=named("silver.orders"), expression="`day`")
 
@@ -219,7 +219,7 @@ def test_a_cte_hides_a_table_only_where_it_can_be_seen() -> None:
         ),
     ],
 )
-def test_result_columns_are_told_where_no_star_hides_them(text: str, expected: tuple[str, ...] | None) -> None:
+def test_result_columns_are_known_where_no_star_hides_them(text: str, expected: tuple[str, ...] | None) -> None:
     assert read_query(sql(text)).columns == expected
 
 
@@ -228,7 +228,7 @@ def test_a_star_is_expanded_with_known_schemas() -> None:
     assert output_columns(query, columns(bronze_orders=["id", "k"])) == ("id", "k", "name")
 
 
-def test_reads_are_told_where_the_text_decides_them() -> None:
+def test_columns_read_are_known_where_the_text_decides_them() -> None:
     query = sql("SELECT o.a, c.b FROM bronze.orders o JOIN silver.c c ON o.k = c.k WHERE o.d > 1")
     assert read_query(query).reads == {
         named("bronze.orders"): frozenset({"a", "k", "d"}),
@@ -354,7 +354,7 @@ def test_a_table_without_a_layer_is_hinted_at_by_its_declared_name() -> None:
     assert caught.value.hint == "write silver.orders"
 
 
-def test_every_fault_of_a_query_is_told_at_once() -> None:
+def test_every_fault_of_a_query_is_reported_at_once() -> None:
     with pytest.raises(LakesmithError) as caught:
         read_query(sql("SELECT a FROM orders JOIN system.runs JOIN delta.`/x`"))
     assert len(str(caught.value).splitlines()) == 6
@@ -510,7 +510,7 @@ def test_every_column_that_a_load_names_has_to_be_given(load: Load, word: str, m
 
 @pytest.mark.parametrize("load", [Merge, Scd2])
 @pytest.mark.parametrize(
-    ("delete", "told"),
+    ("delete", "expected"),
     [
         ("op = 'D'", []),
         (
@@ -520,9 +520,11 @@ def test_every_column_that_a_load_names_has_to_be_given(load: Load, word: str, m
         ("op =", [("sql-syntax", "the condition of delete is not valid SQL: syntax error near '='")]),
     ],
 )
-def test_the_condition_of_a_delete_is_read(load: type[Merge | Scd2], delete: str, told: list[tuple[str, str]]) -> None:
+def test_the_condition_of_a_delete_is_read(
+    load: type[Merge | Scd2], delete: str, expected: list[tuple[str, str]]
+) -> None:
     table = made("silver.x", "SELECT id, ts, op FROM bronze.orders", load(**KEYED, delete=delete))
-    assert [(error.code, error.what) for error in check_conditions(table, None)] == told
+    assert [(error.code, error.what) for error in check_conditions(table, None)] == expected
 
 
 SOFT = Merge(**KEYED, delete="true", soft_delete="gone")
@@ -557,7 +559,7 @@ def test_a_star_may_not_give_them_either_where_it_is_known() -> None:
     assert (error.code, error.at) == ("added-column", table.declared_at)
 
 
-def test_a_promise_about_a_column_that_the_load_adds_is_refused() -> None:
+def test_a_promise_about_a_column_that_the_load_adds_is_rejected() -> None:
     table = made(
         "silver.x", "SELECT id, ts FROM bronze.orders", Scd2(**KEYED), columns=(column("valid_from", type="date"),)
     )

@@ -38,7 +38,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize(("text", "key", "combine"), KEPT, ids=range(len(KEPT)))
-def test_sums_counts_and_bounds_are_kept(text: str, key: Sequence[str], combine: dict[str, str]) -> None:
+def test_sums_counts_and_bounds_are_combined(text: str, key: Sequence[str], combine: dict[str, str]) -> None:
     found = sums(sql(text), key)
     assert isinstance(found, Sums), found
     assert found.combine == combine
@@ -130,7 +130,7 @@ def combined(old: Any, new: Any, how: str) -> Any:
 @pytest.mark.parametrize(("text", "key", "combine"), KEPT, ids=range(len(KEPT)))
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=batches)
-def test_batches_added_up_are_the_whole(
+def test_combined_batches_equal_a_full_build(
     connection: duckdb.DuckDBPyConnection,
     text: str,
     key: Sequence[str],

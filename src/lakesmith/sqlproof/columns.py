@@ -1,4 +1,8 @@
-"""Attributes columns to tables: the columns that a query reads, unknown columns, and column lineage."""
+"""Attributes columns to tables: the columns that a query reads, unknown columns, and column lineage.
+
+`sqlglot.lineage` is not used: without the schema of every table it fails on a `*` and on a LATERAL VIEW, attributes a
+column of a join to no table without saying so, and it qualifies the whole query for each column.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The names of a scope's result columns, with `*` expanded where the schemas are known.
 
-sqlglot's `named_selects` and `output_name` are not used: they name a CAST by its column and a literal by its value,
-which Spark does not, and they do not expand a `*` over USING, EXCEPT or a renamed CTE without full schemas.
+sqlglot's `output_name` is not used: it names a CAST by its column and a literal by its value, but a table needs
+explicit names. `qualify` expands a `*` only with the schema of every table, and coalesces the columns of USING.
 """
 
 from __future__ import annotations

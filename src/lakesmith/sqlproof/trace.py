@@ -3,7 +3,8 @@
 The proof has to hold for every row: each output row of a partition may depend only on rows of the traced
 table whose expression has that partition's value. Where that cannot be proved, the result is the reason, and
 the table gets a full build. `sqlglot.lineage` is not used: it finds where a value comes from, but not whether a window,
-a group or an outer join mixes partitions, and it returns generated SQL instead of the author's text.
+a group or an outer join mixes partitions, and it returns generated SQL (`to_date(ts)` becomes a
+cast) instead of the author's text.
 """
 
 from __future__ import annotations
