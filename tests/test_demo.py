@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.verify
 def test_make_demo_tells_what_a_person_wants_to_know() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     ended = subprocess.run(["make", "demo"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

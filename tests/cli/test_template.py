@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 # PySpark leaves the socket of a worker thread to the garbage collector.
+@pytest.mark.verify
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.spark
 def test_the_new_lake_runs_and_rejects_the_row_that_is_invalid_on_purpose(

@@ -32,6 +32,7 @@ def test_an_episode_kills_and_breaks_no_promise(tmp_path: Path, jvm: Jvm) -> Non
     assert dict(tally.foreign) == {"hand info after": 5}
 
 
+@pytest.mark.verify
 def test_the_same_episode_finds_a_bug_and_keeps_the_lake(tmp_path: Path, jvm: Jvm) -> None:
     tally = played(tmp_path, jvm, plant="bookmark first")
     assert tally.kills == 2

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.lakes import assert_typed
 from tests.faults.test_rivals import LAKE, land, row
+from tests.marks import first_only
 from tests.run.lakes import Cut, Written
 
 from lakesmith import failpoints
@@ -36,7 +37,7 @@ def two_days(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
     return lake.folder
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", first_only(PLACES))
 def test_rows_that_a_rollback_took_out_beneath_a_run_are_read_again(
     two_days: Path, tmp_path: Path, spark: SparkSession, place: str
 ) -> None:

@@ -17,7 +17,7 @@ from tests.faults.attach import Engine
 from tests.faults.siege import PATIENCE, Oracle, Siege, untyped
 from tests.faults.victim import answer_of, start
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.verify, pytest.mark.timeout(1200)]
 
 TRIES = 4
 """So many times at the most a JVM may be too fast to be killed in the middle of something."""

@@ -16,6 +16,7 @@ from tests.faults.planted import BUGS
 from tests.faults.siege import PATIENCE, Siege, untyped
 from tests.faults.test_planted_dimensions import DIMENSIONS
 from tests.faults.victim import Order, answer_of, start
+from tests.marks import first_only
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -76,7 +77,7 @@ def test_every_bug_that_can_be_planted_is_looked_for() -> None:
     assert ATTACKS.keys() | DIMENSIONS.keys() == BUGS.keys()
 
 
-@pytest.mark.parametrize("bug", ATTACKS)
+@pytest.mark.parametrize("bug", first_only(ATTACKS))
 def test_a_planted_bug_is_found_and_without_it_there_is_nothing_to_find(besiege: Besiege, bug: str) -> None:
     attack, promises = ATTACKS[bug]
     for planted in (None, bug):

@@ -65,6 +65,7 @@ def _killed_here() -> set[str]:
     return {ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func) == "lake.kill"}
 
 
+@pytest.mark.verify
 def test_killed_around_the_archive_and_after_the_ledger(lake: Lake) -> None:
     lake.declare({"bronze/notes.yml": "source: {files: landing/*.json, archive: done}\n"})
     lake.land("1.json", {"id": 1})
@@ -91,6 +92,7 @@ def _ids(lake: Lake) -> list[object]:
     return [row[0] for row in lake.rows("SELECT id FROM bronze.notes ORDER BY id")]
 
 
+@pytest.mark.verify
 def test_killed_while_a_batch_is_held_back(lake: Lake) -> None:
     lake.declare(
         {"bronze/notes.yml": "source: {files: landing/*.json}\nchecks:\n  few: {expect: count(*) < 3, on_fail: fail}\n"}
@@ -111,6 +113,7 @@ def test_killed_while_a_batch_is_held_back(lake: Lake) -> None:
     assert lake.run() == {}
 
 
+@pytest.mark.verify
 def test_killed_between_a_feature_and_the_rows_that_need_it(lake: Lake) -> None:
     lake.declare({"bronze/notes.yml": "source: {files: landing/*.parquet}\n"})
     (lake.folder / "landing").mkdir()
@@ -125,6 +128,7 @@ def test_killed_between_a_feature_and_the_rows_that_need_it(lake: Lake) -> None:
     assert _ids(lake) == [1, 1 << 40]
 
 
+@pytest.mark.verify
 def test_killed_before_the_log_is_summed_up(lake: Lake) -> None:
     lake.declare(
         {

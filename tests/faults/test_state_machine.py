@@ -15,6 +15,7 @@ from tests.faults.small_lake import DAILY, LATEST, LENIENT, ORDERS, Bridge, Defi
 from tests.faults.tier0 import OFTEN, Machine, Plant, explore
 from tests.faults.world import Stepped, World
 from tests.ledger.made import done
+from tests.marks import first_only
 
 from lakesmith.declare import TableName
 from lakesmith.ledger.batch import Batch
@@ -27,15 +28,18 @@ from lakesmith.run.table_state import TableState
 from lakesmith.spark.incoming import IncomingBatch
 
 STEPS = 100_000
+SAMPLE = 20_000
+"""Steps in `make test`; `make verify` takes them all."""
 SEED = 1
 ENOUGH = 300
 """Within so many lakes every planted bug has to be found."""
 
 
 @pytest.mark.timeout(900)
-def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens_in_whatever_order() -> None:
+@pytest.mark.parametrize("most", first_only([SAMPLE, STEPS]))
+def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens_in_whatever_order(most: int) -> None:
     seed = int(os.environ.get("LAKESMITH_SEED", SEED))
-    steps = int(os.environ.get("LAKESMITH_STEPS", STEPS))
+    steps = int(os.environ.get("LAKESMITH_STEPS", most))
     Machine.outcomes.clear()
     happened = explore(steps, seed)
     assert happened.total() >= steps
@@ -43,7 +47,7 @@ def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens_in_whatever_ord
     assert {*OFTEN, "go on", "mend", "clean"} - {"finish", "overtake", "clean_log"} <= set(happened)
     met = {"table-leased", "gate-failed", "commit-unknown", "batch-unreadable", "unfinished-under-other-definition"}
     assert met <= set(Machine.outcomes)
-    assert Stepped.releases > 100
+    assert Stepped.releases > steps // 1000
     assert happened["kill"] > steps // 100
 
 
@@ -198,7 +202,12 @@ _BESIDE_OTHERS = {"land": 4, "start": 8, "advance": 4, "kill": 3, "foreign": 4}
             "its pinned inputs are missing from|is missing from the warehouse|batch-unknown|R: ",
         ),
         (_position_from_the_number, _ROLLED_BACK, "N: |R: "),
-        (_rolled_back_beneath, _ROLLED_BACK, "N: the bookmark is ahead of the rows|R: "),
+        pytest.param(
+            _rolled_back_beneath,
+            _ROLLED_BACK,
+            "N: the bookmark is ahead of the rows|R: ",
+            marks=pytest.mark.verify,
+        ),
         (_whatever_there_is_is_released, _OVERTAKEN, "C: "),
         (
             _only_the_newest_commits_are_read,

@@ -156,6 +156,7 @@ spark.stop()
 """
 
 
+@pytest.mark.verify
 @pytest.mark.spark
 def test_with_the_runtime_from_pypi_alone_jars_resolve_and_a_merge_works(tmp_path: Path) -> None:
     environment = {**os.environ, "LAKESMITH_JAVA": "bundled", "PATH": "/usr/bin:/bin"}

@@ -204,6 +204,7 @@ def lend_archive(monkeypatch: pytest.MonkeyPatch, cache: Path) -> tuple[Path, ..
     return lent
 
 
+@pytest.mark.verify
 @pytest.mark.spark
 def test_an_archive_that_does_not_fit_is_passed_over_in_silence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -213,6 +214,7 @@ def test_an_archive_that_does_not_fit_is_passed_over_in_silence(
     assert (answer.stdout, answer.stderr) == ("5\n", "")
 
 
+@pytest.mark.verify
 @pytest.mark.spark
 def test_a_truncated_archive_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     archive = lend_archive(monkeypatch, tmp_path / "cache")

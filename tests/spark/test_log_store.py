@@ -118,6 +118,7 @@ def race(command: list[str], store: str, folder: Path, versions: int, delay: int
     return Race(acknowledged=[what for word, what in lines if word == "won"], present=present)
 
 
+@pytest.mark.verify
 def test_of_two_processes_that_race_for_a_thousand_versions_exactly_one_wins_each(
     command: list[str], tmp_path: Path
 ) -> None:
@@ -174,6 +175,7 @@ def contend(command: list[str], store: str, folder: Path, commits: int) -> Race:
     return Race(acknowledged=[line.split()[1] for line in lines if line.startswith("won")], present=present)
 
 
+@pytest.mark.verify
 def test_two_writers_of_five_hundred_commits_each_on_a_slow_disk_leave_all_thousand(
     command: list[str], tmp_path: Path
 ) -> None:
@@ -184,6 +186,7 @@ def test_two_writers_of_five_hundred_commits_each_on_a_slow_disk_leave_all_thous
     assert changes >= 100, "one process wrote after the other: nothing was raced"
 
 
+@pytest.mark.verify
 def test_the_same_two_writers_lose_commits_with_the_store_of_delta(command: list[str], tmp_path: Path) -> None:
     result = contend(command, DELTAS, tmp_path, 500)
     assert len(result.acknowledged) == 1000
