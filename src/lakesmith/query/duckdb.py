@@ -210,8 +210,8 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
         raise UsageError("not-a-select", f"the query is not a SELECT but {_statement_kind(select)}", hint=_ONLY_SELECT)
     for node in nodes(tree):
         if str(node.get("type")).endswith("_QUERY_NODE"):
-            verb = str(node["type"]).removesuffix("_QUERY_NODE")
-            raise UsageError("not-a-select", f"the query has {verb} inside", hint=_ONLY_SELECT)
+            statement_kind = str(node["type"]).removesuffix("_QUERY_NODE")
+            raise UsageError("not-a-select", f"the query has {statement_kind} inside", hint=_ONLY_SELECT)
         if node.get("type") == "SHOW_REF" and (node["show_type"] not in _SHOWN or node["query"] is None):
             raise UsageError("not-a-select", "SHOW is not supported", hint="`lakesmith status` lists the tables")
     check_functions(tree, select, partial(_is_table_function, connection))
