@@ -184,7 +184,7 @@ def test_a_new_major_version_keeps_the_one_that_it_replaces_or_none() -> None:
     assert wrong(declared(A, terms=terms("3")), old) == []
     assert wrong(declared(A, terms=terms("3", previous=(previous_version(1), previous_version(2)))), old) == []
     (error,) = wrong(declared(A, terms=terms("3", previous=(previous_version(1),))), old)
-    assert (error.code, error.at) == ("version-unkept", Place("silver/orders.sql", 2))
+    assert (error.code, error.at) == ("previous-missing", Place("silver/orders.sql", 2))
     assert error.hint == 'write previous: {"2": {until: "2027-05-14"}} too, or remove previous'
 
 

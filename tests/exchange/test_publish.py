@@ -137,7 +137,7 @@ def test_each_difference_from_the_registry_is_an_error_with_its_place(shop: Shop
     shop.registry.register(shop.subject, json.dumps({"type": "record", "name": "A", "fields": fields}))
     columns = "\n  id: {type: bigint, key: true},\n  amount: 'decimal(12,2)',\n  free: {type: string, required: true},"
     found = refused(shop.declare(f"{columns}\n  sure: string,\n  extra: int", truth="registry"))
-    assert {error.code for error in found} == {"contract-unlike-registry"}
+    assert {error.code for error in found} == {"contract-differs-from-registry"}
     assert all(error.hint and error.table == "bronze.orders" for error in found)
     assert [(str(error.at), error.what) for error in found] == [
         ("bronze/orders.yml:1", "the registry's schema has the field 'more', which is not declared"),
@@ -157,7 +157,7 @@ def test_a_registry_that_does_not_have_the_contract_cannot_be_the_truth(shop: Sh
 def test_a_schema_that_is_no_record_cannot_be_compared(shop: Shop) -> None:
     shop.registry.register(shop.subject, '"string"')
     (error,) = refused(shop.declare("id: bigint", truth="registry"))
-    assert error.code == "contract-unlike-registry"
+    assert error.code == "contract-differs-from-registry"
 
 
 def test_the_command_publishes_all_that_name_a_registry(shop: Shop) -> None:

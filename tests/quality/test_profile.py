@@ -382,5 +382,5 @@ def test_too_little_memory_is_an_error_that_proposes_fewer_rows() -> None:
         profile(given_rows(rows), {}, limit=15_000, now=NOW, engine=DuckDB(QueryLimits(memory=4_000_000)))
     assert (raised.value.code, raised.value.hint) == (
         "query-memory",
-        "look at fewer rows: `lakesmith profile silver.orders --rows 1500`",
+        "profile fewer rows: `lakesmith profile silver.orders --rows 1500`",
     )

@@ -119,7 +119,7 @@ def _behind(comparison: ContractComparison, recorded: Version, written: str) -> 
 
 def _missing_previous(table: Table, major: int, today: date) -> DeclarationError:
     return DeclarationError(
-        "version-unkept",
+        "previous-missing",
         f"{table.name} keeps earlier versions, but not {major}, which this change replaces",
         at=table.terms.previous[0].declared_at,
         table=str(table.name),

@@ -154,18 +154,18 @@ def registry_problems(table: Table, at: Registered, registry: SchemaRegistry) ->
     if fields is None:
         what = f"the newest schema of '{at.subject}' is not an Avro record, so it cannot be compared with columns"
         hint = "name another subject, or make the declaration the source of truth: truth: here"
-        return [_problem("contract-unlike-registry", what, table.declared_at, table, hint)]
+        return [_problem("contract-differs-from-registry", what, table.declared_at, table, hint)]
     declared = {column.name: column for column in table.columns}
     problems: list[LakesmithError] = []
     for name, field in fields.items():
         if name not in declared:
             what = f"the registry's schema has the field '{name}', which is not declared"
             hint = f"add it below columns: {name}: {_column_text(field)}"
-            problems.append(_problem("contract-unlike-registry", what, table.declared_at, table, hint))
+            problems.append(_problem("contract-differs-from-registry", what, table.declared_at, table, hint))
     for name, column in declared.items():
         what, hint = _difference(column, fields.get(name))
         if what:
-            problems.append(_problem("contract-unlike-registry", what, column.declared_at, table, hint))
+            problems.append(_problem("contract-differs-from-registry", what, column.declared_at, table, hint))
     return problems
 
 

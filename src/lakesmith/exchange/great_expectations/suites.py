@@ -53,7 +53,7 @@ def read_suite(text: str, table_name: TableName) -> ImportedSuite:
         )
     suite = _Suite(table=table_name)
     for number, each in enumerate(document["expectations"], start=1):
-        suite.take(each, number)
+        suite.add(each, number)
     name = document.get("name") or document.get("expectation_suite_name")
     return ImportedSuite(
         suite.text(f"From the suite {name} of Great Expectations, for {table_name}."), tuple(suite.warnings)
@@ -71,7 +71,7 @@ class _Suite:
     """The type of the expectation that each check came from."""
     warnings: list[str] = field(default_factory=list)
 
-    def take(self, document: object, number: int) -> None:
+    def add(self, document: object, number: int) -> None:
         if not isinstance(document, Mapping):
             self.warnings.append(f"expectation {number} was not converted: it is not an object")
             return
