@@ -22,7 +22,7 @@ EXITS = {
     "Fault": 2,
     "_problem": 2,
     # A context that turns what Spark raises into an InfrastructureError.
-    "_told_as": 4,
+    "_described_as": 4,
 }
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
