@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lakesmith.declare import Files, ReplacePartitions, Table
 from lakesmith.lake import Lake
-from lakesmith.ledger.batch import Batch, Done
+from lakesmith.ledger.batch import Batch, CompletedBatch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.fingerprint import definition
@@ -166,7 +166,7 @@ def _build_table(
             )
             made.append(_Built(table_id=str(DeltaTable(location).metadata().id), version=version))
         batches.finish(
-            Done(
+            CompletedBatch(
                 sequence=pinned.sequence,
                 attempt=pinned.attempt,
                 version=version,
@@ -191,7 +191,7 @@ def _batch(
         run_id=_run_id(number),
         pinned_at=int((START + timedelta(days=number)).timestamp() * 1000),
         definition=definition(table),
-        mode="files" if files else "whole" if whole else "changes",
+        mode="files" if files else "full" if whole else "changes",
         inputs={each: Position(table_id=built[each][number].table_id, version=number) for each in upstream},
         since={} if whole else dict.fromkeys(upstream, number - 1),
         files=files,

@@ -135,7 +135,7 @@ def _as_if_taken(lake: Path, known: int) -> None:
     batches = Batches(storage, TableName("bronze", "orders"))
     facts = [FileFact(f.path, f.size, f.modified) for f in LocalStorage(lake).list(GLOB)]
     assert len(facts) == known + 1
-    batches.sum_up(1, 1, {fact.path: fact for fact in facts})
+    batches.write_summary(1, 1, {fact.path: fact for fact in facts})
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 from bench.measure import busy, show, spread
 from lakesmith.disk import sync, write_synced
 from lakesmith.formats.delta.actions import commit_actions
-from lakesmith.formats.delta.checksums import seal_for, seal_log, seal_of
-from lakesmith.formats.delta.files import add_files
-from lakesmith.formats.delta.snapshot import opened
+from lakesmith.formats.delta.add_files import add_files
+from lakesmith.formats.delta.checksums import checksum_path, checksums_of, write_checksums
+from lakesmith.formats.delta.snapshot import open_snapshot
 from lakesmith.ports import Write
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
@@ -49,7 +49,7 @@ def main(words: list[str] | None = None) -> None:
 
 
 def _opening(what: str, location: str, times: int) -> list[str]:
-    return _compared(what, lambda: DeltaTable(location), lambda: opened(location), times)
+    return _compared(what, lambda: DeltaTable(location), lambda: open_snapshot(location), times)
 
 
 def _committing(folder: str, times: int) -> list[str]:
@@ -65,8 +65,8 @@ def _committing(folder: str, times: int) -> list[str]:
 
     def sealed() -> None:
         temporary = f"{folder}/.{uuid.uuid4()}.tmp"
-        write_synced(temporary, seal_for(content))
-        os.replace(temporary, seal_of(bare()))
+        write_synced(temporary, checksums_of(content))
+        os.replace(temporary, checksum_path(bare()))
 
     return _compared("a commit of 10 actions, on the disk", bare, sealed, times)
 
@@ -88,7 +88,7 @@ def _small(location: str, commits: int) -> str:
         commit_actions(location, version, _write(version + 2), ("WRITE", {}), {}, [_action(version)])
     for file in Path(location, "_delta_log").glob("*checkpoint*"):
         file.unlink()
-    seal_log(location)
+    write_checksums(location)
     return location
 
 
@@ -96,7 +96,7 @@ def _large(location: str) -> str:
     add_files(location, (), COLUMNS, _write(1), None)
     commit_actions(location, 0, _write(2), ("WRITE", {}), {}, [_action(number) for number in range(FILES)])
     DeltaTable(location).create_checkpoint()
-    seal_log(location)
+    write_checksums(location)
     [checkpoint] = Path(location, "_delta_log").glob("*.checkpoint.parquet")
     print(f"the checkpoint has {checkpoint.stat().st_size / 1e6:.1f} MB")
     return location
