@@ -18,6 +18,7 @@ from lakesmith.reports import EmptyReport, Event
 from lakesmith.run.failures import translate
 from lakesmith.run.trial.session import local_session
 from lakesmith.spark.build import analysed
+from lakesmith.spark.jvm import JvmDied
 from lakesmith.spark.session import isolated
 from lakesmith.spark.types import parse_columns, spelt
 
@@ -134,8 +135,10 @@ class _Trying:
         for condition, label, at, truth in _conditions(table):
             try:
                 kind = rows.selectExpr(f"({condition}) AS told").schema["told"].dataType.simpleString()
-            except Exception as error:  # noqa: BLE001 (as above)
+            except Exception as error:
                 failure = translate(error, table)
+                if isinstance(failure, JvmDied):
+                    raise failure from error
                 failure.what, failure.at = f"{label}: {failure.what}", at
                 failure.hint = "correct the condition or the columns that it names"
                 self.errors.append(failure)
@@ -153,6 +156,8 @@ class _Trying:
 
     def _failed(self, table: Table, error: Exception) -> None:
         failures = translate(error, table)
+        if isinstance(failures, JvmDied):
+            raise failures  # no other table can be analysed
         opened = [str(each) for each in self.graph.upstream(table.name) if each in self.open]
         if opened and any(word in str(error) for word in _NO_COLUMN):
             self.skipped[table.name] = f"it reads columns that {', '.join(opened)} may bring when it is built"

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import LakeDeclaration
+from lakesmith.errors import LakesmithError
 from lakesmith.reports import Event, SparkStarting
+from lakesmith.spark.jvm import death
 from lakesmith.spark.session import close_session, open_session
 
 if TYPE_CHECKING:
@@ -22,15 +24,29 @@ _SMALL = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.snapshotP
 def local_session(
     lake: LakeDeclaration, given: SparkSession | None, tell: Callable[[Event], None]
 ) -> Iterator[SparkSession]:
-    """The session that was given, or one that lasts as long as this."""
+    """The session that was given, or one that lasts as long as this. Raises JvmDied where its JVM ends meanwhile."""
     if given is not None:
-        yield given
+        with _death_told():
+            yield given
         return
     tell(SparkStarting())
     settings = lake.environment.spark.over(_SMALL, without=_ELSEWHERE)
     private, umask = lake.environment.secret_variables, lake.environment.umask
     session = open_session(f"{lake.name} tests", settings, brief=True, private=private, umask=umask)
     try:
-        yield session
+        with _death_told():
+            yield session
     finally:
         close_session(session)
+
+
+@contextmanager
+def _death_told() -> Iterator[None]:
+    try:
+        yield
+    except LakesmithError:
+        raise
+    except Exception as error:
+        if died := death(error):
+            raise died from error
+        raise
