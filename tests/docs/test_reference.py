@@ -22,7 +22,15 @@ from lakesmith.ledger.tables import SYSTEM_TABLES
 REFERENCE = DOCS / "reference"
 
 
-PAGES = ("errors", "source-errors", "check-errors", "contract-errors", "maintenance-errors", "disk-errors", "query-errors")
+PAGES = (
+    "errors",
+    "source-errors",
+    "check-errors",
+    "contract-errors",
+    "maintenance-errors",
+    "disk-errors",
+    "query-errors",
+)
 ERRORS = tuple(REFERENCE / f"{name}.md" for name in PAGES)
 
 

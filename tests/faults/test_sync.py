@@ -115,6 +115,7 @@ PLANTED = [
     (is_java, "content of merge/.lakesmith/warehouse/silver/events/part-"),
     (is_java, "content of merge/.lakesmith/warehouse/silver/events/_change_data/"),
     (is_java, "content of merge/.lakesmith/warehouse/quarantine/silver/events/"),
+    (is_java, "content of gated/.lakesmith/warehouse/gold/kinds/kind=a b%2520%2Fé%3F%23%3A"),
     (is_python, "content of merge/.lakesmith/warehouse/bronze/events/part-"),
     (is_python, "content of merge/.lakesmith/warehouse/gold/days/batch-"),
     (is_python, "content of merge/.lakesmith/warehouse/silver/events/deletion_vector_"),

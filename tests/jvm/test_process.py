@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
-from tests.plan.lakes import made
+from tests.plan.lakes import lake, made
 
 from lakesmith.jvm import process as jvm
+from lakesmith.plan.graph import Graph
 from lakesmith.run.failures import is_external, translate
+from lakesmith.run.unit_tests.empty_tables import _EmptyTables, check_empty_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,6 +101,25 @@ def test_a_jvm_that_runs_is_not_dead(process: subprocess.Popen[bytes], monkeypat
     assert jvm.death() is None
     assert jvm.death(ValueError("any other failure")) is None
     assert jvm.death(Py4JNetworkError("a connection that was cut")) is None
+
+
+class Deaf:
+    """In place of a session whose JVM has ended."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionRefusedError
+
+
+@pytest.mark.parametrize("process", ["kill -KILL $$"], indirect=["process"])
+def test_nothing_else_is_tried_out_once_the_jvm_has_ended(process: subprocess.Popen[bytes]) -> None:
+    tables = lake(made("gold.a", "SELECT 1 AS one"), made("gold.b", "SELECT 1 AS one"))
+    graph, deaf = Graph.of(tables.tables), cast("SparkSession", Deaf())
+    with pytest.raises(jvm.JvmDied):
+        check_empty_tables(tables, graph, {}, frozenset(tables.tables), on_event=lambda event: None, session=deaf)
+    tried = _EmptyTables(lake=tables, graph=graph, stored={}, spark=deaf)
+    with pytest.raises(jvm.JvmDied):
+        tried.add(tables.tables[graph.order[0]])
+    assert tried.errors == []
 
 
 def test_a_jvm_that_another_process_started_is_dead_when_it_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:

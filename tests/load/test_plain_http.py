@@ -41,6 +41,11 @@ REFUSED: Mapping[str, tuple[str, str, int]] = {
         6,
     ),
     "a registry in capitals": (EVENTS + "        registry: HTTP://registry\n        registry.user: me\n", "events", 6),
+    "a registry with a space before it": (
+        EVENTS + "        registry: ' http://registry'\n        registry.user: me\n",
+        "events",
+        6,
+    ),
     "a registry that is not allowed": (
         EVENTS
         + "        registry: http://registry\n        registry.user: me\n        registry.allow_plain_http: false\n",
@@ -57,6 +62,16 @@ REFUSED: Mapping[str, tuple[str, str, int]] = {
     "a shared access signature in a connection string": (
         _storage("abfss://returns@devstore") + f"        connection_string: {SAS}\n",
         "abfss://returns@devstore",
+        6,
+    ),
+    "a shared access signature in an endpoint": (
+        _storage("az://returns") + "        endpoint: http://127.0.0.1:10000/devstore?sv=1&SIG=x\n",
+        "az://returns",
+        6,
+    ),
+    "a shared access signature in an endpoint of a connection string": (
+        _storage("az://returns") + "        connection_string: BlobEndpoint=http://127.0.0.1/devstore?sv=1&sig=x\n",
+        "az://returns",
         6,
     ),
     "a shared access signature with http as the protocol": (

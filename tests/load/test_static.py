@@ -333,6 +333,30 @@ def test_a_review_starts_writes_and_connects_to_nothing(tmp_path: Path) -> None:
     assert (found.stderr, found.stdout) == ("", "[]\n")
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("file", ["gold/pipe.py", "gold/pipe.sql", "gold/pipe.yml", "silver/orders.test.yml"])
+def test_a_fifo_in_place_of_a_declaration_is_an_error_and_is_not_waited_for(file: str, tmp_path: Path) -> None:
+    written(tmp_path, {"gold/sales.sql": "SELECT id FROM silver.orders\n"})
+    os.mkfifo(tmp_path / file)
+    assert problems(tmp_path, {}) == [("unreadable-file", Place(file))]
+
+
+@pytest.mark.timeout(60)
+def test_modules_that_cannot_be_read_do_not_stop_a_review(tmp_path: Path) -> None:
+    text = TOP + '@lake.gold()\ndef sales(orders=lake.ref("silver.orders")):\n    return orders\n'
+    written(tmp_path, {"gold/sales.py": text, "shared/a.py": "A = 1\n"})
+    os.mkfifo(tmp_path / "shared/pipe.py")
+    (tmp_path / "shared/endless.py").symlink_to("/dev/zero")
+    (tmp_path / "shared/gone.py").symlink_to("nowhere")
+    assert reviewed(tmp_path, {}).not_run == ("gold/sales.py",)
+
+
+def test_a_module_that_is_too_long_to_read_may_declare_tables(tmp_path: Path) -> None:
+    text = "from shared import a\n" + TOP + "@lake.gold()\ndef sales(): ...\n"
+    long = "#" * 1_000_001
+    assert static(tmp_path, {"gold/sales.py": text, "shared/a.py": long}).unrun.layers == {"gold"}
+
+
 def test_completion_runs_no_python_either(tmp_path: Path) -> None:
     folder = written(tmp_path, HOSTILE)
     assert "gold.sales" in Call(folder=str(folder)).table_names()

@@ -157,6 +157,14 @@ def test_several_rows_with_nulls_between_keep_their_places() -> None:
     )
 
 
+def test_a_struct_without_fields_is_answered_at_every_depth() -> None:
+    sql = "SELECT x, [x], {'k': x}, MAP {1: x}, union_value(k := [x]) FROM (VALUES ({}), (NULL)) AS v(x)"
+    assert DuckDB().query(sql, {}).rows == (
+        ({}, [{}], {"k": {}}, {1: {}}, [{}]),
+        (None, [None], {"k": None}, {1: None}, [None]),
+    )
+
+
 def test_a_comment_behind_the_semicolon_does_not_get_into_the_way_of_values_as_text() -> None:
     assert DuckDB().query("SELECT INTERVAL 1 DAY; -- done", {}).rows == (("1 day",),)
 

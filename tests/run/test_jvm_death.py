@@ -196,17 +196,18 @@ from lakesmith.jvm.session import open_session
 
 session = open_session("given", {})
 kill_at("batch.pinned", "silver.orders", 0)
-first = Lake.open(sys.argv[1]).run(session=session)
-second = Lake.open(sys.argv[1]).run()
-print(json.dumps([[error.code for error in first.errors], first.outcome, second.outcome]))
+first, dead = (Lake.open(sys.argv[1]).run(session=session) for _ in range(2))
+last = Lake.open(sys.argv[1]).run()
+codes = [[error.code for error in report.errors] for report in (first, dead)]
+print(json.dumps([codes, first.outcome, dead.outcome, last.outcome]))
 """
 
 
 @pytest.mark.verify
-def test_a_session_that_was_given_and_whose_jvm_dies_is_replaced_by_the_next_run(shop: Path) -> None:
+def test_runs_in_a_given_session_whose_jvm_died_are_recorded_and_a_run_without_it_goes_on(shop: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-c", GIVEN, str(shop)], capture_output=True, text=True, timeout=240, check=False
     )
     assert process.returncode == 0, process.stderr
-    assert json.loads(process.stdout) == [["jvm-died"], "failed", "ok"]
-    assert [outcome for outcome, _ in recorded(shop)] == ["failed", "ok"]
+    assert json.loads(process.stdout) == [[["jvm-died"], ["jvm-died"]], "failed", "failed", "ok"]
+    assert [outcome for outcome, _ in recorded(shop)] == ["failed", "failed", "ok"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
+
 from lakesmith.errors import DeclarationError, Place
 
 MAX_BYTES = 1_000_000
@@ -10,8 +14,7 @@ MAX_BYTES = 1_000_000
 def read_text(path: str, file: str) -> str:
     """Return the text of a file; errors name it `file`."""
     try:
-        with open(path, "rb") as content:
-            data = content.read(MAX_BYTES + 1)
+        data = read_start(path)
     except OSError as error:
         raise DeclarationError(
             "unreadable-file",
@@ -35,6 +38,15 @@ def read_text(path: str, file: str) -> str:
             at=Place(file, data.count(b"\n", 0, error.start) + 1),
             hint="save it as UTF-8",
         ) from None
+
+
+def read_start(path: str) -> bytes:
+    """The bytes of a regular file, at most one more than a declaration may have. Opening a FIFO would block."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return file.read(MAX_BYTES + 1)
 
 
 def empty_file(file: str, example: str) -> DeclarationError:

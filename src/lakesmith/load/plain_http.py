@@ -5,6 +5,7 @@ Keys that only sign requests (`secret` of S3, `account_key` of Azure) never leav
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from lakesmith.declare import Secret
@@ -61,15 +62,21 @@ def _sent_in_clear(scheme: str, settings: Values) -> tuple[str, ...]:
     if scheme in _AZURE:
         endpoint, connection = _revealed(settings.get("endpoint")), _revealed(settings.get("connection_string")).lower()
         by_http = "defaultendpointsprotocol=http;" in f"{connection};" or "endpoint=http://" in connection
-        if by_http and "sharedaccesssignature=" in connection:
+        if by_http and ("sharedaccesssignature=" in connection or _has_signature(connection)):
             return ("connection_string",)
         if _is_plain(endpoint):
-            return ("sas_token",)
+            return ("sas_token", "endpoint") if _has_signature(endpoint) else ("sas_token",)
     return ()
 
 
 def _is_plain(url: str) -> bool:
-    return url.lower().startswith("http://")
+    # Clients ignore spaces around a URL.
+    return url.strip().lower().startswith("http://")
+
+
+def _has_signature(url: str) -> bool:
+    """Whether a shared access signature is in the query of a URL."""
+    return re.search(r"[?&]sig=", url, re.IGNORECASE) is not None
 
 
 def _allows(settings: Values, option: str) -> bool:

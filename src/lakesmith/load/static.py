@@ -12,6 +12,7 @@ from lakesmith.declare import python as spelling
 from lakesmith.declare.names import LAYERS
 from lakesmith.declare.python import WrittenTable, placed_at
 from lakesmith.errors import DeclarationError, Place
+from lakesmith.load.files import MAX_BYTES, read_start
 
 _TABLES = frozenset(("table", *LAYERS))
 _VALUES = frozenset(
@@ -285,19 +286,26 @@ class _FileReader:
 def shared_modules(folder: str) -> tuple[frozenset[str], bool]:
     """Return the names of the modules in the lake's folder, and whether one of them mentions the package."""
     names = frozenset(entry.name.removesuffix(".py") for entry in os.scandir(folder) if _is_module(entry))
-    return names, any(_PACKAGE.encode() in text for text in _texts(folder))
+    return names, any(_knows_package(file) for file in _modules(folder))
 
 
 def _is_module(entry: os.DirEntry[str]) -> bool:
     return entry.name not in LAYERS and (entry.is_dir() or entry.name.endswith(".py"))
 
 
-def _texts(folder: str) -> Iterator[bytes]:
+def _modules(folder: str) -> Iterator[str]:
     for parent, folders, files in os.walk(folder):
         if parent == folder:
             folders[:] = [name for name in folders if name not in LAYERS]
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            if name.endswith(".py"):
-                with open(os.path.join(parent, name), "rb") as file:
-                    yield file.read()
+        yield from (os.path.join(parent, name) for name in files if name.endswith(".py"))
+
+
+def _knows_package(file: str) -> bool:
+    """Whether a module names the package, or is too long to say that it does not. One that cannot be read cannot be
+    imported either."""
+    try:
+        text = read_start(file)
+    except OSError:
+        return False
+    return _PACKAGE.encode() in text or len(text) > MAX_BYTES

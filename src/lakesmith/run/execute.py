@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -53,7 +54,9 @@ class Executor:
         self._report = on_event
         self._leases = Leases(warehouse.storage, f"run {run_id}")
         if session is not None and "spark.remote" not in lake.environment.spark:
-            refuse_foreign(session)
+            # One whose JVM has ended fails the first step that needs it: then the run is recorded.
+            with suppress(JvmDied):
+                refuse_foreign(session)
         self._session = session
         self._owned = session is None
         self._brief = brief

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakesmith.declare import LakeDeclaration, Merge, Scd2, Source, SqlQuery, Table, TableName
 from lakesmith.declare.checks import BatchSql, RowSql, sql_named
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems
+from lakesmith.jvm.process import JvmDied
 from lakesmith.jvm.session import isolated
 from lakesmith.plan.graph import Graph
 from lakesmith.ports import TableFacts
@@ -134,8 +135,10 @@ class _EmptyTables:
         for condition, label, at, truth in _conditions(table):
             try:
                 kind = rows.selectExpr(f"({condition}) AS condition").schema["condition"].dataType.simpleString()
-            except Exception as error:  # noqa: BLE001 (as above)
+            except Exception as error:
                 failure = translate(error, table)
+                if isinstance(failure, JvmDied):
+                    raise failure from error
                 failure.what, failure.at = f"{label}: {failure.what}", at
                 failure.hint = "fix the condition or the columns that it names"
                 self.errors.append(failure)
@@ -153,6 +156,8 @@ class _EmptyTables:
 
     def _failed(self, table: Table, error: Exception) -> None:
         failures = translate(error, table)
+        if isinstance(failures, JvmDied):
+            raise failures  # no other table can be analysed
         opened = [str(each) for each in self.graph.upstream(table.name) if each in self.open]
         if opened and any(word in str(error) for word in _NO_COLUMN):
             self.skipped[table.name] = f"it reads columns that {', '.join(opened)} may get when it is built"
