@@ -164,16 +164,16 @@ _NAMING = ("dedup", "by", "key", "order_by", "update", "track", "ignore", "op", 
 
 def with_query_case(load: Load, columns: Sequence[str]) -> Load:
     """Return the load with column names in the letter case of the query."""
-    spelt = {name.lower(): name for name in columns}
+    written = {name.lower(): name for name in columns}
 
     def one(name: str) -> str:
-        return spelt.get(name.lower(), name)
+        return written.get(name.lower(), name)
 
-    told: dict[str, object] = {}
+    renamed: dict[str, object] = {}
     for setting in fields(load):
         value = getattr(load, setting.name)
         if setting.name == "previous_key":
-            told["previous_key"] = {one(key): one(column) for key, column in value.items()}
+            renamed["previous_key"] = {one(key): one(column) for key, column in value.items()}
         elif setting.name in _NAMING and value is not None:
-            told[setting.name] = one(value) if isinstance(value, str) else tuple(map(one, value))
-    return replace(load, **told)  # type: ignore[arg-type]
+            renamed[setting.name] = one(value) if isinstance(value, str) else tuple(map(one, value))
+    return replace(load, **renamed)  # type: ignore[arg-type]

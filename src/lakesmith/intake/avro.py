@@ -1,8 +1,8 @@
 """Read Avro files as Arrow batches in the types of their writer schema.
 
-The blocks are taken apart here, because a file may be cut, torn or made to expand, and the records in them by
-fastavro, which is given the writer schema without what would lose something: times as the whole numbers they are, texts
-as bytes, and each branch of a union in a record of its own, by which it can be told from the others.
+This module reads the blocks, because a file may be truncated, corrupt or made to expand. fastavro reads the records. It
+gets the writer schema without the conversions that lose something: times are whole numbers, texts are bytes, and each
+branch of a union is a record of its own, which shows the branch.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ def breaking_changes(
         if path.lower() not in there and info.needed and is_whole:
             lines.append(f"- {path}{_of(info.type)}, which readers need")
     for name in required:
-        told = before is not None and (name.lower() not in was or was[name.lower()].needed)
-        if now and name.lower() not in there and not told:
+        reported = before is not None and (name.lower() not in was or was[name.lower()].needed)
+        if now and name.lower() not in there and not reported:
             lines.append(f"- {name}, which is required")
     return lines
 
@@ -139,7 +139,7 @@ def _of(type: pa.DataType | None) -> str:
 
 def _row_fields(envelope: Fields) -> Fields:
     for side in ("after", "before"):
-        if (told := envelope.get(side)) and told.type == STRUCT:
+        if (row := envelope.get(side)) and row.type == STRUCT:
             return {path[len(side) + 1 :]: info for path, info in envelope.items() if path.startswith(f"{side}.")}
     return {}
 
@@ -315,10 +315,10 @@ def _references(schema: Any) -> frozenset[str]:
 
 
 def _json_kinds(schema: Mapping[str, Any]) -> list[str]:
-    told = schema.get("type")
-    if told is None and "properties" in schema:
+    kinds = schema.get("type")
+    if kinds is None and "properties" in schema:
         return ["object"]
-    return [told] if isinstance(told, str) else list(told or ())
+    return [kinds] if isinstance(kinds, str) else list(kinds or ())
 
 
 def _json_type(kinds: Sequence[str]) -> pa.DataType | None:

@@ -28,7 +28,7 @@ _SIMPLE = {
     "binary": pa.binary(),
     "void": pa.null(),
 }
-_SPELT = {type: name for name, type in _SIMPLE.items()}
+_TYPE_NAMES = {type: name for name, type in _SIMPLE.items()}
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[\w.]+|[<>(),:])")
 _UNSTORABLE = re.compile(r"[ ,;{}()=\x00-\x1f]")
 _EXACT = 2**53
@@ -98,8 +98,8 @@ def _type(tokens: list[str]) -> pa.DataType:
 
 def spark_type(type: pa.DataType) -> str:
     """Return the Spark SQL type that fits every value of an Arrow type without loss."""
-    if type in _SPELT:
-        return _SPELT[type]
+    if type in _TYPE_NAMES:
+        return _TYPE_NAMES[type]
     if pa.types.is_decimal(type):
         return f"decimal({type.precision},{type.scale})"
     if pa.types.is_struct(type):
@@ -138,7 +138,7 @@ def stored_type(type: pa.DataType) -> pa.DataType:
             return pa.list_(stored_type(type.value_type))
         case _ if is_.is_dictionary(type):
             return stored_type(type.value_type)
-        case _ if is_.is_null(type) or type in _SPELT:
+        case _ if is_.is_null(type) or type in _TYPE_NAMES:
             return type
         case _:
             return STRING
@@ -288,7 +288,7 @@ def _widened(known: pa.DataType, target: pa.DataType, name: str) -> list[str]:
     if is_.is_struct(known) and is_.is_struct(target):
         now = {field.name: field.type for field in target}
         pairs = ((field, now[field.name]) for field in known if field.name in now)
-        return [told for each, type in pairs for told in _widened(each.type, type, f"{name}.{each.name}".lstrip("."))]
+        return [line for each, type in pairs for line in _widened(each.type, type, f"{name}.{each.name}".lstrip("."))]
     before, after = spark_type(known), spark_type(target)
     return [f"{name}: {before} → {after}"] if widens(before, after) else []
 

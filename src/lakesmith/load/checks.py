@@ -252,8 +252,8 @@ def read_terms(name: TableName, mode: Contract, block: ContractBlock | None, pro
     drift = None
     if block.drift is not None:
         usual = drifts(mode, bronze=name.layer == "bronze")
-        told = _given(block.drift, "new_column", "missing_column", "type", "nullability")
-        drift = Drifts(**{key: told.get(key, getattr(usual, key)) for key in Drifts.__dataclass_fields__})
+        declared = _given(block.drift, "new_column", "missing_column", "type", "nullability")
+        drift = Drifts(**{key: declared.get(key, getattr(usual, key)) for key in Drifts.__dataclass_fields__})
     previous = []
     for major, kept in block.previous.items():
         if not major.isdigit() or major == "0":

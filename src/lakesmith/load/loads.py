@@ -93,8 +93,8 @@ def _scd2(block: Scd2Block) -> Scd2:
 
 
 def _changes(block: ChangesBlock) -> Changes:
-    spelt = {name.lower(): name for name in block.key}
-    previous = {spelt.get(name.lower(), name): column for name, column in block.previous_key.items()}
+    written = {name.lower(): name for name in block.key}
+    previous = {written.get(name.lower(), name): column for name, column in block.previous_key.items()}
     return Changes(key=block.key, order_by=block.order_by, op=block.op, amounts=block.amounts, previous_key=previous)
 
 

@@ -181,8 +181,8 @@ class _TestFile:
     def _rejected(self, node: Node) -> tuple[RejectedRow, ...]:
         found = []
         for row in self._rows(node, "quarantine"):
-            told = row.values.get(_RULES)
-            rules = (told,) if isinstance(told, Word) else told
+            value = row.values.get(_RULES)
+            rules = (value,) if isinstance(value, Word) else value
             if rules is not None and not (isinstance(rules, tuple) and all(isinstance(rule, Word) for rule in rules)):
                 self._problem(row.at, "wrong-type", "rules must be a list of names", "rules: [amount.check]")
                 continue

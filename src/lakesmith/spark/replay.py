@@ -285,9 +285,9 @@ class QuarantineReplay:
     def _column_value(self, name: str, type: str, fixes: Mapping[str, str], *, fixed: bool) -> tuple[str, str | None]:
         """Return SQL for the fixed column value, and SQL that is true when the fix does not fit the column."""
         value, misfits = f"{_ROW}.{quoted(name)}", []
-        spelt_as = next((each for each in fixes if each.lower() == name.lower()), None)
-        if spelt_as is not None:
-            given = f"({self._qualify(fixes[spelt_as])})"
+        fix = next((each for each in fixes if each.lower() == name.lower()), None)
+        if fix is not None:
+            given = f"({self._qualify(fixes[fix])})"
             value = f"try_cast({given} AS {type})"
             misfits.append(f"({given} IS NOT NULL AND {value} IS NULL)")
         edits = {

@@ -170,9 +170,9 @@ def read_error(location: str, error: OSError) -> InfrastructureError:
     )
 
 
-def access_denied(location: str, verb: str) -> InfrastructureError:
+def access_denied(location: str, action: str) -> InfrastructureError:
     return InfrastructureError(
         "storage-denied",
-        f"this user may not {verb} {location}",
+        f"this user may not {action} {location}",
         hint="grant the permission, or run as another user",
     )
