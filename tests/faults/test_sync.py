@@ -127,6 +127,7 @@ PLANTED = [
 """Whose syncs are left out, and what has to be found then."""
 
 
+@pytest.mark.verify
 def test_every_file_is_synced_before_the_commit_that_names_it_and_a_writer_that_does_not_is_found(
     tmp_path: Path,
 ) -> None:
