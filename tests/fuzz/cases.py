@@ -86,11 +86,11 @@ _BATCH = {
     "backfill": {"span": {"start": "2026-01-01", "end": "2026-01-31"}, "days": 7, "done": None},
     "lookups": {"bronze.customers": {"table_id": "c", "version": 2}},
     "contract": "1.0.0",
-    "approval": {"by": "ann", "why": "looked at", "run_id": "q", "rows": 3, "refused": 1},
+    "approval": {"by": "ann", "why": "looked at", "run_id": "q", "rows": 3, "rejected": 1},
     "replay": {
         "chosen": {"ids": ["a", "b"], "rule": "floor", "reason": "x", "batch": 1, "older_than": 3600.0},
         "by": "ann",
-        "why": "mended",
+        "why": "fixed",
         "discard": False,
         "set": {"amount": "abs(amount)"},
         "edits": {"a": {"amount": "1", "note": None}},

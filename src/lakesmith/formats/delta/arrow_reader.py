@@ -46,7 +46,7 @@ def read_arrow(location: str, version: int) -> pa.dataset.Dataset | pa.RecordBat
         # A pyarrow dataset would show the deleted rows; DataFusion, inside delta-rs, omits them.
         stream = QueryBuilder().register("rows", table).execute("SELECT * FROM rows")
         return pa.RecordBatchReader.from_stream(stream)
-    return _with_page_checksums(table.to_pyarrow_dataset())
+    return _dataset(location, table)
 
 
 def is_readable(location: str, version: int) -> bool:
@@ -117,13 +117,19 @@ def _widened_rows(location: str, table: DeltaTable) -> pa.dataset.Dataset:
             found = super().protocol()
             return found._replace(reader_features=[f for f in found.reader_features or () if f != "typeWidening"])
 
-    return _with_page_checksums(WithoutWidening(location, version=table.version()).to_pyarrow_dataset())
+    return _dataset(location, WithoutWidening(location, version=table.version()))
 
 
-def _with_page_checksums(rows: pa.dataset.Dataset) -> pa.dataset.Dataset:
-    """Verify the checksum of each Parquet page that has one: Arrow would take a flipped bit for a value."""
+def _dataset(location: str, table: DeltaTable) -> pa.dataset.Dataset:
+    """Return the rows of a version as a dataset that verifies the checksum of each Parquet page that has one."""
     from pyarrow.dataset import ParquetFragmentScanOptions
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
+    # Arrow creates a reader while it holds Python's lock, and then waits for its own threads. Through the file system of
+    # delta-rs those threads call Python: a query beside other threads could hang for ever.
+    files = SubTreeFileSystem(os.path.abspath(location), LocalFileSystem())
+    rows = table.to_pyarrow_dataset(filesystem=files)
+    # Without this, Arrow takes a flipped bit for a value.
     rows.format.default_fragment_scan_options = ParquetFragmentScanOptions(
         pre_buffer=True, page_checksum_verification=True
     )
