@@ -125,7 +125,7 @@ def _dataset(location: str, table: DeltaTable) -> pa.dataset.Dataset:
     from pyarrow.dataset import ParquetFragmentScanOptions
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-    # Arrow creates a reader while it holds Python's lock, and then waits for its own threads. Through the file system of
+    # Arrow creates a reader while it holds Python's lock, then waits for its own threads. Through the file system of
     # delta-rs those threads call Python: a query beside other threads could hang for ever.
     files = SubTreeFileSystem(os.path.abspath(location), LocalFileSystem())
     rows = table.to_pyarrow_dataset(filesystem=files)
