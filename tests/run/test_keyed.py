@@ -106,7 +106,7 @@ def test_an_extract_that_lost_too_many_keys_is_refused(written: Written) -> None
     written.run(ok=False)
     (error,) = written.reports[-1].errors
     assert error.code == "snapshot-shrank"
-    assert "has 1 keys, and the one before had 4" in error.what
+    assert "has 1 keys, the one before had 4" in error.what
     assert written.rows("SELECT count(*) FROM silver.stock WHERE is_current") == [(4,)]
     written.land("stock/3.json", {"id": 2, "day": "2026-01-02", "n": 1})
     written.run()
