@@ -51,7 +51,7 @@ def test_files_of_every_name_are_ingested_with_their_path_and_swapped_ones_are_l
         assert {position for (position,) in quarantined} == {f"{place}:2" for _, place in places}
         files = written.rows(f"SELECT file, rows_in FROM system.files WHERE \"table\" = '{table}'")
         assert set(files) == {(f"landing/odd/{name}", 2) for name in ODD_NAMES if f"odd/{name}" not in gone}
-    errors = {(error.table, error.what.partition(" was left out")[0]) for error in written.reports[-1].errors}
+    errors = {(error.table, error.what.partition(" was skipped")[0]) for error in written.reports[-1].errors}
     assert errors == {(table, f"landing/{name}") for table in ("bronze.direct", "bronze.judged") for name in gone}
 
 
