@@ -45,10 +45,10 @@ def _no_lock() -> None:
     """Nobody asks whether a table is somebody else's."""
 
     @contextmanager
-    def held(self: Leases, *_: Any) -> Iterator[None]:
+    def hold(self: Leases, *_: Any) -> Iterator[None]:
         yield
 
-    _put(Leases, "held", held)
+    _put(Leases, "hold", hold)
 
 
 def _bookmark_first() -> None:
@@ -128,7 +128,7 @@ def _null_is_a_value() -> None:
     """Rows without a value that they need are not refused."""
     from lakesmith.quality import rules
 
-    _put(rules, "_has_value", lambda *_: "true")
+    _put(rules, "_is_present", lambda *_: "true")
 
 
 def _plain_names() -> None:
@@ -145,14 +145,14 @@ def _plain_names() -> None:
 
 def _one_input() -> None:
     """A table that is made from several follows one of them only."""
-    from lakesmith.run import step
+    from lakesmith.run import build
 
-    original: Any = vars(step)["inputs_ahead"]
+    original: Any = vars(build)["inputs_with_changes"]
 
     def ahead(inputs: dict[str, Any], progress: Any) -> Any:
         return original({name: inputs[name] for name in sorted(inputs)[:1]}, progress)
 
-    _put(step, "inputs_ahead", ahead)
+    _put(build, "inputs_with_changes", ahead)
 
 
 def _writer() -> type[BatchWriter]:
@@ -162,6 +162,7 @@ def _writer() -> type[BatchWriter]:
 
 
 def _put(owner: object, name: str, value: object) -> None:
+    assert hasattr(owner, name), f"{owner} has no {name} to replace"
     setattr(owner, name, value)
 
 

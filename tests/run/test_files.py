@@ -145,7 +145,7 @@ def test_files_are_archived_once_they_are_ingested(written: Written) -> None:
 def test_a_field_that_is_new_ends_the_job_before_its_commit_and_is_then_ingested(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_HERE", 0)  # as if there were too much data to look through beforehand
+    monkeypatch.setattr(files, "_SMALL", 0)  # as if there were too much data to look through beforehand
     written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json}\ncolumns: {id: bigint}\n"})
     written.land("orders/a.json", {"id": 1})
     written.run()
@@ -162,8 +162,8 @@ def test_a_field_that_is_new_ends_the_job_before_its_commit_and_is_then_ingested
 def test_a_file_that_breaks_after_its_first_rows_were_let_go_is_refused_as_a_whole(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_HERE", 0)
-    monkeypatch.setattr(files, "HELD", 1)
+    monkeypatch.setattr(files, "_SMALL", 0)
+    monkeypatch.setattr(files, "HOLD_BACK", 1)
     written.declare(
         {"bronze/orders.yml": "source: {files: landing/orders/*.json.gz, format: json}\ncolumns: {id: bigint}\n"}
     )

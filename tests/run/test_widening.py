@@ -15,7 +15,7 @@ import pytest
 from tests.run.lakes import Written
 
 from lakesmith.errors import DeclarationError
-from lakesmith.formats.delta import Delta
+from lakesmith.formats.delta import spark_writes
 from lakesmith.spark.ingest import files
 
 pytestmark = pytest.mark.spark
@@ -63,7 +63,7 @@ TOLD = (
 def test_a_wider_type_widens_a_column_that_nobody_declared_and_everything_reads_it(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_HERE", 0)  # as if there were too much data to look through beforehand
+    monkeypatch.setattr(files, "_SMALL", 0)  # as if there were too much data to look through beforehand
     written.declare(
         {
             "bronze/p.yml": "source: {files: landing/p/*.parquet}\ncolumns: {fixed: int}\n",
@@ -124,7 +124,7 @@ def test_a_wider_type_widens_a_column_that_nobody_declared_and_everything_reads_
 def test_files_of_every_format_widen_and_a_strict_contract_does_not(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_HERE", 0)
+    monkeypatch.setattr(files, "_SMALL", 0)
     written.declare(
         {
             **{
@@ -208,7 +208,7 @@ def test_a_run_that_ends_between_the_permission_and_the_rows_leaves_the_table_as
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Delta, "_commit", ended)
+        patch.setattr(spark_writes, "_commit", ended)
         with pytest.raises(KeyboardInterrupt):
             written.run()
     assert written.version("bronze.c") == 1
