@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 DAY = 86_400.0
 
 
+@pytest.mark.verify
 @pytest.mark.spark
 def test_a_lake_that_rested_for_longer_than_delta_lets_its_versions_be_read_goes_on(
     tmp_path: Path, spark: SparkSession

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.lakes import assert_typed
 from tests.faults.test_rivals import LAKE, land, row
-from tests.marks import first_only
 from tests.run.lakes import Cut, Written
 
 from lakesmith import failpoints
@@ -20,7 +19,7 @@ from lakesmith.ports import Write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.verify, pytest.mark.timeout(900)]
 
 TABLES = ("bronze.clicks", "bronze.paid", "silver.copy", "silver.orders")
 PLACES = ("batch.pinned", "table.committing", "table.committed")
@@ -37,7 +36,7 @@ def two_days(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
     return lake.folder
 
 
-@pytest.mark.parametrize("place", first_only(PLACES))
+@pytest.mark.parametrize("place", PLACES)
 def test_rows_that_a_rollback_took_out_beneath_a_run_are_read_again(
     two_days: Path, tmp_path: Path, spark: SparkSession, place: str
 ) -> None:

@@ -11,7 +11,6 @@ from tests.faults.events import Events, is_wrong
 from tests.faults.flows import FLOWS, TABLE, Decided
 from tests.faults.siege import untyped
 from tests.faults.victim import Deed
-from tests.marks import first_only
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -76,7 +75,8 @@ KILLS = {
 }
 
 
-@pytest.mark.parametrize("flow", first_only(sorted(KILLS, key="merge".__ne__)))
+@pytest.mark.verify
+@pytest.mark.parametrize("flow", KILLS)
 def test_killed_at_a_place_a_lake_keeps_its_promises(besiege: Besiege, flow: str) -> None:
     siege = besiege(flow)
     siege.land()

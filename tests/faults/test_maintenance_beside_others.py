@@ -26,7 +26,7 @@ from lakesmith.spark import write
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.verify, pytest.mark.timeout(900)]
 
 LONGEST = 60.0
 """Seconds that a merge may take before it writes its first file."""

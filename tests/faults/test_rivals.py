@@ -226,6 +226,7 @@ def test_runs_that_begin_at_the_same_time_on_a_new_lake_share_the_work_or_are_re
     assert set(told) <= {str(run) for (run,) in shop.rows("SELECT run_id FROM system.runs")}
 
 
+@pytest.mark.verify
 def test_readers_beside_a_writer_see_whole_versions_only(tmp_path: Path, spark: SparkSession) -> None:
     lake = Written(tmp_path / "shop", spark)
     # Of each table, every batch has the same twenty keys, and one amount.

@@ -82,6 +82,7 @@ def days_of(rows: list[tuple[object, ...]]) -> dict[str, list[tuple[object, ...]
     return found
 
 
+@pytest.mark.verify
 def test_days_of_every_load_are_computed_again_and_no_others(events: Written) -> None:
     declare(events, *TABLES)
     events.land("events/1.json", *(event(day, day, day * 10) for day in range(1, 31)))

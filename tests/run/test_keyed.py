@@ -57,6 +57,7 @@ GOLD = {
 }
 
 
+@pytest.mark.verify
 def test_any_sequence_of_runs_gives_what_the_queries_give_over_everything(written: Written) -> None:
     chance = random.Random(11)
     gold = {
