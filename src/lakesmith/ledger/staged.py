@@ -30,7 +30,7 @@ def remove_staged(folders: Iterable[str], upto: int) -> None:
     for folder in folders:
         found = _ATTEMPT.fullmatch(os.path.basename(folder))
         if found and int(found[1]) <= upto:
-            # First of all files: its absence tells readers that others may be missing.
+            # First of all files: without it, readers know that others may be missing.
             with suppress(OSError):
                 os.unlink(os.path.join(folder, SUCCESS_MARKER))
             shutil.rmtree(folder, ignore_errors=True)

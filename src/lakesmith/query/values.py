@@ -90,7 +90,7 @@ def python_values(array: pa.Array, kind: DuckDBPyType) -> Sequence[object]:
             # `flatten` would crash the process at a nested union.
             columns = [python_values(array.field(number), each) for number, (_, each) in enumerate(_children(kind))]
             valid = array.is_valid().to_pylist()
-            # A struct may have no fields, and then no column tells how many rows there are.
+            # A struct may have no fields, and then no column has the number of rows.
             rows = zip(*columns, strict=True) if columns else [()] * len(valid)
             pairs = zip(valid, rows, strict=True)
             return [dict(zip(names, row, strict=True)) if there else None for there, row in pairs]
