@@ -414,6 +414,8 @@ def test_digits_are_kept_where_a_number_is_rescued() -> None:
         ([b'{"x y": 1}', b'{"a": 1}'], "struct<`a`:bigint>"),
         ([b'{"a": 1}', b'{"A": 2.5}'], "struct<`a`:double>"),
         ([b'{"n": {"a": 1}}', b'{"n": {"A": 2.5}}'], "struct<`n`:struct<`a`:double>>"),
+        ([b'{"a": 1, "A": 2}'], None),
+        ([b'{"b": 1}', b'{"n": [{"a": 1, "A": 2}]}'], "struct<`b`:bigint>"),
         ([b'{"a": "2026-01-31"}'], "struct<`a`:string>"),
         ([b'{"a": "2026-01-31T00:00:00Z"}'], "struct<`a`:string>"),
         ([b'{"a": 9223372036854775808}'], "struct<`a`:decimal(38,0)>"),

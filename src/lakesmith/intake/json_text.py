@@ -45,7 +45,7 @@ def shape(records: Records) -> pa.DataType:
         table = None if _brackets(records) > _DEEP else _read(records, None)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         table = None
-    if table is None:
+    if table is None or _has_similar_names(table.schema):
         return shape_of([parse(raw) for raw in records.raws()])
     return _fields(table.schema)
 
@@ -184,6 +184,20 @@ def _floating(array: pa.Array) -> Iterator[pa.Array]:
 
 def _fields(found: Iterable[pa.Field]) -> pa.DataType:
     return one_each(pa.field(field.name, _as_json_type(field.type)) for field in found if storable(field.name))
+
+
+def _has_similar_names(fields: Iterable[pa.Field]) -> bool:
+    """Whether two names of an object differ only in case. If one record has both, `parse` rejects it."""
+    found = tuple(fields)
+    return len({field.name.lower() for field in found}) < len(found) or any(
+        _has_similar_names(_nested_fields(field.type)) for field in found
+    )
+
+
+def _nested_fields(type: pa.DataType) -> Sequence[pa.Field]:
+    while pa.types.is_list(type):
+        type = type.value_type
+    return list(type) if pa.types.is_struct(type) else ()
 
 
 def _as_json_type(type: pa.DataType) -> pa.DataType:
