@@ -5,12 +5,13 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(VENV)/uv/bin/uv
-# Two processes, for two cores: each has a Spark and servers of its own, and takes tests over from the other at the end.
+# Two processes, for two cores: each has a Spark of its own, both share the servers, and the first to end takes over
+# tests of the other.
 PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
 
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup servers demo test test-pure test-spark verify lint format bench chaos fuzz wheel log-store jars-lock relock clean
+.PHONY: setup servers demo test test-pure test-spark verify matrix lint format bench chaos fuzz wheel log-store jars-lock relock clean
 
 setup: $(VENV)/.installed
 	@$(BIN)/python -m lakesmith.jvm.setup
@@ -52,6 +53,20 @@ test-spark: setup servers
 verify: test
 	$(PYTEST) -m verify
 	$(if $(KILLS),$(MAKE) chaos)
+
+# The pure tests on each Python that Lakesmith supports and this machine has. pyenv shows all its versions to uv.
+matrix: $(UV)
+	@export PYENV_VERSION="$$(pyenv versions --bare 2>/dev/null | paste -sd: -)"; \
+	for version in 3.11 3.12 3.13; do \
+		python=$(VENV)/matrix-$$version; \
+		if ! $(UV) venv --quiet --clear --no-python-downloads --python $$version $$python; then \
+			echo "Python $$version: not tested, this machine does not have it"; continue; fi; \
+		echo "Python $$version"; \
+		$(UV) pip sync --quiet --python $$python --require-hashes requirements.lock && \
+		$(UV) pip install --quiet --python $$python --no-deps --no-build-isolation --editable . && \
+		$$python/bin/python -c "import lakesmith" && \
+		$$python/bin/pytest -q -n 2 -m "not spark and not servers and not verify" || exit 1; \
+	done
 
 # Reads mutated declarations and data files: make fuzz SEED=… CASES=…
 fuzz: setup

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,12 @@ from lakesmith.jvm.session import close_session, isolated, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_MEMORY = "/dev/shm"
+_ENOUGH = 8 << 30
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
+    # Lakes sync every commit. In memory that costs nothing, and the tests of disks mount disks of their own.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
 
 _SERVERS = ("shared", "azure", "http", "kafka", "postgresql", "proxy", "http_proxy", "registry", "s3", "sftp")
 

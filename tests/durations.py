@@ -1,6 +1,6 @@
-"""Records how long each test file takes and prints the sum per folder.
+"""Records how long each test file takes, prints the sum and the budget of each folder, and fails for a slow test.
 
-`--record-durations` writes the seconds of each file to `tests/durations.json`.
+`--record-durations` writes the seconds of each file, per pass of the suite, to `tests/durations.json`.
 """
 
 from __future__ import annotations
@@ -12,27 +12,107 @@ from pathlib import Path
 import pytest
 
 _FILE = Path(__file__).with_suffix(".json")
-_SECONDS: defaultdict[str, float] = defaultdict(float)
+SLOWEST_SECONDS = 20.0
+"""The most that one test may take in `make test`."""
+SLOW_TESTS: dict[str, str] = {}
+"""By test, without parameters: why it takes longer."""
+_SPARE = 1.5
+"""The budget of a folder is so many times its recorded seconds, because machines differ."""
+
+
+class Durations:
+    """The seconds of the tests of one session."""
+
+    def __init__(self, verify: bool, recorded: dict[str, float]) -> None:
+        self._verify = verify
+        self._recorded = recorded
+        self.files: defaultdict[str, float] = defaultdict(float)
+        self.tests: dict[str, float] = {}
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.files[report.nodeid.partition("::")[0]] += report.duration
+        if report.when == "call":
+            self.tests[report.nodeid] = report.duration
+
+    def slowness(self) -> float:
+        """How many times slower this machine is now than when durations were recorded; at least 1."""
+        known = [file for file in self.files if file in self._recorded]
+        before = sum(self._recorded[file] for file in known)
+        # A few tests say little about the machine.
+        return max(1.0, sum(self.files[file] for file in known) / before) if before > 60 else 1.0
+
+    def too_slow(self) -> list[str]:
+        """The tests that take too long, with their seconds."""
+        if self._verify:
+            return []
+        limit = SLOWEST_SECONDS * self.slowness()
+        return [
+            f"{test} took {seconds:.1f} s"
+            for test, seconds in self.tests.items()
+            if seconds > limit and test.partition("[")[0] not in SLOW_TESTS
+        ]
+
+    def folders(self) -> list[tuple[str, float, float]]:
+        """Each folder, its seconds and its budget; the slowest first."""
+        seconds: defaultdict[str, float] = defaultdict(float)
+        budgets: defaultdict[str, float] = defaultdict(float)
+        for file, taken in self.files.items():
+            folder = str(Path(file).parent)
+            seconds[folder] += taken
+            budgets[folder] += self._recorded.get(file, taken) * _SPARE
+        return sorted(((folder, seconds[folder], budgets[folder]) for folder in seconds), key=lambda row: -row[1])
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        folders = self.folders()
+        if sum(seconds for _, seconds, _ in folders) > 60:
+            terminalreporter.section("seconds per folder")
+            terminalreporter.line(" seconds   budget")
+            for folder, seconds, budget in folders:
+                terminalreporter.line(f"{seconds:8.1f} {budget:8.1f}  {folder}{'  OVER' if seconds > budget else ''}")
+        for line in self.too_slow():
+            terminalreporter.line(
+                f"{line}, more than {SLOWEST_SECONDS:g} s: make it faster, mark it `verify`, or give a reason in "
+                "tests/durations.py",
+                red=True,
+            )
+
+    @pytest.hookimpl
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        is_worker = hasattr(session.config, "workerinput")
+        if not is_worker and self.too_slow() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-durations", action="store_true", help=f"write the seconds of each file to {_FILE.name}")
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _SECONDS[report.nodeid.partition("::")[0]] += report.duration
+def pytest_configure(config: pytest.Config) -> None:
+    durations = Durations(_pass_of(config) == "verify", _recorded().get(_pass_of(config), {}))
+    config.pluginmanager.register(durations, "lakesmith-durations")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    folders: defaultdict[str, float] = defaultdict(float)
-    for file, seconds in _SECONDS.items():
-        folders[str(Path(file).parent)] += seconds
-    if sum(folders.values()) > 60:
-        terminalreporter.section("seconds per folder")
-        for folder, seconds in sorted(folders.items(), key=lambda found: -found[1]):
-            terminalreporter.line(f"{seconds:8.1f}  {folder}")
-    if config.getoption("--record-durations"):
-        known: dict[str, float] = json.loads(_FILE.read_text()) if _FILE.exists() else {}
-        known |= {file: round(seconds, 1) for file, seconds in _SECONDS.items()}
-        there = {file: seconds for file, seconds in sorted(known.items()) if (_FILE.parent.parent / file).exists()}
-        _FILE.write_text(json.dumps(there, indent=1) + "\n")
+def pytest_unconfigure(config: pytest.Config) -> None:
+    durations = config.pluginmanager.getplugin("lakesmith-durations")
+    if durations is None or not config.getoption("--record-durations") or hasattr(config, "workerinput"):
+        return
+    recorded, name = _recorded(), _pass_of(config)
+    files = {**recorded.get(name, {}), **{file: round(seconds, 1) for file, seconds in durations.files.items()}}
+    recorded[name] = {file: files[file] for file in sorted(files) if (_FILE.parent.parent / file).exists()}
+    _FILE.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n")
+
+
+def _pass_of(config: pytest.Config) -> str:
+    """Which pass of the suite this is, from the expression of its markers."""
+    marks = str(config.getoption("markexpr"))
+    if marks == "verify":
+        return "verify"
+    return "spark" if marks.startswith("(spark") else "pure"
+
+
+def _recorded() -> dict[str, dict[str, float]]:
+    """The recorded seconds by pass and file."""
+    recorded: dict[str, dict[str, float]] = json.loads(_FILE.read_text()) if _FILE.exists() else {}
+    return recorded

@@ -201,7 +201,7 @@ def test_a_restore_that_is_killed_is_completed_and_what_was_rolled_back_comes_in
 def test_a_restored_table_holds_what_it_held_with_its_quarantine(shop: Written) -> None:
     before = content(shop)
     plan = shop.lake().plan_restore("bronze.orders", FIRST["bronze.orders"])
-    assert "computes gold.sales, silver.orders again" in plan.tables[0].reason
+    assert "recomputes gold.sales, silver.orders" in plan.tables[0].reason
     for table, version in FIRST.items():
         assert only(shop.lake().restore(table, version)).sequence == 3
     restored = content(shop)

@@ -1,0 +1,43 @@
+"""The suite fails when a test of `make test` takes too long."""
+
+from __future__ import annotations
+
+import pytest
+from tests import durations
+from tests.durations import Durations
+
+
+def report(test: str, seconds: float) -> pytest.TestReport:
+    return pytest.TestReport(test, (test, None, ""), {}, "passed", None, "call", duration=seconds)
+
+
+def measured(seconds: float, *, verify: bool = False, before: float = 0.0) -> Durations:
+    found = Durations(verify, {"tests/test_a.py": before} if before else {})
+    found.pytest_runtest_logreport(report("tests/test_a.py::test_slow[1]", seconds))
+    return found
+
+
+def test_a_test_over_the_limit_is_named() -> None:
+    assert measured(19.9).too_slow() == []
+    assert measured(20.1).too_slow() == ["tests/test_a.py::test_slow[1] took 20.1 s"]
+
+
+def test_a_test_with_a_reason_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(durations.SLOW_TESTS, "tests/test_a.py::test_slow", "it waits")
+    assert measured(20.1).too_slow() == []
+
+
+def test_long_tests_belong_in_verify() -> None:
+    assert measured(300.0, verify=True).too_slow() == []
+
+
+def test_the_limit_grows_on_a_machine_that_is_slower_than_the_recorded_one() -> None:
+    assert measured(150.0, before=100.0).too_slow() != []
+    found = measured(25.0, before=70.0)
+    found.pytest_runtest_logreport(report("tests/test_a.py::test_other", 100.0))
+    assert found.slowness() == pytest.approx(125 / 70)
+    assert found.too_slow() == ["tests/test_a.py::test_other took 100.0 s"]
+
+
+def test_a_folder_over_its_budget_is_marked() -> None:
+    assert measured(10.0, before=10.0).folders() == [("tests", 10.0, 15.0)]
