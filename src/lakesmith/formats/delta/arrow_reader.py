@@ -128,9 +128,43 @@ def _dataset(location: str, table: DeltaTable) -> pa.dataset.Dataset:
     # Arrow creates a reader while it holds Python's lock, then waits for its own threads. Through the file system of
     # delta-rs those threads call Python: a query beside other threads could hang for ever.
     files = SubTreeFileSystem(os.path.abspath(location), LocalFileSystem())
-    rows = table.to_pyarrow_dataset(filesystem=files)
+    try:
+        rows = table.to_pyarrow_dataset(filesystem=files)
+        misread = any(_has_null_bound(file) for file in rows.get_fragments())
+    except ValueError:
+        misread = True
+    if misread:
+        rows = _dataset_without_statistics(table, files)
     # Without this, Arrow takes a flipped bit for a value.
     rows.format.default_fragment_scan_options = ParquetFragmentScanOptions(
         pre_buffer=True, page_checksum_verification=True
     )
     return rows
+
+
+def _has_null_bound(file: pa.dataset.Fragment) -> bool:
+    """Whether the statistics of a file compare a column with NULL: each filter on the column would omit the file."""
+    return "null[" in str(file.partition_expression)
+
+
+def _dataset_without_statistics(table: DeltaTable, files: pa.fs.FileSystem) -> pa.dataset.FileSystemDataset:
+    """Return the rows of a version as a dataset that knows the partition values of its files, but no statistics.
+
+    delta-rs cannot parse years outside of 1 to 9999: it raises for dates and partition values, and takes the bounds of
+    timestamps for NULL.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
+
+    format = ParquetFileFormat()
+    partitions = table.metadata().partition_columns
+    fragments = []
+    for batch in pa.table(table.get_add_actions(flatten=True)).to_batches():
+        for row, path in enumerate(batch["path"].to_pylist()):
+            expression = pc.scalar(True)
+            for name in partitions:
+                value = batch[f"partition.{name}"][row]
+                expression &= pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+            fragments.append(format.make_fragment(unquote(path), files, expression))
+    return FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), format, files)
