@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -333,12 +333,54 @@ def test_a_review_starts_writes_and_connects_to_nothing(tmp_path: Path) -> None:
     assert (found.stderr, found.stdout) == ("", "[]\n")
 
 
+def loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def dangling_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+UNREADABLE = pytest.mark.parametrize("make", [os.mkfifo, loop, dangling_link])
+DECLARATIONS = ["gold/odd.py", "gold/odd.sql", "gold/odd.yml", "silver/orders.test.yml", "tests/odd.yml", "gold"]
+
+
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("file", ["gold/pipe.py", "gold/pipe.sql", "gold/pipe.yml", "silver/orders.test.yml"])
-def test_a_fifo_in_place_of_a_declaration_is_an_error_and_is_not_waited_for(file: str, tmp_path: Path) -> None:
-    written(tmp_path, {"gold/sales.sql": "SELECT id FROM silver.orders\n"})
-    os.mkfifo(tmp_path / file)
-    assert problems(tmp_path, {}) == [("unreadable-file", Place(file))]
+@UNREADABLE
+@pytest.mark.parametrize("file", DECLARATIONS)
+@pytest.mark.parametrize("run_python", [True, False])
+def test_a_declaration_that_is_no_regular_file_is_an_error(
+    file: str, make: Callable[[Path], None], run_python: bool, tmp_path: Path
+) -> None:
+    folder = written(tmp_path, {"tests/orders.yml": "one: {table: silver.orders, given: {}, expect: []}\n"})
+    (folder / file).parent.mkdir(exist_ok=True)
+    make(folder / file)
+    with pytest.raises(LakesmithError) as raised:
+        Lake.open(folder).validate() if run_python else Lake.review(folder)
+    assert (raised.value.code, raised.value.at) == ("unreadable-file", Place(file))
+
+
+@pytest.mark.timeout(60)
+@UNREADABLE
+def test_other_entries_that_are_no_regular_files_do_not_stop_a_review(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    folder = written(tmp_path, {"gold/sales.py": WRITTEN_OUT["a function"]})
+    for name in ("odd", "odd.py", "access", "brnze", "caf\udce9", "silver/_odd", "silver/.odd"):
+        make(folder / name)
+    assert Lake.review(folder).tables == 3
+    assert len(load_lake(folder).tables) == 3
+
+
+@pytest.mark.timeout(60)
+@UNREADABLE
+def test_rows_of_a_test_that_cannot_be_read_are_no_declaration_file(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    folder = written(tmp_path, {"silver/rows.csv": "id\n1\n"})
+    make(folder / "silver/orders.test.yml")
+    assert problems(folder, {}) == [("unreadable-file", Place("silver/orders.test.yml"))]
+    assert len(load_lake(folder).tables) == 2
 
 
 @pytest.mark.timeout(60)

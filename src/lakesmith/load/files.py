@@ -49,6 +49,14 @@ def read_start(path: str) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder, or a link to one. A link that loops is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
 def empty_file(file: str, example: str) -> DeclarationError:
     """Return the error for an empty file."""
     return DeclarationError("empty-file", "the file is empty", at=Place(file), hint=f"it could start with {example}")

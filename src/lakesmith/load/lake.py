@@ -26,7 +26,7 @@ from lakesmith.declare.names import is_table_identifier
 from lakesmith.declare.python import Ref, WrittenTable
 from lakesmith.errors import DeclarationError, LakesmithError, Place, Problems, raise_all
 from lakesmith.load.decode import Decoder
-from lakesmith.load.files import empty_file, read_text
+from lakesmith.load.files import empty_file, is_folder, read_start, read_text
 from lakesmith.load.lake_file import LAKE_FILE, LakeFile
 from lakesmith.load.models import TableBlock
 from lakesmith.load.nodes import Entries, from_python
@@ -115,18 +115,27 @@ class _LakeLoader:
                         hint="remove it, and protect the warehouse with storage permissions",
                     )
                 )
-            elif entry.is_dir() and entry.name not in LAYERS:
+            elif is_folder(entry) and entry.name not in LAYERS:
                 self._misspelled_layer(entry)
         for layer in LAYERS:
             folder = os.path.join(self._folder, layer)
             if not os.path.isdir(folder):
+                if os.path.lexists(folder):
+                    self._problems.append(
+                        DeclarationError(
+                            "unreadable-file",
+                            f"{layer} is not a folder, so its tables cannot be read",
+                            at=Place(layer),
+                            hint="check the target of the link, or replace it with a folder of declarations",
+                        )
+                    )
                 continue
             found = sorted(os.scandir(folder), key=lambda entry: entry.name)
             for entry in found:
                 if entry.name.startswith((".", "_")) or is_test_file(entry.name) or _is_test_data(entry, found):
                     continue
                 file = f"{layer}/{entry.name}"
-                if entry.is_dir():
+                if is_folder(entry):
                     self._problems.append(
                         DeclarationError(
                             "nested-folder",
@@ -396,14 +405,21 @@ def _is_test_data(entry: os.DirEntry[str], beside: Sequence[os.DirEntry[str]]) -
     """Whether the file has rows for a test: a test file next to it names it."""
     if not entry.name.endswith(".csv"):
         return False
-    tests = [other.path for other in beside if is_test_file(other.name)]
-    return any(entry.name.encode() in Path(test).read_bytes() for test in tests)
+    return any(_may_name(other.path, entry.name) for other in beside if is_test_file(other.name))
+
+
+def _may_name(test: str, name: str) -> bool:
+    """Whether a test file names a file, or cannot be read, which is reported with the tests."""
+    try:
+        return os.fsencode(name) in read_start(test)
+    except OSError:
+        return True
 
 
 def _is_access(entry: os.DirEntry[str]) -> bool:
     """Whether the entry looks like access rules, which are not supported."""
     stem, ending = os.path.splitext(entry.name.lower())
-    if entry.is_dir():
+    if is_folder(entry):
         return entry.name.lower() == _ACCESS and any(name.endswith(_RULES) for name in os.listdir(entry.path))
     return stem == _ACCESS and ending in _RULES
 

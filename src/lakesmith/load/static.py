@@ -12,7 +12,7 @@ from lakesmith.declare import python as spelling
 from lakesmith.declare.names import LAYERS
 from lakesmith.declare.python import WrittenTable, placed_at
 from lakesmith.errors import DeclarationError, Place
-from lakesmith.load.files import MAX_BYTES, read_start
+from lakesmith.load.files import MAX_BYTES, is_folder, read_start
 
 _TABLES = frozenset(("table", *LAYERS))
 _VALUES = frozenset(
@@ -290,7 +290,7 @@ def shared_modules(folder: str) -> tuple[frozenset[str], bool]:
 
 
 def _is_module(entry: os.DirEntry[str]) -> bool:
-    return entry.name not in LAYERS and (entry.is_dir() or entry.name.endswith(".py"))
+    return entry.name not in LAYERS and (is_folder(entry) or entry.name.endswith(".py"))
 
 
 def _modules(folder: str) -> Iterator[str]:
