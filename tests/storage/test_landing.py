@@ -234,6 +234,18 @@ def test_a_name_that_does_not_match_the_glob_is_refused_before_anything_lands(
     assert not os.path.exists(tmp_path / "zone")
 
 
+@pytest.mark.parametrize("glob", ["orders/*.json", "orders/**", "orders/caf?.json"])
+def test_a_name_that_is_not_utf8_is_refused_and_shown_escaped(tmp_path: Path, glob: str) -> None:
+    file = tmp_path / os.fsdecode(b"caf\xe9.json")
+    file.write_bytes(b"{}")
+    zone = LocalStorage(tmp_path / "zone")
+    with pytest.raises(UsageError, match=r"caf\\xe9\.json would not be ingested") as caught:
+        landed(zone, file, glob=glob)
+    assert caught.value.code == "landing-name"
+    assert not os.path.exists(tmp_path / "zone")
+    assert states(landed(zone, file, name="café.json")) == ["landed"]
+
+
 def test_a_missing_file_is_reported_before_anything_lands(tmp_path: Path, file: Path) -> None:
     zone = LocalStorage(tmp_path / "zone")
     for wrong in (tmp_path / "nothing.json", tmp_path):

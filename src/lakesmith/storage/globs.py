@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
-from lakesmith.storage.skipped import Skip, hidden, ignore, is_temporary, is_utf8, not_utf8
+from lakesmith.file_names import is_utf8
+from lakesmith.storage.skipped import Skip, hidden, ignore, is_temporary, not_utf8
 
 _WILD = re.compile(r"[*?\[]")
 _NOT_HIDDEN = r"(?![_.])"

@@ -14,6 +14,7 @@ from typing import BinaryIO, Literal, cast
 
 from lakesmith.declare.sources import Symlinks
 from lakesmith.errors import DataError, LakesmithError, UsageError
+from lakesmith.file_names import escaped, is_utf8
 from lakesmith.ports import FileFact, SkippedEntry, Storage
 from lakesmith.storage.access import find_access, is_remote
 from lakesmith.storage.globs import Glob
@@ -152,6 +153,13 @@ def land(
 def _key(glob: str, name: str, table: str) -> str:
     pattern = Glob(glob)
     key = pattern.folder + name
+    if not is_utf8(name):
+        raise UsageError(
+            "landing-name",
+            f"{escaped(name)} would not be ingested: its name is not UTF-8",
+            table=table,
+            hint="choose another name with --as",
+        )
     if pattern.matches(key) and ".." not in key.split("/"):
         return key
     shown = glob.removeprefix(pattern.folder)

@@ -7,6 +7,7 @@ import stat
 import uuid
 from collections.abc import Callable
 
+from lakesmith.file_names import escaped
 from lakesmith.ports import SkippedEntry
 
 Skip = Callable[[SkippedEntry], None]
@@ -23,17 +24,6 @@ _KINDS = {
 
 def ignore(entry: SkippedEntry) -> None:
     """Ignore skipped entries."""
-
-
-def is_utf8(name: str) -> bool:
-    """Whether a name is UTF-8: other bytes appear as lone surrogates."""
-    if name.isascii():
-        return True
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def temporary_name(name: str) -> str:
@@ -79,6 +69,4 @@ def link_outside(path: str) -> SkippedEntry:
 
 
 def _entry(path: str, code: str, why: str) -> SkippedEntry:
-    """Create an entry. Bytes that are not UTF-8 are escaped, so that the path can be stored and printed."""
-    shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return SkippedEntry(shown.rstrip("/"), code, why)
+    return SkippedEntry(escaped(path).rstrip("/"), code, why)
