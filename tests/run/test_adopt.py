@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -11,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from tests.run.lakes import Written
 
-from lakesmith.errors import LakesmithError
+from lakesmith.errors import DataError, LakesmithError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,6 +142,51 @@ def test_files_that_do_not_make_one_table_are_refused(
         written.lake().adopt("bronze.orders")
     assert caught.value.code == code
     assert not (other / "_delta_log").exists()
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _dangling_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("folder", [".", "year=2023"])
+@pytest.mark.parametrize("make", [os.mkfifo, _loop, _dangling_link, os.mkdir])
+def test_an_entry_that_is_no_file_is_refused_by_name(
+    written: Written, other: Path, make: Callable[[Path], None], folder: str
+) -> None:
+    (other / folder).mkdir(parents=True)
+    pq.write_table(rows("a"), other / folder / "one.parquet")
+    make(other / folder / "two.parquet")
+    with pytest.raises(DataError, match=r"two\.parquet (is|cannot be)") as caught:
+        written.lake().adopt("bronze.orders")
+    assert caught.value.code == "not-a-file"
+    assert not (other / "_delta_log").exists()
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.parquet", b"year=caf\xe9/one.parquet"])
+def test_a_name_that_is_not_utf8_is_refused_escaped(written: Written, other: Path, name: bytes) -> None:
+    file = other / os.fsdecode(name)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"")
+    with pytest.raises(DataError, match=r"caf\\xe9.* has a name that is not UTF-8") as caught:
+        written.lake().adopt("bronze.orders")
+    assert caught.value.code == "name-not-utf8"
+
+
+def test_a_damaged_file_is_named(written: Written, other: Path) -> None:
+    other.mkdir(parents=True)
+    for name in ("one", "two"):
+        pq.write_table(rows("a"), other / f"{name}.parquet")
+    data = bytearray((other / "two.parquet").read_bytes())
+    data[-60:-8] = bytes(52)
+    (other / "two.parquet").write_bytes(data)
+    with pytest.raises(DataError, match=r"two\.parquet cannot be read as Parquet") as caught:
+        written.lake().adopt("bronze.orders")
+    assert caught.value.code == "not-parquet"
 
 
 def test_only_a_table_that_adopts_can_be_adopted(written: Written) -> None:

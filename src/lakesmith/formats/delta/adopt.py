@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.file_names import escaped, is_utf8
 from lakesmith.formats.delta.actions import read_actions
 from lakesmith.formats.delta.commit import commit
 
@@ -17,14 +20,14 @@ if TYPE_CHECKING:
 
 def adopt_files(location: str) -> None:
     """Write the log; raises where files do not fit into one table."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
     from deltalake import Field, Schema, convert_to_deltalake
     from deltalake.exceptions import DeltaError
     from deltalake.schema import PrimitiveType
 
     folder = Path(location)
     files = sorted(file for file in folder.rglob("*.parquet") if not _is_hidden(file.relative_to(folder)))
+    for file in files:
+        _refuse_odd_entry(file, folder)
     if not files:
         raise DataError(
             "nothing-to-adopt",
@@ -34,9 +37,9 @@ def adopt_files(location: str) -> None:
     partitions = _partitions(folder, files)
     first, *others = files
     try:
-        schema = pq.read_schema(first)
+        schema = _schema(first)
         for file in others:
-            _refuse_other_columns(schema, pq.read_schema(file), first, file)
+            _refuse_other_columns(schema, _schema(file), first, file)
         # delta-rs syncs nothing. So it works on links in a scratch folder, and Lakesmith makes the commit.
         with tempfile.TemporaryDirectory(prefix="lakesmith-adopt-") as scratch:
             for file in files:
@@ -54,12 +57,6 @@ def adopt_files(location: str) -> None:
             )
             actions = read_actions(scratch, 0)
         commit(location, 0, actions, location)
-    except pa.ArrowInvalid as error:
-        raise DataError(
-            "not-parquet",
-            f"a file in {location} is not Parquet: {str(error).splitlines()[0]}",
-            hint="move it out of the folder; nothing was written",
-        ) from error
     except (DeltaError, OSError) as error:
         raise InfrastructureError(
             "adopt-failed",
@@ -70,6 +67,37 @@ def adopt_files(location: str) -> None:
 
 def _is_hidden(path: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in path.parts)
+
+
+def _refuse_odd_entry(file: Path, folder: Path) -> None:
+    """Raise for what only looks like a data file. Opening a FIFO would block."""
+    name = escaped(str(file.relative_to(folder)))
+    hint = "move it out of the folder; nothing was written"
+    if not is_utf8(str(file.relative_to(folder))):
+        raise DataError("name-not-utf8", f"{name} has a name that is not UTF-8", hint=f"rename it, or {hint}")
+    try:
+        mode = os.stat(file).st_mode
+    except OSError as error:
+        raise DataError("not-a-file", f"{name} cannot be opened: {error.strerror}", hint=hint) from error
+    if stat.S_ISDIR(mode):
+        hint = f"name it in the source if its files are the table: adopt: …/{name}"
+        raise DataError("not-a-file", f"{name} is a folder", hint=hint)
+    if not stat.S_ISREG(mode):
+        raise DataError("not-a-file", f"{name} is no regular file", hint=hint)
+
+
+def _schema(file: Path) -> pa.Schema:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_schema(file)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            "not-parquet",
+            f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}",
+            hint="move it out of the folder; nothing was written",
+        ) from error
 
 
 def _partitions(folder: Path, files: Sequence[Path]) -> tuple[str, ...]:
