@@ -1,4 +1,4 @@
-"""Caches JSON between calls. A cache may be lost or unreadable: callers do without it."""
+"""Caches JSON between calls. A cache may be lost or unreadable: then callers recompute the values."""
 
 from __future__ import annotations
 

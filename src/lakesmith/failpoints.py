@@ -23,7 +23,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "feature.enabled": "a table feature that the commit needs is enabled",
         "log.linked": "the commit is in the log, and may not survive a power cut yet",
         "log.checkpointing": "a checkpoint of the log is about to be written",
-        "table.committed": "its rows are in the table, and its rejected rows nowhere",
+        "table.committed": "its rows are in the table, and its rejected rows are not stored yet",
         "quarantine.committed": "its rejected rows are in quarantine",
         "decisions.committed": "the decisions about quarantined rows are stored, and the rows are still in quarantine",
         "files.compacted": "one of the table and its side tables is compacted, and others may not be",

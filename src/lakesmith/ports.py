@@ -98,7 +98,7 @@ class CommitFact:
 def find_commit(commits: Iterable[CommitFact], flow: str, sequence: int, note: str) -> CommitFact | None:
     """The commit of a batch; None where the log does not have it.
 
-    Reads `commits` from the newest back, past those of other writers, to a commit of the same flow before the batch.
+    Reads `commits` from the newest back, skips commits of other writers, and stops at an earlier commit of the flow.
     """
     for commit in commits:
         if commit.note == note:
@@ -145,7 +145,7 @@ class Write:
 MAINTENANCE_NOTE = "lakesmith maintenance "
 """The start of the note of a commit that changes no row. Readers skip such commits."""
 BROADCAST_ROWS = 4_000_000
-"""Joins broadcast frames of at most so many rows."""
+"""The maximum number of rows in a frame that a join broadcasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,8 +274,8 @@ class TableFormat(Protocol):
     def vacuum(
         self, spark: SparkSession, location: str, older_than: float, before_delete: Callable[[], None] | None = None
     ) -> None:
-        """Delete the files that no version of so many last seconds references. `before_delete` may raise to stop it:
-        files that appear after the call are not deleted."""
+        """Delete the files that no version of the last `older_than` seconds references. `before_delete` may raise to
+        stop it: files that appear after the call are not deleted."""
 
     def count_unused_files(self, location: str, older_than: float) -> int:
         """The most files that a vacuum would delete. Without a JVM."""
@@ -290,7 +290,7 @@ class TableFormat(Protocol):
         """Sync the table's log, so that commits survive a power cut: a killed writer may not have done it."""
 
     def accepts_files(self, location: str) -> bool:
-        """Whether Parquet files of others can be committed to the table, or make it."""
+        """Whether external Parquet files can be committed to the table, or can create it."""
 
     def add(
         self, files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None
@@ -299,7 +299,7 @@ class TableFormat(Protocol):
         None, and raises when the table has another id. `columns` is Spark's JSON: the table has them all."""
 
     def accepts_rows(self, rows: DataFrame, location: str) -> bool:
-        """Whether Parquet files of such rows can be committed to the table, or make it."""
+        """Whether Parquet files of such rows can be committed to the table, or can create it."""
 
     def commit_folder(
         self, folder: str, rows: DataFrame, location: str, write: Write, *, overwrite: bool

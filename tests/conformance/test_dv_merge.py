@@ -131,7 +131,7 @@ def test_it_reads_the_table_once_and_only_the_columns_that_decide(
     assert "ReadSchema: struct<id:bigint,at:int" in plans[0]
     assert "v:string" not in plans[0]
     format.merge(upsert(frame(spark, [(7, 2, "z", False), (8, 3, "n", False)]), by_order=BY_ORDER), place, write(3))
-    assert len(plans) == 3, "rows of the same time are told apart by what else is in them"
+    assert len(plans) == 3, "rows with the same time are ordered by their other columns"
     row = spark.read.format("delta").load(place).where("id = 7").collect()
     assert [each.v for each in row] == ["z"]
 

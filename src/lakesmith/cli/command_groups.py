@@ -1,4 +1,4 @@
-"""Groups of commands, which all report an uncommands command in the same way."""
+"""Groups of commands. All report an unknown command in the same way."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ class Consumers:
         self._edges: dict[TableName, dict[str, list[str]]] = {}
 
     def of(self, table: TableName, columns: Sequence[str], was: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns computed from these columns at any distance, as `layer.table.column`. A table stands alone
-        when it reads a column without computing one from it, or when its columns are unknown. Checks that look up a
-        column follow. `was` are all columns that the table had."""
+        """Return the columns computed from these columns at any distance, as `layer.table.column`, then the checks that
+        look up a column. Only the table is named when it reads a column without computing one from it, or when its
+        columns are unknown. `was` are all columns that the table had."""
         if not columns:
             return ()
         edges = self._made_from(table, was)

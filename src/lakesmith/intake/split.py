@@ -91,7 +91,7 @@ class Oversized:
 
 
 def joined(texts: Sequence[bytes], lines: Places) -> Records:
-    """Records of texts that have their line ends."""
+    """Join texts, which include their line ends, into records."""
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     return Records(b"".join(texts), np.cumsum(lengths), lines)
 
@@ -99,7 +99,7 @@ def joined(texts: Sequence[bytes], lines: Places) -> Records:
 def split(
     chunks: Iterable[bytes], *, delimiter: str | None = None, newline: bytes = b"\n"
 ) -> Iterator[Records | Oversized]:
-    """The records of a text: lines, or with a delimiter those of CSV, where a line end between quotes ends none."""
+    """Split a text into lines or, with a delimiter, into CSV records: a quoted line end does not end a record."""
     rest, line, passed = b"", 1, 0
     head: bytes | None = None
     for chunk in chunks:
@@ -126,7 +126,7 @@ def split(
 
 
 def _next(rest: bytes, line: int, newline: bytes, delimiter: str | None, *, last: bool) -> Records | None:
-    """The records that some text begins with; None when none of it is complete."""
+    """Return the complete records at the start of `rest`; None when the first record is incomplete."""
     found = _records(rest, line, newline, delimiter)
     if len(found):
         return found
@@ -143,7 +143,7 @@ def _oversized(line: int, head: bytes, length: int) -> Oversized:
 
 
 def _records(data: bytes, line: int, newline: bytes, delimiter: str | None) -> Records:
-    """The records that are complete in some bytes."""
+    """Return the complete records of `data`."""
     buffer = np.frombuffer(data, dtype=np.uint8)
     newlines = np.flatnonzero(buffer == newline[0])
     if delimiter is None or b'"' not in data:
@@ -154,15 +154,15 @@ def _records(data: bytes, line: int, newline: bytes, delimiter: str | None) -> R
 
 
 def _whole(data: bytes, ends: Places, lines: Places) -> Records:
-    """The records without the beginning of one that follows them."""
+    """Return the records that end at `ends`, without the incomplete record that follows them."""
     return Records(data[: int(ends[-1])] if len(ends) else b"", ends, lines)
 
 
 def _closing(buffer: npt.NDArray[np.uint8], newlines: Places, delimiter: str) -> Places:
-    """Which of the line ends end a CSV record: those with an even number of quotes before them, all being well.
+    """Return the line ends that end a CSV record. In valid CSV, an even number of quotes precedes each of them.
 
-    After a stray quote it is those with an odd number. That a quote is stray shows in the record that it begins: this
-    spans lines, and another quote in it is not at the edge of a field. Then its first line is a record of its own.
+    After a stray quote, an odd number precedes them. A stray quote begins a record that spans lines and contains a
+    quote that is not at the edge of a field. The first line of such a record becomes a record of its own.
     """
     quotes = np.flatnonzero(buffer == _QUOTE)
     before, after = at_edge(buffer, quotes, delimiter)
@@ -192,7 +192,7 @@ def _closing(buffer: npt.NDArray[np.uint8], newlines: Places, delimiter: str) ->
 def at_edge(
     buffer: npt.NDArray[np.uint8], quotes: Places, delimiter: str
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Of each quote, whether it may open a field for what is before it, and close one for what is after it."""
+    """Return for each quote whether it can open a field, by the byte before it, and close one, by the byte after it."""
     edge = np.zeros(256, dtype=np.bool_)
     edge[[_NEWLINE, _RETURN, _QUOTE, ord(delimiter)]] = True
     first, last = quotes == 0, quotes == len(buffer) - 1
@@ -200,7 +200,7 @@ def at_edge(
 
 
 def split_json(chunks: Iterable[bytes]) -> Iterator[Records]:
-    """The elements of JSON arrays, or objects that span lines; the brackets alone tell where each ends."""
+    """Split JSON arrays into elements, or a text into objects that span lines: only brackets decide where each ends."""
     rest, number, depth = b"", 1, 0
     array: bool | None = None
     for chunk in chunks:
@@ -255,13 +255,13 @@ def _values(data: bytes, depth: int, *, array: bool) -> _Values:
 
 
 def _outside(quotes: Places, places: Places) -> Places:
-    """The places that are not within a text."""
+    """Return the places outside quoted texts."""
     outside: npt.NDArray[np.bool_] = np.searchsorted(quotes, places) % 2 == 0
     return places[outside]
 
 
 def _quotes(data: bytes, buffer: npt.NDArray[np.uint8]) -> Places:
-    """The quotes that begin or end a text: not those behind an odd number of backslashes."""
+    """Return the quotes that begin or end a text. An odd number of backslashes before a quote escapes it."""
     quotes = np.flatnonzero(buffer == _QUOTE)
     if b"\\" not in data:
         return quotes

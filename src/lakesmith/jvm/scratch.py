@@ -15,7 +15,7 @@ _PREFIX = "lakesmith-spark-"
 _UNFINISHED = "new-"
 _LOCK = "lock"
 _UNLOCKED = 86_400
-"""A process locks its folder at once. A folder without a lock counts as abandoned after so many seconds."""
+"""A process locks its folder at once. After this number of seconds, a folder without a lock counts as abandoned."""
 
 
 @dataclass(frozen=True, slots=True)

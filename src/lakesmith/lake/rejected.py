@@ -32,7 +32,7 @@ def approve(
     on_event: Callable[[Event], None] | None = None,
     session: SparkSession | None = None,
 ) -> RunReport:
-    """Commit the batches that the gates of a run hold back. The audit table records who approved them, and why."""
+    """Commit the batches that the gates of a run hold. The audit table records who approved them, and why."""
     held = [batch for batch in held_batches(lake) if batch.run_id == run_id]
     if not held:
         runs = [batch.run_id for batch in held_batches(lake)]
@@ -60,7 +60,7 @@ def approve(
 
 
 def held_batches(lake: OpenLake) -> tuple[HeldBatch, ...]:
-    """The batches that gates hold back."""
+    """The batches that gates hold."""
     batches = HeldBatches(lake.warehouse.storage)
     found = (batches.get(str(name)) for name in sorted(lake.tables))
     return tuple(batch for batch in found if batch is not None)

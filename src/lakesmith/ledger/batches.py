@@ -44,7 +44,7 @@ EMPTY = -1
 _SEQUENCE_IN_NOTE = re.compile(rf"(?:{BATCH_NOTE}|{MAINTENANCE_NOTE})(\d+)\.")
 _RUN_IN_NOTE = re.compile(r"lakesmith \w+ (?:\d+\.\d+ )?run (\S+)$")
 SUMMARY_INTERVAL = 16
-"""Every so many batches, a summary lists all files that are ingested."""
+"""The number of batches between two summaries, each of which lists all ingested files."""
 
 
 class IngestedFiles(Mapping[str, FileFact]):
@@ -270,7 +270,7 @@ class Batches:
     ) -> int:
         """Return the last batch of a version, following rollbacks. The newest batch was committed as version `made`.
 
-        With `rebuilt`, also a batch that the newest does not build on. A rebuild replaces the quarantine, so a restore
+        With `rebuilt`, also a batch from before a rebuild. A rebuild replaces the quarantine, so a restore
         to a version before it must restore the quarantine too.
         """
         # Batches before the first one belong to a dropped table of the same name.

@@ -2,7 +2,7 @@
 
 A lease is a numbered file, and taking it over is put-if-absent of the next number: of two runs that judge a lease dead
 at the same moment, one wins. A lease gives a second run a clear error; the fence in the table's log is what keeps rows
-from being lost or doubled. A holder that was suspended past the end of its lease sees a later number, and leaves the
+from being lost or duplicated. A holder that was suspended past the end of its lease sees a later number, and leaves the
 lease alone from then on.
 """
 

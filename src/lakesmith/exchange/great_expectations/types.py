@@ -49,7 +49,7 @@ _DECIMAL = re.compile(r"(?:decimal|numeric|number|decimaltype)\s*\(\s*([0-9]{1,2
 
 
 def spark_type_of(names: Iterable[str]) -> str | None:
-    """The one type that all the names mean; of several numbers the widest. None when there is none."""
+    """The type that all names mean, the widest of several numbers, or None."""
     kinds = {_kind(name) for name in names}
     if len(kinds) == 1:
         return kinds.pop()

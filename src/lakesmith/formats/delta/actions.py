@@ -98,21 +98,21 @@ def log_segment(location: str, version: int) -> tuple[int, range] | None:
     return (checkpoint, later) if names.commits.issuperset(later) else None
 
 
-def active_files(location: str, version: int, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
-    """The `add` actions of a version's files that are wanted, by path."""
+def active_files(location: str, version: int, selected: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
+    """The `add` actions of a version's selected files, by path."""
     from_checkpoint, commits = _log_actions(location, version, "add")
     found: dict[str, dict[str, Any]] = {}
     for row in from_checkpoint:
         add = {name: value for name, value in row.items() if value is not None and not name.endswith("_parsed")}
         add |= {name: dict(add[name]) for name in ("partitionValues", "tags") if name in add}
-        if wanted(add):
+        if selected(add):
             found[absolute(location, add["path"])] = add
     for actions in commits:
         for action in actions:
             if deleted := action.get("remove"):
                 found.pop(absolute(location, deleted["path"]), None)
         for action in actions:
-            if (added := action.get("add")) and wanted(added):
+            if (added := action.get("add")) and selected(added):
                 found[absolute(location, added["path"])] = added
     return found
 

@@ -28,7 +28,7 @@ _TRIES = 10
 
 
 def accepts_files(table: DeltaTable | None) -> bool:
-    """Whether Parquet files of others can be committed to the table, or make it."""
+    """Whether external Parquet files can be committed to the table, or can create it."""
     return table is None or is_plain_table(table)
 
 

@@ -126,7 +126,7 @@ def _dataset(location: str, table: DeltaTable) -> pa.dataset.Dataset:
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
     # Arrow creates a reader while it holds Python's lock, then waits for its own threads. Through the file system of
-    # delta-rs those threads call Python: a query beside other threads could hang for ever.
+    # delta-rs those threads call Python: a query beside other threads could hang forever.
     files = SubTreeFileSystem(os.path.abspath(location), LocalFileSystem())
     try:
         rows = table.to_pyarrow_dataset(filesystem=files)

@@ -105,7 +105,7 @@ def _refuse_corrupt_file(path: str, content: bytes | None = None) -> None:
 
 
 def log_failure(location: str, reason: str) -> InfrastructureError:
-    """The error for a log that a reader failed on. It names the file that is to blame, if there is one."""
+    """The error for a log that a reader failed on. It names the corrupt file, if there is one."""
     try:
         names = list_log(location)
         refuse_corruption(location, _newest(names))

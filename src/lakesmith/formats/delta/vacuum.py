@@ -32,8 +32,8 @@ _SETTINGS = {
 def vacuum(
     spark: SparkSession, location: str, older_than: float, before_delete: Callable[[], None] | None = None
 ) -> None:
-    """Delete the files that no version of so many last seconds references. `before_delete` may raise to stop it: files
-    that appear after the call are not deleted."""
+    """Delete the files that no version of the last `older_than` seconds references. `before_delete` may raise to stop
+    it: files that appear after the call are not deleted."""
     retention = f"RETAIN {whole_hours(older_than) / 3600:.6f} HOURS"
     with spark_settings(spark, _SETTINGS):
         # Delta computes ages when the statement runs. If this process were suspended after `before_delete`, Delta would
