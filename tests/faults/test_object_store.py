@@ -170,7 +170,7 @@ def test_a_store_that_never_answers_is_given_up_and_reported(
 def test_a_store_that_does_not_heed_the_condition_is_refused_by_the_probe(proxy: HttpProxy, storage: Storage) -> None:
     assert storage.probe() is None
     proxy.spoil("unconditional", "PUT", times=-1)
-    assert "two writers of one file both won" in str(storage.probe())
+    assert "two writers of one file both succeeded" in str(storage.probe())
     assert len(proxy.spoilt) == 2
 
 

@@ -135,7 +135,7 @@ def test_utf_16_without_a_mark_is_reported() -> None:
     found = read("id,name\n1,a\n".encode("utf-16-le"), THREE, format="csv")
     assert (found.codes, found.words) == (
         {0: "nul-byte"},
-        ["the header has null characters; is it UTF-16? say encoding: …"],
+        ["the header has null characters; is it UTF-16? set encoding: …"],
     )
 
 

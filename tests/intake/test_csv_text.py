@@ -191,7 +191,7 @@ def test_columns_are_found_by_name_whatever_their_order() -> None:
         (b'1,"b,3\n', "unclosed-quote: a quote is opened and not closed"),
         (b'1,"b""\n', "unclosed-quote: a quote is opened and not closed"),
         (b'1,"b"c,3\n', "bad-quote: text follows a closing quote"),
-        (b"1,\xff,3\n", "not-utf8: the record is not UTF-8; say encoding: in the source"),
+        (b"1,\xff,3\n", "not-utf8: the record is not UTF-8; set encoding: in the source"),
         (b"1,\x00,3\n", "nul-byte: there is a null character"),
     ],
 )

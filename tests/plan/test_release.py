@@ -25,8 +25,16 @@ BRONZE, SILVER = TableName("bronze", "orders"), TableName("silver", "orders")
             "built from version 5 of bronze.orders, not from 7",
         ),
         (facts(4), Position(table_id="one", version=5), "built from version 5 of bronze.orders, not from 4"),
-        (facts(5, table_id="other"), Position(table_id="one", version=5), "built from another bronze.orders"),
-        (None, Position(table_id="one", version=5), "built from another bronze.orders"),
+        (
+            facts(5, table_id="other"),
+            Position(table_id="one", version=5),
+            "built from an earlier bronze.orders that was dropped or recreated",
+        ),
+        (
+            None,
+            Position(table_id="one", version=5),
+            "built from an earlier bronze.orders that was dropped or recreated",
+        ),
     ],
 )
 def test_a_table_fits_to_the_rows_that_it_was_built_from(

@@ -32,7 +32,7 @@ def test_a_listing_has_sizes_and_modification_times(tmp_path: Path) -> None:
 def test_the_probe_refuses_a_store_where_two_writers_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", os.replace)
     monkeypatch.setattr(os, "unlink", lambda path: None)
-    assert "both won" in str(LocalStorage(tmp_path).probe())
+    assert "both succeeded" in str(LocalStorage(tmp_path).probe())
 
 
 def test_a_disk_without_hard_links_is_refused_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ COMMANDS = {
     "profile": "Propose checks from a table's values. Needs no Java.",
     "lineage": "Show where tables come from and where they go.",
     "contract": "Compare, export, import and publish contracts.",
-    "approve": "List batches that gates hold back, or commit one.",
+    "approve": "List held batches, or commit one.",
     "quarantine": "List quarantined rows, replay them or discard them.",
     "compact": "Merge small files into larger files.",
     "vacuum": "Delete data files that no recent version references.",

@@ -169,7 +169,7 @@ class _Parser:
             scale = self._number()
         self._expect(")")
         if not (1 <= precision <= 38 and scale <= precision):
-            raise SparkTypeError("a decimal has 1 to 38 digits, and no more of them after the point than in all")
+            raise SparkTypeError("decimal(p,s) needs 1 ≤ p ≤ 38 and s ≤ p")
         return DecimalType(precision, scale)
 
     def _struct(self, depth: int) -> StructType:

@@ -254,7 +254,7 @@ def _check_type(type: pa.DataType, name: str, depth: int) -> None:
             path = f"{name}.{field.name}" if name else field.name
             other = paths.get(field.name.lower())
             if other is not None:
-                raise Broken("header-twice", f"the column {path!r} is there more than once, first as {other!r}")
+                raise Broken("header-twice", f"the column {path!r} is duplicated, first as {other!r}")
             paths[field.name.lower()] = path
             _check_type(field.type, path, depth + 1)
         return

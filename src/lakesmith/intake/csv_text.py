@@ -58,9 +58,9 @@ def read_header(raw: bytes, delimiter: str) -> Header:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        raise Broken("not-utf8", f"byte {error.start + 1} of the header is not UTF-8; say encoding: …") from error
+        raise Broken("not-utf8", f"byte {error.start + 1} of the header is not UTF-8; set encoding: …") from error
     if "\x00" in text:
-        raise Broken("nul-byte", "the header has null characters; is it UTF-16? say encoding: …")
+        raise Broken("nul-byte", "the header has null characters; is it UTF-16? set encoding: …")
     try:
         names = next(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True), [])
     except csv.Error as error:
@@ -134,7 +134,7 @@ def parse(raw: bytes, header: Header) -> Mapping[str, object] | Unreadable:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        return Unreadable("not-utf8", "the record is not UTF-8; say encoding: in the source")
+        return Unreadable("not-utf8", "the record is not UTF-8; set encoding: in the source")
     if "\x00" in text:
         return Unreadable("nul-byte", "there is a null character")
     fields = _fields(text, header.delimiter)

@@ -55,7 +55,7 @@ def parse(raw: bytes) -> Record:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        return Unreadable("not-utf8", f"byte {error.start + 1} of the record is not UTF-8; say encoding: in the source")
+        return Unreadable("not-utf8", f"byte {error.start + 1} of the record is not UTF-8; set encoding: in the source")
     try:
         value = json.loads(
             text, parse_int=_whole, parse_float=Number, parse_constant=_no_constant, object_pairs_hook=_once

@@ -315,7 +315,7 @@ def _line(raw: bytes) -> dict[str, object] | Unreadable:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        return Unreadable("not-utf8", f"byte {error.start + 1} of the line is not UTF-8; say encoding: in the source")
+        return Unreadable("not-utf8", f"byte {error.start + 1} of the line is not UTF-8; set encoding: in the source")
     return Unreadable("nul-byte", "there is a null character") if "\x00" in text else {"value": text}
 
 

@@ -35,7 +35,7 @@ _KILLED = (
     "the kernel kills processes when memory runs out, and `dmesg` names them: give the machine or container more "
     "memory, or lower spark.driver.memory or `jobs`"
 )
-_SAFE = "nothing is lost or doubled: run again"
+_SAFE = "nothing is lost or duplicated: run again"
 
 
 class JvmDied(InfrastructureError):
@@ -80,7 +80,7 @@ def stopped() -> JvmDied | None:
 
 
 def forget_dead() -> None:
-    """Make PySpark forget a JVM that has ended. Otherwise it would return the dead session for ever."""
+    """Make PySpark forget a JVM that has ended. Otherwise it would return the dead session forever."""
     if death() is None:
         return
     from pyspark import SparkContext

@@ -81,7 +81,7 @@ def restore(
 ) -> RunReport:
     """Restore a table and its quarantine to an earlier version.
 
-    The next run ingests again what came since, and recomputes the tables downstream.
+    The next run re-ingests later data and recomputes the downstream tables.
     """
     return execute_maintenance(lake, plan_restore(lake, table, version), "restore", on_event, session)
 
@@ -104,7 +104,7 @@ def plan_restore(lake: OpenLake, table: str, version: int) -> Plan:
     lake.format.check_restore(facts.location, version)
     after = sorted(map(str, lake.graph.descendants(name)))
     recomputed = f" and recomputes {', '.join(after)}" if after else ""
-    reason = f"from version {facts.version}; the next run ingests again what came since{recomputed}"
+    reason = f"from version {facts.version}; the next run re-ingests later data{recomputed}"
     return plan_of_steps(lake, {name: Restore(table=name, version=version, reason=reason)})
 
 

@@ -32,7 +32,7 @@ def rollback(
 ) -> RunReport:
     """Restore every table and its quarantine to the version that a release names.
 
-    The next run ingests again what came since, as after `restore`.
+    The next run re-ingests later data, as after `restore`.
     """
     released = released_tables(lake, release)
     why = next(f"release {record.release}" for record in released.values())

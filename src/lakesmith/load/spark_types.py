@@ -1,4 +1,4 @@
-"""Read a declared Spark SQL type, and explain what is wrong with one that is none."""
+"""Read a declared Spark SQL type, and explain why a text is not a type."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _simple(word: str) -> SimpleType:
 
 
 def _check(type: SparkType, depth: int) -> None:
-    """Raise for a type that is nested too deeply, and for field names that are no identifiers or not unique."""
+    """Raise for a type that is nested too deeply, and for field names that are invalid or duplicated."""
     if depth > _MAX_DEPTH:
         raise SparkTypeError(f"it is nested more than {_MAX_DEPTH} levels deep")
     match type:
@@ -75,7 +75,7 @@ def _check(type: SparkType, depth: int) -> None:
                 if not is_identifier(name):
                     raise SparkTypeError(f"'{name}' is not a name")
                 if name.lower() in names:
-                    raise SparkTypeError(f"the field '{name}' is there twice")
+                    raise SparkTypeError(f"the field '{name}' is duplicated")
                 names.add(name.lower())
                 _check(inner, depth + 1)
 

@@ -26,7 +26,7 @@ def consistent_versions(
             source = TableName.parse(text)
             found = facts.get(source) if source else None
             if source is None or found is None or found.table_id != position.table_id:
-                return f"{name} was built from another {text}"
+                return f"{name} was built from an earlier {text} that was dropped or recreated"
             if source not in progress:
                 if read.setdefault(source, position.version) != position.version:
                     return f"{text} was read by several tables, at different versions"

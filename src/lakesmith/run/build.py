@@ -40,7 +40,9 @@ def recompute_chunk(state: TableState, step: BackfillChunk) -> StepResult:
     """Recompute some days from the input versions that the table has read already. Bookmarks stay where they are."""
     progress = state.progress
     if progress.definition is None or rebuild_reason(progress.definition, state.table):
-        return StepResult(mode=step.mode, reason="another run has rebuilt it by another definition", before=state.facts)
+        return StepResult(
+            mode=step.mode, reason="another run rebuilt it with a different definition", before=state.facts
+        )
     begun = progress.backfill
     if begun is not None and begun.span == step.backfill.span and begun.done and begun.done >= step.chunk.end:
         return StepResult(mode=step.mode, reason="another run has computed these days", before=state.facts)

@@ -54,7 +54,7 @@ def commit_unconfirmed(table: Table, batch: Batch, error: Exception) -> Infrastr
         "commit-unknown",
         f"batch {batch.sequence} is in the table, but its commit was not confirmed: {text}",
         table=str(table.name),
-        hint="run again: that completes the batch, and nothing is lost or doubled",
+        hint="run again: that completes the batch, and nothing is lost or duplicated",
     )
 
 
@@ -73,7 +73,7 @@ def committed_on_rollback(table: Table, batch: Batch, version: int) -> Infrastru
     return InfrastructureError(
         "committed-on-rollback",
         f"the table was rolled back in version {version}, just before batch {batch.sequence} was committed: "
-        "the rows that were rolled back are missing below it",
+        "the rolled-back rows are still missing",
         table=str(table.name),
         hint=f"roll the batch back, `lakesmith restore {table.name} --to {version}`, and run again to read all rows",
     )

@@ -162,7 +162,7 @@ class Executor:
     def _own_session(self) -> SparkSession:
         with self._starting:
             if self._stopped:
-                raise InfrastructureError("stopped", "the run was stopped", hint="run again to go on")
+                raise InfrastructureError("stopped", "the run was stopped", hint="run again to continue")
             if self._session is None:
                 self._report(SparkStarting())
                 self._session = open_session(

@@ -141,7 +141,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
             "a process that read rows was killed or died, probably for lack of memory; nothing was written",
             table=name,
             hint="`dmesg` shows what killed it; give the machine or the container more memory, or ingest less at a "
-            "time (max_files, max_bytes), then run again: nothing is lost or doubled",
+            "time (max_files, max_bytes), then run again: nothing is lost or duplicated",
         )
     if not isinstance(table.origin, Source) and (failure := _source_history_lost(text, name)):
         return failure

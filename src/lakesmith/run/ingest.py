@@ -22,7 +22,7 @@ def ingest(state: TableState, step: Ingest) -> StepResult:
     if step.slice is None and not files:
         return StepResult(mode="files", reason="another run has ingested the files", before=state.facts)
     if step.slice is not None and step.slice.since != progress.source_position and progress.source_position:
-        return StepResult(mode="slice", reason="another run has read further since", before=state.facts)
+        return StepResult(mode="slice", reason="another run already ingested later data", before=state.facts)
     batch = state.new_batch("files" if step.slice is None else "slice", files=files, slice=step.slice)
     if step.listing is not None:
         batch = replace(batch, seen=bookmark_after(step.listing, step.files, progress))

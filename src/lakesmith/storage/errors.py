@@ -38,6 +38,6 @@ def probe_put_if_absent(storage: Storage) -> str | None:
     if not storage.put_if_absent(key, b"first"):
         return f"{storage.root()}: a new file was reported as existing"
     if storage.put_if_absent(key, b"second") or storage.read(key) != b"first":
-        return f"{storage.root()}: two writers of one file both won"
+        return f"{storage.root()}: two writers of one file both succeeded"
     storage.remove(key)
     return None

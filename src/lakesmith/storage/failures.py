@@ -107,7 +107,7 @@ def _store_error(error: Exception, access: Access, location: str) -> Infrastruct
             return InfrastructureError(
                 "storage-denied",
                 f"{location}: the store refuses access ({reason})",
-                hint=f"give credentials that may do this below storage: '{access.url}' of the environment",
+                hint=f"set credentials with this permission under storage: '{access.url}' of the environment",
             )
         case "unknown-host":
             host, _, port = access.place.partition(":")
@@ -126,14 +126,14 @@ def _store_error(error: Exception, access: Access, location: str) -> Infrastruct
         case "transient":
             return InfrastructureError(
                 "storage-unreachable",
-                f"{location}: the store did not answer, also not after {len(WAITS)} retries ({reason})",
+                f"{location}: the store did not answer after {len(WAITS)} retries ({reason})",
                 hint="run again when it is up; nothing was changed",
             )
         case _:
             return InfrastructureError(
                 "storage-failed",
                 f"{location}: the store rejected the request ({reason})",
-                hint=f"check the URL and the settings below storage: '{access.url}' of the environment",
+                hint=f"check the URL and the settings under storage: '{access.url}' of the environment",
             )
 
 

@@ -40,7 +40,7 @@ def hidden(path: str) -> SkippedEntry:
 
 
 def not_utf8(path: str) -> SkippedEntry:
-    return _entry(path, "name-not-utf8", "its name is not UTF-8: rename it, with every folder above it in UTF-8")
+    return _entry(path, "name-not-utf8", "its name is not UTF-8: rename it and its folders to UTF-8 names")
 
 
 def not_a_file(path: str, mode: int) -> SkippedEntry:
@@ -48,7 +48,7 @@ def not_a_file(path: str, mode: int) -> SkippedEntry:
 
 
 def path_too_long(path: str) -> SkippedEntry:
-    return _entry(path, "path-too-long", "its path is longer than the system can open: move it up")
+    return _entry(path, "path-too-long", "its path is longer than the system can open: move it to a shorter path")
 
 
 def broken_link(path: str, why: str) -> SkippedEntry:

@@ -22,7 +22,7 @@ from lakesmith.ledger.held import HeldBatch
 @json_option
 @click.pass_obj
 def command(call: Call, run_id: str | None, reason: str | None, by: str | None, as_json: bool) -> int:
-    """List batches that gates hold back, or commit one.
+    """List held batches, or commit one.
 
     Commits exactly the held batch. The batch and system.audit record who approved it, and why.
     """
@@ -44,7 +44,7 @@ def _list(held: tuple[HeldBatch, ...], *, as_json: bool) -> int:
         return 0
     out = page()
     if not held:
-        out.line("no batch is held back")
+        out.line("no held batches")
     for batch in held:
         at = datetime.fromtimestamp(batch.held_at / 1000, UTC)
         out.line(

@@ -18,7 +18,9 @@ from lakesmith.reports import Version
 @click.command("history", cls=Command)
 @click.argument("table", required=False, shell_complete=complete_tables)
 @click.option("--run", "run_id", metavar="RUN_ID", help="Show the steps of one run.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of entries, newest first."
+)
 @json_option
 @click.pass_obj
 def command(call: Call, table: str | None, run_id: str | None, limit: int, as_json: bool) -> None:

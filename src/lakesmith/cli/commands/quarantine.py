@@ -71,7 +71,7 @@ _by = click.option("--by", help="Who decides [default: the operating system's us
 @command.command("list", cls=Command)
 @_tables
 @chosen_options
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many rows.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Maximum number of rows.")
 @json_option
 @click.pass_obj
 def list_rows(

@@ -42,7 +42,7 @@ _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "BIGNUM")
     type=click.IntRange(0),
     default=100,
     show_default=True,
-    help="At most so many rows in a printed table; 0 for all. JSON and CSV always have all rows.",
+    help="Maximum number of rows in a printed table; 0 for all. JSON and CSV have all rows.",
 )
 @click.option(
     "--timeout", metavar="TIME", help="Stop the query after this long, such as 30m [default: 5m, or the environment's]."

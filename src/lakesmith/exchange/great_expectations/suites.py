@@ -130,7 +130,7 @@ class _Suite:
 
     def _type(self, expectation: Expectation) -> None:
         if expectation.kwargs.get("row_condition"):
-            raise NotConvertible("a column has one type, whatever the row_condition")
+            raise NotConvertible("a column has one type; row_condition does not apply")
         given = expectation.texts("type_" if expectation.type.endswith("of_type") else "type_list")
         type = spark_type_of(given)
         if type is None:

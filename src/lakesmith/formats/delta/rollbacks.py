@@ -21,5 +21,5 @@ def refuse_if_rolled_back(table: DeltaTable | None, location: str, write: Write)
         raise InfrastructureError(
             "commit-conflict",
             f"somebody rolled the table back while batch {write.sequence} was being made for it",
-            hint="nothing is lost: run again, which reads the rows again that were rolled back",
+            hint="nothing is lost: run again to re-read the rolled-back rows",
         )
