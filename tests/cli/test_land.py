@@ -37,7 +37,7 @@ class Lake:
         landed = LandedFile(
             file=files[0],
             location=f"s3://drops/orders/{files[0]}",
-            state="refused" if self.refuses else "landed",
+            state="rejected" if self.refuses else "landed",
             bytes=2048,
             sha256=DIGEST,
         )
@@ -71,7 +71,7 @@ def test_a_rejected_file_gives_the_code_of_its_error(lake: Lake) -> None:
     lake.refuses = True
     result = invoke("a.json", "--to", "bronze.orders")
     assert result.exit_code == 1
-    assert result.stdout.startswith("refused  ")
+    assert result.stdout.startswith("rejected  ")
     assert "[landed-other-bytes]" in result.stderr
 
 
@@ -79,7 +79,7 @@ def test_land_speaks_json(lake: Lake) -> None:
     lake.refuses = True
     result = invoke("a.json", "--to", "bronze.orders", "--json")
     answer = json.loads(result.stdout)
-    assert (result.exit_code, answer["table"], answer["files"][0]["state"]) == (1, "bronze.orders", "refused")
+    assert (result.exit_code, answer["table"], answer["files"][0]["state"]) == (1, "bronze.orders", "rejected")
     assert answer["errors"][0]["code"] == "landed-other-bytes"
 
 

@@ -97,7 +97,7 @@ def test_missing_rows_are_red_and_others_green_unless_colour_is_not_wanted(
     ("error", "outcome", "code"),
     [
         (DataError("gate-failed", "too few"), "failed", 1),
-        (DeclarationError("query-refused", "no such column"), "failed", 1),
+        (DeclarationError("query-rejected", "no such column"), "failed", 1),
         (DeclarationError("bad-value", "not a number", at=Place("t.yml", 3)), "error", 2),
         (InfrastructureError("spark-failed", "no"), "error", 4),
     ],
@@ -162,7 +162,7 @@ def test_empty_lists_what_was_analysed_and_what_was_not(lake: FakeLake, invoke: 
         checked=("silver.orders",),
         skipped={"bronze.x": "it declares no columns and holds nothing yet"},
         assumed={"bronze.orders": ("note",)},
-        errors=(DeclarationError("query-refused", "no such column", at=Place("gold/sales.sql", 4)),),
+        errors=(DeclarationError("query-rejected", "no such column", at=Place("gold/sales.sql", 4)),),
         seconds=2.0,
     )
     answer = invoke("test", "--empty", "silver.*")
@@ -173,7 +173,7 @@ def test_empty_lists_what_was_analysed_and_what_was_not(lake: FakeLake, invoke: 
         "assumed  bronze.orders: note, of any type: neither declared nor stored\n"
         "1 table on zero rows, 1 error, 1 skipped\n"
     )
-    assert "gold/sales.sql:4: no such column [query-refused]" in answer.stderr
+    assert "gold/sales.sql:4: no such column [query-rejected]" in answer.stderr
     shown = parsed(invoke("test", "--empty", "--json"))
     assert shown["errors"][0]["line"] == 4
 

@@ -193,7 +193,7 @@ def test_an_address_without_a_registry_is_an_error(shop: Shop) -> None:
     lake = shop.folder / "lakesmith.yml"
     lake.write_text(lake.read_text().replace("/apis/ccompat/v7", "/nowhere"))
     answer = shop.cli("publish")
-    assert (answer.exit_code, "registry-refused" in answer.stderr) == (4, True), answer.output
+    assert (answer.exit_code, "registry-rejected" in answer.stderr) == (4, True), answer.output
 
 
 def _decimal(precision: int) -> dict[str, object]:

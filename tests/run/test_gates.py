@@ -126,7 +126,7 @@ def test_a_query_that_spark_refuses_is_reported_with_file_and_next_step(written:
     written.land("orders/1.json", {"id": 1})
     written.run(ok=False)
     errors = {str(error.table): error for error in written.reports[-1].errors}
-    assert errors["silver.a"].code == "query-refused"
+    assert errors["silver.a"].code == "query-rejected"
     assert str(errors["silver.a"].at) == "silver/a.sql:1"
     assert errors["silver.b"].code == "not-a-dataframe"
     assert errors["silver.c"].code == "python-raised"

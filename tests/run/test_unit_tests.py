@@ -242,8 +242,8 @@ def test_empty_tells_every_query_and_condition_that_spark_does_not_take(
     )
     report = written.lake().test_empty(session=written.spark)
     assert [(error.table, str(error.at), error.code) for error in report.errors] == [
-        ("silver.broken", "silver/broken.sql:5", "query-refused"),
-        ("silver.unfit", "silver/unfit.sql:4", "query-refused"),
+        ("silver.broken", "silver/broken.sql:5", "query-rejected"),
+        ("silver.unfit", "silver/unfit.sql:4", "query-rejected"),
     ]
     assert all(isinstance(error, DeclarationError) for error in report.errors)
     assert "AnalysisException" not in capfd.readouterr().err

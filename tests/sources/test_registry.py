@@ -112,7 +112,7 @@ def gate() -> Iterator[str]:
 def test_a_user_who_is_turned_away_is_reported_so_without_waiting(gate: str) -> None:
     with pytest.raises(InfrastructureError) as raised:
         Registry(url=gate, wait=30).latest("a-value")
-    assert raised.value.code == "registry-refused"
+    assert raised.value.code == "registry-rejected"
     assert "401" in raised.value.what
 
 

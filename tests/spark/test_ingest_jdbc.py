@@ -403,7 +403,7 @@ def test_a_table_or_column_that_is_not_there_is_named(bronze: Bronze, database: 
     column = refusal(bronze, replace(INCREMENTAL, watermark="change_at"))
     assert column.code == "unknown-column"
     assert "did you mean 'changed_at'?" in str(column.hint)
-    assert refusal(bronze, replace(FULL, table="(SELECT amuont FROM orders)")).code == "query-refused"
+    assert refusal(bronze, replace(FULL, table="(SELECT amuont FROM orders)")).code == "query-rejected"
 
 
 def test_a_column_that_has_no_order_is_rejected(bronze: Bronze, database: Database) -> None:

@@ -85,7 +85,7 @@ def test_other_content_under_the_same_name_is_refused(zone: Storage, file: Path)
     before = file.read_bytes()
     file.write_bytes(b'{"order_id": 2}\n')
     landing = landed(zone, file)
-    assert states(landing) == ["refused"]
+    assert states(landing) == ["rejected"]
     assert [(error.code, error.exit_code) for error in landing.errors] == [("landed-other-bytes", 1)]
     assert zone.read("orders/2026-01-01.json") == before
 
@@ -95,7 +95,7 @@ def test_a_name_stays_in_use_after_its_file_was_archived(zone: Storage, file: Pa
     zone.move("orders/2026-01-01.json", "orders/_done/2026-01-01.json")
     assert states(landed(zone, file)) == ["already landed"]
     file.write_bytes(b'{"order_id": 2}\n')
-    assert states(landed(zone, file)) == ["refused"]
+    assert states(landed(zone, file)) == ["rejected"]
 
 
 def test_a_file_without_a_manifest_is_compared_by_its_content(zone: Storage, file: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_refused_file_does_not_stop_the_others(zone: Storage, file: Path, tmp_
     second = tmp_path / "2026-01-02.json"
     second.write_text("{}")
     landing = landed(zone, file, second)
-    assert (states(landing), len(landing.errors)) == (["refused", "landed"], 1)
+    assert (states(landing), len(landing.errors)) == (["rejected", "landed"], 1)
 
 
 def test_an_interrupted_landing_leaves_nothing_visible(zone: Storage, tmp_path: Path) -> None:

@@ -127,8 +127,8 @@ class _TestFile:
         given = self._batch(cast(Mapping[TableName, Node], block.given))
         then = tuple(self._batch(cast(Mapping[TableName, Node], batch)) for batch in block.then)
         expect = self._rows(cast(Node, block.expect), "expect") if "expect" in block.places else None
-        refused = self._rejected(cast(Node, block.quarantine)) if "quarantine" in block.places else None
-        if expect is None and refused is None and block.fails is None:
+        rejected = self._rejected(cast(Node, block.quarantine)) if "quarantine" in block.places else None
+        if expect is None and rejected is None and block.fails is None:
             self._problem(
                 at,
                 "missing-key",
@@ -143,7 +143,7 @@ class _TestFile:
             then=then,
             expect=expect,
             exactly=block.exactly,
-            quarantine=refused,
+            quarantine=rejected,
             fails=block.fails,
             declared_at=at,
         )

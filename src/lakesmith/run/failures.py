@@ -161,7 +161,7 @@ def translate(error: Exception, table: Table) -> LakesmithError:
         )
     if _is_of(error, *_ANALYSIS):
         return DeclarationError(
-            "query-refused",
+            "query-rejected",
             f"Spark cannot run the query: {summary}",
             at=table.declared_at,
             table=name,

@@ -273,7 +273,7 @@ class _Cluster:
         if cause.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             what = f"the Kafka cluster at {self._address} rejected a request about {self._source.topic}: {cause.str()}"
             hint = f"check the settings of the connection '{self._source.connection}' and the permissions of its user"
-            return InfrastructureError("kafka-refused", what, table=str(self._table.name), hint=hint)
+            return InfrastructureError("kafka-rejected", what, table=str(self._table.name), hint=hint)
         try:
             topics = [name for name in self.admin.list_topics(timeout=_TIMEOUT).topics if not name.startswith("__")]
         except KafkaException:

@@ -135,7 +135,7 @@ class Registry:
             if referred is None:
                 what = f"version {reference['version']} of {reference['subject']} is missing in the registry"
                 hint = "another schema references it: register it again"
-                raise InfrastructureError("registry-refused", what, hint=hint)
+                raise InfrastructureError("registry-rejected", what, hint=hint)
             # Its own references come first: a schema is parsed after those it needs.
             self._imports(referred, found)
             found[reference["name"]] = referred["schema"]
@@ -150,7 +150,7 @@ class Registry:
         if found is None:
             what = f"the schema registry at {self.url} has no resource {path}"
             hint = "check that registry: is the address of its API; for Apicurio it ends in /apis/ccompat/v7"
-            raise InfrastructureError("registry-refused", what, hint=hint)
+            raise InfrastructureError("registry-rejected", what, hint=hint)
         return found
 
     def _call(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
@@ -194,7 +194,7 @@ class Registry:
                 message = _error_message(error)
                 what = f"the schema registry at {self.url} rejected {path}: {error.code} {message or error.reason}"
                 hint = "check registry, registry.user and registry.password of the connection"
-                raise InfrastructureError("registry-refused", what, hint=hint) from error
+                raise InfrastructureError("registry-rejected", what, hint=hint) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise _Unavailable(getattr(error, "reason", None) or error) from error
 

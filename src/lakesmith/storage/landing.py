@@ -45,14 +45,14 @@ class LandedFile:
     """The path as given."""
     location: str
     """The path or URL in the landing zone."""
-    state: Literal["landed", "already landed", "refused"]
+    state: Literal["landed", "already landed", "rejected"]
     bytes: int
     sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingReport:
-    """`land`: the result for each file. A refused file does not stop the others."""
+    """`land`: the result for each file. A rejected file does not stop the others."""
 
     table: str
     files: tuple[LandedFile, ...]
@@ -138,7 +138,7 @@ def land(
             if on_progress:
                 on_progress(LandingProgress(file=file, sent=sent, bytes=size))
 
-        state: Literal["landed", "already landed", "refused"] = "refused"
+        state: Literal["landed", "already landed", "rejected"] = "rejected"
         try:
             state = _land_one(storage, file, key, digest, size, table, report)
         except LakesmithError as error:

@@ -17,7 +17,7 @@ from lakesmith.cli.output import Style, Styled, is_terminal, page, print_json, t
 if TYPE_CHECKING:
     from lakesmith.storage import LandingProgress
 
-_STYLES: dict[str, Style] = {"landed": "good", "already landed": "quiet", "refused": "bad"}
+_STYLES: dict[str, Style] = {"landed": "good", "already landed": "quiet", "rejected": "bad"}
 
 
 @click.command("land", cls=Command)

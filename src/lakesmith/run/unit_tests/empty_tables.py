@@ -146,7 +146,7 @@ class _EmptyTables:
             if truth and kind not in ("boolean", _ANY):
                 self.errors.append(
                     DeclarationError(
-                        "query-refused",
+                        "query-rejected",
                         f"{label} is a {kind}, not a boolean: {condition}",
                         at=at,
                         table=str(table.name),
@@ -166,7 +166,7 @@ class _EmptyTables:
         for failure in found:
             failure.table = failure.table or str(table.name)
             line = _LINE.search(str(error))
-            if isinstance(table.origin, SqlQuery) and line and failure.code == "query-refused":
+            if isinstance(table.origin, SqlQuery) and line and failure.code == "query-rejected":
                 at = table.origin.declared_at
                 failure.at = Place(at.file, at.line + int(line[1]) - 1)
         self.errors.extend(found)

@@ -317,7 +317,7 @@ _CAUSES = (
     _Cause(
         r"syntax|column .* does not exist|unknown column|invalid identifier",
         DeclarationError,
-        "query-refused",
+        "query-rejected",
         "the database of '{connection}' cannot read {table}",
         "run the statement in the database itself, then correct it here",
     ),
