@@ -79,7 +79,7 @@ class Batch:
         match self.mode:
             case "files" | "slice" | "changes" | "sums" | "replay":
                 return True
-            case "keys" | "partitions" | "days" | "full" | "vacuum" | "follow" | "restore":
+            case "keys" | "partitions" | "days" | "full" | "vacuum" | "move_bookmarks" | "restore":
                 return False
             case _:
                 assert_never(self.mode)
@@ -91,8 +91,8 @@ class Batch:
 
     @property
     def moves_no_rows(self) -> bool:
-        """Whether readers can ignore the batch: a vacuum fences the table, a follow moves bookmarks back."""
-        return self.mode in ("vacuum", "follow")
+        """Whether readers can ignore the batch: a vacuum fences the table, `move_bookmarks` moves bookmarks back."""
+        return self.mode in ("vacuum", "move_bookmarks")
 
     @property
     def is_maintenance(self) -> bool:

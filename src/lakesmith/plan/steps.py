@@ -14,8 +14,8 @@ from lakesmith.errors import LakesmithError
 from lakesmith.ports import ColumnFact, FileFact, SkippedEntry, Slice, TableFacts
 
 BuildMode = Literal["changes", "sums", "keys", "partitions", "full"]
-BatchMode = Literal[BuildMode, "files", "slice", "days", "replay", "vacuum", "follow", "restore"]
-"""How a batch gets its rows; `vacuum` and `follow` move none."""
+BatchMode = Literal[BuildMode, "files", "slice", "days", "replay", "vacuum", "move_bookmarks", "restore"]
+"""How a batch gets its rows; `vacuum` and `move_bookmarks` move none."""
 Status = Literal["added", "changed", "unchanged"]
 StepName = Literal["ingest", "widen", "build", "backfill", "finish", "commit", "replay", "compact", "vacuum", "restore"]
 """How outputs and `system.steps` call a step."""

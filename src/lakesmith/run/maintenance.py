@@ -160,7 +160,7 @@ class Maintenance:
         batch = self.batches.pin(
             replace(
                 made,
-                mode="follow",
+                mode="move_bookmarks",
                 definition=self._definition(self.progress),
                 inputs=inputs,
                 base_version=self.facts.version,

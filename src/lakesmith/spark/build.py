@@ -109,7 +109,7 @@ class _QueryBatch:
                 return self._changed_partitions(frames)
             case "changes" | "keys" | "full":
                 return replace(self._run(frames), inputs=frames)
-            case "files" | "slice" | "replay" | "vacuum" | "follow" | "restore":
+            case "files" | "slice" | "replay" | "vacuum" | "move_bookmarks" | "restore":
                 raise AssertionError(f"a batch of mode {batch.mode} runs no query")
             case _:
                 assert_never(batch.mode)
