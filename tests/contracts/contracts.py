@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from lakesmith.contracts import Definition, PublishedContract, Version
+from lakesmith.contracts import ContractVersion, Definition, PublishedContract
 from lakesmith.contracts.published import PromisedColumn
 from lakesmith.declare import Column, Replace, SqlQuery, Table, TableName
 from lakesmith.declare.contract import Compatibility, Previous, Terms
@@ -57,7 +57,7 @@ def previous_version(major: int = 1, until: date = TODAY, **columns: str) -> Pre
 def published(version: str, *columns: PromisedColumn, **terms: str) -> PublishedContract:
     return PublishedContract(
         table=str(ORDERS),
-        version=Version.parse(version),
+        version=ContractVersion.parse(version),
         definition=contract(*columns, **terms),
         run_id="r1",
         recorded_at=NOON,

@@ -18,7 +18,7 @@ from tests.faults.processes import Clock, Process
 
 from lakesmith.columns import DELETE_ROW
 from lakesmith.errors import InfrastructureError
-from lakesmith.formats.delta.commit_results import commit_lost
+from lakesmith.formats.delta.commit_results import committed_by_another_run
 from lakesmith.ports import (
     Capability,
     CommitFact,
@@ -387,7 +387,7 @@ class MemoryFormat:
         table = self._found(location)
         assert table is not None
         if table.sequences.get(write.flow, 0) >= write.sequence:
-            raise commit_lost(write)
+            raise committed_by_another_run(write)
         return self._commit(location, write, lambda rows: (rows, 0, 0, 0), blind=True)
 
     def sync_log(self, location: str) -> None:
@@ -451,7 +451,7 @@ class MemoryFormat:
             self._process.pause(f"read back {location}")
         commit = find_commit(self.commits(location), write.flow, write.sequence, write.note)
         if commit is None:
-            raise commit_lost(write)
+            raise committed_by_another_run(write)
         return self.commit_result(commit)
 
     def _write(

@@ -35,7 +35,7 @@ from lakesmith.intake.protobuf_values import ProtobufSchema
 from lakesmith.intake.reader import Reader, Task, survey
 from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import arrow_type, null_types_as_text, schema_of, spark_type, with_new_fields
-from lakesmith.intake.values import Decoder, JsonSchema, WriterSchema
+from lakesmith.intake.values import JsonSchema, ValueDecoder, WriterSchema
 from lakesmith.lake import Lake
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
@@ -356,7 +356,7 @@ def _message(case: Case, _folder: Path) -> Refused:
         schemas[7] = avro_schema(options["schema"]) if options["values"] == "avro" else _protobuf()
     except ValueError:
         return ("bad-schema",)
-    decoder = Decoder(
+    decoder = ValueDecoder(
         values=options["values"], envelope=options["envelope"], schemas=schemas, surveyed=options["surveyed"]
     )
     values = [_message_value(rng, options["values"]) for _ in range(8)]

@@ -18,7 +18,7 @@ from lakesmith.intake.avro_values import AvroSchema
 from lakesmith.intake.protobuf_values import ProtobufSchema, compile_protobuf
 from lakesmith.intake.rows import Abort, Target, Unreadable, hashes
 from lakesmith.intake.shapes import schema_of
-from lakesmith.intake.values import Decoder, JsonSchema, header, headers, key_texts
+from lakesmith.intake.values import JsonSchema, ValueDecoder, header, headers, key_texts
 
 ORDER = {
     "type": "record",
@@ -101,12 +101,12 @@ def message(writer: ProtobufSchema, name: str) -> Any:
 
 
 def test_avro_values_keep_their_logical_types() -> None:
-    decoder = Decoder(values="avro", schemas={7: AvroSchema(json.dumps(ORDER))})
+    decoder = ValueDecoder(values="avro", schemas={7: AvroSchema(json.dumps(ORDER))})
     assert decoder.record(avro(ORDER, VALUE)) == {**VALUE, "clock": "07:30:00", "code": str(CODE_OF)}
 
 
 def test_an_avro_schema_tells_the_columns_and_its_rows_fit_them() -> None:
-    decoder = Decoder(values="avro", schemas={7: AvroSchema(json.dumps(ORDER))})
+    decoder = ValueDecoder(values="avro", schemas={7: AvroSchema(json.dumps(ORDER))})
     shape = decoder.schema_shape((7, (0,)))
     expected = {
         "id": "bigint",
@@ -132,7 +132,7 @@ def test_an_avro_schema_tells_the_columns_and_its_rows_fit_them() -> None:
 
 
 def test_an_avro_value_that_is_no_record_is_the_column_value() -> None:
-    decoder = Decoder(values="avro", schemas={1: AvroSchema('"string"')})
+    decoder = ValueDecoder(values="avro", schemas={1: AvroSchema('"string"')})
     assert decoder.record(avro("string", "hello", 1)) == {"value": "hello"}
     assert decoder.schema_shape((1, (0,))) == pa.struct([("value", pa.string())])
 
@@ -141,7 +141,7 @@ def test_an_avro_schema_may_refer_to_others() -> None:
     place = {"type": "record", "name": "shop.Place", "fields": [{"name": "city", "type": "string"}]}
     person = {"type": "record", "name": "shop.Person", "fields": [{"name": "home", "type": "shop.Place"}]}
     whole = {**person, "fields": [{"name": "home", "type": place}]}
-    decoder = Decoder(values="avro", schemas={7: AvroSchema(json.dumps(person), (json.dumps(place),))})
+    decoder = ValueDecoder(values="avro", schemas={7: AvroSchema(json.dumps(person), (json.dumps(place),))})
     assert decoder.record(avro(whole, {"home": {"city": "Ulm"}})) == {"home": {"city": "Ulm"}}
 
 
@@ -159,7 +159,7 @@ def test_an_avro_schema_may_refer_to_others() -> None:
 )
 def test_a_poisoned_avro_value_is_unreadable_with_a_code(value: bytes, code: str) -> None:
     schema = {"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]}
-    decoder = Decoder(values="avro", schemas={7: AvroSchema(json.dumps(schema)), 9: JsonSchema()}, surveyed=True)
+    decoder = ValueDecoder(values="avro", schemas={7: AvroSchema(json.dumps(schema)), 9: JsonSchema()}, surveyed=True)
     found = decoder.record(value)
     assert isinstance(found, Unreadable)
     assert found.code == code
@@ -167,7 +167,7 @@ def test_a_poisoned_avro_value_is_unreadable_with_a_code(value: bytes, code: str
 
 def test_an_id_that_was_not_asked_for_ends_the_job_so_that_the_registry_is_asked() -> None:
     with pytest.raises(Abort) as raised:
-        Decoder(values="avro").record(framed(42, b""))
+        ValueDecoder(values="avro").record(framed(42, b""))
     assert (raised.value.kind, raised.value.detail) == ("new-fields", "schema 42")
 
 
@@ -177,7 +177,7 @@ def test_protobuf_values_keep_64_bit_numbers_and_what_was_not_set(order_writer: 
     made.free.update({"x": 1})
     made.place.city = "Ulm"
     made.next.id = 3
-    decoder = Decoder(values="protobuf", schemas={7: order_writer})
+    decoder = ValueDecoder(values="protobuf", schemas={7: order_writer})
     value = framed(7, b"\x02\x02" + made.SerializeToString())
     found = decoder.record(value)
     assert isinstance(found, dict)
@@ -210,13 +210,13 @@ def test_protobuf_values_keep_64_bit_numbers_and_what_was_not_set(order_writer: 
 
 def test_the_first_message_of_a_protobuf_file_is_meant_by_a_single_zero(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Zebra")(stripes="many")
-    decoder = Decoder(values="protobuf", schemas={7: order_writer})
+    decoder = ValueDecoder(values="protobuf", schemas={7: order_writer})
     assert decoder.record(framed(7, b"\x00" + made.SerializeToString())) == {"stripes": "many"}
 
 
 def test_a_nested_message_is_found_by_its_place(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Zebra")(stripes="Ulm")
-    decoder = Decoder(values="protobuf", schemas={7: order_writer})
+    decoder = ValueDecoder(values="protobuf", schemas={7: order_writer})
     value = framed(7, b"\x04\x02\x02" + made.SerializeToString())
     # Of the nested messages the first is the entry of the map.
     assert decoder.record(value) == {"city": "Ulm"}
@@ -225,7 +225,7 @@ def test_a_nested_message_is_found_by_its_place(order_writer: ProtobufSchema) ->
 def test_a_time_that_no_column_holds_exactly_is_rescued(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Order")()
     made.at.seconds, made.at.nanos = 1, 123_456_789
-    decoder = Decoder(values="protobuf", schemas={7: order_writer})
+    decoder = ValueDecoder(values="protobuf", schemas={7: order_writer})
     value = framed(7, b"\x02\x02" + made.SerializeToString())
     target = Target(schema=pa.schema(list(decoder.schema_shape((7, (1,))))))
     (row,) = decoder.rows([value], [None], target).to_pylist()
@@ -246,7 +246,7 @@ def test_a_time_that_no_column_holds_exactly_is_rescued(order_writer: ProtobufSc
 def test_a_poisoned_protobuf_value_is_unreadable_with_a_code(
     order_writer: ProtobufSchema, body: bytes, code: str
 ) -> None:
-    found = Decoder(values="protobuf", schemas={7: order_writer}).record(framed(7, body))
+    found = ValueDecoder(values="protobuf", schemas={7: order_writer}).record(framed(7, body))
     assert isinstance(found, Unreadable)
     assert found.code == code
 
@@ -260,7 +260,7 @@ def test_a_protobuf_schema_that_does_not_compile_says_why() -> None:
 
 def test_json_values_come_back_in_their_order_whatever_is_between_them() -> None:
     values = [b'{"id": 1}', None, b'{"id":\n 2}', b"broken", b'{"id": 3}', framed(5, b'{"id": 4}')]
-    decoder = Decoder(values="json", schemas={5: JsonSchema()})
+    decoder = ValueDecoder(values="json", schemas={5: JsonSchema()})
     found = decoder.rows(values, [None] * 6, Target(schema=schema_of({"id": "bigint"}))).to_pylist()
     assert [row["id"] for row in found] == [1, None, 2, None, 3, 4]
     assert [row[CORRUPT] for row in found] == [None, None, None, "broken", None, None]
@@ -269,23 +269,23 @@ def test_json_values_come_back_in_their_order_whatever_is_between_them() -> None
 
 
 def test_json_values_tell_their_columns_with_and_without_a_schema() -> None:
-    decoder = Decoder(values="json")
+    decoder = ValueDecoder(values="json")
     shape = decoder.shape([b'{"id": 1}', None, framed(5, b'{"name": "a"}'), b'{"id":\n 1.5}'], [None] * 4)
     assert shape == pa.struct([("id", pa.float64()), ("name", pa.string())])
 
 
 def test_a_change_without_a_row_takes_no_column_from_those_that_have_one() -> None:
-    decoder = Decoder(values="json", envelope="debezium")
+    decoder = ValueDecoder(values="json", envelope="debezium")
     values = [b'{"op": "c", "after": {"id": 1}}', b'{"ddl": "DROP TABLE x"}', b'{"op": "t"}', None, b"poison"]
     assert decoder.shape(values, [None] * 5) == pa.struct([("id", pa.int64())])
 
 
 def test_no_records_at_all_are_an_empty_batch() -> None:
-    assert len(Decoder(values="json").rows([], [], Target(schema=schema_of({"id": "bigint"})))) == 0
+    assert len(ValueDecoder(values="json").rows([], [], Target(schema=schema_of({"id": "bigint"})))) == 0
 
 
 def test_text_values_are_the_column_value() -> None:
-    decoder = Decoder(values="text")
+    decoder = ValueDecoder(values="text")
     records = decoder.records(["ä".encode(), b"\xff", b"a\x00b", None], [None] * 4)
     assert records[0] == {"value": "ä"}
     assert [record.code for record in records[1:3] if isinstance(record, Unreadable)] == ["not-utf8", "nul-byte"]
@@ -306,7 +306,7 @@ def test_an_envelope_in_avro_is_opened_and_its_tombstone_has_the_fields_of_the_k
     }
     key = {**row, "name": "Key"}
     schemas = {7: AvroSchema(json.dumps(schema)), 8: AvroSchema(json.dumps(key))}
-    decoder = Decoder(values="avro", envelope="debezium", schemas=schemas)
+    decoder = ValueDecoder(values="avro", envelope="debezium", schemas=schemas)
     assert decoder.schema_shape((7, (0,))) == pa.struct([("id", pa.int64())])
     value = avro(schema, {"after": {"id": 1}, "op": "c", "ts_ms": 5})
     first, second = decoder.records([value, None], [avro(key, {"id": 1}, 8)] * 2)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakesmith.declare.secrets import Reference, Secret, Settings
+from lakesmith.declare.secrets import Secret, SecretReference, Settings
 from lakesmith.errors import InfrastructureError
 from lakesmith.jvm import session as sessions
-from lakesmith.jvm.class_archive import archive_files, sizes, sizes_file, usable_archive
+from lakesmith.jvm.class_archive import class_archive_files, sizes, sizes_file, usable_archive
 from lakesmith.jvm.jars import jar_paths
 from lakesmith.jvm.java import JavaHome, find_java
 from lakesmith.jvm.session import isolated, open_session, session_settings
@@ -70,7 +70,7 @@ def test_a_users_extensions_and_class_path_are_added_to_those_of_delta(merged: M
 
 
 def test_settings_that_hold_secrets_are_hidden_by_spark_whatever_they_are_called(merged: Merged) -> None:
-    secret = Secret((Reference("env", "HOME"),))
+    secret = Secret((SecretReference("env", "HOME"),))
     settings = Settings({"spark.hadoop.fs.quiet": secret, "spark.redaction.regex": "mine", "spark.loud": "1"})
     regex = merged(settings)["spark.redaction.regex"]
     hidden = [
@@ -89,7 +89,7 @@ def test_the_jvm_gets_no_variable_of_a_secret_but_those_that_its_libraries_read(
 def test_a_token_in_the_address_of_a_remote_spark_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_REMOTE", "sc://127.0.0.1:1/;token=hush-hush;user_id=reader")
     with pytest.raises(InfrastructureError, match=r"sc://127\.0\.0\.1:1 did not answer") as caught:
-        open_session("far", Settings({"spark.remote": Secret((Reference("env", "SHOP_REMOTE"),))}))
+        open_session("far", Settings({"spark.remote": Secret((SecretReference("env", "SHOP_REMOTE"),))}))
     assert "hush-hush" not in str(caught.value)
 
 
@@ -196,7 +196,7 @@ def lend_archive(monkeypatch: pytest.MonkeyPatch, cache: Path) -> tuple[Path, ..
     (cache / "archive").mkdir(parents=True)
     (cache / "jars").symlink_to(real[0].parent.parent / "jars")
     monkeypatch.setenv("LAKESMITH_CACHE", str(cache))
-    lent = archive_files(find_java(), jar_paths())
+    lent = class_archive_files(find_java(), jar_paths())
     assert lent[0].name != real[0].name
     for mine, theirs in zip(real, lent, strict=True):
         shutil.copyfile(mine, theirs)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesmith.load.invalid_text import InvalidText
-from lakesmith.load.spark_types import spark_type
+from lakesmith.load.spark_types import normalized_type
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from lakesmith.load.spark_types import spark_type
     ],
 )
 def test_a_type_is_spelt_as_spark_shows_it(written: str, shown: str) -> None:
-    assert spark_type(written) == shown
+    assert normalized_type(written) == shown
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_a_type_is_spelt_as_spark_shows_it(written: str, shown: str) -> None:
 )
 def test_what_is_no_type_is_refused(written: str) -> None:
     with pytest.raises(InvalidText) as caught:
-        spark_type(written)
+        normalized_type(written)
     assert caught.value.code == "bad-type"
 
 
 @given(st.text(alphabet="abint<>(),: 0123456789struc decimal", max_size=60))
 def test_any_text_is_a_type_or_refused(text: str) -> None:
     try:
-        shown = spark_type(text)
+        shown = normalized_type(text)
     except InvalidText:
         return
-    assert spark_type(shown) == shown
+    assert normalized_type(shown) == shown

@@ -14,7 +14,7 @@ from tests.spark.bronze import NAME, Bronze
 
 from lakesmith.columns import ALREADY_INGESTED
 from lakesmith.declare import Jdbc
-from lakesmith.declare.secrets import Reference, Secret, Settings
+from lakesmith.declare.secrets import Secret, SecretReference, Settings
 from lakesmith.errors import LakesmithError
 from lakesmith.spark.ingest.staged_extract import staged_folder
 
@@ -35,7 +35,7 @@ def bronze(spark: SparkSession, database: Database, tmp_path: Path, monkeypatch:
 
 
 def settings(database: Database, **others: str) -> Settings:
-    password = Secret((Reference("env", "SHOP_PASSWORD"),))
+    password = Secret((SecretReference("env", "SHOP_PASSWORD"),))
     return Settings({"url": database.url, "user": USER, "password": password, **others})
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import rich.live
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """A context that receives a run's events from any thread."""
 
     def __enter__(self) -> Self: ...
@@ -31,7 +31,7 @@ class Progress(Protocol):
     def __call__(self, event: Event) -> None: ...
 
 
-def progress(*, quiet_stdout: bool) -> Progress:
+def progress(*, quiet_stdout: bool) -> ProgressDisplay:
     """The live table or the plain lines; on stderr when stdout is reserved for JSON."""
     stream = sys.stderr if quiet_stdout else sys.stdout
     return LiveProgress(terminal_console(stream)) if is_terminal(stream) else LineProgress(stream)

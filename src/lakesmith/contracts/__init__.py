@@ -7,12 +7,13 @@ from lakesmith.contracts.lake import contract_errors, removed_contracts, tables_
 from lakesmith.contracts.problems import diff_report, dropped_versions
 from lakesmith.contracts.published import Definition, PublishedContract, definition_of, published_from
 from lakesmith.contracts.stored_table import compare_stored_table
-from lakesmith.contracts.versions import Version
+from lakesmith.contracts.versions import ContractVersion
 from lakesmith.contracts.views import earlier_versions
 
 __all__ = [
     "Consumers",
     "ContractComparison",
+    "ContractVersion",
     "Definition",
     "Difference",
     "PublishedContract",

@@ -9,7 +9,7 @@ from typing import cast
 
 from lakesmith.contracts.differences import Difference, differences
 from lakesmith.contracts.published import Definition, PublishedContract, definition_of
-from lakesmith.contracts.versions import FIRST, Size, Version
+from lakesmith.contracts.versions import FIRST, ContractVersion, Size
 from lakesmith.declare import Table, TableName
 from lakesmith.declare.contract import Compatibility
 from lakesmith.records import ContractRecord
@@ -23,7 +23,7 @@ class ContractComparison:
     declared: Definition
     recorded: PublishedContract | None
     differences: tuple[Difference, ...]
-    version: Version
+    version: ContractVersion
     """The version of the declared contract."""
     acknowledged: bool
     """The declaration raises the major version to allow a breaking change."""
@@ -74,14 +74,14 @@ def _compare(table: Table, recorded: PublishedContract | None) -> ContractCompar
             declared=declared,
             recorded=None,
             differences=(),
-            version=Version.parse(written) if written else FIRST,
+            version=ContractVersion.parse(written) if written else FIRST,
             acknowledged=False,
         )
     same = declared.hash == recorded.definition.hash
     changed = () if same else differences(recorded.definition, declared)
     size = size_of(changed, _stricter(table.terms.compatibility, recorded))
     computed = recorded.version.bumped(size)
-    requested = Version.parse(written) if written else computed
+    requested = ContractVersion.parse(written) if written else computed
     return ContractComparison(
         table=table,
         declared=declared,

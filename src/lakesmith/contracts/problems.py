@@ -8,7 +8,7 @@ from typing import Protocol
 
 from lakesmith.contracts.compare import ContractComparison, size_of
 from lakesmith.contracts.differences import Difference
-from lakesmith.contracts.versions import Version
+from lakesmith.contracts.versions import ContractVersion
 from lakesmith.declare import Table, TableName
 from lakesmith.declare.contract import Previous, Terms
 from lakesmith.errors import DeclarationError, Place
@@ -56,7 +56,7 @@ def dropped_versions(comparisons: Iterable[ContractComparison], today: date) -> 
 
 
 def _breaking(
-    comparison: ContractComparison, recorded: Version, change: Difference, consumers: ConsumerLookup
+    comparison: ContractComparison, recorded: ContractVersion, change: Difference, consumers: ConsumerLookup
 ) -> DeclarationError:
     table = comparison.table
     hit = _consumers(comparison, change, consumers)
@@ -77,7 +77,7 @@ def _directions(change: Difference) -> str:
     return " and ".join(broken)
 
 
-def _way_out(comparison: ContractComparison, recorded: Version, today: date) -> str:
+def _way_out(comparison: ContractComparison, recorded: ContractVersion, today: date) -> str:
     """Return the hint that allows all breaking changes."""
     table, major, changes = comparison.table, recorded.major, comparison.breaking
     mode = f"mode: {table.contract}, " if table.contract != "additive" and table.terms == Terms() else ""
@@ -100,9 +100,9 @@ def _previous(changes: Sequence[Difference], today: date) -> str:
     return f'{{until: "{today + _RETENTION}"{columns}}}'
 
 
-def _behind(comparison: ContractComparison, recorded: Version, written: str) -> DeclarationError:
+def _behind(comparison: ContractComparison, recorded: ContractVersion, written: str) -> DeclarationError:
     table = comparison.table
-    lower = not recorded.starts_with(written) and Version.parse(written) < recorded
+    lower = not recorded.starts_with(written) and ContractVersion.parse(written) < recorded
     what = f"the contract of {table.name} says version {written}"
     if lower:
         what += f", but {recorded} is already published"

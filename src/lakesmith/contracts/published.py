@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from lakesmith.contracts.versions import Version
+from lakesmith.contracts.versions import ContractVersion
 from lakesmith.declare import Table
 from lakesmith.records import ContractRecord
 
@@ -73,7 +73,7 @@ class PublishedContract:
     """One published version of a table's contract."""
 
     table: str
-    version: Version
+    version: ContractVersion
     definition: Definition
     run_id: str
     recorded_at: datetime
@@ -100,7 +100,7 @@ def published_from(records: Iterable[ContractRecord]) -> dict[str, tuple[Publish
         found.setdefault(record.table, []).append(
             PublishedContract(
                 table=record.table,
-                version=Version.parse(record.version),
+                version=ContractVersion.parse(record.version),
                 definition=Definition.parse(record.definition),
                 run_id=record.run_id,
                 recorded_at=record.recorded_at,

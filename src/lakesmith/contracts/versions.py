@@ -9,7 +9,7 @@ Size = Literal["major", "minor", "patch"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Version:
+class ContractVersion:
     """`major.minor.patch`."""
 
     major: int
@@ -20,29 +20,29 @@ class Version:
         return f"{self.major}.{self.minor}.{self.patch}"
 
     @staticmethod
-    def parse(text: str) -> Version:
+    def parse(text: str) -> ContractVersion:
         """Parse a version; missing parts are 0."""
-        return Version(*parts(text))
+        return ContractVersion(*parts(text))
 
     def starts_with(self, written: str) -> bool:
         """Whether the version matches a shorter form, such as `2`."""
         wanted = parts(written)
         return (self.major, self.minor, self.patch)[: len(wanted)] == wanted
 
-    def bumped(self, size: Size | None) -> Version:
+    def bumped(self, size: Size | None) -> ContractVersion:
         """Return the next version after a change of this size."""
         match size:
             case "major":
-                return Version(self.major + 1)
+                return ContractVersion(self.major + 1)
             case "minor":
-                return Version(self.major, self.minor + 1)
+                return ContractVersion(self.major, self.minor + 1)
             case "patch":
-                return Version(self.major, self.minor, self.patch + 1)
+                return ContractVersion(self.major, self.minor, self.patch + 1)
             case None:
                 return self
 
 
-FIRST = Version(1)
+FIRST = ContractVersion(1)
 
 
 def parts(text: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ _SHORTEST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class SecretReference:
     """Where a secret is stored: an environment variable or a file."""
 
     kind: Literal["env", "file"]
@@ -41,17 +41,17 @@ class Reference:
 class Secret:
     """Text with at least one reference. Its `str` shows the references, never their values."""
 
-    parts: tuple[str | Reference, ...]
+    parts: tuple[str | SecretReference, ...]
 
     def __str__(self) -> str:
-        return "".join(f"<{part}>" if isinstance(part, Reference) else part for part in self.parts)
+        return "".join(f"<{part}>" if isinstance(part, SecretReference) else part for part in self.parts)
 
     def __repr__(self) -> str:
         return f"Secret({self})"
 
     @property
-    def references(self) -> tuple[Reference, ...]:
-        return tuple(part for part in self.parts if isinstance(part, Reference))
+    def references(self) -> tuple[SecretReference, ...]:
+        return tuple(part for part in self.parts if isinstance(part, SecretReference))
 
     def reveal(self) -> str:
         """Return the value. Call it only where the value is used."""
@@ -110,7 +110,7 @@ class Settings(Mapping[str, str]):
         return repr({key: str(value) for key, value in self._written.items()})
 
 
-def _revealed(part: str | Reference) -> str:
+def _revealed(part: str | SecretReference) -> str:
     if isinstance(part, str):
         return part
     value = part.reveal()
@@ -119,7 +119,7 @@ def _revealed(part: str | Reference) -> str:
     return value
 
 
-def missing_secret(reference: Reference, at: Place | None) -> DeclarationError:
+def missing_secret(reference: SecretReference, at: Place | None) -> DeclarationError:
     """Return the error for a reference without a value."""
     if reference.kind == "env":
         return DeclarationError(

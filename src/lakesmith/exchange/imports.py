@@ -20,7 +20,7 @@ _SUITES = "suite of Great Expectations (JSON)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class DocumentReader:
     """Recognizes and reads one kind of document."""
 
     kind: str
@@ -29,8 +29,8 @@ class Reader:
     read: Callable[[Mapping[str, Any], ImportRequest], ImportResult]
 
 
-READERS: Mapping[str, Reader] = {
-    "odcs": Reader(
+READERS: Mapping[str, DocumentReader] = {
+    "odcs": DocumentReader(
         kind="Open Data Contract Standard 3",
         is_one=lambda document: document.get("kind") == "DataContract",
         read=read_odcs,

@@ -6,7 +6,7 @@ import re
 
 from lakesmith.exchange.document_part import DocumentPart
 from lakesmith.load.invalid_text import InvalidText
-from lakesmith.load.spark_types import spark_type
+from lakesmith.load.spark_types import normalized_type
 
 _LOGICAL = {
     "string": "string",
@@ -97,7 +97,7 @@ def _below(part: DocumentPart) -> str:
 def _stored(physical: str) -> str | None:
     """Return the Spark type for a database's type name."""
     try:
-        return spark_type(physical)
+        return normalized_type(physical)
     except InvalidText:
         pass
     match = _SIZED.fullmatch(" ".join(physical.split()))
@@ -106,7 +106,7 @@ def _stored(physical: str) -> str | None:
     word, size = match[1].lower() + (match[3] or "").lower(), match[2]
     if word in ("number", "numeric", "decimal", "bignumeric") and size:
         try:
-            return spark_type(f"decimal{size}")
+            return normalized_type(f"decimal{size}")
         except InvalidText:
             return None
     return _NAMED.get(word)
@@ -114,7 +114,7 @@ def _stored(physical: str) -> str | None:
 
 def _checked(part: DocumentPart, type: str) -> str | None:
     try:
-        return spark_type(type)
+        return normalized_type(type)
     except InvalidText as invalid:
         part.warn("logicalType", f"{invalid.what}, so the column has no type")
         return None

@@ -232,7 +232,7 @@ def _with_instants(schema: pa.Schema, physical: Iterator[str], unit: str) -> pa.
     return pa.schema([field.with_type(instants(field.type)) for field in schema])
 
 
-def _orc(file: _RecordingFile, reader: orc.Reader) -> _Content:
+def _orc(file: _RecordingFile, reader: orc.OrcProcess) -> _Content:
     _check_ends(file, "orc", b"ORC", b"ORC")
     return _Content(*reader.open(cast(BinaryIO, file), file.seek(0, io.SEEK_END)))
 

@@ -23,10 +23,10 @@ COMMAND = [sys.executable, "-P", orc_process.__file__]
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _MUCH = 64 << 20
 """A process that has returned this many bytes is not reused: it does not release its memory."""
-_idle: list[Reader] = []
+_idle: list[OrcProcess] = []
 
 
-class Reader:
+class OrcProcess:
     """A process that reads one file at a time."""
 
     def __init__(self) -> None:
@@ -114,9 +114,9 @@ class Reader:
 
 
 @contextmanager
-def reader() -> Iterator[Reader]:
+def reader() -> Iterator[OrcProcess]:
     """Borrow an idle process, or start one: each thread has its own."""
-    process = _idle_one() or Reader()
+    process = _idle_one() or OrcProcess()
     try:
         yield process
     finally:
@@ -126,7 +126,7 @@ def reader() -> Iterator[Reader]:
             process.close()
 
 
-def _idle_one() -> Reader | None:
+def _idle_one() -> OrcProcess | None:
     while True:
         try:
             found = _idle.pop()

@@ -1,7 +1,7 @@
 """Decode Kafka records into rows: each value is read with exactly the schema that it was written with.
 
 A value with a registered schema starts with a zero byte and the id of its schema; in Protobuf the position of its
-message in the schema follows. The creator of the `Decoder` fetches the schemas of ids beforehand.
+message in the schema follows. The creator of the `ValueDecoder` fetches the schemas of ids beforehand.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SCHEMAS: Mapping[Values, type[WriterSchema]] = {"json": JsonSchema, "avro": Avr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoder:
+class ValueDecoder:
     """Decodes the values of one topic."""
 
     values: Values

@@ -9,7 +9,7 @@ from lakesmith.jvm.jars import spark_jars
 from lakesmith.jvm.java import SHIM, JavaHome, cache_folder
 
 
-def archive_files(java: JavaHome, jars: tuple[Path, ...]) -> tuple[Path, ...]:
+def class_archive_files(java: JavaHome, jars: tuple[Path, ...]) -> tuple[Path, ...]:
     """The files of the archive for exactly this Java and these jars, whether they exist or not.
 
     The archive builds on an archive of the JDK's own classes. A runtime without one, such as that from PyPI, gets two
@@ -28,7 +28,7 @@ def archive_files(java: JavaHome, jars: tuple[Path, ...]) -> tuple[Path, ...]:
 
 def usable_archive(java: JavaHome, jars: tuple[Path, ...]) -> tuple[Path, ...]:
     """The files of the archive if all are complete, or an empty tuple."""
-    files = archive_files(java, jars)
+    files = class_archive_files(java, jars)
     recorded = sizes_file(files)
     # The JVM ignores an archive that does not fit, but a truncated archive crashes it.
     complete = recorded.is_file() and all(file.is_file() for file in files) and recorded.read_text() == sizes(files)

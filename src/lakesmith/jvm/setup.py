@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.jvm.class_archive import archive_files, archive_folder, sizes, sizes_file, usable_archive
+from lakesmith.jvm.class_archive import archive_folder, class_archive_files, sizes, sizes_file, usable_archive
 from lakesmith.jvm.jars import damaged, jar_paths, locked, resolve_jars
 from lakesmith.jvm.java import find_java
 
@@ -36,7 +36,7 @@ def prepare(report: Callable[[str], None], sets: tuple[str, ...] = ("delta", "bu
 def build_archive() -> tuple[Path, ...]:
     """Run a sample in a separate process, whose JVM archives its classes when it ends."""
     java = find_java()
-    files = archive_files(java, jar_paths())
+    files = class_archive_files(java, jar_paths())
     archive_folder().mkdir(parents=True, exist_ok=True)
     sizes_file(files).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=archive_folder()) as folder:

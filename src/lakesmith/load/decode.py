@@ -50,11 +50,11 @@ class Decoder:
         return None if isinstance(value, _Undecoded) else cast(B, value)
 
     def value(self, kind: FieldType, node: Node, label: str) -> object:
-        """Return the value of any field type, or `UNREAD`."""
+        """Return the value of any field type, or `UNDECODED`."""
         match kind:
             case field_types.Texts():
                 return self._text(kind, node, label)
-            case field_types.Settings():
+            case field_types.SettingTexts():
                 return self._setting(node, label)
             case field_types.Numbers():
                 return self._number(node, label)

@@ -37,7 +37,7 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SettingTexts:
     """A text that may hold a secret by reference; numbers and true/false are read as text."""
 
 
@@ -124,7 +124,7 @@ class Later:
 
 FieldType = (
     Texts
-    | Settings
+    | SettingTexts
     | Numbers
     | Shares
     | Values
@@ -213,7 +213,7 @@ def _marked_type(annotation: typing.Any) -> FieldType:
         if isinstance(note, Rule):
             return Texts(note)
         if note is SETTING:
-            return Settings()
+            return SettingTexts()
         if note in _MARKED:
             return _MARKED[note]
         if note is LATER:

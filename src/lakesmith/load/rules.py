@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from lakesmith.declare.names import TableName, is_identifier, is_table_identifier
 from lakesmith.declare.secrets import Secret
 from lakesmith.load.invalid_text import InvalidText
-from lakesmith.load.spark_types import spark_type
+from lakesmith.load.spark_types import normalized_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,7 +193,7 @@ VersionText = Annotated[str, Rule(_version, {"pattern": r"^[1-9][0-9]*(\.[0-9]+)
 Day = Annotated[date, Rule(_day, {"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
 Zone = Annotated[str, Rule(_zone, {"minLength": 1, "examples": ["UTC", "Europe/Oslo"]})]
 Currency = Annotated[str, Rule(_currency, {"pattern": r"^[^\W\d]\w*$"})]
-Type = Annotated[str, Rule(spark_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
+Type = Annotated[str, Rule(normalized_type, {"examples": ["bigint", "string", "decimal(12,2)", "timestamp"]})]
 Duration = Annotated[float, Rule(duration, {"type": "string", "pattern": r"^[0-9.]+\s*[smhdw]$"})]
 Size = Annotated[int, Rule(size, {"type": "string", "pattern": r"^[0-9.]+\s*[MGT]i?B$"})]
 Umask = Annotated[int, Rule(_umask, {"type": "string", "pattern": "^0[0-7]{2}$"})]

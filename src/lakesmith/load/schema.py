@@ -61,7 +61,7 @@ def _schema(kind: FieldType) -> dict[str, Any]:
         case field_types.Texts(rule=rule):
             assert rule is not None
             return _or_variable({"type": "string", **rule.schema})
-        case field_types.Settings():
+        case field_types.SettingTexts():
             return {"type": ["string", "integer", "boolean"]}
         case field_types.Numbers():
             return _or_variable({"type": "integer", "minimum": 1})

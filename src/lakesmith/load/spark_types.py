@@ -34,7 +34,7 @@ _MAX_DEPTH = 20
 _WORDS = (*SIMPLE_TYPES, *TYPE_ALIASES, "decimal", "array", "map", "struct")
 
 
-def spark_type(text: str) -> str:
+def normalized_type(text: str) -> str:
     """Return the type as Spark shows it: `STRUCT<a: INTEGER>` is `struct<a:int>`."""
     try:
         found = parse_type(text, _simple)

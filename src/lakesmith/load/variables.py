@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakesmith.declare.secrets import Reference, Secret
+from lakesmith.declare.secrets import Secret, SecretReference
 from lakesmith.errors import did_you_mean
 from lakesmith.load.invalid_text import InvalidText
 
@@ -33,7 +33,7 @@ class Variables:
             return text
         parts = self._parts(text)
         for part in parts:
-            if isinstance(part, Reference):
+            if isinstance(part, SecretReference):
                 raise InvalidText(
                     "secret-in-text",
                     f"a variable in this text is the secret {part}",
@@ -44,11 +44,11 @@ class Variables:
     def setting(self, text: str) -> str | Secret:
         """Like `fill`, for a value that may be a secret."""
         parts = self._parts(text) if "${" in text else (self.reference(text),)
-        if any(isinstance(part, Reference) for part in parts):
+        if any(isinstance(part, SecretReference) for part in parts):
             return Secret(parts)
         return "".join(str(part) for part in parts)
 
-    def reference(self, text: str) -> str | Reference:
+    def reference(self, text: str) -> str | SecretReference:
         """Return the reference for `env:…` and `file:…`, else the text. `file://…` is a URL."""
         match = _REFERENCE.fullmatch(text)
         if match is None or match[2].startswith("//"):
@@ -62,13 +62,13 @@ class Variables:
                     "the text after env: is not the name of an environment variable",
                     "write env:NAME, where the name has only letters, digits and underscores",
                 )
-            return Reference("env", name)
+            return SecretReference("env", name)
         if not name or "\x00" in name:
             raise InvalidText("bad-secret", "the path after file: is missing or invalid", "write file:PATH")
-        return Reference("file", name, os.path.normpath(os.path.join(self.folder, name)))
+        return SecretReference("file", name, os.path.normpath(os.path.join(self.folder, name)))
 
-    def _parts(self, text: str) -> tuple[str | Reference, ...]:
-        parts: list[str | Reference] = []
+    def _parts(self, text: str) -> tuple[str | SecretReference, ...]:
+        parts: list[str | SecretReference] = []
         end = 0
         for match in USE.finditer(text):
             parts.append(text[end : match.start()])

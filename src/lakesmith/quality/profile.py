@@ -59,7 +59,7 @@ _KEYS: Mapping[type, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class ForeignKey:
     """A column whose values are all in the key of another table."""
 
     column: str
@@ -75,7 +75,7 @@ class ProfiledTable:
     rows: int
     """The number of rows in the table."""
     profiled_rows: int
-    references: tuple[Reference, ...]
+    references: tuple[ForeignKey, ...]
     now: datetime
 
     @property

@@ -11,7 +11,7 @@ from lakesmith.columns import AUDIT
 from lakesmith.declare import Table, TableName
 from lakesmith.declare.loads import added_columns, key_columns
 from lakesmith.errors import InfrastructureError
-from lakesmith.quality.profile import FEW_VALUES, ProfiledTable, Reference, proposals_text, propose
+from lakesmith.quality.profile import FEW_VALUES, ForeignKey, ProfiledTable, proposals_text, propose
 from lakesmith.quality.text_patterns import TEXT_PATTERNS, TextPattern
 from lakesmith.query.duckdb import DuckDB
 from lakesmith.reports import ColumnProfile, Frequent, TableProfile
@@ -297,10 +297,10 @@ def _references(
     rows: Callable[[], Rows],
     profiled: Sequence[_ProfiledColumn],
     others: Mapping[TableName, ProfileInput],
-) -> tuple[Reference, ...]:
+) -> tuple[ForeignKey, ...]:
     """Return columns named like another table's key, where the key contains all their values."""
     opened: dict[str, Rows] = {}
-    candidates: list[Reference] = []
+    candidates: list[ForeignKey] = []
     for name, other in others.items():
         key = _single_key(other.table)
         named = [column for column in profiled if key and column.name.lower() in _names(name.name, key)]
@@ -312,7 +312,7 @@ def _references(
         for column in named:
             if column.kind == kind and (column.text or column.whole):
                 opened[str(name)] = found
-                candidates.append(Reference(column=column.name, table=name, key=name_in_schema))
+                candidates.append(ForeignKey(column=column.name, table=name, key=name_in_schema))
     if not candidates:
         return ()
     counts = ", ".join(_missing_values(str(table.name), each) for each in candidates)
@@ -320,7 +320,7 @@ def _references(
     return tuple(each for each, count in zip(candidates, missing, strict=True) if count == 0)
 
 
-def _missing_values(table: str, reference: Reference) -> str:
+def _missing_values(table: str, reference: ForeignKey) -> str:
     """Return SQL that counts the values that the other table lacks."""
     own, theirs = ('"' + name.replace('"', '""') + '"' for name in (reference.column, reference.key))
     joined = f"{table} AS own ANTI JOIN {reference.table} AS other ON own.{own} = other.{theirs}"

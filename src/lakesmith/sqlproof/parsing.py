@@ -18,7 +18,7 @@ from lakesmith.sqlproof.scopes import Fault
 SPARK = Dialect.get_or_raise("spark")
 
 
-class Unreadable(Exception):
+class UnparsableSql(Exception):
     """The text is not one SELECT."""
 
     def __init__(self, fault: Fault) -> None:
@@ -32,7 +32,7 @@ def tokenize(text: str) -> list[Token]:
     except TokenError as error:
         quote = next((mark for mark in "'\"`" if text.count(mark) % 2), None)
         line = text[: text.rfind(quote) + 1].count("\n") + 1 if quote else text.count("\n") + 1
-        raise Unreadable(
+        raise UnparsableSql(
             Fault(
                 code="sql-syntax",
                 what="a quotation mark or comment is not closed",
@@ -52,7 +52,7 @@ def parse(text: str, tokens: list[Token]) -> exp.Expr:
         detail = error.errors[0] if error.errors else {}
         near = str(detail.get("highlight") or "").strip()
         before = str(detail.get("start_context") or "").split("\n")[-1].strip()[-30:]
-        raise Unreadable(
+        raise UnparsableSql(
             Fault(
                 code="sql-syntax",
                 what=f"SQL syntax error near '{near}'" if near else "SQL syntax error",
@@ -66,7 +66,7 @@ def parse(text: str, tokens: list[Token]) -> exp.Expr:
         raise _unparsed(too_deep()) from None
     trees = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
     if not trees:
-        raise Unreadable(
+        raise UnparsableSql(
             Fault(
                 code="sql-syntax",
                 what="there is no SELECT here",
@@ -76,7 +76,7 @@ def parse(text: str, tokens: list[Token]) -> exp.Expr:
         )
     if len(trees) > 1:
         ends = [token.line for token in tokens if token.token_type == TokenType.SEMICOLON]
-        raise Unreadable(
+        raise UnparsableSql(
             Fault(
                 code="not-a-select",
                 what=f"there are {len(trees)} statements; a table is built by one SELECT",
@@ -86,7 +86,7 @@ def parse(text: str, tokens: list[Token]) -> exp.Expr:
         )
     tree = trees[0]
     if not isinstance(tree, exp.Query):
-        raise Unreadable(
+        raise UnparsableSql(
             Fault(
                 code="not-a-select",
                 what=f"a table is built by a SELECT, not by {tokens[0].text.upper()}",
@@ -101,8 +101,8 @@ def parse(text: str, tokens: list[Token]) -> exp.Expr:
     return tree
 
 
-def _unparsed(error: TooDeep) -> Unreadable:
-    return Unreadable(Fault(code="sql-too-deep", what=error.what, line=error.line, hint=error.hint))
+def _unparsed(error: TooDeep) -> UnparsableSql:
+    return UnparsableSql(Fault(code="sql-too-deep", what=error.what, line=error.line, hint=error.hint))
 
 
 @functools.lru_cache(maxsize=4096)

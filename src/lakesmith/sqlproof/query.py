@@ -260,12 +260,12 @@ def _table_name(text: str) -> TableName:
 
 def statement_of(query: SqlQuery) -> Statement:
     # sqlglot takes a quarter of a second to import; status and history never need it.
-    from lakesmith.sqlproof.parsing import Unreadable
+    from lakesmith.sqlproof.parsing import UnparsableSql
     from lakesmith.sqlproof.statement import read
 
     try:
         return read(query.text)
-    except Unreadable as error:
+    except UnparsableSql as error:
         raise fault_error(query, error.fault, ()) from None
 
 

@@ -286,7 +286,7 @@ class Statement:
 
 @functools.lru_cache(maxsize=4096)
 def read(text: str) -> Statement:
-    """Return the analysed statement. Raise `Unreadable` when the text is not one SELECT."""
+    """Return the analysed statement. Raise `UnparsableSql` when the text is not one SELECT."""
     return Statement(text)
 
 

@@ -16,12 +16,12 @@ from lakesmith.exchange.great_expectations.expectation import (
     inclusive_bounds,
     whole_bounds,
 )
-from lakesmith.exchange.great_expectations.row_conditions import NotConvertible, sql_value
+from lakesmith.exchange.great_expectations.row_conditions import NotConvertible, sql_literal
 from lakesmith.exchange.great_expectations.row_expectations import values_in_set
 
 
 def contains_set(expectation: Expectation) -> Converted:
-    each = [f"count_if({expectation.sql()} = {sql_value(value)}) > 0" for value in expectation.values()]
+    each = [f"count_if({expectation.sql()} = {sql_literal(value)}) > 0" for value in expectation.values()]
     yield ConvertedCheck(name=f"{expectation.column()}_contains", rule={"expect": " AND ".join(each)}, on_rows=False)
 
 
@@ -31,7 +31,7 @@ def equals_set(expectation: Expectation) -> Converted:
 
 
 def most_common(expectation: Expectation) -> Converted:
-    values = ", ".join(map(sql_value, expectation.values()))
+    values = ", ".join(map(sql_literal, expectation.values()))
     expectation.notes.append("of several equally frequent values, only one is checked")
     rule = {"expect": f"mode({expectation.sql()}) IN ({values})"}
     yield ConvertedCheck(name=f"{expectation.column()}_most_common", rule=rule, on_rows=False)
@@ -120,7 +120,7 @@ def share_between(counted: str, whole: str, name: str) -> Convert:
     def convert(expectation: Expectation) -> Converted:
         column = expectation.sql()
         comparisons = [
-            f"{counted.format(column)} {sign} {sql_value(value)} * {whole.format(column)}"
+            f"{counted.format(column)} {sign} {sql_literal(value)} * {whole.format(column)}"
             for sign, value in expectation.bounds()
         ]
         yield ConvertedCheck(

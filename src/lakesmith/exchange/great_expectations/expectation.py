@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from lakesmith.declare import is_identifier
-from lakesmith.exchange.great_expectations.row_conditions import NotConvertible, sql_value
+from lakesmith.exchange.great_expectations.row_conditions import NotConvertible, sql_literal
 from lakesmith.sql import quoted
 
 _MOST = 10**15
@@ -56,7 +56,7 @@ class Expectation:
         if not values or isinstance(given, str):
             raise NotConvertible(f"its {key} is empty")
         for value in values:
-            sql_value(value)
+            sql_literal(value)
         return values
 
     def texts(self, key: str) -> list[str]:
@@ -79,7 +79,7 @@ class Expectation:
         for key, strict, signs in ((low, "strict_min", (">=", ">")), (high, "strict_max", ("<=", "<"))):
             value = self.kwargs.get(key)
             if value is not None:
-                sql_value(value)
+                sql_literal(value)
                 found.append((signs[1] if self.kwargs.get(strict) else signs[0], value))
         if not found:
             raise NotConvertible("it has no bounds")
@@ -115,7 +115,7 @@ def _reversed(low: object, high: object) -> bool:
 
 
 def comparisons(what: str, bounds: Iterable[tuple[str, object]]) -> str:
-    return " AND ".join(f"{what} {sign} {sql_value(value)}" for sign, value in bounds)
+    return " AND ".join(f"{what} {sign} {sql_literal(value)}" for sign, value in bounds)
 
 
 def inclusive_bounds(bounds: Sequence[tuple[str, object]]) -> dict[str, object] | None:

@@ -39,7 +39,7 @@ class NotConvertible(Exception):
     """The condition or expectation cannot be converted; the message says why."""
 
 
-def sql_value(value: object) -> str:
+def sql_literal(value: object) -> str:
     """Return a JSON value as an SQL literal."""
     match value:
         case bool():
@@ -93,9 +93,9 @@ def _built(written: Mapping[str, object], parser: object, depth: int) -> str:
         case "nullity":
             return f"{column} IS NULL" if written.get("is_null") else f"{column} IS NOT NULL"
         case "comparison" if operator in ("IN", "NOT_IN") and isinstance(parameter, Sequence) and parameter:
-            return f"{column} {operator.replace('_', ' ')} ({', '.join(map(sql_value, parameter))})"
+            return f"{column} {operator.replace('_', ' ')} ({', '.join(map(sql_literal, parameter))})"
         case "comparison" if operator in _COMPARED:
-            return f"{column} {_COMPARED[operator]} {sql_value(parameter)}"
+            return f"{column} {_COMPARED[operator]} {sql_literal(parameter)}"
         case "column_comparison" if operator in _COMPARED:
             return f"{column} {_COMPARED[operator]} {_column(written.get('other_column'))}"
         case _:
@@ -229,9 +229,9 @@ class _PythonToSql:
             case ast.Name(id=name):
                 return _column(self._names.get(name, name))
             case ast.Constant(value=float() as number):
-                return sql_value(Decimal(repr(number)))
+                return sql_literal(Decimal(repr(number)))
             case ast.Constant(value=value):
-                return sql_value(value)
+                return sql_literal(value)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return f"-{self._value(operand)}"
             case ast.BinOp(op=operator, left=left, right=right) if type(operator) in _SUMS:

@@ -18,7 +18,7 @@ from lakesmith.exchange.great_expectations.expectation import (
     whole_bounds,
 )
 from lakesmith.exchange.great_expectations.patterns import java_regex, spark_format
-from lakesmith.exchange.great_expectations.row_conditions import NotConvertible, sql_value
+from lakesmith.exchange.great_expectations.row_conditions import NotConvertible, sql_literal
 from lakesmith.sql import literal, quoted
 
 
@@ -52,7 +52,7 @@ def values_in_set(expectation: Expectation) -> Converted:
 
 
 def not_in_set(expectation: Expectation) -> Converted:
-    values = ", ".join(map(sql_value, expectation.values()))
+    values = ", ".join(map(sql_literal, expectation.values()))
     yield ConvertedCheck(name=f"{expectation.column()}_not_in", rule={"sql": f"{expectation.sql()} NOT IN ({values})"})
 
 
@@ -160,7 +160,7 @@ def pair_in_set(expectation: Expectation) -> Converted:
 
 
 def _value_or_null(value: object) -> str:
-    return "NULL" if value is None else sql_value(value)
+    return "NULL" if value is None else sql_literal(value)
 
 
 def sum_of_columns(expectation: Expectation) -> Converted:
@@ -169,7 +169,7 @@ def sum_of_columns(expectation: Expectation) -> Converted:
     total = expectation.kwargs.get("sum_total")
     if isinstance(total, str | bool) or not isinstance(total, int | Decimal):
         raise NotConvertible("it has no sum_total")
-    sql = f"{' + '.join(names)} = {sql_value(total)}"
+    sql = f"{' + '.join(names)} = {sql_literal(total)}"
     match expectation.kwargs.get("ignore_row_if") or "all_values_are_missing":
         case "all_values_are_missing":
             sql = f"coalesce({sql}, {' AND '.join(f'{name} IS NULL' for name in names)})"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats.delta.actions import add_action, commit_actions, stats_timestamp
 from lakesmith.formats.delta.commit import VersionTaken
-from lakesmith.formats.delta.commit_results import batch_result, commit_lost
+from lakesmith.formats.delta.commit_results import batch_result, committed_by_another_run
 from lakesmith.formats.delta.commit_rules import is_plain_table
 from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
@@ -43,7 +43,7 @@ def advance(location: str, write: Write) -> CommitResult:
 
     def no_actions(table: DeltaTable | None) -> Sequence[dict[str, Any]]:
         if table is None or (table.transaction_version(write.flow) or 0) >= write.sequence:
-            raise commit_lost(write)
+            raise committed_by_another_run(write)
         refuse_if_rolled_back(table, location, write)
         return ()
 

@@ -35,11 +35,11 @@ def batch_result(location: str, write: Write) -> CommitResult:
     write_checksums(location)
     commit = find_commit(table_commits(location), write.flow, write.sequence, write.note)
     if commit is None:
-        raise commit_lost(write)
+        raise committed_by_another_run(write)
     return commit_result(commit)
 
 
-def commit_lost(write: Write) -> InfrastructureError:
+def committed_by_another_run(write: Write) -> InfrastructureError:
     """The error for a batch number that another run has committed."""
     return InfrastructureError(
         "commit-lost",

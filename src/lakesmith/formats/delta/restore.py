@@ -19,7 +19,7 @@ from lakesmith.formats.delta.actions import (
     metadata_at,
     remove_action,
 )
-from lakesmith.formats.delta.commit_results import batch_result, commit_lost
+from lakesmith.formats.delta.commit_results import batch_result, committed_by_another_run
 from lakesmith.formats.delta.commit_rules import is_plain_table
 from lakesmith.formats.delta.deletion_vectors import read_vector
 from lakesmith.formats.delta.log_files import absolute
@@ -36,7 +36,7 @@ def restore(location: str, version: int | None, write: Write) -> CommitResult:
     """Commit the rows of a version, or no rows; raises where another writer was first."""
     table = open_snapshot(location)
     if (table.transaction_version(write.flow) or 0) >= write.sequence:
-        raise commit_lost(write)
+        raise committed_by_another_run(write)
     counts, actions = restore_actions(table, location, version)
     operation = ("RESTORE", {"version": str(version)}) if version is not None else ("DELETE", {"predicate": '["true"]'})
     commit_actions(location, table.version(), write, operation, counts, actions)

@@ -22,7 +22,7 @@ from lakesmith.intake.evolution import Fields, breaking_changes, fields_of
 from lakesmith.intake.protobuf_values import FIRST, compile_protobuf
 from lakesmith.intake.rows import Target
 from lakesmith.intake.shapes import STRING, arrow_type, spark_type, wider
-from lakesmith.intake.values import Decoder, Header, JsonSchema, WriterSchema, headers, key_texts
+from lakesmith.intake.values import Header, JsonSchema, ValueDecoder, WriterSchema, headers, key_texts
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import Slice, TableFacts
 from lakesmith.sources import connection
@@ -115,14 +115,14 @@ class _Schemas:
     table: Table
     source: Kafka
     registry: Registry | None
-    decoder: Decoder
+    decoder: ValueDecoder
     of_keys: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, table: Table, source: Kafka, settings: Mapping[str, str]) -> _Schemas:
         """Read every version of the subject. Raise when the registry does not answer."""
         registry = Registry.of(settings) if source.values != "text" else None
-        decoder = Decoder(values=source.values, envelope=source.envelope)
+        decoder = ValueDecoder(values=source.values, envelope=source.envelope)
         bare = cls(table=table, source=source, registry=registry, decoder=decoder)
         if registry is None:
             return bare
@@ -224,7 +224,7 @@ def _records(
     )
 
 
-def _survey(records: DataFrame, decoder: Decoder) -> tuple[pa.DataType, list[Header]]:
+def _survey(records: DataFrame, decoder: ValueDecoder) -> tuple[pa.DataType, list[Header]]:
     """Scan all records for the columns of JSON values, and for the schema ids in use."""
 
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -247,7 +247,7 @@ def _survey(records: DataFrame, decoder: Decoder) -> tuple[pa.DataType, list[Hea
     return reduce(wider, shapes), sorted(found)
 
 
-def _rows(records: DataFrame, decoder: Decoder, target: Target) -> DataFrame:
+def _rows(records: DataFrame, decoder: ValueDecoder, target: Target) -> DataFrame:
     output = pa.schema([*target.output, *_AUDIT.items()])
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
