@@ -17,7 +17,6 @@ __all__ = [
     "Definition",
     "Difference",
     "PublishedContract",
-    "Version",
     "compare_all",
     "compare_stored_table",
     "contract_errors",

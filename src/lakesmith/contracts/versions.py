@@ -26,8 +26,8 @@ class ContractVersion:
 
     def starts_with(self, written: str) -> bool:
         """Whether the version matches a shorter form, such as `2`."""
-        wanted = parts(written)
-        return (self.major, self.minor, self.patch)[: len(wanted)] == wanted
+        prefix = parts(written)
+        return (self.major, self.minor, self.patch)[: len(prefix)] == prefix
 
     def bumped(self, size: Size | None) -> ContractVersion:
         """Return the next version after a change of this size."""

@@ -118,8 +118,8 @@ def table(
         "freshness": freshness,
         "enabled": enabled,
     }
-    given = {key: value for key, value in keys.items() if value is not None}
-    written = WrittenTable(layer=layer, name=name, keys=given, rowwise=rowwise, at=_caller())
+    written_keys = {key: value for key, value in keys.items() if value is not None}
+    written = WrittenTable(layer=layer, name=name, keys=written_keys, rowwise=rowwise, at=_caller())
     tables = _collected.get()
     if tables is not None:
         tables.append(written)

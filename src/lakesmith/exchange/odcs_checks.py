@@ -154,8 +154,8 @@ def _library(part: DocumentPart, column: str | None, custom: Keys) -> Keys | str
 def _comparison(part: DocumentPart) -> tuple[str, Any] | None:
     """Return the operator and its operand, or None when there is not exactly one."""
     found = [(sign, part.take(key)) for key, sign in _OPERATORS.items()]
-    given = [(sign, value) for sign, value in found if value is not None]
-    return given[0] if len(given) == 1 else None
+    present = [(sign, value) for sign, value in found if value is not None]
+    return present[0] if len(present) == 1 else None
 
 
 def _limit(comparison: tuple[str, Any] | None, percent: bool) -> Keys | None:

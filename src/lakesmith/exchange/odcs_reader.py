@@ -251,11 +251,11 @@ def _bounded(options: DocumentPart, column: str, keys: Keys, rules: ImportedChec
     """Add the checks that the options of a type imply."""
     for word, least, most in (("range", "minimum", "maximum"), ("length", "minLength", "maxLength")):
         bounds = {"min": options.take(least), "max": options.take(most)}
-        given = {key: value for key, value in bounds.items() if value is not None}
-        if word == "length" and given.get("min") == 0:
-            del given["min"]
-        if given:
-            rules.add_if_new(options, f"{column}_{word}", {word: {"column": column, **given}})
+        limits = {key: value for key, value in bounds.items() if value is not None}
+        if word == "length" and limits.get("min") == 0:
+            del limits["min"]
+        if limits:
+            rules.add_if_new(options, f"{column}_{word}", {word: {"column": column, **limits}})
     if pattern := options.text("pattern"):
         rules.add_if_new(options, f"{column}_pattern", {"pattern": {"column": column, "matches": pattern}})
     for key, sign in (("exclusiveMinimum", ">"), ("exclusiveMaximum", "<")):

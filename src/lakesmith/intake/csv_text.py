@@ -39,8 +39,8 @@ class Header:
         twice = [name for name in self.names if folded.count(name.casefold()) > 1]
         if len(self.names) == 1 and (other := self._other_delimiter()):
             count = self.names[0].count(other) + 1
-            wanted = f"{len(expected)} expected" if len(expected) > 1 else f"{count} with another delimiter"
-            raise Broken("wrong-delimiter", f"1 column found, {wanted}; try {other!r}")
+            expectation = f"{len(expected)} expected" if len(expected) > 1 else f"{count} with another delimiter"
+            raise Broken("wrong-delimiter", f"1 column found, {expectation}; try {other!r}")
         if twice:
             named = " and ".join(map(repr, dict.fromkeys(twice)))
             raise Broken("header-twice", f"the header has {named} more than once, ignoring case")

@@ -70,9 +70,9 @@ class OrcProcess:
                     break
                 start, length = RANGE.unpack(data)
                 file.seek(start)
-                wanted = file.read(length)
+                content = file.read(length)
                 with suppress(BrokenPipeError):  # it has ended, and may have reported why
-                    send(self._orders, b"D", wanted)
+                    send(self._orders, b"D", content)
         except (EOFError, BrokenPipeError):
             raise self._exit_error() from None
         self._served += len(data)

@@ -89,8 +89,8 @@ def import_document(
     from lakesmith.exchange import ImportRequest, import_contract, import_suite, read_document
     from lakesmith.exchange.great_expectations.suites import is_suite, read_suite
 
-    text, wanted = read_document(file), ImportRequest(file=str(file), layer=layer, name=name, part=part)
-    return import_suite(text, wanted, is_suite, read_suite) or import_contract(text, wanted)
+    text, request = read_document(file), ImportRequest(file=str(file), layer=layer, name=name, part=part)
+    return import_suite(text, request, is_suite, read_suite) or import_contract(text, request)
 
 
 def publish_contracts(lake: OpenLake, tables: Sequence[str] = ()) -> Publication:

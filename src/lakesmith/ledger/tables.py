@@ -78,8 +78,8 @@ class Ledger:
         return self._read("runs", RunRecord, "started_at DESC", limit=limit)
 
     def steps(self, *, run_id: str | None = None, table: str | None = None) -> tuple[StepRecord, ...]:
-        wanted = {name: value for name, value in {"run_id": run_id, "table": table}.items() if value}
-        return self._read("steps", StepRecord, "started_at, sequence", where=wanted)
+        filters = {name: value for name, value in {"run_id": run_id, "table": table}.items() if value}
+        return self._read("steps", StepRecord, "started_at, sequence", where=filters)
 
     def check_history(self, table: str, checks: Sequence[str], limit: int) -> dict[str, list[CheckRecord]]:
         """Return by check its results in the newest committed batches."""
@@ -152,8 +152,8 @@ class Ledger:
         from deltalake import QueryBuilder
 
         columns = ", ".join(f'"{field.name}"' for field in dataclasses.fields(record))
-        wanted: list[str] = [f"\"{column}\" = '{_escape(value)}'" for column, value in (where or {}).items()]
-        conditions = " AND ".join([*wanted, *filter(None, [among])])
+        filters: list[str] = [f"\"{column}\" = '{_escape(value)}'" for column, value in (where or {}).items()]
+        conditions = " AND ".join([*filters, *filter(None, [among])])
         sql = f"SELECT {columns} FROM {name} {'WHERE ' + conditions if conditions else ''} ORDER BY {order}"
         try:
             found = QueryBuilder().register(name, table).execute(sql + (f" LIMIT {limit}" if limit else "")).read_all()

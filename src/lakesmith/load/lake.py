@@ -367,8 +367,8 @@ def _signature(function: object, found: PythonFile) -> _Signature:
         return _Signature(name=name, plain=False)
     code = function.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    given = function.__defaults__ or ()
-    defaults = dict(zip(parameters[code.co_argcount - len(given) :], given, strict=False))
+    values = function.__defaults__ or ()
+    defaults = dict(zip(parameters[code.co_argcount - len(values) :], values, strict=False))
     return _Signature(
         name=name,
         plain=True,

@@ -49,12 +49,12 @@ class LakeFile:
     """The lake's folder, absolute."""
     problems: list[LakesmithError]
 
-    def read(self, environment: str | None, given: Mapping[str, str]) -> EnvironmentSettings:
-        """Read the file for one environment; the variables in `given` override all others."""
+    def read(self, environment: str | None, overrides: Mapping[str, str]) -> EnvironmentSettings:
+        """Read the file for one environment; the variables in `overrides` override all others."""
         block = self._lake_block()
         environments = _nodes(block.environments) or {"dev": Entries((), block.at)}
         name = self._environment_name(block, tuple(environments), environment)
-        values = self._values(block, environments, name, given)
+        values = self._values(block, environments, name, overrides)
         variables = Variables(folder=self.folder, values=values)
         return EnvironmentSettings(
             name=block.name,
@@ -66,9 +66,9 @@ class LakeFile:
         )
 
     def _values(
-        self, block: LakeBlock, environments: Mapping[str, Node], name: str, given: Mapping[str, str]
+        self, block: LakeBlock, environments: Mapping[str, Node], name: str, overrides: Mapping[str, str]
     ) -> Mapping[str, str | Secret | None]:
-        """Return the values of variables: from `given`, else from the environment, else from the lake."""
+        """Return the values of variables: from `overrides`, else from the environment, else from the lake."""
         at = block.places.get("variables", block.at)
         values: dict[str, str | Secret | None] = dict(block.variables)
         lenient = Variables(folder=self.folder, strict=False)
@@ -89,7 +89,7 @@ class LakeFile:
                         hint=did_you_mean(variable, values, label="variables"),
                     )
                 )
-        for variable in given:
+        for variable in overrides:
             if variable not in values:
                 self.problems.append(
                     UsageError(
@@ -100,7 +100,7 @@ class LakeFile:
                     )
                 )
         values |= own
-        for variable, text in given.items():
+        for variable, text in overrides.items():
             try:
                 values[variable] = lenient.setting(text)
             except InvalidText as invalid:

@@ -58,15 +58,15 @@ class PythonFile:
         if own is None:
             return ""
         top = {name: node for node in self.tree.body for name in _bound(node)}
-        wanted: dict[str, ast.stmt] = {}
+        needed: dict[str, ast.stmt] = {}
         queue = list(own.body)
         for node in queue:
             for part in ast.walk(node):
-                if isinstance(part, ast.Name) and part.id in top and part.id not in wanted:
-                    wanted[part.id] = top[part.id]
+                if isinstance(part, ast.Name) and part.id in top and part.id not in needed:
+                    needed[part.id] = top[part.id]
                     queue.append(top[part.id])
-        parts = dict.fromkeys(self._text(name, node) for name, node in sorted(wanted.items()) if node is not own)
-        imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in (*wanted.values(), *ast.walk(own)))
+        parts = dict.fromkeys(self._text(name, node) for name, node in sorted(needed.items()) if node is not own)
+        imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in (*needed.values(), *ast.walk(own)))
         shared = self.shared if imports else ()
         return "\n".join((self._lines(own.lineno, own), *parts, *shared))
 

@@ -190,11 +190,11 @@ class _FileReader:
         """Return the literal name of a table whose declaration is computed."""
         if not isinstance(call, ast.Call):
             return function.name if function else None
-        given = [*call.args[:1], *(each.value for each in call.keywords if each.arg == "name")]
-        if not given and not any(each.arg is None for each in call.keywords):
+        name_arguments = [*call.args[:1], *(each.value for each in call.keywords if each.arg == "name")]
+        if not name_arguments and not any(each.arg is None for each in call.keywords):
             return function.name if function else None
         with suppress(Computed):
-            if given and isinstance(name := self._value(given[0]), str):
+            if name_arguments and isinstance(name := self._value(name_arguments[0]), str):
                 return name
         return None
 

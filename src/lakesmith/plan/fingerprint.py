@@ -127,8 +127,8 @@ def _shape(table: Table) -> object:
 
 def _options(**options: object) -> list[object]:
     """Return the options that are set, so that a new option of a load changes no table that does not use it."""
-    given = {name: value for name, value in options.items() if value}
-    return [given] if given else []
+    set_options = {name: value for name, value in options.items() if value}
+    return [set_options] if set_options else []
 
 
 def _checks(table: Table) -> object:

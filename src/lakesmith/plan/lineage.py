@@ -46,19 +46,19 @@ def _column_edges(
     schemas: Mapping[TableName, Sequence[str]],
 ) -> tuple[ColumnEdge, ...]:
     known: dict[TableName, Sequence[str]] = dict(schemas)
-    wanted = set(nodes)
-    needed = wanted.union(*(graph.ancestors(node) for node in nodes)) if nodes else wanted
+    chosen = set(nodes)
+    needed = chosen.union(*(graph.ancestors(node) for node in nodes)) if nodes else chosen
     edges: list[ColumnEdge] = []
     for node in graph.order:
         query = tables[node].origin
         if node not in needed or not isinstance(query, SqlQuery):
             continue
-        if node in wanted:
+        if node in chosen:
             edges.extend(
                 ColumnEdge(source=f"{table}.{column}", target=f"{node}.{target}")
                 for target, origins in column_origins(query, known).items()
                 for table, column in sorted(origins)
-                if table in wanted
+                if table in chosen
             )
         if node not in known:
             columns = table_columns(tables[node], known)

@@ -10,13 +10,13 @@ _TOKEN = re.compile(r"decimal\(\d+,\d+\)|`(?:[^`]|``)*`|\w+|[<>,:]")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
-def widens(stored: str, wanted: str) -> bool:
-    """Whether a column of Spark SQL type `stored` can be widened to `wanted`, also inside nested types.
+def widens(stored: str, target: str) -> bool:
+    """Whether a column of Spark SQL type `stored` can be widened to `target`, also inside nested types.
 
     Integers widen to integers or decimals, never to doubles, which cannot hold every `bigint`. Delta can widen more,
     but that changes the meaning of a value, such as a date that becomes a timestamp.
     """
-    before, after = _TOKEN.findall(stored), _TOKEN.findall(wanted)
+    before, after = _TOKEN.findall(stored), _TOKEN.findall(target)
     if before == after or len(before) != len(after):
         return False
     follows = [*before[1:], ""]
@@ -26,12 +26,12 @@ def widens(stored: str, wanted: str) -> bool:
     )
 
 
-def _leaf_widens(stored: str, wanted: str) -> bool:
+def _leaf_widens(stored: str, target: str) -> bool:
     if stored == "float":
-        return wanted == "double"
-    if stored in _INTEGERS and wanted in _INTEGERS:
-        return _INTEGERS.index(stored) < _INTEGERS.index(wanted)
-    before, after = whole_digits(stored), _DECIMAL.fullmatch(wanted)
+        return target == "double"
+    if stored in _INTEGERS and target in _INTEGERS:
+        return _INTEGERS.index(stored) < _INTEGERS.index(target)
+    before, after = whole_digits(stored), _DECIMAL.fullmatch(target)
     if before is None or after is None:
         return False
     precision, scale = map(int, after.groups())

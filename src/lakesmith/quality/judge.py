@@ -250,8 +250,8 @@ def _shape(rule: SchemaIs, types: Mapping[str, str]) -> CheckVerdict:
         for name, kind in rule.types
         if low.get(name.lower()) != kind
     ]
-    wanted = list(rule.columns) or [name for name, _ in rule.types]
-    if rule.exact and not wrong and [name.lower() for name in types] != [name.lower() for name in wanted]:
+    expected_names = list(rule.columns) or [name for name, _ in rule.types]
+    if rule.exact and not wrong and [name.lower() for name in types] != [name.lower() for name in expected_names]:
         wrong.append(f"columns are {', '.join(types)}")
-    expected = f"{'exactly ' if rule.exact else ''}{', '.join(wanted)}"
+    expected = f"{'exactly ' if rule.exact else ''}{', '.join(expected_names)}"
     return CheckVerdict(passed=not wrong, observed="; ".join(wrong) or f"{len(types)} columns", expected=expected)

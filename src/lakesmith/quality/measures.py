@@ -188,9 +188,9 @@ def narrowed(condition: str, where: str | None) -> str:
     def restricted(node: exp.Expression) -> exp.Expression:
         if not isinstance(node, exp.AggFunc):
             return node
-        given = exp.Literal.number(1) if isinstance(node.this, exp.Star) else node.this.copy()
+        argument = exp.Literal.number(1) if isinstance(node.this, exp.Star) else node.this.copy()
         narrow = node.copy()
-        narrow.set("this", exp.If(this=only.copy(), true=given, false=exp.null()))
+        narrow.set("this", exp.If(this=only.copy(), true=argument, false=exp.null()))
         return narrow
 
     return sqlglot.parse_one(condition, dialect="spark").transform(restricted).sql(dialect="spark")

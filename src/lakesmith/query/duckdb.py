@@ -71,8 +71,8 @@ class DuckDB:
             _refuse_unknown_tables(tree, (*tables, *(views or {})))
             fetching = _Fetcher(connection, deadline, allowed_memory(self._limits), rows)
             try:
-                for number, (name, given) in enumerate(tables.items()):
-                    read = given if scans_once(tree) else fetching.in_memory(name, given)
+                for number, (name, table_rows) in enumerate(tables.items()):
+                    read = table_rows if scans_once(tree) else fetching.in_memory(name, table_rows)
                     _expose(connection, f"input_{number}", name, read)
                 for name, view in (views or {}).items():
                     _make_view(connection, name, view)
@@ -129,23 +129,23 @@ class _Fetcher:
     memory: int
     rows: int | None
 
-    def in_memory(self, name: str, given: Rows) -> Rows | pa.Table:
+    def in_memory(self, name: str, table_rows: Rows) -> Rows | pa.Table:
         """Return rows that can be scanned several times: a stream is read to its end."""
         import pyarrow as pa
 
-        if not isinstance(given, pa.RecordBatchReader):
-            return given
+        if not isinstance(table_rows, pa.RecordBatchReader):
+            return table_rows
         batches, size = [], 0
         try:
-            for batch in given:
+            for batch in table_rows:
                 self.deadline.check()
                 batches.append(batch)
                 size += batch.nbytes
                 if size > self.memory:
                     raise out_of_memory()
         except (pa.ArrowException, OSError) as error:
-            raise _unreadable_table(name, given, str(error)) from None
-        return pa.Table.from_batches(batches, given.schema)
+            raise _unreadable_table(name, table_rows, str(error)) from None
+        return pa.Table.from_batches(batches, table_rows.schema)
 
     def answer(self, sql: str, tree: dict[str, Any]) -> Answer:
         """Return the result of the statement: all rows, or the first ones."""

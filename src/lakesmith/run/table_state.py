@@ -110,8 +110,8 @@ class TableState:
         }
 
     def refuse_if_rolled_back(self, batch: Batch, version: int) -> None:
-        """Raise when the table was rolled back between the base version of a batch and its commit. Commits of Lakesmith
-        are refused there; one of Spark's is not when the rollback comes in the moment before it."""
+        """Raise when the table was rolled back between the base version of a batch and its commit. Lakesmith's own
+        commits fail there. A commit of Spark succeeds when the rollback comes in the moment before it."""
         if batch.base_version is None or version <= batch.base_version + 1:
             return  # no commit lies between
         commits = tuple(self.format.commits(self.location, batch.base_version))

@@ -201,28 +201,28 @@ def client_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def spark_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings for Spark's Kafka source, which uses the names of the Java client."""
-    given = {key: settings[key] for key in settings if key not in _OWN}
-    mechanism = given.pop("sasl.mechanisms", None) or given.get("sasl.mechanism")
+    spark_options = {key: settings[key] for key in settings if key not in _OWN}
+    mechanism = spark_options.pop("sasl.mechanisms", None) or spark_options.get("sasl.mechanism")
     if mechanism:
-        given["sasl.mechanism"] = mechanism
-    if "sasl.username" in given:
+        spark_options["sasl.mechanism"] = mechanism
+    if "sasl.username" in spark_options:
         module = "scram.ScramLoginModule" if (mechanism or "").startswith("SCRAM") else "plain.PlainLoginModule"
-        user, password = (_quoted(given.pop(key, "")) for key in ("sasl.username", "sasl.password"))
-        given["sasl.jaas.config"] = (
+        user, password = (_quoted(spark_options.pop(key, "")) for key in ("sasl.username", "sasl.password"))
+        spark_options["sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.{module} required username={user} password={password};"
         )
-    if authority := given.pop("ssl.ca.location", None):
-        given |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text(authority)}
-    if certificate := given.pop("ssl.certificate.location", None):
-        key = _text(given.pop("ssl.key.location", certificate))
-        given |= {
+    if authority := spark_options.pop("ssl.ca.location", None):
+        spark_options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text(authority)}
+    if certificate := spark_options.pop("ssl.certificate.location", None):
+        key = _text(spark_options.pop("ssl.key.location", certificate))
+        spark_options |= {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.certificate.chain": _text(certificate),
             "ssl.keystore.key": key,
         }
     # librdkafka's default; Java's default would read records of aborted transactions.
-    given.setdefault("isolation.level", "read_committed")
-    return {f"kafka.{key}": value for key, value in {"bootstrap.servers": settings["brokers"], **given}.items()}
+    spark_options.setdefault("isolation.level", "read_committed")
+    return {f"kafka.{key}": value for key, value in {"bootstrap.servers": settings["brokers"], **spark_options}.items()}
 
 
 class _Cluster:

@@ -287,9 +287,9 @@ class QuarantineReplay:
         value, misfits = f"{_ROW}.{quoted(name)}", []
         fix = next((each for each in fixes if each.lower() == name.lower()), None)
         if fix is not None:
-            given = f"({self._qualify(fixes[fix])})"
-            value = f"try_cast({given} AS {type})"
-            misfits.append(f"({given} IS NOT NULL AND {value} IS NULL)")
+            new_value = f"({self._qualify(fixes[fix])})"
+            value = f"try_cast({new_value} AS {type})"
+            misfits.append(f"({new_value} IS NOT NULL AND {value} IS NULL)")
         edits = {
             row: text
             for row, values in self._replay.edits.items()
@@ -301,9 +301,9 @@ class QuarantineReplay:
                 f"{literal(row)}, {'CAST(NULL AS string)' if text is None else literal(text)}"
                 for row, text in edits.items()
             )
-            has, given = f"map_contains_key(map({pairs}), id)", f"try_element_at(map({pairs}), id)"
-            value = f"IF({has}, try_cast({given} AS {type}), {value})"
-            misfits.append(f"({has} AND {given} IS NOT NULL AND try_cast({given} AS {type}) IS NULL)")
+            has, new_value = f"map_contains_key(map({pairs}), id)", f"try_element_at(map({pairs}), id)"
+            value = f"IF({has}, try_cast({new_value} AS {type}), {value})"
+            misfits.append(f"({has} AND {new_value} IS NOT NULL AND try_cast({new_value} AS {type}) IS NULL)")
         return value, " OR ".join(misfits) or None
 
     def _qualify(self, expression: str) -> str:

@@ -43,9 +43,9 @@ def check_conditions(table: Table, columns: Sequence[str] | None) -> list[Lakesm
     `columns` are the known result columns of the query; a condition may use them and the declared ones.
     """
     origin = table.origin
-    given = read_query(origin).columns if isinstance(origin, SqlQuery) else None
-    errors: list[LakesmithError] = [] if given is None else list(_columns_not_given(table, given))
-    errors += _columns_added_twice(table, given or columns or ())
+    query_columns = read_query(origin).columns if isinstance(origin, SqlQuery) else None
+    errors: list[LakesmithError] = [] if query_columns is None else list(_columns_not_given(table, query_columns))
+    errors += _columns_added_twice(table, query_columns or columns or ())
     written = [(c.check, f"the check of column {c.name}", c.declared_at) for c in table.columns if c.check]
     for c in table.checks:
         named = [quoted(name) for name in columns_named(c.rule)]
@@ -57,8 +57,8 @@ def check_conditions(table: Table, columns: Sequence[str] | None) -> list[Lakesm
     if not written:
         return errors
     known = None
-    if given is not None or columns is not None:
-        known = list(dict.fromkeys((*(given or columns or ()), *(column.name for column in table.columns))))
+    if query_columns is not None or columns is not None:
+        known = list(dict.fromkeys((*(query_columns or columns or ()), *(column.name for column in table.columns))))
     for condition, shown, place in written:
         used, fault = analysis_cache.get("condition", condition, functools.partial(_read_condition, condition))
         if fault is not None:
@@ -114,20 +114,22 @@ def _read_condition(condition: str) -> tuple[tuple[str, ...], str | None]:
         return (), str(fault)
 
 
-def _columns_not_given(table: Table, given: Sequence[str]) -> Iterator[LakesmithError]:
+def _columns_not_given(table: Table, query_columns: Sequence[str]) -> Iterator[LakesmithError]:
     """Yield errors for columns that a load or a contract needs and the query does not return."""
-    low = {name.lower() for name in given}
+    low = {name.lower() for name in query_columns}
     for word, names in _columns_of_load(table.load):
         for name in names:
             if name.lower() not in low:
-                yield _unknown_column(table, f"{word} names column '{name}', which", name, given, _load_place(table))
+                yield _unknown_column(
+                    table, f"{word} names column '{name}', which", name, query_columns, _load_place(table)
+                )
     added = {name.lower() for name in added_columns(table.load)}
     if table.drift.missing_column != "freeze":
         return  # the contract defines what happens without it
     for column in table.columns:
         if column.name.lower() not in low | added:
             what = f"the declaration names column '{column.name}', which"
-            yield _unknown_column(table, what, column.name, given, column.declared_at)
+            yield _unknown_column(table, what, column.name, query_columns, column.declared_at)
 
 
 def _columns_of_load(load: Load) -> list[tuple[str, Iterable[str]]]:
@@ -154,10 +156,10 @@ def _columns_of_load(load: Load) -> list[tuple[str, Iterable[str]]]:
             assert_never(load)
 
 
-def _columns_added_twice(table: Table, given: Sequence[str]) -> Iterator[LakesmithError]:
+def _columns_added_twice(table: Table, query_columns: Sequence[str]) -> Iterator[LakesmithError]:
     """Yield errors for columns that the load adds although the query returns or the declaration names them."""
     added = {name.lower() for name in added_columns(table.load)}
-    for name in given:
+    for name in query_columns:
         if name.lower() in added:
             what = f"the query of {table.name} returns the column '{name}', which the load adds"
             yield _added_column(table, what, "give it another name in the query", _load_place(table))

@@ -291,7 +291,7 @@ def _needed_joins(whole: _KeyedSelect, at: int | None, unmatched: frozenset[int]
     """Return the joins that decide which keys exist."""
     found: list[int] = []
     last = len(whole.joined)
-    wanted = {place: node for node, place in whole.read if place < last}
+    nodes_at = {place: node for node, place in whole.read if place < last}
     needed = [node for node, place in whole.read if place == last]
     for number in reversed(range(last)):
         each = whole.joined[number]
@@ -300,8 +300,8 @@ def _needed_joins(whole: _KeyedSelect, at: int | None, unmatched: frozenset[int]
         if number != at and omitted:
             continue
         found.append(number)
-        if number in wanted and (number == at or number not in unmatched):
-            needed.append(wanted[number])
+        if number in nodes_at and (number == at or number not in unmatched):
+            needed.append(nodes_at[number])
     return found[::-1]
 
 

@@ -206,15 +206,15 @@ def output_columns(query: SqlQuery, schemas: Schemas) -> tuple[str, ...] | None:
 
 def table_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
     """Return a table's column names where its query determines them: its own, and those that the load adds."""
-    given = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
-    return None if given is None else tuple(dict.fromkeys((*given, *added_columns(table.load))))
+    query_columns = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
+    return None if query_columns is None else tuple(dict.fromkeys((*query_columns, *added_columns(table.load))))
 
 
 def given_columns(table: Table, schemas: Schemas) -> tuple[str, ...] | None:
     """Return the columns that a table's query returns; from the stored schema, those that the load did not add."""
-    given = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
-    if given is not None or table.name not in schemas:
-        return given
+    query_columns = output_columns(table.origin, schemas) if isinstance(table.origin, SqlQuery) else None
+    if query_columns is not None or table.name not in schemas:
+        return query_columns
     return tuple(name for name in schemas[table.name] if name not in added_columns(table.load))
 
 

@@ -83,7 +83,7 @@ def _check_clauses(statement: Statement, scope: Scope) -> None:
 
 def _check_groups(statement: Statement, scope: Scope, key: Sequence[str]) -> None:
     """Raise where the groups are not the keys: with more groups a key would silently have two rows."""
-    wanted = {name.lower() for name in key}
+    key_columns = {name.lower() for name in key}
     named = {name.lower(): node for node in scope.projections for name in output_names(node)}
     missing = [name for name in key if name.lower() not in named]
     if missing or any(is_star(node) for node in scope.projections):
@@ -98,7 +98,7 @@ def _check_groups(statement: Statement, scope: Scope, key: Sequence[str]) -> Non
     grouped: set[str] = set()
     for node in group.expressions:
         column = _column_of(scope, node)
-        if column is None or column not in wanted:
+        if column is None or column not in key_columns:
             raise NotProvable(
                 f"it groups by more than the key: {node.sql(dialect='spark')}", clause="GROUP BY", line=line
             )

@@ -72,14 +72,14 @@ def find_access(url: str, settings: Mapping[str, Mapping[str, str]]) -> tuple[Ac
     if not place:
         raise DeclarationError("bad-path", f"'{url}' names no store", hint="s3://bucket/folder")
     root = f"{scheme}://{place}"
-    given = _given(kind, f"{scheme.lower()}://{rest}", settings)
+    options = _given(kind, f"{scheme.lower()}://{rest}", settings)
     if kind == "az":
         place, _, host = place.partition("@")
-        given = ({"account": host.partition(".")[0]} if host else {}) | given
+        options = ({"account": host.partition(".")[0]} if host else {}) | options
     elif kind == "sftp":
         user, _, place = place.rpartition("@")
-        given = ({"user": user} if user else {}) | given
-    return Access(kind, root, place, tuple(sorted(given.items()))), path.strip("/")
+        options = ({"user": user} if user else {}) | options
+    return Access(kind, root, place, tuple(sorted(options.items()))), path.strip("/")
 
 
 def _given(kind: str, url: str, settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

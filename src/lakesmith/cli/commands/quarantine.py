@@ -195,12 +195,12 @@ def replay(
     """
     lake = call.open()
     chosen = replace(chosen, ids=lake.quarantine_ids(table, chosen.ids))
-    given = read_edits(edits) if edits else {}
-    refuse_empty_selection(chosen, everything=everything or bool(given))
-    if given and chosen == QuarantineFilter() and not everything:
-        chosen = QuarantineFilter(ids=lake.quarantine_ids(table, tuple(given)))
+    row_edits = read_edits(edits) if edits else {}
+    refuse_empty_selection(chosen, everything=everything or bool(row_edits))
+    if row_edits and chosen == QuarantineFilter() and not everything:
+        chosen = QuarantineFilter(ids=lake.quarantine_ids(table, tuple(row_edits)))
     with progress(quiet_stdout=as_json) as on_event:
-        report = lake.replay(table, chosen, set=_sets(sets), edits=given, why=why, by=by, on_event=on_event)
+        report = lake.replay(table, chosen, set=_sets(sets), edits=row_edits, why=why, by=by, on_event=on_event)
     return _shown(report, as_json=as_json)
 
 

@@ -81,9 +81,9 @@ def median_between(expectation: Expectation) -> Converted:
 
 
 def quantiles_between(expectation: Expectation) -> Converted:
-    given = expectation.kwargs.get("quantile_ranges")
-    given = given if isinstance(given, Mapping) else {}
-    quantiles, ranges = given.get("quantiles"), given.get("value_ranges")
+    quantile_ranges = expectation.kwargs.get("quantile_ranges")
+    quantile_ranges = quantile_ranges if isinstance(quantile_ranges, Mapping) else {}
+    quantiles, ranges = quantile_ranges.get("quantiles"), quantile_ranges.get("value_ranges")
     if not isinstance(quantiles, Sequence) or not isinstance(ranges, Sequence) or len(quantiles) != len(ranges):
         raise NotConvertible("its quantile_ranges lack quantiles and value_ranges")
     if expectation.kwargs.get("allow_relative_error"):

@@ -51,17 +51,17 @@ class Expectation:
 
     def values(self, key: str = "value_set") -> list[object]:
         """Return the values of a set without null: NULL rows are ignored."""
-        given = self.kwargs.get(key)
-        values = [value for value in given if value is not None] if isinstance(given, Sequence) else []
-        if not values or isinstance(given, str):
+        argument = self.kwargs.get(key)
+        values = [value for value in argument if value is not None] if isinstance(argument, Sequence) else []
+        if not values or isinstance(argument, str):
             raise NotConvertible(f"its {key} is empty")
         for value in values:
             sql_literal(value)
         return values
 
     def texts(self, key: str) -> list[str]:
-        given = self.kwargs.get(key)
-        texts = [given] if isinstance(given, str) else given
+        argument = self.kwargs.get(key)
+        texts = [argument] if isinstance(argument, str) else argument
         if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) and text for text in texts):
             raise NotConvertible(f"it has no {key}")
         return list(texts)
@@ -94,12 +94,12 @@ Convert = Callable[[Expectation], Converted]
 
 def required_share(expectation: Expectation) -> Decimal | None:
     """Return the share of rows that must pass, or None for all of them."""
-    given = expectation.kwargs.get("mostly")
-    if given is None or given == 1:
+    argument = expectation.kwargs.get("mostly")
+    if argument is None or argument == 1:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | Decimal) or not 0 < given < 1:
-        raise NotConvertible(f"mostly is {given}, which is not a share between 0 and 1")
-    return Decimal(given)
+    if isinstance(argument, bool) or not isinstance(argument, int | Decimal) or not 0 < argument < 1:
+        raise NotConvertible(f"mostly is {argument}, which is not a share between 0 and 1")
+    return Decimal(argument)
 
 
 def percent_text(share: Decimal) -> str:

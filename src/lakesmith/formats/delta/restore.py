@@ -74,9 +74,9 @@ def restore_actions(
             hint="`lakesmith history TABLE` lists the versions",
         )
     current = dict(_by_content(location, now))
-    wanted = dict(_by_content(location, version)) if version is not None else {}
-    restored = [add for key, add in wanted.items() if key not in current]
-    removed = [add for key, add in current.items() if key not in wanted]
+    target = dict(_by_content(location, version)) if version is not None else {}
+    restored = [add for key, add in target.items() if key not in current]
+    removed = [add for key, add in current.items() if key not in target]
     _refuse_missing(location, version, restored)
     counts = {
         "numRestoredFiles": len(restored),

@@ -42,11 +42,11 @@ def check_empty_tables(
 ) -> EmptyReport:
     """Analyse the selected tables and all their inputs. Write nothing."""
     clock = monotonic()
-    wanted = selected.union(*(graph.ancestors(name) for name in selected))
+    needed = selected.union(*(graph.ancestors(name) for name in selected))
     with local_session(lake, session, on_event) as spark:
         tables = _EmptyTables(lake=lake, graph=graph, stored=stored, spark=isolated(spark))
         for name in graph.order:
-            if name in wanted and lake.tables[name].enabled:
+            if name in needed and lake.tables[name].enabled:
                 tables.add(lake.tables[name])
     return EmptyReport(
         checked=tuple(str(name) for name in tables.frames if not isinstance(lake.tables[name].origin, Source)),

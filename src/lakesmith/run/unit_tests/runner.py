@@ -145,8 +145,8 @@ def _expected(warehouse: UnitTestWarehouse, written: Rows, rows: DataFrame, stor
     compared = [name for name in rows.columns if name in used]
     if not compared:
         return [{} for _ in written]
-    given = create_frame(warehouse.own, written, StructType([rows.schema[name] for name in compared]))
-    expected = texts(given, compared)
+    frame = create_frame(warehouse.own, written, StructType([rows.schema[name] for name in compared]))
+    expected = texts(frame, compared)
     if warehouse.test.exactly:
         return expected
     return [{name: cells[name] for name in names} for cells, names in zip(expected, named, strict=True)]
@@ -163,7 +163,7 @@ def _quarantine_differences(warehouse: UnitTestWarehouse) -> tuple[RowDifference
         fields = json.loads(raw, parse_float=str)
         cells = {name: _comparable(fields.get(name)) for name in columns or fields}
         found.append({**cells, "rules": ", ".join(sorted(rules))})
-    wanted = [
+    expected_cells = [
         {
             **_written(each.row),
             **({} if each.rules is None else {"rules": ", ".join(sorted(each.rules))}),
@@ -171,7 +171,7 @@ def _quarantine_differences(warehouse: UnitTestWarehouse) -> tuple[RowDifference
         for each in expected
     ]
     key = [name for name in key_columns(warehouse.table.load) if name in columns]
-    return differences(wanted, found, key, of="quarantine")
+    return differences(expected_cells, found, key, of="quarantine")
 
 
 def _written(row: Row) -> Cells:

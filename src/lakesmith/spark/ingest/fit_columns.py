@@ -126,29 +126,29 @@ def _column_fills(table: Table, extract: SourceRows, facts: TableFacts | None) -
         if extra.name.lower() not in {column.name.lower() for column in known.fields}:
             yield _ColumnFill(extra.name, None, _text(quoted(extra.name), extra.dataType))
     for column in target.fields:
-        name, wanted = column.name, column.dataType
+        name, target_type = column.name, column.dataType
         if name.lower() not in found:
-            yield _ColumnFill(name, f"CAST(NULL AS {type_sql(wanted)})")
+            yield _ColumnFill(name, f"CAST(NULL AS {type_sql(target_type)})")
             continue
-        given = found[name.lower()]
-        source, text = quoted(given.name), extract.unfit.get(given.name)
+        source_field = found[name.lower()]
+        source, text = quoted(source_field.name), extract.unfit.get(source_field.name)
         text = quoted(text) if text else None
         if table.contract == "open":
-            value = _text(source, given.dataType)
+            value = _text(source, source_field.dataType)
             yield _ColumnFill(name, f"coalesce({value}, {text})" if text else value)
             continue
-        fitted = _lossless_cast(source, given.dataType, wanted)
+        fitted = _lossless_cast(source, source_field.dataType, target_type)
         if fitted is not None:
             yield _ColumnFill(name, fitted, text)
-        elif not _are_numbers(given.dataType, wanted):
+        elif not _are_numbers(source_field.dataType, target_type):
             yield _ColumnFill(
                 name,
-                f"CAST(NULL AS {type_sql(wanted)})",
-                f"coalesce({_text(source, given.dataType)}, {text or 'NULL'})",
+                f"CAST(NULL AS {type_sql(target_type)})",
+                f"coalesce({_text(source, source_field.dataType)}, {text or 'NULL'})",
             )
         else:
-            narrow = f"try_cast({source} AS {type_sql(wanted)})"
-            same = f"try_cast({narrow} AS {type_sql(given.dataType)}) <=> {source}"
+            narrow = f"try_cast({source} AS {type_sql(target_type)})"
+            same = f"try_cast({narrow} AS {type_sql(source_field.dataType)}) <=> {source}"
             text = f"coalesce(IF({same}, NULL, CAST({source} AS string)), {text or 'NULL'})"
             yield _ColumnFill(name, f"IF({same}, {narrow}, NULL)", text)
 
@@ -167,37 +167,37 @@ def _arrow_type(extract: SourceRows) -> pa.DataType:
     return pa.struct(found)
 
 
-def _lossless_cast(source: str, found: DataType, wanted: DataType, depth: int = 0) -> str | None:
-    """Return SQL that casts the value to the wanted type, or None when some value would not fit."""
+def _lossless_cast(source: str, found: DataType, target_type: DataType, depth: int = 0) -> str | None:
+    """Return SQL that casts the value to the target type, or None when some value would not fit."""
     from pyspark.sql.types import ArrayType, StructType
 
-    if type_sql(found) == type_sql(wanted) or _fits_into(found, wanted):
+    if type_sql(found) == type_sql(target_type) or _fits_into(found, target_type):
         # The cast also removes column metadata of the source, such as a length that Delta would enforce.
-        return f"CAST({source} AS {type_sql(wanted)})"
-    if isinstance(found, StructType) and isinstance(wanted, StructType):
+        return f"CAST({source} AS {type_sql(target_type)})"
+    if isinstance(found, StructType) and isinstance(target_type, StructType):
         names = {each.name.lower(): each for each in found.fields}
         parts: list[str] = []
-        for each in wanted.fields:
+        for each in target_type.fields:
             part: str | None = f"CAST(NULL AS {type_sql(each.dataType)})"
-            if given := names.get(each.name.lower()):
-                part = _lossless_cast(f"{source}.{quoted(given.name)}", given.dataType, each.dataType, depth)
+            if field := names.get(each.name.lower()):
+                part = _lossless_cast(f"{source}.{quoted(field.name)}", field.dataType, each.dataType, depth)
             if part is None:
                 return None
             parts.append(f"{part} AS {quoted(each.name)}")
         return f"IF({source} IS NULL, NULL, struct({', '.join(parts)}))"
-    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
+    if isinstance(found, ArrayType) and isinstance(target_type, ArrayType):
         item = f"item{depth}"
-        each_fitted = _lossless_cast(item, found.elementType, wanted.elementType, depth + 1)
+        each_fitted = _lossless_cast(item, found.elementType, target_type.elementType, depth + 1)
         return None if each_fitted is None else f"transform({source}, {item} -> {each_fitted})"
     return None
 
 
-def _fits_into(found: DataType, wanted: DataType) -> bool:
-    """Whether every number of the found type is representable in the wanted type."""
-    one, other = type_sql(found), type_sql(wanted)
+def _fits_into(found: DataType, target_type: DataType) -> bool:
+    """Whether every number of the found type is representable in the target type."""
+    one, other = type_sql(found), type_sql(target_type)
     if one == "float":
         return other == "double"
-    digits, room = _integer_and_scale(found), _integer_and_scale(wanted)
+    digits, room = _integer_and_scale(found), _integer_and_scale(target_type)
     return digits is not None and room is not None and digits[0] <= room[0] and digits[1] <= room[1]
 
 

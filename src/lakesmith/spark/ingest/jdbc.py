@@ -164,9 +164,10 @@ class _Server:
 
     def stage(self, batch: Batch, facts: TableFacts | None, staged: str) -> None:
         """Write the rows of the batch to a folder, with row hashes and a flag for rows that were ingested before."""
-        wanted = {column.name.lower(): spark_type(column.type) for column in table_schema(self.table, facts)}
+        bronze_types = {column.name.lower(): spark_type(column.type) for column in table_schema(self.table, facts)}
         columns = [
-            database_column(field, self.settings["url"], wanted.get(field.name.lower())) for field in self.schema.fields
+            database_column(field, self.settings["url"], bronze_types.get(field.name.lower()))
+            for field in self.schema.fields
         ]
         unfit = {column.name: f"{_UNFIT}{number}" for number, column in enumerate(columns) if column.fits}
         values = [f"{column.value} AS {column.quoted}" for column in columns]

@@ -52,11 +52,11 @@ class DatabaseColumn:
         return f"CAST({found} AS text)" if self.as_text else found
 
 
-def database_column(field: StructField, url: str, wanted: str | None = None) -> DatabaseColumn:
-    """Return how to read a column. `wanted` is its type in the bronze table."""
+def database_column(field: StructField, url: str, target_type: str | None = None) -> DatabaseColumn:
+    """Return how to read a column. `target_type` is its type in the bronze table."""
     quoted = database_name(field.name, url)
     if url.startswith("jdbc:postgresql:"):
-        return _postgresql_column(field, quoted, wanted)
+        return _postgresql_column(field, quoted, target_type)
     if "logical_time_type" in field.metadata or _is_cut(field):
         described = field.metadata.get("jdbcClientType", "of a type")
         raise DataError(
@@ -73,7 +73,7 @@ def database_name(name: str, url: str) -> str:
     return sign + name.replace(sign, sign * 2) + sign
 
 
-def _postgresql_column(field: StructField, quoted: str, wanted: str | None) -> DatabaseColumn:
+def _postgresql_column(field: StructField, quoted: str, target_type: str | None) -> DatabaseColumn:
     type = str(field.metadata.get("jdbcClientType", ""))
     value, kind, fits = quoted, _kind(field), None
     match type:
@@ -84,7 +84,7 @@ def _postgresql_column(field: StructField, quoted: str, wanted: str | None) -> D
             value = f"CASE WHEN {fits} THEN {quoted} END"
         case "numeric":
             kind = "number"
-            value, fits = _number(field, quoted, wanted)
+            value, fits = _number(field, quoted, target_type)
         case "money":
             value, kind = f"CAST(CAST({quoted} AS numeric) AS text)", None
         case _ if type in _AS_TEXT:
@@ -95,17 +95,17 @@ def _postgresql_column(field: StructField, quoted: str, wanted: str | None) -> D
     return DatabaseColumn(name=field.name, quoted=quoted, value=value, fits=fits, kind=kind, as_text=type == "numeric")
 
 
-def _number(field: StructField, quoted: str, wanted: str | None) -> tuple[str, str | None]:
-    """Return SQL for a number and for whether it fits. Unconstrained numbers get the wanted type, or become text."""
+def _number(field: StructField, quoted: str, target_type: str | None) -> tuple[str, str | None]:
+    """Return SQL for a number and for whether it fits. Unconstrained numbers get the target type, or become text."""
     from pyspark.sql.types import DecimalType
 
     if not _is_cut(field):
         assert isinstance(field.dataType, DecimalType)
         digits, scale = field.dataType.precision, field.dataType.scale
-    elif wanted in INTEGER_DIGITS:
-        digits, scale = INTEGER_DIGITS[wanted], 0
-    elif wanted and wanted.startswith("decimal("):
-        digits, scale = map(int, wanted.removeprefix("decimal(").rstrip(")").split(","))
+    elif target_type in INTEGER_DIGITS:
+        digits, scale = INTEGER_DIGITS[target_type], 0
+    elif target_type and target_type.startswith("decimal("):
+        digits, scale = map(int, target_type.removeprefix("decimal(").rstrip(")").split(","))
     else:
         return f"CAST({quoted} AS text)", None
     fits = f"abs({quoted}) < 1e{digits - scale} AND round({quoted}, {scale}) = {quoted}"

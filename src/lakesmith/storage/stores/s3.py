@@ -50,16 +50,16 @@ class S3:
         self._s3.retries = 1
 
     def files(self, base: str, glob: Glob, after: str | None, skip: Skip) -> Iterator[FileFact]:
-        wanted = {"Bucket": self._bucket, "Prefix": base + glob.prefix}
+        parameters = {"Bucket": self._bucket, "Prefix": base + glob.prefix}
         if glob.is_flat:  # the store skips folders below, such as an archive
-            wanted["Delimiter"] = "/"
+            parameters["Delimiter"] = "/"
         if after is not None:  # a bucket is sorted by the bytes of its keys
-            wanted["StartAfter"] = base + after
+            parameters["StartAfter"] = base + after
         page: dict[str, Any] = {"IsTruncated": True}
         while page["IsTruncated"]:
             if "NextContinuationToken" in page:
-                wanted["ContinuationToken"] = page["NextContinuationToken"]
-            page = retrying(lambda: self._s3.call_s3("list_objects_v2", **wanted))
+                parameters["ContinuationToken"] = page["NextContinuationToken"]
+            page = retrying(lambda: self._s3.call_s3("list_objects_v2", **parameters))
             for found in page.get("Contents", ()):
                 path = found["Key"][len(base) :]
                 if glob.matches(path):

@@ -160,13 +160,13 @@ def _has_credentials(access: Access) -> bool:
     return bool(access.get("password") or access.get("key_file"))
 
 
-def _private_key(given: str | None) -> Any:
+def _private_key(setting: str | None) -> Any:
     """The key in a file, or the key itself, as from `file:` in a declaration."""
-    if given is None:
+    if setting is None:
         return None
     import paramiko
 
-    text = given if "-----BEGIN" in given else _text_of(given)
+    text = setting if "-----BEGIN" in setting else _text_of(setting)
     for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
         with suppress(paramiko.SSHException, ValueError):
             return kind.from_private_key(io.StringIO(text))
@@ -177,9 +177,9 @@ def _private_key(given: str | None) -> Any:
     )
 
 
-def _known_hosts(given: str | None) -> str | None:
+def _known_hosts(setting: str | None) -> str | None:
     """The lines of a file, or the lines themselves; None for the user's own file."""
-    return given if given is None or " ssh-" in given or " ecdsa-" in given else _text_of(given)
+    return setting if setting is None or " ssh-" in setting or " ecdsa-" in setting else _text_of(setting)
 
 
 def _text_of(path: str) -> str:
