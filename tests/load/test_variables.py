@@ -124,6 +124,14 @@ def test_a_text_is_masked_with_the_names_of_the_secrets_in_it(load: Load, secret
     assert environment.secret_variables == {"SHOP_TOKEN"}
 
 
+def test_a_part_of_a_secret_in_a_shortened_text_is_masked(load: Load, secret: str) -> None:
+    key = "-----BEGIN KEY-----\nc2VjcmV0\n-----END KEY-----"
+    environment = load({"lakesmith.yml": SECRETS, "secrets/key": key}).environment
+    assert environment.masked(f"denied: {secret}"[:14]) == "denied: <env:SHOP_TOKEN>"
+    assert environment.masked(f"denied: {secret}"[:11]) == "denied: hus"
+    assert environment.masked("the key c2VjcmV0 was denied") == "the key <file:secrets/key> was denied"
+
+
 def test_a_value_too_short_to_be_distinguished_from_a_word_is_not_masked(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,16 @@ failpoints.watch(reached)
 app.main(args=["--lake", sys.argv[1], "run", "--json"], prog_name="lakesmith")
 """
 
+RAISING = """
+import os
+import lakesmith as lake
+
+@lake.gold()
+def raising(joined=lake.ref("silver.joined")):
+    raise ValueError(f"denied: {os.environ['CANARY_HADOOP']} {os.environ['CANARY_DATABASE']} " + "." * 100)
+"""
+"""A table that always fails, and tells its secrets."""
+
 
 def declare(folder: Path, s3: S3Server, database: Database) -> None:
     bucket = s3.bucket()
@@ -83,6 +93,7 @@ def declare(folder: Path, s3: S3Server, database: Database) -> None:
         "bronze/orders.yml": f'source: {{files: "s3://{bucket}/*.json"}}\n',
         "bronze/customers.yml": "source: {jdbc: customers, connection: shop}\n",
         "silver/joined.sql": "SELECT o.id FROM bronze.orders AS o JOIN bronze.customers AS c USING (id)\n",
+        "gold/raising.py": RAISING,
         "secrets/file": FILE,
         "local/.keep": "",
         "events/.keep": "",
@@ -136,20 +147,26 @@ def test_no_secret_leaves_by_command_line_environment_ui_log_or_file(
         for path, text in files_below(temporary, cache, shop):
             look(f"{path} during the run", text)
         answer = process.communicate("\n", timeout=240)[0]
-    assert process.returncode == 0, answer
+    assert process.returncode == 1, answer
     look("stdout", answer)
     look("stderr", (tmp_path / "stderr").read_text())
     for path, text in files_below(temporary, cache, shop):
         look(f"{path} after the run", text)
+    [error] = json.loads(answer)["errors"]
+    assert "denied: <env:CANARY_HADOOP> <env:CANARY_DATABASE>" in error["what"]
     for verb in ("plan", "validate", "doctor"):
         look(f"lakesmith {verb}", called([verb, "--json"], shop, environment))
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     lake = Lake.open(shop)
-    for table in ("runs", "steps", "files"):
+    tables = {folder.name for folder in Path(lake.declaration.environment.warehouse, "system").iterdir()}
+    assert tables >= {"runs", "steps", "files", "checks"}
+    for table in tables:
         rows = lake.query(f"SELECT * FROM system.{table}").rows
         assert rows
         look(f"system.{table}", str(rows))
+    [(failure,)] = lake.query("SELECT error FROM system.steps WHERE error IS NOT NULL").rows
+    assert "<env:CANARY_HADOOP>" in str(failure)
     assert not leaks, "\n".join(leaks)
 
 

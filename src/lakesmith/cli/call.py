@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lakesmith.reports import Validation
 
 LAKE_FILE = "lakesmith.yml"
+_ENVIRONMENT = "lakesmith.environment"
+"""The environment of the lake that a command has opened: its secrets are masked in errors."""
 CHUNK = 7
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -40,7 +42,10 @@ class Call:
         # Not needed for `--help`, so not loaded for it.
         from lakesmith.lake import Lake
 
-        return Lake.open(folder, environment=self.environment, variables=self.variables)
+        lake = Lake.open(folder, environment=self.environment, variables=self.variables)
+        if context := click.get_current_context(silent=True):
+            context.meta[_ENVIRONMENT] = lake.declaration.environment
+        return lake
 
     def review(self) -> Validation:
         """Validate the lake without running its Python files."""
@@ -94,7 +99,7 @@ class Command(click.Command):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except BaseException as error:  # noqa: BLE001 - every failure becomes a message and an exit code
-            code = show_failure(error, as_json=as_json)
+            code = show_failure(error, as_json=as_json, environment=ctx.meta.get(_ENVIRONMENT))
         ctx.exit(code or 0)
 
 

@@ -14,6 +14,7 @@ from typing import Self
 
 import click
 
+from lakesmith.declare import Environment
 from lakesmith.errors import LakesmithError, Problems, legible
 
 USAGE = 2
@@ -43,8 +44,9 @@ def exit_code_of(call: Callable[[], object]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def show_failure(error: BaseException, *, as_json: bool) -> int:
-    """Show the error as text on stderr or as JSON on stdout. Returns the exit code."""
+def show_failure(error: BaseException, *, as_json: bool, environment: Environment | None = None) -> int:
+    """Show the error as text on stderr or as JSON on stdout, without the environment's secrets. Returns the exit
+    code."""
     match error:
         case BrokenPipeError():
             # The reader closed the pipe. Buffered output must not fail again when Python exits.
@@ -57,14 +59,18 @@ def show_failure(error: BaseException, *, as_json: bool) -> int:
             click.echo("interrupted; nothing is lost, run again to continue", err=True)
             return INTERRUPTED
         case LakesmithError():
+            if environment is not None:
+                environment.mask(error)
             show_errors(error.errors if isinstance(error, Problems) else (error,), as_json=as_json)
             return error.exit_code
         case Exception():
             what = f"this is a bug in Lakesmith: {type(error).__name__}: {error}"
+            trace = "".join(traceback.format_exception(error))
+            if environment is not None:
+                what, trace = environment.masked(what), environment.masked(trace)
             if as_json:
                 show_errors((LakesmithError("bug", what),), as_json=True)
-            click.echo(f"{what}; please report it with the traceback below", err=True)
-            traceback.print_exception(error)
+            click.echo(f"{what}; please report it with the traceback below\n{trace}", nl=False, err=True)
             return BUG
         case _:
             raise error

@@ -9,7 +9,7 @@ from lakesmith.declare.contract import Contract, QuarantinePolicy
 from lakesmith.declare.names import TableName
 from lakesmith.declare.secrets import Settings
 from lakesmith.declare.table import Table
-from lakesmith.errors import Place
+from lakesmith.errors import LakesmithError, Place, Problems
 
 PRIVATE = 0o077
 """The default umask: only their user may access files."""
@@ -58,6 +58,12 @@ class Environment:
         for settings in self._settings:
             text = settings.masked(text)
         return text
+
+    def mask(self, error: LakesmithError) -> None:
+        """Mask the values of secrets in an error."""
+        for each in error.errors if isinstance(error, Problems) else (error,):
+            each.what = self.masked(each.what)
+            each.hint = self.masked(each.hint) if each.hint else None
 
     @property
     def _settings(self) -> tuple[Settings, ...]:

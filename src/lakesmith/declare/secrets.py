@@ -83,9 +83,7 @@ class Settings(Mapping[str, str]):
     def masked(self, text: str) -> str:
         """Return the text with each secret value replaced by its reference."""
         for reference in dict.fromkeys(ref for secret in self.secrets.values() for ref in secret.references):
-            value = reference.reveal()
-            if value is not None and len(value) >= _SHORTEST:
-                text = text.replace(value, f"<{reference}>")
+            text = _masked(text, reference)
         return text
 
     def __getitem__(self, key: str) -> str:
@@ -108,6 +106,18 @@ class Settings(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return repr({key: str(value) for key, value in self._written.items()})
+
+
+def _masked(text: str, reference: SecretReference) -> str:
+    value = reference.reveal() or ""
+    # Messages are shortened to some lines of a text, and then to some letters.
+    for each in (value, *(line.strip() for line in value.splitlines())):
+        if len(each) < _SHORTEST:
+            continue
+        text = text.replace(each, f"<{reference}>")
+        cut = next((size for size in range(len(each) - 1, _SHORTEST - 1, -1) if text.endswith(each[:size])), 0)
+        text = text[: len(text) - cut] + f"<{reference}>" if cut else text
+    return text
 
 
 def _revealed(part: str | SecretReference) -> str:

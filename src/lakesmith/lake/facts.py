@@ -50,6 +50,8 @@ def read_facts(lake: OpenLake, *, remote: bool = True) -> LakeFacts:
         except LakesmithError as error:
             error.table = str(name)
             problems.setdefault(name, error)
+    for problem in problems.values():
+        lake.declaration.environment.mask(problem)
     lake.facts_cache.save()
     return LakeFacts(
         tables=tables,

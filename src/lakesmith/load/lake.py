@@ -88,6 +88,8 @@ class _LakeLoader:
                 self._problems.extend(problems.errors)
             except LakesmithError as problem:
                 self._problems.append(problem)
+        for found in self._problems:
+            settings.environment.mask(found)
         raise_all(sorted(self._problems, key=_problem_order))
         return LakeDeclaration(
             name=settings.name,

@@ -144,7 +144,7 @@ class Executor:
                     result = run_step(self._context, table, step)
             except Exception as error:  # noqa: BLE001 (`translate` raises what is a bug of ours)
                 failure = translate(error, table)
-                failure.what = self._lake.environment.masked(failure.what)
+                self._lake.environment.mask(failure)
                 failure.table = failure.table or str(plan.table)
                 if isinstance(error, GateFailed):
                     self.checks.extend(error.checks)
@@ -155,6 +155,8 @@ class Executor:
                 return False
             self.checks.extend(result.checks)
             self.files.extend(result.file_records)
+            for postponed in result.postponed:
+                self._lake.environment.mask(postponed)
             self.errors.extend(result.postponed)
             self._record(self._done(plan.table, step, result, started, time.monotonic() - clock))
         return True

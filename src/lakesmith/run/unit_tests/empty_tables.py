@@ -48,6 +48,8 @@ def check_empty_tables(
         for name in graph.order:
             if name in needed and lake.tables[name].enabled:
                 tables.add(lake.tables[name])
+    for error in tables.errors:
+        lake.environment.mask(error)
     return EmptyReport(
         checked=tuple(str(name) for name in tables.frames if not isinstance(lake.tables[name].origin, Source)),
         skipped={str(name): why for name, why in tables.skipped.items()},

@@ -87,6 +87,8 @@ class _Runner:
                 if isinstance(error, Problems):
                     error = error.errors[0]
                 ran = False
+        if error is not None:
+            self.lake.environment.mask(error)
         # Errors of the data or the query fail a test; others mean that it could not run.
         failed = ran and (error is None or error.exit_code in (DataError.exit_code, DeclarationError.exit_code))
         outcome = "passed" if error is None and not found else "failed" if failed else "error"
