@@ -14,7 +14,17 @@ import pytest
 _FILE = Path(__file__).with_suffix(".json")
 SLOWEST_SECONDS = 20.0
 """The most that one test may take in `make test`."""
-SLOW_TESTS: dict[str, str] = {}
+SLOW_TESTS: dict[str, str] = {
+    "tests/docs/test_readme.py::test_all_commands_work_one_after_the_other_and_show_what_the_readme_shows": (
+        "each command of the README starts Python, and two of them a JVM, as they do for a newcomer"
+    ),
+    "tests/run/test_any_order.py::test_a_sample_of_loads_is_what_the_models_say_after_every_batch": (
+        "it stands for the loads: each takes several runs of several tables"
+    ),
+    "tests/spark/test_secrets.py::test_no_secret_leaves_by_command_line_environment_ui_log_or_file": (
+        "it needs a JVM of its own, with a UI and an event log, and four commands"
+    ),
+}
 """By test, without parameters: why it takes longer."""
 _SPARE = 1.5
 """The budget of a folder is so many times its recorded seconds, because machines differ."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.marks import first_only
 from tests.run.lakes import Cut, Written
 
 from lakesmith.plan.steps import QuarantineFilter
@@ -57,10 +58,13 @@ def books(lake: Written, table: str) -> None:
     assert int(str(came)) == sum(int(str(each)) for each in (written, twice, given_up, kept))
 
 
-def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same(written: Written) -> None:
+@pytest.mark.parametrize("loads", first_only([("append", "merge"), tuple(LOADS)]), ids=["two", "all"])
+def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same(
+    written: Written, loads: tuple[str, ...]
+) -> None:
     """A table for each load, all of them in one lake."""
     written.declare({"bronze/orders.yml": BRONZE})
-    written.declare({f"silver/{load}.sql": silver(LOADS[load]) for load in LOADS})
+    written.declare({f"silver/{load}.sql": silver(LOADS[load]) for load in loads})
     written.land(
         "orders/1.json",
         {"id": 1, "amount": 1, "at": 1},
@@ -73,9 +77,9 @@ def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (3, 0, 3)
 
     # Today's rule lets one of them pass as it is; another is mended; the third is still wrong.
-    written.declare({f"silver/{load}.sql": silver(LOADS[load], rule="amount >= -5") for load in LOADS})
+    written.declare({f"silver/{load}.sql": silver(LOADS[load], rule="amount >= -5") for load in loads})
     now: dict[str, list[tuple[object, ...]]] = {}
-    for load in LOADS:
+    for load in loads:
         table = f"silver.{load}"
         step = replay(written, table, QuarantineFilter(rule="sane"), set={"amount": "IF(id = 1, abs(amount), amount)"})
         assert (step.rows_in, step.rows_written + step.rows_deduplicated, step.rows_quarantined) == (3, 2, 1), load
@@ -94,11 +98,11 @@ def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same
     # The next batch goes on where the table was, and the whole table computed anew is the same.
     written.land("orders/2.json", {"id": 7, "amount": 7, "at": 7})
     written.run()
-    grown = {load: written.rows(shown(load)) for load in LOADS}
+    grown = {load: written.rows(shown(load)) for load in loads}
     assert {load: len(rows) for load, rows in grown.items()} == {load: len(rows) + 1 for load, rows in now.items()}
     written.run(full_refresh=True)
-    assert {load: written.rows(shown(load)) for load in LOADS} == grown
-    for load in LOADS:
+    assert {load: written.rows(shown(load)) for load in loads} == grown
+    for load in loads:
         assert written.rows(f"SELECT count(*) FROM quarantine.silver_{load}") == [(1,)]
 
 
