@@ -17,6 +17,7 @@ from lakesmith.declare import Files, ReplacePartitions, Table
 from lakesmith.lake import Lake
 from lakesmith.ledger.batch import Batch, CompletedBatch
 from lakesmith.ledger.batches import Batches
+from lakesmith.ledger.content import BatchContent, ChangedRows, FullBuild, NewFiles
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.steps import Position
@@ -183,7 +184,7 @@ def _build_table(
 def _batch(
     table: Table, number: int, upstream: list[str], built: dict[str, list[_Built]], files: tuple[FileFact, ...]
 ) -> Batch:
-    whole = number == 0
+    build: BatchContent = FullBuild() if number == 0 else ChangedRows(since=dict.fromkeys(upstream, number - 1))
     return Batch(
         sequence=number + 1,
         attempt=0,
@@ -191,10 +192,8 @@ def _batch(
         run_id=_run_id(number),
         pinned_at=int((START + timedelta(days=number)).timestamp() * 1000),
         definition=definition(table),
-        mode="files" if files else "full" if whole else "changes",
+        content=NewFiles(files=files) if files else build,
         inputs={each: Position(table_id=built[each][number].table_id, version=number) for each in upstream},
-        since={} if whole else dict.fromkeys(upstream, number - 1),
-        files=files,
     )
 
 

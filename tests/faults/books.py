@@ -47,8 +47,8 @@ def miscounted(stream: Stream, warehouse: Path, tables: dict[str, Files]) -> Ite
         before = reached[batch["parent"]]
         now = replace(before, version=batch["inputs"][stream.bronze]["version"])
         want: dict[str, int] = {}
-        if batch["replay"] is not None:
-            what = "discard" if batch["replay"]["discard"] else "replay"
+        if batch["mode"] == "replay":
+            what = "discard" if batch["content"]["replay"]["discard"] else "replay"
             now = replace(now, decided=before.decided.and_then(what, before.files))
             want = flow.replayed(events, now.files, now.decided)
         elif batch["mode"] in ("full", "changes", "partitions"):
@@ -79,7 +79,7 @@ def _landed(stream: Stream, warehouse: Path, bronze: Files) -> dict[int, int]:
         if note := _NOTE.search(commit.note or ""):
             sequence = int(note[1])
             batch = _pinned(warehouse, stream.bronze, sequence, int(note[2]))
-            files[sequence] = files[batch["parent"]] + len(batch["files"])
+            files[sequence] = files[batch["parent"]] + len(batch["content"].get("files", ()))
         landed[commit.version] = numbers[files[sequence]]
     return landed
 

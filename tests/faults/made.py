@@ -14,6 +14,7 @@ from lakesmith.declare import TableName
 from lakesmith.lake import Lake
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches, flow
+from lakesmith.ledger.content import NewFiles
 from lakesmith.plan.fingerprint import definition
 from lakesmith.ports import FileFact
 from lakesmith.storage import LocalStorage
@@ -73,8 +74,7 @@ class Made:
                 run_id="run",
                 pinned_at=1,
                 definition=definition(self.lake().tables[BRONZE]),
-                mode="files",
-                files=(self.land(number),),
+                content=NewFiles(files=(self.land(number),)),
             )
         )
         write_deltalake(

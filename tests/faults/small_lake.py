@@ -313,13 +313,13 @@ def build_batch(_: object, table: Table, batch: Batch, format: TableFormat, ware
     location = warehouse.table(name)
     now: Content = cast("Rows", format.read(cast("Any", None), location, position.version)).rows
     before: Content = ()
-    if batch.mode != "full":
+    if not batch.is_full:
         before = cast("Rows", format.read(cast("Any", None), location, batch.since[source])).rows
     if table.name == LATEST:
         factor = QUERIES.index(cast("Any", table.origin).text) + 1
         come = Counter(now) - Counter(before)
         return Built(rows=cast("Any", Rows(scaled(tuple(come.elements()), factor))), casts={})
-    if batch.mode == "full":
+    if batch.is_full:
         return Built(rows=cast("Any", Rows(by_day(now))), casts={})
     touched = {row.key % DAYS for row in set(now) ^ set(before) if isinstance(row, Row)}
     if not touched:

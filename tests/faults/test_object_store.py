@@ -21,6 +21,7 @@ from lakesmith.declare import TableName
 from lakesmith.errors import InfrastructureError
 from lakesmith.ledger.batch import Batch, CompletedBatch
 from lakesmith.ledger.batches import Batches
+from lakesmith.ledger.content import FullBuild
 from lakesmith.ledger.lease import Leases
 from lakesmith.ports import Storage
 from lakesmith.storage import failures
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.servers
 NAME = TableName("gold", "sales")
 FOLDER = f"_lakesmith/batches/{NAME}"
 LEASES = f"_lakesmith/leases/{NAME}"
-BATCH = Batch(sequence=7, attempt=0, parent=6, run_id="one", pinned_at=1, definition="d", mode="full")
+BATCH = Batch(sequence=7, attempt=0, parent=6, run_id="one", pinned_at=1, definition="d", content=FullBuild())
 DONE = CompletedBatch(
     sequence=7, attempt=1, version=3, run_id="one", rows_in=1, rows_written=1, rows_quarantined=0, rows_deduplicated=0
 )

@@ -51,6 +51,7 @@ from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError, Problems
 from lakesmith.ledger.batch import BATCH_NOTE, Batch, CompletedBatch, decode_batch, decode_completed
 from lakesmith.ledger.batches import Batches, flow
+from lakesmith.ledger.content import ReplayedRows
 from lakesmith.ledger.lease import LEASE_SECONDS
 from lakesmith.plan.fingerprint import definition as fingerprint
 from lakesmith.plan.steps import Progress
@@ -398,7 +399,7 @@ class World:
         if progress.unfinished is not None:
             batch = self._batches(ORDERS).committed(progress.unfinished, lambda: self._commits(ORDERS))
             open_rows = {row.uid for file in batch.files for row in self.disk.landed[file.path][1]}
-            if batch.replay is not None:
+            if isinstance(batch.content, ReplayedRows):
                 open_rows = there & set(refused) | set(refused) & given_up
         missing = taken - there - set(refused) - given_up - open_rows
         assert not missing, f"N: the bookmark is ahead of the rows: {missing}"
@@ -576,7 +577,7 @@ class World:
             return bool(self.spoilt)
         sequence, attempt = map(int, version.note.split()[2].split("."))
         batch = self._batches(name).pinned(sequence, attempt)
-        return batch.mode == "replay" or batch.follows_rollback
+        return isinstance(batch.content, ReplayedRows) or batch.follows_rollback
 
     def _by_hand(self, table: Table, rows: Content, operation: str, parameters: dict[str, str], note: str = "") -> None:
         number, now = len(table.versions), self.clock.now

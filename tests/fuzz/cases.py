@@ -75,32 +75,45 @@ _BATCH = {
     "run_id": "r",
     "pinned_at": 1_767_225_600_000,
     "definition": "d",
-    "mode": "changes",
     "inputs": {"bronze.orders": {"table_id": "t", "version": 4}},
-    "since": {"bronze.orders": 3},
-    "files": [["orders/1.json", 10, 1_767_225_600_000]],
-    "rejected_files": {"orders/1.json": "it is cut short"},
-    "slice": {"since": {"0": 1}, "until": {"0": 5}},
-    "seen": {"pattern": "orders/*.json", "day": "2026-01-01", "upto": "orders/1.json", "greatest": "orders/1.json"},
-    "days": {"start": "2026-01-01", "end": "2026-01-31"},
     "backfill": {"span": {"start": "2026-01-01", "end": "2026-01-31"}, "days": 7, "done": None},
     "lookups": {"bronze.customers": {"table_id": "c", "version": 2}},
     "contract": "1.0.0",
     "approval": {"by": "ann", "why": "looked at", "run_id": "q", "rows": 3, "rejected": 1},
-    "replay": {
-        "chosen": {"ids": ["a", "b"], "rule": "floor", "reason": "x", "batch": 1, "older_than": 3600.0},
-        "by": "ann",
-        "why": "fixed",
-        "discard": False,
-        "set": {"amount": "abs(amount)"},
-        "edits": {"a": {"amount": "1", "note": None}},
-        "version": 2,
-        "moment": 1_767_225_600_000,
-    },
-    "restore": {"version": 1, "head": 2, "quarantine": 0, "decisions": -1},
     "base_version": 1,
 }
-"""All that a batch may have, at once."""
+"""All that any batch may have, at once."""
+_SINCE = {"since": {"bronze.orders": 3}}
+CONTENTS: dict[str, dict[str, Any]] = {
+    "files": {
+        "files": [["orders/1.json", 10, 1_767_225_600_000]],
+        "rejected": {"orders/1.json": "it is cut short"},
+        "seen": {"pattern": "orders/*.json", "day": "2026-01-01", "upto": "orders/1.json", "greatest": "orders/1.json"},
+    },
+    "slice": {"slice": {"since": {"0": 1}, "until": {"0": 5}}},
+    "full": {},
+    "changes": _SINCE,
+    "sums": _SINCE,
+    "keys": _SINCE,
+    "partitions": _SINCE,
+    "days": {"days": {"start": "2026-01-01", "end": "2026-01-31"}},
+    "replay": {
+        "replay": {
+            "chosen": {"ids": ["a", "b"], "rule": "floor", "reason": "x", "batch": 1, "older_than": 3600.0},
+            "by": "ann",
+            "why": "fixed",
+            "discard": False,
+            "set": {"amount": "abs(amount)"},
+            "edits": {"a": {"amount": "1", "note": None}},
+            "version": 2,
+            "moment": 1_767_225_600_000,
+        }
+    },
+    "vacuum": {},
+    "move_bookmarks": {},
+    "restore": {"rollback": {"version": 1, "head": 2, "quarantine": 0, "decisions": -1}},
+}
+"""All that a batch of each mode may have."""
 _DONE = {
     "newest_extract": '{"taken":"2026-01-02"}',
     "sequence": 3,
@@ -119,7 +132,8 @@ def batch_files(changes: Mapping[str, Mapping[str, object]]) -> Case:
     """The books of a table with three batches, some of them changed."""
     files: dict[str, dict[str, Any]] = {}
     for number in (1, 2, 3):
-        files[f"{number:08}.01.json"] = {**_BATCH, "sequence": number, "parent": number - 1}
+        own = {"sequence": number, "parent": number - 1, "mode": "files", "content": CONTENTS["files"]}
+        files[f"{number:08}.01.json"] = _BATCH | own
         files[f"{number:08}.done.json"] = {**_DONE, "sequence": number, "version": number - 1}
     texts = {name: json.dumps({**values, **changes.get(name, {})}).encode() for name, values in files.items()}
     texts["taken"] = json.dumps([["orders/1.json", 10, 1]]).encode()
@@ -127,8 +141,8 @@ def batch_files(changes: Mapping[str, Mapping[str, object]]) -> Case:
 
 
 def _batch(rng: Random) -> Case:
-    newest = {"mode": rng.choice(("changes", "changes", "full", "replay", "vacuum", "restore"))}
-    files = dict(batch_files({"00000003.01.json": newest}).files)
+    mode = rng.choice(sorted(CONTENTS))
+    files = dict(batch_files({"00000003.01.json": {"mode": mode, "content": CONTENTS[mode]}}).files)
     target = rng.choice(sorted(files))
     files[target] = _mutated(rng, files[target], _JSON)
     return Case(kind="batch", target=target, files=files, options={"version": rng.choice((2, 2, 5))})

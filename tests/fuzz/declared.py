@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 
 def fits(value: object, kind: Any) -> bool:
@@ -21,7 +21,7 @@ def fits(value: object, kind: Any) -> bool:
                 fits(key, parts[0]) and fits(each, parts[1]) for key, each in value.items()
             )
     if is_dataclass(kind) or hasattr(kind, "_fields"):
-        hints = get_type_hints(kind)
+        hints = {name: hint for name, hint in get_type_hints(kind).items() if get_origin(hint) is not ClassVar}
         return isinstance(value, kind) and all(fits(getattr(value, name), hint) for name, hint in hints.items())
     if kind is float:
         return isinstance(value, float | int)

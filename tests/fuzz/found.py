@@ -141,19 +141,24 @@ FOUND: tuple[Callable[[], Case], ...] = (
     # A batch that builds upon itself, and one whose numbers are none.
     lambda: _batch(parent=3),
     lambda: _batch(parent="2"),
-    lambda: _batch(files=[["a", "b", None]]),
+    lambda: _batch(content={"files": [["a", "b", None]]}),
     lambda: _batch(backfill={"span": {"start": "2026-01-01", "end": "2026-01-31"}, "days": 0, "done": None}),
     # What somebody decided, told in other words or as nothing at all, was believed.
     lambda: _batch(approval={}),
     lambda: _batch(approval={"by": "ann", "why": "looked at", "run_id": "q", "rows": "3"}),
-    lambda: _batch(replay={"chosen": {"ids": "abc"}, "by": "ann"}),
-    lambda: _batch(replay={"chosen": {"ids": []}, "by": "ann", "edits": {"a": {"amount": 1}}}),
-    lambda: _batch(replay={"chosen": {"ids": []}, "by": "ann", "discard": "no"}),
-    lambda: _batch(restore={"version": "1", "head": 2}),
-    lambda: _batch(restore={"version": 1, "head": 2, "quarantine": "0"}),
+    lambda: _batch(mode="replay", content={"replay": {"chosen": {"ids": "abc"}, "by": "ann"}}),
+    lambda: _batch(
+        mode="replay", content={"replay": {"chosen": {"ids": []}, "by": "ann", "edits": {"a": {"amount": 1}}}}
+    ),
+    lambda: _batch(mode="replay", content={"replay": {"chosen": {"ids": []}, "by": "ann", "discard": "no"}}),
+    lambda: _batch(mode="restore", content={"rollback": {"version": "1", "head": 2}}),
+    lambda: _batch(mode="restore", content={"rollback": {"version": 1, "head": 2, "quarantine": "0"}}),
     # No files at all, in place of files that are lost.
-    lambda: _batch(files={}),
-    lambda: _batch(since={"bronze.orders": "3"}),
+    lambda: _batch(content={"files": {}}),
+    lambda: _batch(mode="changes", content={"since": {"bronze.orders": "3"}}),
+    # A mode that there is not, and what another mode has.
+    lambda: _batch(mode="other"),
+    lambda: _batch(mode="full"),
     # A link that leads to itself stopped the whole plan, and a name that is not UTF-8 the batch that it was in.
     lambda: _landing(Entry(path=b"a.json", kind="link", target=b"a.json")),
     lambda: _landing(Entry(path=b"d", kind="link", target=b"d"), pattern="*/a.json"),

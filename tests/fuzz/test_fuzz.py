@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.fuzz import corpus
-from tests.fuzz.cases import KINDS, batch_files, case
+from tests.fuzz.cases import CONTENTS, KINDS, batch_files, case
 from tests.fuzz.found import FOUND, data_case
 from tests.fuzz.planted import FOUND as FAULTS
 from tests.fuzz.planted import PLANTED, reads_well
@@ -19,7 +19,8 @@ from tests.fuzz.runner import Bounds, fuzz
 from tests.fuzz.subjects import try_case
 from tests.marks import first_only
 
-from lakesmith.ledger.batch import decode_batch
+from lakesmith.ledger.batch import decode_batch, encode
+from lakesmith.ledger.content import CASES
 
 SEED = "kept"
 NUMBERS = (range(150), range(150, 600))
@@ -60,11 +61,16 @@ def _of(said: dict[str, str], plant: object) -> str:
     return said.get(getattr(plant, "__name__", ""), "nothing")
 
 
-def test_the_batch_that_is_mutated_has_all_that_a_batch_may_have() -> None:
-    written = json.loads(batch_files({}).files["00000003.01.json"])
+@pytest.mark.parametrize("mode", CASES)
+def test_the_batch_that_is_mutated_has_all_that_a_batch_of_its_mode_may_have(mode: str) -> None:
+    own = {"mode": mode, "content": CONTENTS[mode]}
+    written = json.loads(batch_files({"00000003.01.json": own}).files["00000003.01.json"])
     batch = decode_batch(json.dumps(written).encode(), 3)
-    assert json.loads(json.dumps(asdict(batch), default=str)) == written
-    assert not [name for name, value in asdict(batch).items() if value in (None, (), {})]
+    encoded = json.loads(encode(batch))
+    del encoded["checksum"]
+    assert encoded == written
+    values = asdict(batch) | asdict(batch.content)
+    assert not [name for name in values if name != "content" and values[name] in (None, (), {})]
 
 
 def test_a_case_is_a_function_of_its_seed_and_number() -> None:

@@ -12,6 +12,7 @@ from tests.ledger.made import NAME, START, done, facts
 from lakesmith.errors import DataError
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import SUMMARY_INTERVAL, Batches
+from lakesmith.ledger.content import ChangedRows, NewFiles
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.plan.steps import ListingBookmark, Position, Progress
 from lakesmith.ports import CommitFact, FileFact
@@ -31,9 +32,8 @@ def batch(sequence: int, *, parent: int | None = None, files: tuple[FileFact, ..
         run_id=f"run-{sequence}",
         pinned_at=1,
         definition="d",
-        mode="changes",
+        content=NewFiles(files=files) if files else ChangedRows(),
         inputs={"bronze.orders": Position(table_id="t", version=version)},
-        files=files,
     )
 
 
@@ -227,7 +227,7 @@ def test_which_files_are_ingested_is_summarized_now_and_then(batches: Batches, t
     for number in range(1, 2 * SUMMARY_INTERVAL + 2):
         pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", number, 1),)))
         batches.finish(done(pinned, number))
-        batches.summarize_ingested(pinned, progress)
+        batches.summarize_ingested(done(pinned, number), pinned.files, progress)
         progress = batches.progress(facts(number, number), tuple)
     assert sorted(progress.ingested) == sorted(f"f{number}" for number in range(1, 2 * SUMMARY_INTERVAL + 2))
     assert progress.ingested["f3"] == FileFact("f3", 3, 1)
@@ -243,7 +243,7 @@ def test_which_files_come_in_order_is_read_only_when_one_is_requested_that_may_b
 ) -> None:
     seen = ListingBookmark(pattern="/landing/*", day="2026-01-01", upto="b", greatest="b")
     for number, name in enumerate(("a", "b"), start=1):
-        pinned = batches.pin(replace(batch(number, files=(FileFact(name, number, 1),)), seen=seen))
+        pinned = batches.pin(replace(batch(number), content=NewFiles(files=(FileFact(name, number, 1),), seen=seen)))
         batches.finish(done(pinned, number))
     first = tmp_path / "_lakesmith/batches/silver.orders/00000001.01.json"
     kept = first.read_text()
@@ -260,7 +260,7 @@ def test_which_files_come_in_order_is_read_only_when_one_is_requested_that_may_b
 def test_a_table_that_was_rolled_back_is_looked_at_from_where_it_was_then(batches: Batches) -> None:
     for number, name in enumerate(("a", "b"), start=1):
         seen = ListingBookmark(pattern="/landing/*", day="2026-01-01", upto=name, greatest=name)
-        pinned = batches.pin(replace(batch(number, files=(FileFact(name, 1, 1),)), seen=seen))
+        pinned = batches.pin(replace(batch(number), content=NewFiles(files=(FileFact(name, 1, 1),), seen=seen)))
         batches.finish(done(pinned, number))
     log = [
         CommitFact(version=3, committed_at=START, operation="RESTORE", parameters={"version": "1"}, metrics={}),

@@ -11,7 +11,8 @@ from tests.ledger.made import NAME, START, done, facts
 
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import EMPTY, Batches, version_left_by
-from lakesmith.plan.steps import BatchMode, Position, Rollback
+from lakesmith.ledger.content import BatchContent, ChangedRows, FullBuild, NewFiles, RestoredVersion, VacuumFence
+from lakesmith.plan.steps import Position, Rollback
 from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, FileFact
 from lakesmith.storage import LocalStorage
 
@@ -21,7 +22,7 @@ def batches(tmp_path: Path) -> Batches:
     return Batches(LocalStorage(tmp_path), NAME)
 
 
-def batch(sequence: int, *, mode: BatchMode = "files", parent: int | None = None) -> Batch:
+def batch(sequence: int, content: BatchContent | None = None, *, parent: int | None = None) -> Batch:
     return Batch(
         sequence=sequence,
         attempt=0,
@@ -29,9 +30,8 @@ def batch(sequence: int, *, mode: BatchMode = "files", parent: int | None = None
         run_id=f"run-{sequence}",
         pinned_at=1,
         definition="d",
-        mode=mode,
+        content=content or NewFiles(files=(FileFact(f"f{sequence}", 1, 1),)),
         inputs={"bronze.orders": Position(table_id="t", version=sequence)},
-        files=(FileFact(f"f{sequence}", 1, 1),) if mode == "files" else (),
     )
 
 
@@ -58,7 +58,7 @@ def not_asked() -> list[CommitFact]:
 
 def test_after_a_vacuum_the_table_stands_where_it_stood_and_its_note_is_a_quiet_one(batches: Batches) -> None:
     finish(batches, batch(1), 0)
-    fence = replace(batch(2, mode="vacuum"), inputs={"bronze.orders": Position(table_id="t", version=9)})
+    fence = replace(batch(2, VacuumFence()), inputs={"bronze.orders": Position(table_id="t", version=9)})
     assert finish(batches, fence, 1).note.startswith(MAINTENANCE_NOTE)
     progress = batches.progress(facts(1, 2, maintenance_commits=1), not_asked)
     assert (progress.head, progress.unfinished) == (2, None)
@@ -75,12 +75,12 @@ def test_versions_that_moved_no_row_are_not_looked_up_in_the_log(batches: Batche
 def test_a_restored_table_stands_where_it_stood_then_and_says_that_rows_were_replaced(batches: Batches) -> None:
     for number in (1, 2, 3):
         finish(batches, batch(number), number - 1)
-    back = replace(batch(4, mode="restore", parent=1), restore=Rollback(version=0, head=3))
+    back = batch(4, RestoredVersion(rollback=Rollback(version=0, head=3)), parent=1)
     finish(batches, back, 3)
     progress = batches.progress(facts(3, 4), not_asked)
     assert set(progress.ingested) == {"f1"}
     assert progress.rewritten == 3
-    finish(batches, batch(5, mode="vacuum"), 4)
+    finish(batches, batch(5, VacuumFence()), 4)
     assert batches.progress(facts(4, 5, maintenance_commits=1), not_asked).rewritten == 3
     assert set(batches.ancestors(5, not_asked)) == {5, 4, 1}
     finish(batches, batch(6), 5)
@@ -90,25 +90,25 @@ def test_a_restored_table_stands_where_it_stood_then_and_says_that_rows_were_rep
 
 def test_the_newest_extract_is_that_of_the_rows_also_after_maintenance_and_a_rollback(batches: Batches) -> None:
     def extract(number: int, date: str) -> None:
-        pinned = batches.pin(batch(number, mode="changes"))
+        pinned = batches.pin(batch(number, ChangedRows()))
         batches.finish(replace(done(pinned, number - 1), newest_extract=date))
 
     extract(1, "monday")
     extract(2, "tuesday")
-    finish(batches, batch(3, mode="vacuum"), 2)
+    finish(batches, batch(3, VacuumFence()), 2)
     assert batches.progress(facts(2, 3, maintenance_commits=1), not_asked).newest_extract == "tuesday"
-    finish(batches, replace(batch(4, mode="restore", parent=1), restore=Rollback(version=0, head=3)), 3)
+    finish(batches, batch(4, RestoredVersion(rollback=Rollback(version=0, head=3)), parent=1), 3)
     assert batches.progress(facts(3, 4), not_asked).newest_extract == "monday"
-    cut_short = batches.pin(batch(5, mode="changes"))
+    cut_short = batches.pin(batch(5, ChangedRows()))
     log = [commit(4, cut_short.note)]
     assert batches.progress(facts(4, 5), lambda: log).newest_extract is None
 
 
 def test_a_table_that_went_back_is_at_that_version_also_after_a_vacuum_and_until_rows_come(batches: Batches) -> None:
     made = [finish(batches, batch(number), number - 1) for number in (1, 2)]
-    back = replace(batch(3, mode="restore", parent=1), restore=Rollback(version=0, head=2))
+    back = batch(3, RestoredVersion(rollback=Rollback(version=0, head=2)), parent=1)
     made.append(finish(batches, back, 2))
-    made += [finish(batches, batch(number, mode="vacuum"), number - 1) for number in (4, 5)]
+    made += [finish(batches, batch(number, VacuumFence()), number - 1) for number in (4, 5)]
     made.append(finish(batches, batch(6), 5))
     log = [commit(version, each.note) for version, each in enumerate(made)]
     now = {2: facts(2, 3), 3: facts(3, 4, maintenance_commits=1), 4: facts(4, 5, maintenance_commits=2), 5: facts(5, 6)}
@@ -124,7 +124,7 @@ def test_a_vacuum_does_not_hide_that_the_table_was_rolled_back(batches: Batches)
     rolled_back = batches.progress(facts(5, 5), lambda: log)
     assert (rolled_back.head, rolled_back.base_batch) == (3, 3)
     for number in (6, 7):  # also when two come one after the other
-        fence = finish(batches, batch(number, mode="vacuum", parent=rolled_back.base_batch), number)
+        fence = finish(batches, batch(number, VacuumFence(), parent=rolled_back.base_batch), number)
         rolled_back = batches.progress(facts(number, number, maintenance_commits=number - 5), not_asked)
         assert (rolled_back.head, rolled_back.base_batch, fence.follows_rollback) == (number, 3, True)
         assert set(rolled_back.ingested) == {"f1", "f2", "f3"}
@@ -143,8 +143,8 @@ def test_how_far_the_rows_of_an_earlier_version_had_come_is_reported(batches: Ba
 
 def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_recomputed(batches: Batches) -> None:
     made = [finish(batches, batch(number), number - 1) for number in (1, 2)]
-    made.append(finish(batches, batch(3, mode="vacuum"), 2))
-    made.append(finish(batches, batch(4, mode="full", parent=0), 3))
+    made.append(finish(batches, batch(3, VacuumFence()), 2))
+    made.append(finish(batches, batch(4, FullBuild(), parent=0), 3))
     made.append(finish(batches, batch(5), 4))
     log = [commit(version, each.note) for version, each in enumerate(made)][::-1]
     assert [batches.progress_at(version, 5, log).head for version in (4, 3, 2, 1, 0)] == [5, 4, 3, 2, 1]
@@ -157,7 +157,7 @@ def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_rec
 
 def test_a_later_batch_that_somebody_has_pinned_is_seen(batches: Batches) -> None:
     finish(batches, batch(1), 0)
-    batches.pin(batch(2, mode="vacuum"))
+    batches.pin(batch(2, VacuumFence()))
     batches.pin(batch(2))
     assert not batches.has_later_batch(2)
     batches.pin(batch(3))

@@ -13,6 +13,7 @@ from lakesmith.declare import Column, Environment
 from lakesmith.errors import InfrastructureError, Place
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
+from lakesmith.ledger.content import FullBuild, ReplayedRows
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.steps import Finish, Progress, QuarantineFilter, Replay
 from lakesmith.run.context import RunContext
@@ -54,8 +55,7 @@ def interrupted(batches: Batches, replay: Replay | None) -> Finish:
             run_id="run",
             pinned_at=1,
             definition=definition(RANDOM),
-            mode="replay" if replay else "full",
-            replay=replay,
+            content=ReplayedRows(replay=replay) if replay else FullBuild(),
         )
     )
     return Finish(table=RANDOM.name, sequence=1, reason="interrupted")

@@ -14,6 +14,7 @@ from lakesmith.declare.secrets import Settings
 from lakesmith.errors import Place
 from lakesmith.formats import Delta
 from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.content import SourceSlice
 from lakesmith.ports import TableFacts, Write
 from lakesmith.sources import new_slice
 from lakesmith.spark.ingest import IngestContext, pin_slice, read_batch
@@ -72,8 +73,7 @@ class Bronze:
             run_id=f"run-{self.sequence + 1}",
             pinned_at=1_700_000_000_000,
             definition="",
-            mode="files",
-            slice=found,
+            content=SourceSlice(slice=found),
         )
         pinned = pin_slice(self.context, table, batch)
         assert pinned.slice is not None

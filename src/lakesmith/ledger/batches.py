@@ -35,6 +35,7 @@ from lakesmith.ledger.batch import (
     encode,
     with_checksum,
 )
+from lakesmith.ledger.content import NewFiles, RestoredVersion
 from lakesmith.plan.steps import Progress
 from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, FileFact, Storage, TableFacts, in_commit_order
 
@@ -192,7 +193,8 @@ class Batches:
             return True
         base_batch = self.base_batch(self.progress(facts, commits).head, commits)
         batch = self.committed(base_batch, commits) if base_batch else None
-        if batch is None or batch.restore is None or batch.restore.version != version:
+        restored = batch.content if batch is not None else None
+        if batch is None or not isinstance(restored, RestoredVersion) or restored.rollback.version != version:
             return False
         return committed_version(batch, commits()) == facts.changed
 
@@ -207,16 +209,16 @@ class Batches:
         newest = batch = self.committed(head, commits)
         rewrote = 0
         while batch.reads_no_source and batch.parent:
-            rewrote = rewrote or (batch.sequence if batch.mode == "restore" else 0)
+            rewrote = rewrote or (batch.sequence if isinstance(batch.content, RestoredVersion) else 0)
             batch = self.committed(batch.parent, commits)
-        rewrote = rewrote or (batch.sequence if batch.mode == "full" else 0)
+        rewrote = rewrote or (batch.sequence if batch.is_full else 0)
         progress = Progress(
             head=head,
             base_batch=newest.parent if newest.moves_no_rows and newest.follows_rollback else head,
             definition=newest.definition,
             positions=newest.inputs,
             ingested=self._ingested_files(batch, commits),
-            seen=batch.seen,
+            seen=batch.content.seen if isinstance(batch.content, NewFiles) else None,
             source_position=batch.slice.until if batch.slice else {},
             backfill=batch.backfill,
             newest_extract=self._newest_extract(newest, commits),
@@ -291,13 +293,11 @@ class Batches:
                 return self._sequence_at(restored, newest, made, commits, rebuilt=rebuilt)
         return max((seq for made, seq in by_version.items() if made <= version), default=0)
 
-    def summarize_ingested(self, batch: Batch, progress: Progress) -> None:
+    def summarize_ingested(self, done: CompletedBatch, files: Iterable[FileFact], progress: Progress) -> None:
         """Write a summary of ingested files now and then, so that a plan need not read every batch."""
-        if not batch.files or batch.sequence % SUMMARY_INTERVAL:
-            return
-        self.write_summary(
-            batch.sequence, batch.attempt, {**progress.ingested, **{file.path: file for file in batch.files}}
-        )
+        if done.sequence % SUMMARY_INTERVAL == 0:
+            taken = {**progress.ingested, **{file.path: file for file in files}}
+            self.write_summary(done.sequence, done.attempt, taken)
 
     def write_summary(self, sequence: int, attempt: int, taken: Mapping[str, FileFact]) -> None:
         """Write the list of all files that are ingested up to a batch."""
@@ -305,9 +305,9 @@ class Batches:
         self._storage.put_if_absent(self._summary_key(sequence, attempt), with_checksum(json.dumps({"files": rows})))
 
     def _ingested_files(self, head: Batch, commits: Callable[[], Iterable[CommitFact]]) -> Mapping[str, FileFact]:
-        if head.seen is None:
+        if not isinstance(head.content, NewFiles) or head.content.seen is None:
             return self._read_ingested_files(head, commits)
-        greatest = head.seen.greatest
+        greatest = head.content.seen.greatest
 
         def read() -> dict[str, FileFact]:
             taken = self._read_ingested_files(head, commits)

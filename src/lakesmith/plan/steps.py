@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, timedelta
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from lakesmith.declare import TableName
 from lakesmith.errors import LakesmithError
@@ -57,6 +57,10 @@ class Ingest:
     listing: Listing | None = None
     """For ordered files, how these were listed: `after` is the last name before this step's files."""
     reason: str
+
+    @property
+    def mode(self) -> Literal["files", "slice"]:
+        return "files" if self.slice is None else "slice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +154,7 @@ class Finish:
     """Completes a batch whose rows are committed but whose rejected rows may not be in quarantine yet."""
 
     name: ClassVar[StepName] = "finish"
+    mode: ClassVar[Literal["files"]] = "files"
     table: TableName
     sequence: int
     reason: str
@@ -211,12 +216,6 @@ class Replay:
     """The version of the quarantine that is read."""
     moment: int = 0
     """Milliseconds since 1970 from which ages are measured."""
-
-    @classmethod
-    def from_json(cls, recorded: Mapping[str, Any]) -> Replay:
-        """Return the replay that is recorded with a batch."""
-        chosen = {**recorded["chosen"], "ids": tuple(recorded["chosen"]["ids"])}
-        return cls(**{**recorded, "chosen": QuarantineFilter(**chosen)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

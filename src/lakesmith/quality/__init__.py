@@ -1,6 +1,6 @@
 """Compile checks to SQL expressions that Spark evaluates in the same pass that writes the rows."""
 
-from lakesmith.quality.judge import CheckVerdict, Measurements, PastResult, comparable_batches, judge
+from lakesmith.quality.judge import CheckVerdict, Measurements, PastResult, judge
 from lakesmith.quality.measures import Measure
 from lakesmith.quality.rules import UNREADABLE, RowRule, Rules, checks_only_readability, referenced_tables, rules_of
 
@@ -13,7 +13,6 @@ __all__ = [
     "RowRule",
     "Rules",
     "checks_only_readability",
-    "comparable_batches",
     "judge",
     "referenced_tables",
     "rules_of",

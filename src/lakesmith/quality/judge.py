@@ -48,15 +48,6 @@ class PastResult:
     """How the batch was read or built."""
 
 
-INCREMENTS = ("files", "slice", "changes", "sums")
-"""Incremental modes are compared with each other; every other mode only with itself."""
-
-
-def comparable_batches(past: Sequence[PastResult], mode: str) -> list[PastResult]:
-    """Return the earlier results that a batch of this mode can be compared with."""
-    return [each for each in past if each.mode == mode or (each.mode in INCREMENTS and mode in INCREMENTS)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckVerdict:
     """The result of one check on a batch."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakesmith.ledger.batches import flow
+from lakesmith.ledger.content import BackfilledDays, FullBuild
 from lakesmith.plan.fingerprint import rebuild_reason
 from lakesmith.plan.steps import BackfillChunk, Build, Position
 from lakesmith.ports import TableFacts
-from lakesmith.run.build_mode import changes_after, current_mode, inputs_with_changes
+from lakesmith.run.build_mode import current_content, inputs_with_changes
 from lakesmith.run.commit import commit_batch
 from lakesmith.run.step_result import StepResult
 from lakesmith.run.table_state import TableState
@@ -25,14 +26,13 @@ def build(state: TableState, step: Build) -> StepResult:
     progress = state.progress
     if state.facts is not None and not step.rebuild and not inputs_with_changes(inputs, progress):
         return StepResult(mode=step.mode, reason="nothing new", before=state.facts)
-    mode, reason = (
-        current_mode(state.format, state.table, step, progress, inputs) if state.facts else ("full", step.reason)
+    content, reason = (
+        current_content(state.format, state.table, step, progress, inputs)
+        if state.facts
+        else (FullBuild(), step.reason)
     )
-    batch = state.new_batch(
-        mode,
-        inputs={n: Position(table_id=f.table_id, version=f.version) for n, f in inputs.items()},
-        since={n: changes_after(f, progress.positions[n]) for n, f in inputs.items()} if mode != "full" else {},
-    )
+    positions = {name: Position(table_id=found.table_id, version=found.version) for name, found in inputs.items()}
+    batch = state.new_batch(content, inputs=positions)
     return commit_batch(state, state.batches.pin(batch), reason)
 
 
@@ -46,6 +46,6 @@ def recompute_chunk(state: TableState, step: BackfillChunk) -> StepResult:
     begun = progress.backfill
     if begun is not None and begun.span == step.backfill.span and begun.done and begun.done >= step.chunk.end:
         return StepResult(mode=step.mode, reason="another run has computed these days", before=state.facts)
-    batch = state.new_batch(step.mode, inputs=progress.positions)
-    batch = replace(batch, days=step.chunk, backfill=step.backfill.after(step.chunk))
+    batch = state.new_batch(BackfilledDays(days=step.chunk), inputs=progress.positions)
+    batch = replace(batch, backfill=step.backfill.after(step.chunk))
     return commit_batch(state, state.batches.pin(batch), step.reason)

@@ -11,6 +11,7 @@ from lakesmith.failpoints import failpoint
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import flow
+from lakesmith.ledger.content import NewFiles
 from lakesmith.ports import FileFact, Write, find_commit
 from lakesmith.records import FileRecord
 from lakesmith.run.batch_reader import direct_write_folder, read_incoming
@@ -63,12 +64,11 @@ def complete(state: TableState, batch: Batch, result: BatchResult) -> tuple[File
     return records
 
 
-def archive_result(state: TableState, batch: Batch, result: StepResult) -> StepResult:
+def archive_result(state: TableState, result: StepResult) -> StepResult:
     """Add the ingested files of a batch to the summary, and move them to the archive."""
     if result.batch is None or not result.ingested:
         return result
-    committed = replace(batch, attempt=result.batch.done.attempt, files=result.ingested)
-    state.batches.summarize_ingested(committed, state.progress)
+    state.batches.summarize_ingested(result.batch.done, result.ingested, state.progress)
     errors = archive_files(state, {file.path: file for file in result.ingested}, state.progress.ingested)
     return replace(result, postponed=(*result.postponed, *errors))
 
@@ -103,17 +103,15 @@ def _write(state: TableState, batch: Batch, postponed: list[LakesmithError]) -> 
             if state.is_committed(batch.sequence):
                 raise batch_unfinished(table, batch, abort) from error
         survey = True
-        if abort.kind == "broken":
-            rejected = {**batch.rejected_files, abort.path: abort.detail}
-            batch = state.batches.pin(replace(batch, rejected_files=rejected))
-        elif abort.kind == "left-out":
+        if abort.kind == "broken" and isinstance(batch.content, NewFiles):
+            batch = state.batches.pin(replace(batch, content=batch.content.reject(abort.path, abort.detail)))
+        elif abort.kind == "left-out" and isinstance(batch.content, NewFiles):
             unread = abort.path.split(Abort.SEPARATOR)
             postponed += [file_postponed(table, path, abort.detail) for path in unread]
-            files = tuple(file for file in batch.files if file.path not in unread)
-            if not files:
+            batch = replace(batch, content=batch.content.leave_out(unread))
+            if not batch.files:
                 return None
-            # Where files arrive in name order, only a full listing finds the others again.
-            batch = state.batches.pin(replace(batch, files=files, seen=None))
+            batch = state.batches.pin(batch)
     raise DataError(
         "files-unstable",
         "the files changed each time that they were read",

@@ -204,7 +204,7 @@ class Executor:
             run_id=self.run_id,
             table=str(table),
             step=step.name,
-            mode=getattr(step, "mode", "files"),
+            mode=step.mode,
             reason=reason,
             outcome=outcome,
             sequence=0,

@@ -9,6 +9,7 @@ from lakesmith.failpoints import failpoint
 from lakesmith.intake.rows import Abort
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import committed_version
+from lakesmith.ledger.content import ReplayedRows
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.steps import Finish, Progress
 from lakesmith.run.batch_reader import read_incoming
@@ -33,7 +34,8 @@ def finish(state: TableState, step: Finish, *, before_restore: bool = False) -> 
         return StepResult(mode=batch.mode, reason=step.reason, before=facts, batch=result)
     if facts is not None and not before_restore:
         state.refuse_if_rolled_back(batch, facts.version)
-    discards = batch.replay is not None and batch.replay.discard
+    replay = batch.content.replay if isinstance(batch.content, ReplayedRows) else None
+    discards = replay is not None and replay.discard
     if not discards and batch.definition != definition(table):
         raise DataError(
             "unfinished-under-other-definition",
@@ -42,8 +44,8 @@ def finish(state: TableState, step: Finish, *, before_restore: bool = False) -> 
             table=str(table.name),
             hint="restore the earlier definition and run once, so that rejected rows are quarantined; then change it",
         )
-    if batch.replay is not None:
-        result = quarantine_replay(state, batch).finish()
+    if replay is not None:
+        result = quarantine_replay(state, batch, replay).finish()
         state.batches.finish(result.done)
         return StepResult(mode=batch.mode, reason=step.reason, before=facts, batch=result)
     refuse_nondeterministic(table, batch)

@@ -27,7 +27,7 @@ def commit_held_batch(state: TableState, step: CommitHeldBatch) -> StepResult:
             table=str(table.name),
             hint="the table or its declaration has changed since; run again, and approve that run's batch",
         )
-    new = state.new_batch(held.mode)
+    new = state.new_batch(held.content)
     batch = batches.pin(
         replace(
             held,
@@ -42,4 +42,4 @@ def commit_held_batch(state: TableState, step: CommitHeldBatch) -> StepResult:
         from lakesmith.spark.ingest.staged_extract import hand_over_staged
 
         hand_over_staged(state.warehouse, table.name, held, batch)
-    return archive_result(state, batch, commit_batch(state, batch, step.reason))
+    return archive_result(state, commit_batch(state, batch, step.reason))

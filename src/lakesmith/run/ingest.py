@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakesmith.ledger.batches import flow
+from lakesmith.ledger.content import NewFiles, SourceSlice
 from lakesmith.plan.listing import bookmark_after
 from lakesmith.plan.steps import Ingest, Widen
 from lakesmith.run.commit import archive_result, commit_batch
@@ -20,13 +21,14 @@ def ingest(state: TableState, step: Ingest) -> StepResult:
     table, progress = state.table, state.progress
     files = tuple(file for file in step.files if file.path not in progress.ingested)
     if step.slice is None and not files:
-        return StepResult(mode="files", reason="another run has ingested the files", before=state.facts)
+        return StepResult(mode=step.mode, reason="another run has ingested the files", before=state.facts)
     if step.slice is not None and step.slice.since != progress.source_position and progress.source_position:
-        return StepResult(mode="slice", reason="another run already ingested later data", before=state.facts)
-    batch = state.new_batch("files" if step.slice is None else "slice", files=files, slice=step.slice)
-    if step.listing is not None:
-        batch = replace(batch, seen=bookmark_after(step.listing, step.files, progress))
-    if step.slice is not None:
+        return StepResult(mode=step.mode, reason="another run already ingested later data", before=state.facts)
+    if step.slice is None:
+        seen = bookmark_after(step.listing, step.files, progress) if step.listing else None
+        batch = state.new_batch(NewFiles(files=files, seen=seen))
+    else:
+        batch = state.new_batch(SourceSlice(slice=step.slice))
         batch = pin_slice(state.run.ingest_context(table), table, batch)
     if batch.slice is not None and batch.slice.since and batch.slice.since == batch.slice.until:
         return StepResult(mode=batch.mode, reason="nothing new", before=state.facts)
@@ -34,7 +36,7 @@ def ingest(state: TableState, step: Ingest) -> StepResult:
     batch = state.batches.pin(batch)
     warnings = (schema_warning(table, batch, mismatches),) if mismatches else ()
     result = replace(commit_batch(state, batch, step.reason), warnings=warnings)
-    return archive_result(state, batch, result)
+    return archive_result(state, result)
 
 
 def widen(state: TableState, step: Widen) -> StepResult:

@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from lakesmith.declare import Files, Table, TableName
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.failpoints import failpoint
 from lakesmith.ledger.batch import Batch, CompletedBatch
 from lakesmith.ledger.batches import EMPTY, Batches, committed_version, flow, version_left_by
+from lakesmith.ledger.content import BatchContent, MovedBookmarks, RestoredVersion, VacuumFence
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.ledger.readers import slowest_reader
 from lakesmith.ledger.staged import last_changed, remove_staged, staged_folders
@@ -34,6 +35,12 @@ from lakesmith.storage import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class NewBatch(Protocol):
+    """Makes the next batch of the table, not pinned yet."""
+
+    def __call__(self, content: BatchContent, *, inputs: Mapping[str, Position]) -> Batch: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +74,14 @@ class Maintenance:
         assert now is not None
         return replace(result_without_rows(self.run_id, now.version), bytes=bytes)
 
-    def vacuum(self, step: Vacuum, made: Batch) -> BatchResult | None:
+    def vacuum(self, step: Vacuum, new_batch: NewBatch) -> BatchResult | None:
         """Fence the table and its side tables, then delete old unneeded files; return None when there are none."""
         age = self._age(step)
         left = self._abandoned_folders(age)
         if not left and not any(self.format.count_unused_files(location, age) for location in self._locations()):
             return None
-        made = replace(made, inputs=self._advanced_positions(), definition=self._definition(self.progress))
-        batch = self.batches.pin(made)
+        made = new_batch(VacuumFence(), inputs=self._advanced_positions())
+        batch = self.batches.pin(replace(made, definition=self._definition(self.progress)))
         fence = replace(self._write(batch), based_on=batch.base_version)
         version = self.format.advance(self.facts.location, fence, self.session()).version
         failpoint("table.committed", self.table.name)
@@ -109,21 +116,22 @@ class Maintenance:
                 hint="nothing is lost: vacuum again when the other run has ended",
             )
 
-    def restore(self, step: Restore, made: Batch) -> BatchResult | None:
+    def restore(self, step: Restore, new_batch: NewBatch) -> BatchResult | None:
         """Restore the table in one commit, then its side tables; return None when it already has the rows of that
         version and its bookmarks match its inputs."""
         found = self.plan_restore(step.version)
         if found is None:
-            return self._follow_inputs(step.input_versions, made)
+            return self._follow_inputs(step.input_versions, new_batch)
         before, rollback = found
         batch = self.batches.pin(
             replace(
-                made,
+                new_batch(
+                    RestoredVersion(rollback=rollback),
+                    inputs=self.positions_after_restore(before.positions, step.input_versions),
+                ),
                 parent=before.head,
                 definition=self._definition(before),
-                inputs=self.positions_after_restore(before.positions, step.input_versions),
                 backfill=before.backfill,
-                restore=rollback,
             )
         )
         failpoint("table.committing", self.table.name)
@@ -152,20 +160,13 @@ class Maintenance:
         self._refuse_incomplete(rollback, before.head)
         return before, rollback
 
-    def _follow_inputs(self, input_versions: Mapping[str, int], made: Batch) -> BatchResult | None:
+    def _follow_inputs(self, input_versions: Mapping[str, int], new_batch: NewBatch) -> BatchResult | None:
         """Move the bookmarks to the versions of restored inputs, in a commit without rows; None when they match."""
         inputs = self.positions_after_restore(self.progress.positions, input_versions)
         if inputs == self.progress.positions:
             return None
-        batch = self.batches.pin(
-            replace(
-                made,
-                mode="move_bookmarks",
-                definition=self._definition(self.progress),
-                inputs=inputs,
-                base_version=self.facts.version,
-            )
-        )
+        made = new_batch(MovedBookmarks(), inputs=inputs)
+        batch = self.batches.pin(replace(made, definition=self._definition(self.progress)))
         failpoint("table.committing", self.table.name)
         fence = replace(self._write(batch), based_on=batch.base_version)
         self.format.advance(self.facts.location, fence, self.session() if self.facts.widened else None)
@@ -194,11 +195,12 @@ class Maintenance:
     def finish(self, batch: Batch) -> BatchResult:
         """Complete a committed maintenance batch. Files that a vacuum left are deleted by the next one."""
         version = committed_version(batch, self._commits())
-        self._deleted_keys.fence(batch, valid=batch.restore is None)
+        restored = batch.content if isinstance(batch.content, RestoredVersion) else None
+        self._deleted_keys.fence(batch, valid=restored is None)
         failpoint("table.fenced", self.table.name)
-        if batch.restore is not None:
-            self._restore_side_tables(batch, batch.restore)
-        if batch.mode != "vacuum":
+        if restored is not None:
+            self._restore_side_tables(batch, restored.rollback)
+        if not isinstance(batch.content, VacuumFence):
             # A held batch was computed from versions that the inputs no longer have.
             discard_held_batch(self.warehouse, self.table)
         return self._complete(batch, version)
@@ -346,9 +348,9 @@ def maintain(state: TableState, step: Compact | Vacuum | Restore) -> StepResult:
         case Compact():
             result, otherwise = maintenance.compact(), "no small files to compact"
         case Vacuum():
-            result, otherwise = maintenance.vacuum(step, state.new_batch(step.mode)), "no file is old and unreferenced"
+            result, otherwise = maintenance.vacuum(step, state.new_batch), "no file is old and unreferenced"
         case Restore():
-            result = maintenance.restore(step, state.new_batch(step.mode))
+            result = maintenance.restore(step, state.new_batch)
             otherwise = f"it already has the rows of version {step.version}"
         case _:
             assert_never(step)

@@ -8,8 +8,9 @@ from lakesmith.declare import Source
 from lakesmith.errors import DataError
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import flow
+from lakesmith.ledger.content import ReplayedRows
 from lakesmith.plan.fingerprint import rebuild_reason
-from lakesmith.plan.steps import ReplayQuarantine
+from lakesmith.plan.steps import Replay, ReplayQuarantine
 from lakesmith.run.step_result import StepResult
 from lakesmith.run.table_state import TableState
 from lakesmith.spark.replay import QuarantineReplay
@@ -31,13 +32,13 @@ def replay_quarantine(state: TableState, step: ReplayQuarantine) -> StepResult:
             table=str(table.name),
             hint=f"update the table first: lakesmith run {table.name}",
         )
-    batch = state.new_batch(step.mode, inputs=state.progress.positions)
+    batch = state.new_batch(ReplayedRows(replay=step.replay), inputs=state.progress.positions)
     if step.replay.discard and definition is not None:
         # Discarded rows enter no table: the rows of the table keep their definition.
         batch = replace(batch, definition=definition)
     replay = replace(step.replay, version=quarantine.version, moment=batch.pinned_at)
-    batch = state.batches.pin(replace(batch, replay=replay, backfill=None))
-    result = quarantine_replay(state, batch).commit_batch()
+    batch = state.batches.pin(replace(batch, content=ReplayedRows(replay=replay), backfill=None))
+    result = quarantine_replay(state, batch, replay).commit_batch()
     if result is None:
         return StepResult(mode=step.mode, reason="no quarantined row matches", before=state.facts)
     state.refuse_if_rolled_back(batch, result.done.version)
@@ -45,12 +46,13 @@ def replay_quarantine(state: TableState, step: ReplayQuarantine) -> StepResult:
     return StepResult(mode=step.mode, reason=step.reason, before=state.facts, batch=result)
 
 
-def quarantine_replay(state: TableState, batch: Batch) -> QuarantineReplay:
+def quarantine_replay(state: TableState, batch: Batch, replay: Replay) -> QuarantineReplay:
     """Return what replays the rows of a batch."""
     return QuarantineReplay(
         spark=state.run.session(),
         table=state.table,
         batch=batch,
+        replay=replay,
         facts=state.facts,
         format=state.format,
         warehouse=state.warehouse,

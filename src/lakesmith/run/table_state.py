@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from lakesmith.declare import Table
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches, flow
+from lakesmith.ledger.content import BatchContent, FullBuild, RestoredVersion
 from lakesmith.plan.fingerprint import definition
-from lakesmith.plan.steps import BatchMode, Position, Progress
-from lakesmith.ports import CommitFact, FileFact, Slice, TableFacts, TableFormat
+from lakesmith.plan.steps import Position, Progress
+from lakesmith.ports import CommitFact, TableFacts, TableFormat
 from lakesmith.quality import referenced_tables, rules_of
 from lakesmith.run.context import RunContext
 from lakesmith.run.errors import committed_on_rollback
@@ -69,17 +70,9 @@ class TableState:
         facts = self.format.facts(self.location, flow(self.table.name))
         return facts is not None and facts.sequence >= sequence
 
-    def new_batch(
-        self,
-        mode: BatchMode,
-        *,
-        files: tuple[FileFact, ...] = (),
-        slice: Slice | None = None,
-        inputs: Mapping[str, Position] | None = None,
-        since: Mapping[str, int] | None = None,
-    ) -> Batch:
+    def new_batch(self, content: BatchContent, *, inputs: Mapping[str, Position] | None = None) -> Batch:
         """Return the next batch of the table, not pinned yet."""
-        replaces_all = mode in ("full", "restore")
+        replaces_all = isinstance(content, FullBuild | RestoredVersion)
         return Batch(
             sequence=max(self.facts.sequence if self.facts else 0, self.progress.highest_sequence) + 1,
             attempt=0,
@@ -87,14 +80,11 @@ class TableState:
             run_id=self.run.run_id,
             pinned_at=time.time_ns() // 1_000_000,
             definition=definition(self.table),
-            mode=mode,
-            files=files,
-            slice=slice,
+            content=content,
             inputs=inputs or {},
-            since=since or {},
             lookups=self._lookups(),
             contract=self.run.contracts.get(self.table.name),
-            backfill=self.progress.backfill if mode != "full" else None,
+            backfill=self.progress.backfill if not isinstance(content, FullBuild) else None,
             base_version=self.facts.version if self.facts is not None and not replaces_all else None,
             newest_extract=self.progress.newest_extract if not replaces_all else None,
         )

@@ -15,8 +15,23 @@ from lakesmith.declare.loads import Append, Load, Merge, with_query_case
 from lakesmith.errors import DataError
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import flow
+from lakesmith.ledger.content import (
+    AddedSums,
+    BackfilledDays,
+    ChangedKeys,
+    ChangedPartitions,
+    ChangedRows,
+    FullBuild,
+    MovedBookmarks,
+    NewFiles,
+    ReplayedRows,
+    RestoredVersion,
+    SourceSlice,
+    VacuumFence,
+)
 from lakesmith.load import call_function
 from lakesmith.plan.backfill import day_column
+from lakesmith.plan.steps import Span
 from lakesmith.ports import ReplaceWhere, TableFormat
 from lakesmith.spark.day_range import in_days, quarantined_in_days
 from lakesmith.spark.loads import apply_load, is_keyed
@@ -96,23 +111,23 @@ class _QueryBatch:
         """Run the query in the way that the mode of the batch requires."""
         table, batch = self.table, self.batch
         frames = {name: self._input(name) for name in batch.inputs}
-        match batch.mode:
-            case "sums":
+        match batch.content:
+            case AddedSums():
                 return self._changed_groups()
-            case "keys" if uses_key_finder(table):
+            case ChangedKeys() if uses_key_finder(table):
                 return self._changed_groups()
-            case "changes" | "keys" if is_keyed(table.load):
+            case ChangedRows() | ChangedKeys() if is_keyed(table.load):
                 return self._new_and_all_rows()
-            case "days":
-                return self._selected_days(frames)
-            case "partitions":
+            case BackfilledDays(days=days):
+                return self._selected_days(frames, days)
+            case ChangedPartitions():
                 return self._changed_partitions(frames)
-            case "changes" | "keys" | "full":
+            case ChangedRows() | ChangedKeys() | FullBuild():
                 return replace(self._run(frames), inputs=frames)
-            case "files" | "slice" | "replay" | "vacuum" | "move_bookmarks" | "restore":
+            case NewFiles() | SourceSlice() | ReplayedRows() | VacuumFence() | MovedBookmarks() | RestoredVersion():
                 raise AssertionError(f"a batch of mode {batch.mode} runs no query")
             case _:
-                assert_never(batch.mode)
+                assert_never(batch.content)
 
     def read(self, name: str) -> DataFrame:
         """Return all rows of an input at its pinned version."""
@@ -126,9 +141,8 @@ class _QueryBatch:
         return self.format.changes(self.spark, self._location(name), self.batch.since[name], until)
 
     def _input(self, name: str) -> DataFrame:
-        if name not in self.batch.since or self.batch.mode != "changes":
-            return self.read(name)
-        return _new_rows(self._feed(name))
+        """Return the rows that the query reads of an input."""
+        return _new_rows(self._feed(name)) if isinstance(self.batch.content, ChangedRows) else self.read(name)
 
     def _run(self, frames: Mapping[str, DataFrame]) -> Built:
         built = cast_to_declared(self.spark, self.table, _run_query(self.spark, self.table, frames))
@@ -163,12 +177,11 @@ class _QueryBatch:
         declared = next((column.type for column in self.table.columns if column.name == by), None)
         return f"try_cast({trace.expression} AS {declared})" if declared else trace.expression
 
-    def _selected_days(self, frames: dict[str, DataFrame]) -> Built:
+    def _selected_days(self, frames: dict[str, DataFrame], days: Span) -> Built:
         """Return the rows of some days. For keyed loads, also their keys (new and stored) and all rows."""
-        location, days = self.warehouse.table(self.table.name), self.batch.days
+        location = self.warehouse.table(self.table.name)
         facts = self.format.facts(location, flow(self.table.name))
         assert facts is not None
-        assert days is not None
         column = day_column(self.table, facts)
         kind = next(stored.type for stored in facts.columns if stored.name == column)
         inside = in_days(quoted(column), kind, days)
@@ -201,7 +214,7 @@ class _QueryBatch:
         new_rows = _new_rows(feed)
         built = self._run({name: new_rows})
         all_rows = self._run({name: self.read(name)}).rows
-        if self.batch.mode != "keys":
+        if not isinstance(self.batch.content, ChangedKeys):
             return replace(built, all_rows=all_rows, inputs={name: new_rows})
         # A row that was updated or deleted touches the key that it had before.
         before_and_after = self._run({name: feed.drop(*CHANGE_FEED)}).rows
@@ -210,7 +223,7 @@ class _QueryBatch:
         return replace(built, all_rows=all_rows, keys=touched_keys(built.load, before_and_after))
 
     def _changed_groups(self) -> Built:
-        """Return the rows of the keys that changes of any input touch; in mode `sums`, the totals of new rows alone."""
+        """Return the rows of the keys that changes of any input touch; for added sums, the totals of new rows alone."""
         table, batch = self.table, self.batch
         assert isinstance(table.origin, SqlQuery)
         assert isinstance(table.load, Merge)
@@ -219,7 +232,7 @@ class _QueryBatch:
             now[name] = self.read(name)
             if position.version > batch.since[name]:
                 feeds[name] = self._feed(name).drop(*CHANGE_FEED)
-        if batch.mode == "sums":
+        if isinstance(batch.content, AddedSums):
             return self._run({**now, **feeds})
         from pyspark.sql import DataFrame
 

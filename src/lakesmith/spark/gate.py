@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import AUDIT, HIDDEN
 from lakesmith.declare.checks import Limit, Reconcile
 from lakesmith.errors import DataError, Place
-from lakesmith.quality import CheckVerdict, Measure, Measurements, PastResult, RowRule, comparable_batches, judge
+from lakesmith.quality import CheckVerdict, Measure, Measurements, PastResult, RowRule, judge
 from lakesmith.records import CheckRecord
 from lakesmith.spark.batch_counts import Counts
 from lakesmith.spark.incoming import IncomingBatch
@@ -85,7 +85,7 @@ def _judge_measures(incoming: IncomingBatch, counts: Counts) -> dict[str, CheckV
                 pinned_at=incoming.batch.pinned_at,
                 types=types,
                 theirs=_input_total(incoming, measure),
-                past=comparable_batches(past.get(measure.name, ()), incoming.batch.mode),
+                past=[each for each in past.get(measure.name, ()) if each.mode in incoming.batch.comparable_modes],
             ),
         )
         for measure in incoming.rules.batch

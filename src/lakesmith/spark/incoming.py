@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakesmith.columns import FILE_END, FILE_NUMBER, HIDDEN
 from lakesmith.declare import Table
 from lakesmith.ledger.batch import Batch, CompletedBatch
+from lakesmith.ledger.content import BackfilledDays, ChangedKeys, ReplayedRows
 from lakesmith.ports import ReplaceWhere, TableFacts
 from lakesmith.quality import PastResult, Rules
 from lakesmith.records import CheckRecord
@@ -69,10 +70,10 @@ class IncomingBatch:
     @property
     def recomputes(self) -> bool:
         """Whether the batch recomputes keys from all their rows, including keys that have no rows left."""
-        match self.batch.mode:
-            case "keys" | "replay":
+        match self.batch.content:
+            case ChangedKeys() | ReplayedRows():
                 return True
-            case "days":
+            case BackfilledDays():
                 return not self.replaces
             case _:
                 return False

@@ -51,23 +51,19 @@ class QuarantineReplay:
     spark: SparkSession
     table: Table
     batch: Batch
+    replay: Replay
     facts: TableFacts | None
     format: TableFormat
     warehouse: Warehouse
     is_committed: bool = False
     """Whether `facts` describe the table after this batch, because the version before it is no longer readable."""
 
-    @property
-    def _replay(self) -> Replay:
-        assert self.batch.replay is not None
-        return self.batch.replay
-
     def commit_batch(self) -> BatchResult | None:
         """Commit the rows that pass and remove them from the quarantine. Return None when no rows are selected."""
         rows_in = self._chosen().count()
         if not rows_in:
             return None
-        if self._replay.discard:
+        if self.replay.discard:
             return self._discard(rows_in, committed=None)
         with self._judge() as (judged, good, passed):
             written = self._commit(judged, good, passed)
@@ -83,7 +79,7 @@ class QuarantineReplay:
             written = CommitResult(version=committed_version(batch, self.format.commits(self._location)))
         else:
             written = self.format.commit_result(made)
-        if self._replay.discard:
+        if self.replay.discard:
             return self._discard(rows_in, committed=written)
         # Judge the batch as it was judged: against the table before its commit.
         if made is None or not is_comparable(self._rules, self.format, self._location, made.version - 1):
@@ -163,7 +159,7 @@ class QuarantineReplay:
 
     def _chosen(self) -> DataFrame:
         """Return the selected rows of the quarantine."""
-        chosen, conditions = self._replay.chosen, []
+        chosen, conditions = self.replay.chosen, []
         if chosen.ids:
             conditions.append(f"id IN ({', '.join(map(literal, chosen.ids))})")
         if chosen.rule is not None:
@@ -173,7 +169,7 @@ class QuarantineReplay:
         if chosen.batch is not None:
             conditions.append(f"batch = {chosen.batch}")
         if chosen.older_than is not None:
-            before = self._replay.moment - int(chosen.older_than * 1000)
+            before = self.replay.moment - int(chosen.older_than * 1000)
             conditions.append(f"quarantined_at < timestamp_millis({before})")
         if self.batch.follows_rollback:  # rows of batches that were rolled back are ingested again
             conditions.append(f"NOT ({rolled_back(self.batch)})")
@@ -182,7 +178,7 @@ class QuarantineReplay:
 
     def _quarantined(self) -> DataFrame:
         """Return all rows of the quarantine."""
-        return self.format.read(self.spark, self.warehouse.quarantine(self.table.name), self._replay.version)
+        return self.format.read(self.spark, self.warehouse.quarantine(self.table.name), self.replay.version)
 
     @cached_property
     def _current_rules(self) -> Rules:
@@ -211,7 +207,7 @@ class QuarantineReplay:
     def _checked_rows(self) -> DataFrame:
         """Return the rows with the rules that they fail. Only rows that fail unchanged are fixed."""
         plain = self._cast(self._source_rows(self._chosen(), fixed=False)).rows
-        if not (self._replay.set or self._replay.edits):
+        if not (self.replay.set or self.replay.edits):
             return self._checked(plain)
         fine = good_rows(self._checked(plain), self._rules).select(_ID)
         others = self._chosen().join(fine.withColumnRenamed(_ID, "id"), "id", "left_anti")
@@ -253,7 +249,7 @@ class QuarantineReplay:
 
     def _source_rows(self, quarantined: DataFrame, *, fixed: bool) -> DataFrame:
         """Turn quarantined rows back into rows of the table's query or source."""
-        fixes = dict(self._replay.set) if fixed else {}
+        fixes = dict(self.replay.set) if fixed else {}
         raw = fixes.pop("raw", None)
         from_source = isinstance(self.table.origin, Source)
         fields = [*(f"{quoted(f.name)} {type_sql(f.dataType)}" for f in self._schema.fields), f"{_BAD} string"]
@@ -279,7 +275,7 @@ class QuarantineReplay:
         )
         if not from_source:
             return rows.drop(_ROW, _TEXT, _FIELDS, _WAS_BAD)
-        names = {*fixes, *(name for edits in self._replay.edits.values() for name in edits)} if fixed else set()
+        names = {*fixes, *(name for edits in self.replay.edits.values() for name in edits)} if fixed else set()
         return self._with_audit_columns(rows, reread=raw is not None, fixed=names, edited=fixed)
 
     def _column_value(self, name: str, type: str, fixes: Mapping[str, str], *, fixed: bool) -> tuple[str, str | None]:
@@ -292,7 +288,7 @@ class QuarantineReplay:
             misfits.append(f"({new_value} IS NOT NULL AND {value} IS NULL)")
         edits = {
             row: text
-            for row, values in self._replay.edits.items()
+            for row, values in self.replay.edits.items()
             for column, text in values.items()
             if column.lower() == name.lower()
         }
@@ -339,7 +335,7 @@ class QuarantineReplay:
         shown += [f"{own.get(c.name, f'audit.{quoted(c.name)}')} AS {quoted(c.name)}" for c in known]
         shown += [] if any(c.name == RESCUED for c in known) else [f"{rescued} AS {RESCUED}"]
         # An unparsable row becomes readable only when its raw text or its values are fixed.
-        ids = ", ".join(map(literal, self._replay.edits)) if edited else ""
+        ids = ", ".join(map(literal, self.replay.edits)) if edited else ""
         readable = [f"{_ID} IN ({ids})"] if ids else []
         readable += [f"({_ROW} IS NOT NULL AND {_ROW}.{_BAD} IS NULL)"] if reread else []
         bad = f"CASE WHEN {_WAS_BAD} AND NOT ({' OR '.join(readable) or 'false'}) THEN {_TEXT} END"
@@ -380,7 +376,7 @@ class QuarantineReplay:
 
     def _store_decisions(self, decided: DataFrame, decision: str) -> None:
         """Store the decisions about the rows, then remove the rows from the quarantine. Each is committed once."""
-        replay, batch = self._replay, self.batch
+        replay, batch = self.replay, self.batch
         location = self.warehouse.quarantine_decisions(self.table.name)
         rows = self._chosen().join(decided.withColumnRenamed(_ID, "id"), "id")
         decisions = rows.selectExpr(

@@ -13,6 +13,7 @@ from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.failpoints import failpoint
 from lakesmith.ledger.batch import CompletedBatch
 from lakesmith.ledger.batches import committed_version, flow
+from lakesmith.ledger.content import AddedSums, BackfilledDays, ChangedKeys, ChangedRows, FullBuild, ReplayedRows
 from lakesmith.ports import CommitResult, DataFile, ReplaceWhere, TableFacts, TableFormat, Upsert, Write, find_commit
 from lakesmith.records import CheckRecord
 from lakesmith.spark.batch_counts import Counts, RowCounter, count_rows, count_written_files
@@ -99,7 +100,7 @@ class BatchWriter:
             counts = count_rows(rows, incoming.rules, _columns_to_count(incoming))
             _raise_if_missing(incoming, counts)
             # A recomputation that only deletes rows is not judged.
-            judge = counts.rows_in or incoming.batch.mode not in ("keys", "days")
+            judge = counts.rows_in or not isinstance(incoming.batch.content, ChangedKeys | BackfilledDays)
             checks = self._check_records(incoming, counts, rows) if judge else ()
             written = self._commit(incoming, good_rows(rows, incoming.rules), counts)
             quarantined = self._quarantine(incoming, rejected_rows(rows, incoming), counts.rejected)
@@ -255,10 +256,11 @@ class BatchWriter:
                 frame.unpersist()
 
     def _upsert(self, incoming: IncomingBatch, merge_input: MergeInput) -> Upsert:
+        content = incoming.batch.content
         if incoming.recomputes and not isinstance(merge_input.load, Append):
-            compute = merge_input.recompute if incoming.batch.replay is None else merge_input.replay
+            compute = merge_input.replay if isinstance(content, ReplayedRows) else merge_input.recompute
             return compute(incoming.keys)
-        if incoming.batch.mode == "sums":
+        if isinstance(content, AddedSums):
             assert isinstance(incoming.table.origin, SqlQuery)
             assert isinstance(merge_input.load, Merge)
             combined = sums(incoming.table.origin, merge_input.load.key)
@@ -299,10 +301,10 @@ class BatchWriter:
         None when the batch may have removed extracts: the next batch then compares all of them.
         """
         load, batch = incoming.table.load, incoming.batch
-        if not isinstance(load, Snapshot) or batch.mode not in ("full", "changes"):
+        if not isinstance(load, Snapshot) or not isinstance(batch.content, FullBuild | ChangedRows):
             return None
         good = good_rows(rows, incoming.rules)
-        if batch.mode == "changes" and batch.newest_extract is None:
+        if batch.newest_extract is None and not batch.is_full:
             assert incoming.facts is not None
             good = self._merge_input(incoming, load, good, incoming.facts).all_rows()
         return newest_extract(load, good, batch.newest_extract)

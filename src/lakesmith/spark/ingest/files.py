@@ -29,6 +29,7 @@ from lakesmith.intake.reader import HOLD_BACK, FileSurvey, Opener, Reader, Task,
 from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import STRING, arrow_type, schema_of, spark_type, wider
 from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.content import NewFiles
 from lakesmith.ports import FileFact, Storage, TableFacts
 from lakesmith.spark.ingest.table_schema import evolved_schema, table_schema, widenable_columns
 from lakesmith.sql import literal, quoted
@@ -81,11 +82,10 @@ def read_files(
     result has only the other rows, and one marker row per Parquet file that was written.
     """
     known = table_schema(table, facts)
-    opened = _ListedFiles(context.landing, {file.path: file for file in batch.files})
-    tasks = [
-        Task(number, file.path, file.size, batch.rejected_files.get(file.path))
-        for number, file in enumerate(batch.files)
-    ]
+    new = batch.content
+    assert isinstance(new, NewFiles)
+    opened = _ListedFiles(context.landing, {file.path: file for file in new.files})
+    tasks = [Task(number, file.path, file.size, new.rejected.get(file.path)) for number, file in enumerate(new.files)]
     # A job that is aborted because of a new column costs more than a survey of a little local data.
     little = isinstance(context.landing, LocalStorage) and sum(task.size for task in tasks) < _SMALL
     surveyed = survey or little or table.drift.new_column != "evolve" or not len(known)
@@ -100,14 +100,14 @@ def read_files(
     widening = widenable_columns(table, known)
     target = Target(schema=columns, timezone=source.timezone, surveyed=surveyed, widening=widening)
     reader = Reader(source=source, target=target, open=opened, held=HOLD_BACK)
-    places = [context.landing.location(file.path) for file in batch.files]
+    places = [context.landing.location(file.path) for file in new.files]
     destination = None
     if into is not None and _has_all(facts, columns):
         destination = Destination(
             folder=into,
             columns=columns.names,
             places=places,
-            modified=[file.modified for file in batch.files],
+            modified=[file.modified for file in new.files],
             pinned_at=batch.pinned_at,
             run_id=batch.run_id,
         )

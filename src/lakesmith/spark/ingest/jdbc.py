@@ -16,6 +16,7 @@ from lakesmith.intake.shapes import spark_type
 from lakesmith.jvm.drivers import driver_class
 from lakesmith.jvm.process import death
 from lakesmith.ledger.batch import Batch
+from lakesmith.ledger.content import SourceSlice
 from lakesmith.ports import Slice, TableFacts
 from lakesmith.sources import connection
 from lakesmith.sources.jdbc import EXTRACTED, OVERLAPPING, WATERMARK, Watermark, instant, partition_conditions
@@ -46,13 +47,14 @@ def pin_watermark(context: IngestContext, table: Table, source: Jdbc, batch: Bat
     """Return the batch with the end of its slice. Where nothing is new, the slice ends where it begins."""
     since = batch.slice.since if batch.slice else {}
     if source.watermark is None:
-        return replace(batch, slice=Slice(since=since, until={EXTRACTED: batch.run_id}))
+        return replace(batch, content=SourceSlice(slice=Slice(since=since, until={EXTRACTED: batch.run_id})))
     server = _Server.connect(context, table, source)
     column, mark = server.watermark()
     before = str(since.get(WATERMARK, ""))
     reached = server.scalar(column.extreme("MAX"), mark.newer(before), mark) or before
     overlapping = int(server.scalar("COUNT(*)", mark.condition(reached, reached)) or 0)
-    return replace(batch, slice=Slice(since=since, until={WATERMARK: reached, OVERLAPPING: overlapping}))
+    slice = Slice(since=since, until={WATERMARK: reached, OVERLAPPING: overlapping})
+    return replace(batch, content=SourceSlice(slice=slice))
 
 
 def read_database(
