@@ -1,4 +1,4 @@
-"""A driver that borrows a JVM which is already running: it starts in a second, and can be killed without the JVM."""
+"""A driver that borrows a running JVM: it starts in a second, and can be killed without the JVM."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Jvm:
         return Jvm(found.port, found.auth_token, handle.pid())
 
     def has_ended(self) -> bool:
-        """Whether there is no such process any more, or soon: its connections go before it."""
+        """Return whether the process has ended. Its connections close before it ends, so wait a little."""
         for _ in range(50):
             try:
                 if Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -42,7 +42,7 @@ class Jvm:
         return False
 
     def attach(self) -> SparkSession:
-        """A session of this process on that Spark."""
+        """Open a session of this process on that Spark."""
         os.environ["PYSPARK_GATEWAY_PORT"] = str(self.port)
         os.environ["PYSPARK_GATEWAY_SECRET"] = self.token
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -59,7 +59,7 @@ class Jvm:
 
 
 class Engine:
-    """A JVM of one's own that drivers borrow, and that can be killed."""
+    """A JVM that drivers borrow, and that can be killed."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -74,18 +74,18 @@ class Engine:
         self.jvm = Jvm(**json.loads(line))
 
     def close(self) -> None:
-        """Let it end, however it is."""
+        """Kill the process, in any state."""
         self._process.kill()
         self._process.communicate()
 
 
 def main() -> None:
-    """Start Spark, say where it is, and wait until nobody is interested any more."""
+    """Start Spark, print its address, and wait until standard input closes."""
     from dataclasses import asdict
 
     from lakesmith.jvm.session import BRIEF, open_session
 
-    session = open_session("siege", {**BRIEF, "spark.driver.memory": "2g"}, ("delta",), brief=True)
+    session = open_session("faults", {**BRIEF, "spark.driver.memory": "2g"}, ("delta",), brief=True)
     sys.stdout.write(json.dumps(asdict(Jvm.of(session))) + "\n")
     sys.stdout.flush()
     sys.stdin.read()

@@ -1,10 +1,10 @@
-"""Kills a lake's processes at random, for as long as it is told to: `make chaos KILLS=1000 SEED=1`.
+"""Kills a lake's processes at random: `make chaos KILLS=1000 SEED=1`.
 
-An episode is a fresh lake of one to three streams with gold tables over them, and a few acts: files land, a process
-begins something, another writer may commit beside it, and the process, the JVM or both are killed, at a named place or
-at any moment. After each act the oracle looks at the files; after some of them, and at the end, the lake is run until a
-run ends well, and must hold what it would hold had nothing happened. What happens in an episode is drawn from the seed
-and the episode's number alone.
+An episode is a new lake of one to three streams with gold tables over them, and a few acts. In an act, files land, a
+process starts a command, another writer may commit beside it, and the process, its JVM or both are killed, at a
+failpoint or at any moment. After each act, the oracle checks the files. After some acts and at the end, runs repeat
+until one succeeds, and then the lake must have the content that it would have without faults. An episode is drawn from
+the seed and its number only.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults.aims import SPARE_THE_JVM, WEAPONS, Aim, draw, draw_deeds, draw_layout
 from tests.faults.attach import Engine, Jvm
+from tests.faults.attacked_lake import AttackedLake, Oracle
+from tests.faults.fault_injection import FaultInjector, InjectionResult, killed
+from tests.faults.fault_plans import SPARE_THE_JVM, WEAPONS, FaultPlan, draw, draw_commands, draw_layout
+from tests.faults.lake_process import LakeCommand
 from tests.faults.other_writers import Writers
-from tests.faults.siege import Oracle, Siege
-from tests.faults.strikes import Strikes, Struck, killed
 from tests.faults.tally import Tally, say
-from tests.faults.victim import Deed
 
 _ACTS = 6
 _EPISODES_A_JVM = 25
 
 
 class Chaos:
-    """Episodes, one after the other, on one JVM until it is killed; one that is lent stays alive."""
+    """Plays episodes one after the other, on one JVM until it is killed. A JVM that is lent stays alive."""
 
     def __init__(
         self,
@@ -63,76 +63,76 @@ class Chaos:
         self._end_engine()
 
     def episode(self, number: int) -> None:
-        """One lake, from its first file to its end."""
+        """Play one episode."""
         choose = random.Random(f"{self._seed}/{number}")
         layout = draw_layout(choose)
         layout = self._layout or layout
         folder = self._folder / f"episode-{number}"
-        siege = Siege(folder, layout, choose.randrange(1 << 30), self._oracle, plant=self._plant)
+        lake = AttackedLake(folder, layout, choose.randrange(1 << 30), self._oracle, plant=self._plant)
         self._episodes += 1
         if self._episodes % _EPISODES_A_JVM == 0:
             self._end_engine()
-        deeds = draw_deeds(choose, grouped=siege.layout.streams[0].flow.grouped)
+        commands = draw_commands(choose, grouped=lake.layout.streams[0].flow.grouped)
         broken: list[str] = []
-        siege.land()
+        lake.land()
         for act in range(self._acts):
-            # Each act draws from a seed of its own: what it finds depends on how fast the acts before it were.
+            # Each act has its own seed, because what it draws depends on how fast the earlier acts were.
             choose = random.Random(f"{self._seed}/{number}/{act}")
-            broken = self._act(siege, choose, deeds, f"episode {number} act {act} {layout}")
+            broken = self._act(lake, choose, commands, f"episode {number} act {act} {layout}")
             if broken:
                 break
         else:
-            broken = self._settle(siege, f"episode {number} settles")
+            broken = self._recover(lake, f"episode {number} recovers")
         self.tally.episodes += 1
         if broken:
             self.tally.broken += [(number, f"{layout}: {each}; lake: {folder}") for each in broken]
         else:
             shutil.rmtree(folder)
 
-    def _act(self, siege: Siege, choose: random.Random, deeds: Sequence[Deed], name: str) -> list[str]:
-        do = choose.choice(deeds)
+    def _act(self, lake: AttackedLake, choose: random.Random, commands: Sequence[LakeCommand], name: str) -> list[str]:
+        do = choose.choice(commands)
         weapon = choose.choices(list(self._weapons), weights=list(self._weapons.values()))[0]
         if weapon == "own-jvm":
             do = "run"
-        for _ in range(choose.choice((1, 1, 1, 2)) if siege.landed == siege.acknowledged else choose.choice((0, 1, 1))):
-            siege.land()
+        for _ in range(choose.choice((1, 1, 1, 2)) if lake.landed == lake.acknowledged else choose.choice((0, 1, 1))):
+            lake.land()
         if do != "run":
-            broken = self._settle(siege, f"{name} settles before {do}")
+            broken = self._recover(lake, f"{name} recovers before {do}")
             if broken:
                 return broken
-        siege.jvm = self._jvm() if weapon not in ("own", "own-jvm") else None
-        aim = draw(siege, do, weapon, choose, spark=self._lent is None)
-        struck = Strikes(siege, self._writers, self._kill_engine).carry_out(aim)
-        broken = [*struck.broken, *siege.judge()]
-        self._count(aim, struck, broken, name)
+        lake.jvm = self._jvm() if weapon not in ("own", "own-jvm") else None
+        plan = draw(lake, do, weapon, choose, spark=self._lent is None)
+        result = FaultInjector(lake, self._writers, self._kill_engine).carry_out(plan)
+        broken = [*result.broken, *lake.check()]
+        self._count(plan, result, broken, name)
         if not broken and choose.random() < 0.3:
-            broken = self._settle(siege, f"{name} settles")
+            broken = self._recover(lake, f"{name} recovers")
         return broken
 
-    def _count(self, aim: Aim, struck: Struck, broken: list[str], name: str) -> None:
+    def _count(self, plan: FaultPlan, result: InjectionResult, broken: list[str], name: str) -> None:
         tally = self.tally
-        tally.judged(broken)
-        if aim.burst is not None:
-            tally.foreign[f"{aim.burst.writer} {aim.burst.kind} {aim.burst.when}"] += struck.foreign
-        if struck.killed:
-            # The process and its JVM, killed together, count as one.
+        tally.count_verdict(broken)
+        if plan.burst is not None:
+            tally.foreign[f"{plan.burst.writer} {plan.burst.kind} {plan.burst.when}"] += result.foreign
+        if result.killed:
+            # A process and its JVM, killed together, count as one kill.
             tally.kills += 1
-            tally.by_layer[struck.layer] += 1
-            tally.by_place[aim.place or f"after {struck.place}"] += 1
-            tally.by_kind[aim.weapon] += 1
-            tally.by_deed[aim.do] += 1
-            self._tell(f"{name} {aim} [{struck.layer}]", broken)
+            tally.by_layer[result.layer] += 1
+            tally.by_place[plan.place or f"after {result.place}"] += 1
+            tally.by_kind[plan.weapon] += 1
+            tally.by_command[plan.do] += 1
+            self._report(f"{name} {plan} [{result.layer}]", broken)
             return
-        tally.missed += not aim.goes_on
-        if broken or aim.goes_on:
-            self._tell(f"{name} {aim} (not killed)", broken)
+        tally.missed += not plan.goes_on
+        if broken or plan.goes_on:
+            self._report(f"{name} {plan} (not killed)", broken)
 
-    def _settle(self, siege: Siege, name: str) -> list[str]:
-        siege.jvm = self._jvm()
-        broken = siege.settle()
-        siege.may_commit = False
-        self.tally.judged(broken)
-        self._tell(name, broken)
+    def _recover(self, lake: AttackedLake, name: str) -> list[str]:
+        lake.jvm = self._jvm()
+        broken = lake.run_to_completion()
+        lake.may_commit = False
+        self.tally.count_verdict(broken)
+        self._report(name, broken)
         return broken
 
     def _jvm(self) -> Jvm:
@@ -143,17 +143,17 @@ class Chaos:
         return self._engine.jvm
 
     def _kill_engine(self) -> bool:
-        """Kill the JVM that processes borrow; whether there was one."""
-        struck = self._engine is not None and killed(self._engine.jvm.process)
+        """Kill the JVM that processes borrow; return whether there was one."""
+        was_killed = self._engine is not None and killed(self._engine.jvm.process)
         self._end_engine()
-        return struck
+        return was_killed
 
     def _end_engine(self) -> None:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
 
-    def _tell(self, what: str, broken: Sequence[str]) -> None:
+    def _report(self, what: str, broken: Sequence[str]) -> None:
         verdict = "ok" if not broken else f"BROKEN {'; '.join(broken)}"
         before, self._said = self._said, time.monotonic()
         say(f"{self.tally.kills:>5} kills {self._said - before:>5.1f} s  {what}: {verdict}")
@@ -165,7 +165,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", type=int, help="the number of one episode")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first episode")
-    parser.add_argument("--minutes", type=float, default=24 * 60.0, help="begin no episode after so many")
+    parser.add_argument(
+        "--minutes", type=float, default=24 * 60.0, help="start no episode after this number of minutes"
+    )
     options = parser.parse_args()
     say(f"seed {options.seed}")
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""`lakesmith run` as users call it, in a process of its own with a Spark of its own, whose JVM is killed at a place."""
+"""Runs `lakesmith run` in its own process with its own Spark, and kills its JVM at a failpoint."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults.victim import Answer, Order, prepare
+from tests.faults.lake_process import Answer, Order, prepare
 
 CLOSING = "session.closing"
-"""The place at which a run is about to stop Spark. The product does not name it: nothing is made to last there."""
+"""The moment before a run stops Spark. It is no failpoint of the product, because nothing becomes durable there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Ended:
 
     @property
     def broken(self) -> list[str]:
-        """What a user would not understand: an exit code that means a bug, or a traceback."""
+        """Return what users must never see: the exit code of a bug, or a traceback."""
         broken = [] if self.code in (0, 1, 4) else [f"E lakesmith run ended with exit code {self.code}"]
         if "Traceback" in self.errors:
             broken.append("E lakesmith run showed a traceback")
@@ -36,7 +36,7 @@ class Ended:
 
 
 class Command:
-    """A command that was started."""
+    """A started command."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -53,7 +53,7 @@ class Command:
             )
 
     def ended(self) -> Ended:
-        """How it ended; it must have."""
+        """Return how the command ended."""
         code = self.process.poll()
         assert code is not None
         return Ended(code, _answer(Path(self._order.answer).read_text(), code), self._errors.read_text())
@@ -61,15 +61,15 @@ class Command:
 
 def _answer(output: str, code: int) -> Answer:
     try:
-        told: dict[str, Any] = json.loads(output)
+        report: dict[str, Any] = json.loads(output)
     except ValueError:
         return Answer(bug=f"lakesmith run --json wrote no JSON: {output[-400:]!r}")
-    run = told.get("run")
-    done = [step for step in told.get("steps", ()) if step["outcome"] == "ok" and step["version"] is not None]
+    run = report.get("run")
+    done = [step for step in report.get("steps", ()) if step["outcome"] == "ok" and step["version"] is not None]
     return Answer(
         run=run and run["run_id"],
         steps=tuple((step["table"], step["sequence"], step["version"]) for step in done),
-        errors=tuple({**error, "exit_code": code} for error in told["errors"]),
+        errors=tuple({**error, "exit_code": code} for error in report["errors"]),
     )
 
 
@@ -94,7 +94,7 @@ def _watch_the_end() -> None:
         failpoint(CLOSING)
         close(executor)
 
-    setattr(Executor, "close", closing)  # noqa: B010 - mypy refuses to assign to a method
+    setattr(Executor, "close", closing)  # noqa: B010 - mypy rejects an assignment to a method
 
 
 if __name__ == "__main__":

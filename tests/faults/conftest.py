@@ -1,6 +1,6 @@
-"""What attacks on a lake need.
+"""Fixtures for fault injection.
 
-Tests that mount disks need to be root: whoever is not becomes it in a namespace, where it means nothing outside.
+Tests that mount disks need root. Other users run them as root of a namespace, without rights outside of it.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.attach import Jvm
+from tests.faults.attacked_lake import AttackedLake, Oracle
 from tests.faults.disks import is_root
-from tests.faults.siege import Oracle, Siege
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Besiege = Callable[..., Siege]
+AttackLake = Callable[..., AttackedLake]
 
 
 @pytest.fixture(scope="session")
 def oracle() -> Iterator[Oracle]:
-    asked = Oracle()
-    yield asked
-    asked.close()
+    oracle_process = Oracle()
+    yield oracle_process
+    oracle_process.close()
 
 
 @pytest.fixture(scope="session")
 def jvm(shared_spark: SparkSession) -> Jvm:
-    """The Spark of the test run, for processes that come and go."""
+    """The Spark of the test run, which test processes borrow."""
     return Jvm.of(shared_spark)
 
 
 @pytest.fixture
-def besiege(tmp_path: Path, oracle: Oracle, jvm: Jvm) -> Besiege:
-    """Makes a lake to attack."""
+def attack_lake(tmp_path: Path, oracle: Oracle, jvm: Jvm) -> AttackLake:
+    """Create a lake for fault injection."""
 
-    def make(flow: str, *, seed: int = 7, plant: str | None = None) -> Siege:
-        return Siege(tmp_path / (plant or "sound").replace(" ", "-") / "lake", flow, seed, oracle, jvm, plant)
+    def make(flow: str, *, seed: int = 7, plant: str | None = None) -> AttackedLake:
+        return AttackedLake(tmp_path / (plant or "sound").replace(" ", "-") / "lake", flow, seed, oracle, jvm, plant)
 
     return make
 
 
 class InNamespace(pytest.Item):
-    """A test that a process of its own runs, as root of a namespace."""
+    """A test that runs in its own process, as root of a namespace."""
 
     def runtest(self) -> None:
         command = ["unshare", "-rm", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", self.nodeid]

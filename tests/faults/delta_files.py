@@ -1,5 +1,4 @@
-"""What a Delta table holds, read from its files alone, by nothing but the format's description: a second opinion that
-shares no code with the product, with Delta or with delta-rs."""
+"""Reads a Delta table from its files, by the format's description. Shares no code with the product or Delta."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?
 _MAGIC = 1681511377
 
 
-class Torn(Exception):
-    """A table is not whole."""
+class CorruptTable(Exception):
+    """A table is incomplete or inconsistent."""
 
 
 @dataclass
@@ -36,7 +35,7 @@ class Commit:
     at: int = 0
     """Milliseconds since 1970."""
     sequences: dict[str, int] = field(default_factory=dict)
-    """By writer, the number that it committed with."""
+    """By writer, the committed sequence number."""
 
 
 @dataclass
@@ -65,140 +64,140 @@ class Files:
         try:
             rows = pq.ParquetFile(path).read().to_pylist()
         except Exception as error:
-            raise Torn(f"{path} cannot be read: {error}") from error
+            raise CorruptTable(f"{path} cannot be read: {error}") from error
         parts = add.get("partitionValues") or {}
         return [{**row, **parts} for at, row in enumerate(rows) if at not in gone]
 
     def _found(self, add: dict[str, Any]) -> Path:
         path = self.folder / unquote(add["path"])
         if not path.is_file():
-            raise Torn(f"{path} is part of version {self.version} and does not exist")
+            raise CorruptTable(f"{path} is part of version {self.version} and does not exist")
         if path.stat().st_size != add["size"]:
-            raise Torn(f"{path} has {path.stat().st_size} bytes, and the log says {add['size']}")
+            raise CorruptTable(f"{path} has {path.stat().st_size} bytes, and the log says {add['size']}")
         return path
 
     def _gone(self, add: dict[str, Any]) -> BitMap | frozenset[int]:
         vector = add.get("deletionVector")
         if not vector:
             return frozenset()
-        kind, told = vector["storageType"], vector["pathOrInlineDv"]
+        kind, stored = vector["storageType"], vector["pathOrInlineDv"]
         if kind == "i":
-            return self._marked(vector, _unz85(told))
-        path = vector_path(self.folder, told) if kind == "u" else Path(unquote(told.removeprefix("file:")))
+            return self._marked(vector, _unz85(stored))
+        path = vector_path(self.folder, stored) if kind == "u" else Path(unquote(stored.removeprefix("file:")))
         if not path.is_file():
-            raise Torn(f"{path} is part of version {self.version} and does not exist")
+            raise CorruptTable(f"{path} is part of version {self.version} and does not exist")
         data = path.read_bytes()
         at = vector.get("offset") or 0
         (size,) = struct.unpack_from(">i", data, at)
         found = data[at + 4 : at + 4 + size]
         (checksum,) = struct.unpack_from(">I", data, at + 4 + size)
         if size != vector["sizeInBytes"] or zlib.crc32(found) != checksum:
-            raise Torn(f"{path} is not what the log says")
+            raise CorruptTable(f"{path} does not match the log")
         return self._marked(vector, found)
 
     def _marked(self, vector: dict[str, Any], data: bytes) -> BitMap:
         rows = _bitmap(data)
         if len(rows) != vector["cardinality"]:
-            raise Torn(f"a deletion vector of {self.folder} marks {len(rows)} rows, and the log says otherwise")
+            raise CorruptTable(f"a deletion vector of {self.folder} marks {len(rows)} rows, unlike the log")
         return rows
 
 
-def vector_path(table: Path, told: str) -> Path:
-    """The file of a deletion vector whose name the log encodes."""
-    text = _unz85(told[-20:]).hex()
+def vector_path(table: Path, encoded: str) -> Path:
+    """Return the file of a deletion vector whose name the log encodes."""
+    text = _unz85(encoded[-20:]).hex()
     name = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:32]))
-    return table / told[:-20] / f"deletion_vector_{name}.bin"
+    return table / encoded[:-20] / f"deletion_vector_{name}.bin"
 
 
 def read_table(folder: Path, upto: int | None = None) -> Files | None:
-    """Replay a log from its first commit, to its last or to a version; None where there is no table. What contradicts
-    itself is `Torn`."""
+    """Replay a log from its first commit to its last or to a version; None where there is no table. Raise
+    `CorruptTable` where the files are inconsistent."""
     log = folder / "_delta_log"
     names = sorted(path.name for path in log.iterdir()) if log.is_dir() else []
     versions = [int(found[1]) for name in names if (found := _COMMIT.fullmatch(name))]
     if not versions:
         return None
     if versions != list(range(len(versions))):
-        raise Torn(f"{log}: versions {versions} are not one after the other")
+        raise CorruptTable(f"{log}: versions {versions} are not one after the other")
     table = Files(folder)
     sums = {int(found[1]): log / name for name in names if (found := _SUM.fullmatch(name))}
     for name in names:
-        _hold_to_seal(log / name)
+        _verify_checksum(log / name)
     for version in versions if upto is None else versions[: upto + 1]:
         _apply(table, version, log / f"{version:020}.json")
         if version in sums:
             _compare(table, sums[version])
     pointer = log / "_last_checkpoint"
     if pointer.is_file():
-        told = json.loads(pointer.read_text())["version"]
-        if told not in sums:
-            raise Torn(f"{pointer} names version {told}, which has no checkpoint")
+        newest = json.loads(pointer.read_text())["version"]
+        if newest not in sums:
+            raise CorruptTable(f"{pointer} names version {newest}, which has no checkpoint")
     return table
 
 
-def _hold_to_seal(file: Path) -> None:
-    """A file that has a checksum beside it, as Hadoop writes it, is what that says."""
-    seal = file.with_name(f".{file.name}.crc")
-    told = seal.read_bytes() if seal.is_file() else b""
-    if not told:
+def _verify_checksum(file: Path) -> None:
+    """Check a file against the checksum file that Hadoop writes beside it, if there is one."""
+    checksum_file = file.with_name(f".{file.name}.crc")
+    stored = checksum_file.read_bytes() if checksum_file.is_file() else b""
+    if not stored:
         return
-    form, piece = struct.unpack_from(">4si", told.ljust(8, b"\0"))
+    form, piece = struct.unpack_from(">4si", stored.ljust(8, b"\0"))
     content = file.read_bytes()
     sums = [zlib.crc32(content[at : at + piece]) for at in range(0, len(content), max(piece, 1))]
-    if form != b"crc\0" or told[8:] != struct.pack(f">{len(sums)}I", *sums):
-        raise Torn(f"{file} is not what {seal.name} says")
+    if form != b"crc\0" or stored[8:] != struct.pack(f">{len(sums)}I", *sums):
+        raise CorruptTable(f"{file} does not match {checksum_file.name}")
 
 
 def _apply(table: Files, version: int, file: Path) -> None:
     try:
         actions = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
     except ValueError as error:
-        raise Torn(f"{file} is not a commit: {error}") from error
+        raise CorruptTable(f"{file} is not a commit: {error}") from error
     commit = Commit(version)
     for action in actions:
-        if told := action.get("commitInfo"):
-            commit.note, commit.operation = told.get("userMetadata"), told.get("operation", "")
-            commit.at = told.get("timestamp", 0)
-            commit.note = commit.note or (told.get("operationParameters") or {}).get("userMetadata")
-        if told := action.get("txn"):
-            commit.sequences[told["appId"]] = told["version"]
-    # What goes, goes first: a file that is added and removed under the same name is there with its new vector.
+        if info := action.get("commitInfo"):
+            commit.note, commit.operation = info.get("userMetadata"), info.get("operation", "")
+            commit.at = info.get("timestamp", 0)
+            commit.note = commit.note or (info.get("operationParameters") or {}).get("userMetadata")
+        if txn := action.get("txn"):
+            commit.sequences[txn["appId"]] = txn["version"]
+    # Removals first: a file that is removed and added under the same name stays, with its new vector.
     for action in actions:
-        if told := action.get("remove"):
-            table.live.pop(told["path"], None)
+        if removed := action.get("remove"):
+            table.live.pop(removed["path"], None)
     for action in actions:
-        if told := action.get("add"):
-            table.live[told["path"]] = told
+        if added := action.get("add"):
+            table.live[added["path"]] = added
     table.commits.append(commit)
 
 
 def _compare(table: Files, checkpoint: Path) -> None:
-    """A sum of the log says what the log says."""
+    """Check that a checkpoint has the files of the log."""
     try:
         adds = [add for add in pq.ParquetFile(checkpoint).read(["add"]).column("add").to_pylist() if add]
     except Exception as error:
-        raise Torn(f"{checkpoint} cannot be read: {error}") from error
-    found, told = set(map(_named, adds)), set(map(_named, table.live.values()))
-    if found != told:
-        raise Torn(f"{checkpoint} names other files than the log: {sorted(found ^ told)[:3]}")
+        raise CorruptTable(f"{checkpoint} cannot be read: {error}") from error
+    found, expected = set(map(_named, adds)), set(map(_named, table.live.values()))
+    if found != expected:
+        raise CorruptTable(f"{checkpoint} names other files than the log: {sorted(found ^ expected)[:3]}")
 
 
 def _named(add: dict[str, Any]) -> tuple[str, ...]:
-    """A file and its deletion vector."""
+    """Return the names of a file and its deletion vector."""
     vector = add.get("deletionVector") or {}
     return add["path"], *(str(vector.get(name)) for name in ("storageType", "pathOrInlineDv", "offset"))
 
 
 def _bitmap(data: bytes) -> BitMap:
-    """Numbers of rows, from the portable format: maps of 32 bits one after the other."""
+    """Decode row numbers from the portable format: a sequence of 32-bit maps."""
     magic, count = struct.unpack_from("<iq", data, 0)
     if magic != _MAGIC:
-        raise Torn("a deletion vector of a format that is not known")
+        raise CorruptTable("a deletion vector of an unknown format")
     at, rows = 12, BitMap()
     for _ in range(count):
         (high,) = struct.unpack_from("<i", data, at)
         if high:
-            raise Torn("a deletion vector of a file with more than four billion rows")
+            raise CorruptTable("a deletion vector of a file with more than four billion rows")
         part = BitMap.deserialize(data[at + 4 :])
         at += 4 + len(part.serialize())
         rows |= part
@@ -206,7 +205,7 @@ def _bitmap(data: bytes) -> BitMap:
 
 
 def _unz85(text: str) -> bytes:
-    """Base85 in the alphabet that Delta uses."""
+    """Decode base85 in the alphabet that Delta uses."""
     ours = "".join(_B85[_Z85.index(letter)] for letter in text)
     return base64.b85decode(ours)
 

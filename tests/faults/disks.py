@@ -1,4 +1,4 @@
-"""Disks of a test's own, which can be full or locked: real ones, so that Python, Java and Rust see the same."""
+"""Private disks of a test, which can be full or read-only. They are real: Python, Java and Rust see the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Disk:
         return self.folder / ".filler"
 
     def fill(self) -> None:
-        """Leave no room on it."""
+        """Fill the disk."""
         with self._filler.open("wb", buffering=0) as file:
             try:
                 while True:
@@ -33,11 +33,11 @@ class Disk:
                 return
 
     def free(self) -> None:
-        """Make room again."""
+        """Free the space again."""
         self._filler.unlink(missing_ok=True)
 
     def lock(self) -> None:
-        """From now on it may only be read."""
+        """Make the disk read-only."""
         _call("mount", "-o", "remount,ro", str(self.folder))
 
     def unlock(self) -> None:
@@ -46,21 +46,21 @@ class Disk:
 
 @contextmanager
 def disk_at(folder: Path, size: str = "16m") -> Iterator[Disk]:
-    """A disk in place of a folder, with what the folder holds."""
-    kept = folder.with_name(f"{folder.name}.kept")
+    """Mount a disk over a folder, with the folder's content."""
+    copy = folder.with_name(f"{folder.name}.copy")
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(folder, kept)
+    shutil.copytree(folder, copy)
     _call("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
     try:
-        shutil.copytree(kept, folder, dirs_exist_ok=True)
-        shutil.rmtree(kept)
+        shutil.copytree(copy, folder, dirs_exist_ok=True)
+        shutil.rmtree(copy)
         yield Disk(folder)
-        # What was written to the disk is there without it too.
-        shutil.copytree(folder, kept)
+        # Copy what was written to the disk back to the folder.
+        shutil.copytree(folder, copy)
     finally:
         _call("umount", "--lazy", str(folder))
     shutil.rmtree(folder)
-    kept.rename(folder)
+    copy.rename(folder)
 
 
 def _call(*command: str) -> None:
@@ -68,5 +68,5 @@ def _call(*command: str) -> None:
 
 
 def is_root() -> bool:
-    """Whether disks can be mounted here."""
+    """Return whether this process can mount disks."""
     return os.geteuid() == 0

@@ -1,5 +1,4 @@
-"""What lands in a lake under attack, as a function of a seed and the number of the file: whoever knows the two knows
-every row, without Spark and without Lakesmith."""
+"""The landed rows as a function of a seed and a file's number. Tests compute them without Spark and Lakesmith."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from tests.faults.file_names import is_ingested, odd_name, plain_name
 from tests.models.rows import Row
 
 ROWS = 12
-"""How many lines a file has."""
+"""The number of lines in a file."""
 KEYS = 8
 DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
 START = 1_767_225_600
@@ -28,47 +27,47 @@ class Events:
 
     seed: int
     nulls: bool = False
-    """Whether optional columns are NULL now and then."""
+    """Whether optional columns are sometimes NULL."""
     sparse: bool = False
-    """Whether some numbers have no file: then a run finds nothing new here, while it does elsewhere."""
+    """Whether some numbers have no file: then a run finds new files in other streams only."""
     odd_names: bool = False
 
     def name(self, file: int) -> bytes:
         return odd_name(self.seed, file) if self.odd_names and file > 1 else plain_name(file)
 
     def lands(self, file: int) -> bool:
-        """Whether there is a file of this number. There is a first one: a table whose input is missing is not built."""
+        """Return whether a file with this number exists. The first does: a table without input is not built."""
         return file == 1 or not self.sparse or random.Random(f"{self.seed}/{file}/lands").random() < 0.7
 
     def counts(self, file: int) -> bool:
-        """Whether there is a file of this number that is ingested."""
+        """Return whether a file with this number exists and is ingested."""
         return self.lands(file) and is_ingested(self.name(file))
 
     def readable(self, file: int) -> list[Row]:
-        """The rows of a file that can be read and are ingested."""
+        """Return the readable rows of an ingested file."""
         return [dict(row) for row in _rows(self, file)] if self.counts(file) else []
 
     def unreadable(self, file: int) -> list[str]:
-        """The lines of a file that nobody can read."""
+        """Return the unreadable lines of an ingested file."""
         return [line for line in self.lines(file) if _read(line) is None] if self.counts(file) else []
 
     def lines(self, file: int) -> list[str]:
-        """The lines of a file: rows, some of them late or wrong, good ones of earlier files again, and some lines that
-        nobody can read."""
+        """Return the lines of a file: rows, some of them late or invalid, repeated rows of earlier files, and some
+        unreadable lines."""
         choose = random.Random(f"{self.seed}/{file}")
-        told = []
+        lines = []
         for number in range(ROWS):
             text = json.dumps(self._row(file, number))
             chance = choose.random()
             if chance < 0.06:
-                told.append(text[: len(text) // 2])
+                lines.append(text[: len(text) // 2])
             elif chance < 0.14 and file > 1:
                 earlier = self._row(choose.randrange(1, file), choose.randrange(ROWS))
-                told.append(text if is_wrong(earlier) else json.dumps(earlier))
+                lines.append(text if is_wrong(earlier) else json.dumps(earlier))
             else:
-                told.append(text)
-        choose.shuffle(told)
-        return told
+                lines.append(text)
+        choose.shuffle(lines)
+        return lines
 
     def _row(self, file: int, number: int) -> Row:
         choose = random.Random(f"{self.seed}/{file}/{number}")
@@ -94,7 +93,7 @@ def _rows(events: Events, file: int) -> tuple[Row, ...]:
 
 
 def is_wrong(row: Row) -> bool:
-    """Whether a row has no key, or an amount that no table takes."""
+    """Return whether a row has no key, or an amount that every table rejects."""
     return row["id"] is None or (row["amount"] or 0) < 0
 
 

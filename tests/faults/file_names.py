@@ -1,4 +1,4 @@
-"""File names that a landing zone may hold: plain ones, odd ones that are ingested, and entries that are not."""
+"""File names in a landing zone: plain ones, odd ones that are ingested, and entries that are not ingested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ODD = (
     "{n}\N{RIGHT-TO-LEFT OVERRIDE}\N{ZERO WIDTH JOINER}.json",
 )
 _LONGEST = 255
-"""Bytes that a name may have on common disks."""
+"""The maximum bytes of a name on common disks."""
 
 
 def plain_name(file: int) -> bytes:
@@ -31,7 +31,7 @@ def plain_name(file: int) -> bytes:
 
 
 def odd_name(seed: int, file: int) -> bytes:
-    """The name of a file in a landing zone with odd names; half of them are plain."""
+    """Return a file name for a landing zone with odd names; half of the names are plain."""
     choose = random.Random(f"{seed}/{file}/name")
     chance = choose.random()
     number = f"{file:05}"
@@ -45,7 +45,7 @@ def odd_name(seed: int, file: int) -> bytes:
 
 
 def is_ingested(name: bytes) -> bool:
-    """Whether a file with this name is part of the table. Spark names files in UTF-8, so others are passed over."""
+    """Return whether a file with this name is ingested. Spark names files in UTF-8, so other names are skipped."""
     try:
         name.decode()
     except UnicodeDecodeError:
@@ -58,7 +58,7 @@ def _undecodable(number: str, choose: random.Random) -> bytes:
 
 
 def clutter(folder: Path, seed: int, file: int) -> None:
-    """Put entries beside the landed files that match the pattern and are no files, and hidden files."""
+    """Add hidden files, and entries that match the pattern but are not files."""
     choose = random.Random(f"{seed}/{file}/clutter")
     name = f"{file:05}-clutter.json"
     match choose.randrange(8):

@@ -1,5 +1,4 @@
-"""The lakes under attack, one for each load: how a lake is declared, and what must be in its tables, by a model that
-shares no code with the product."""
+"""One lake for each load: its declarations, and a model of its tables that shares no code with the product."""
 
 from __future__ import annotations
 
@@ -20,21 +19,21 @@ ORDER = ("at", "seq")
 TABLE = "silver.events"
 
 Shape = Literal["plain", "nulls", "never", "required"]
-"""What is NULL: nothing but some keys; optional columns too; nothing after the query, by its expressions; what the
-table requires, so that it refuses these rows."""
+"""What is NULL: only some keys (`plain`); optional columns too (`nulls`); nothing after the query, by its expressions
+(`never`); required columns, so that the table rejects these rows (`required`)."""
 SHAPES: tuple[Shape, ...] = ("plain", "nulls", "never", "required")
 _DEFAULTS: Row = {"id": -1, "name": "?", "amount": 0, "day": "none", "at": START, "op": "U", "taken": START}
-"""What a query of the shape `never` gives in place of NULL."""
+"""The values that a query of the shape `never` returns instead of NULL."""
 _REQUIRED = {"name": "string", "amount": "bigint", "day": "string"}
 """Columns that a table of the shape `required` requires."""
 
 Decision = tuple[str, int]
-"""`replay` or `discard`, and the number of the file up to which rows had come by then."""
+"""`replay` or `discard`, and the number of the last file at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What people have decided of refused rows, one thing after the other."""
+    """The decisions about rejected rows, in order."""
 
     decisions: tuple[Decision, ...] = ()
 
@@ -43,7 +42,7 @@ class Decided:
 
 
 def earlier(decided: Iterable[Decided]) -> tuple[Decided, ...]:
-    """What was decided at any time, the latest first."""
+    """Return the decisions at every time, newest first."""
     found = {Decided(each.decisions[:many]) for each in decided for many in range(len(each.decisions) + 1)}
     return tuple(sorted(found, key=lambda each: len(each.decisions), reverse=True))
 
@@ -60,21 +59,21 @@ class Flow:
     condition: str | None = "amount >= 0"
     """The check of the silver table."""
     needs: tuple[str, ...] = ()
-    """Columns without whose value the load refuses a row."""
+    """The load rejects a row where one of these columns is NULL."""
     shape: Shape = "plain"
     checked: bool = False
-    """Whether bronze has a check too, which never fails: its rows are then staged before they are committed."""
+    """Whether bronze has a check that never fails: its rows are then staged before the commit."""
     grouped: bool = False
-    """Whether the check is on the rows that the query makes of all events, and not on events."""
+    """Whether the check applies to aggregated rows, not to events."""
     gold: bool = False
-    """Whether a table of sums is made from the silver one."""
+    """Whether a gold table aggregates the silver table."""
     one_row_a: tuple[str, ...] = ()
-    """Columns that no two rows of the table share: then a batch writes a row for each of them that it changes."""
+    """The key columns of the table: a batch writes one row for each key that it changes."""
     large: bool = False
-    """Whether tables count as large from their first byte on: rows that a merge replaces are marked in them."""
+    """Whether every table counts as large: a merge then marks replaced rows in deletion vectors."""
 
     def declarations(self, stream: str) -> dict[str, str]:
-        """The bronze and the silver table of a stream."""
+        """Return the declarations of the bronze and the silver table of a stream."""
         bronze = f'source: {{files: "landing/{stream}/*.json"}}\n'
         bronze += "columns:\n  seq: {type: bigint, required: true}\n" if self.shape == "required" else ""
         bronze += "checks:\n  known: {where: seq IS NOT NULL, on_fail: quarantine}\n" if self.checked else ""
@@ -93,46 +92,46 @@ class Flow:
         }
 
     def table(self, events: Events, files: int, decided: Decided) -> Sequence[Row]:
-        """What the silver table holds after the first files."""
+        """Return the rows of the silver table after the first files."""
         return _table(self, events, files, decided)
 
     def quarantine(self, events: Events, files: int, decided: Decided) -> list[Row]:
-        """The rows that the silver table has refused, and that nobody has decided of."""
+        """Return the rejected rows of the silver table without a decision."""
         if self.grouped:
-            return [row for row in self.model(self._events(events, files)) if self._is_refused(row)]
+            return [row for row in self.model(self._events(events, files)) if self._is_rejected(row)]
         rows = self._decided(events, files, decided)
-        return [row for row in rows if not row["given_up"] and self._is_refused(row)]
+        return [row for row in rows if not row["discarded"] and self._is_rejected(row)]
 
-    def given_up(self, events: Events, files: int, decided: Decided) -> list[Row]:
-        """The rows that somebody has given up."""
-        return [row for row in self._decided(events, files, decided) if row["given_up"]]
+    def discarded_rows(self, events: Events, files: int, decided: Decided) -> list[Row]:
+        """Return the discarded rows."""
+        return [row for row in self._decided(events, files, decided) if row["discarded"]]
 
     def counted(self, events: Events, mode: str, before: int, files: int, decided: Decided) -> dict[str, int]:
-        """What the books have to tell of a batch that came from some files to more; nothing of what no model knows."""
+        """Return the expected row counts of a batch, without the counts that no model knows."""
         new = [row for row in self._decided(events, files, decided) if mode == "full" or row["came"] > before]
         if self.grouped:
             days = {row["day"] for row in new}
-            new = [{**row, "given_up": False} for row in self.model(self._events(events, files)) if row["day"] in days]
-        discarded = sum(row["given_up"] for row in new)
-        refused = sum(not row["given_up"] and self._is_refused(row) for row in new)
+            new = [{**row, "discarded": False} for row in self.model(self._events(events, files)) if row["day"] in days]
+        discarded = sum(row["discarded"] for row in new)
+        rejected = sum(not row["discarded"] and self._is_rejected(row) for row in new)
         held = [] if mode == "full" else self.table(events, before, decided)
         written = len(new) if self.grouped else self._written(held, self.table(events, files, decided))
-        return _books(len(new), refused, discarded, written)
+        return _row_counts(len(new), rejected, discarded, written)
 
     def replayed(self, events: Events, files: int, decided: Decided) -> dict[str, int]:
-        """What the books have to tell of the newest decision."""
+        """Return the expected row counts of the newest decision."""
         before = Decided(decided.decisions[:-1])
-        refused = self.quarantine(events, files, before)
+        rejected = self.quarantine(events, files, before)
         if decided.decisions[-1][0] == "discard":
-            return _books(len(refused), 0, len(refused), 0)
-        chosen = [row for row in refused if _is_negative(row["amount"])]
-        still = [row for row in chosen if self._is_refused({**row, "amount": abs(row["amount"])})]
+            return _row_counts(len(rejected), 0, len(rejected), 0)
+        chosen = [row for row in rejected if _is_negative(row["amount"])]
+        still = [row for row in chosen if self._is_rejected({**row, "amount": abs(row["amount"])})]
         written = self._written(self.table(events, files, before), self.table(events, files, decided))
-        return _books(len(chosen), len(still), 0, written)
+        return _row_counts(len(chosen), len(still), 0, written)
 
     def _written(self, held: Sequence[Row], has: Sequence[Row]) -> int | None:
-        """How many rows of a table that held some were written when it has others."""
-        if not held or self.model is _as_they_are:
+        """Return how many rows a batch wrote that changed a table from `held` to `has`."""
+        if not held or self.model is _unchanged:
             return len(has) - len(held)
         if not self.one_row_a:
             return None
@@ -140,28 +139,28 @@ class Flow:
         return sum(old.get(key) != new.get(key) for key in old.keys() | new.keys())
 
     def _decided(self, events: Events, files: int, decided: Decided) -> list[Row]:
-        """The events, with what was decided of those that were refused. One that does not pass as it is mended stays
-        as it came."""
-        rows = [{**row, "given_up": False} for row in self._events(events, files)]
+        """Return the events after the decisions about rejected ones. An event that its fix does not repair stays as it
+        was."""
+        rows = [{**row, "discarded": False} for row in self._events(events, files)]
         for what, upto in decided.decisions:
             for row in rows:
-                if row["given_up"] or row["came"] > upto or not self._is_refused(row):
+                if row["discarded"] or row["came"] > upto or not self._is_rejected(row):
                     continue
                 if what == "discard":
-                    row["given_up"] = True
-                elif _is_negative(row["amount"]) and not self._is_refused({**row, "amount": abs(row["amount"])}):
+                    row["discarded"] = True
+                elif _is_negative(row["amount"]) and not self._is_rejected({**row, "amount": abs(row["amount"])}):
                     row["amount"] = abs(row["amount"])
         return rows
 
-    def _is_refused(self, row: Row) -> bool:
-        judged = "total" if self.grouped else "amount"
-        if self.condition is not None and _is_negative(row[judged]):
+    def _is_rejected(self, row: Row) -> bool:
+        checked = "total" if self.grouped else "amount"
+        if self.condition is not None and _is_negative(row[checked]):
             return True
         required = _REQUIRED if self.shape == "required" else ()
         return any(name in self.columns and row[name] is None for name in (*self.needs, *required))
 
     def _events(self, events: Events, files: int) -> list[Row]:
-        """The rows of the first files as the query reads them, with the file that each came with."""
+        """Return the rows of the first files as the query reads them, with the file of each."""
         rows = ({**row, "came": file} for file in range(1, files + 1) for row in events.readable(file))
         return [self._read(row) for row in rows]
 
@@ -175,48 +174,48 @@ class Flow:
 @lru_cache(maxsize=4096)
 def _table(flow: Flow, events: Events, files: int, decided: Decided) -> tuple[Row, ...]:
     if flow.grouped:
-        return tuple(row for row in flow.model(flow._events(events, files)) if not flow._is_refused(row))
+        return tuple(row for row in flow.model(flow._events(events, files)) if not flow._is_rejected(row))
     rows = flow._decided(events, files, decided)
-    return tuple(flow.model([row for row in rows if not row["given_up"] and not flow._is_refused(row)]))
+    return tuple(flow.model([row for row in rows if not row["discarded"] and not flow._is_rejected(row)]))
 
 
 def _never_null(column: str) -> str:
-    """An expression that Spark knows to be never NULL."""
+    """Return an expression that Spark knows is never NULL."""
     return f"coalesce({column}, {_DEFAULTS[column]!r})"
 
 
 def _is_negative(amount: int | None) -> bool:
-    """Whether a row breaks the check of its table: NULL does not."""
+    """Return whether an amount breaks the check of its table: NULL does not."""
     return amount is not None and amount < 0
 
 
 def per_day(rows: Sequence[Row]) -> list[Row]:
-    """How many events a day has, and the sum of their amounts."""
+    """Return the number of events and the sum of their amounts by day."""
     return [{"day": day, "n": len(found), "total": total(found)} for day, found in amounts_by(rows, "day").items()]
 
 
 def amounts_by(rows: Sequence[Row], label: str) -> dict[Any, list[int | None]]:
-    """The amounts of the rows of each label."""
+    """Return the amounts of the rows by label."""
     labels = sorted({row[label] for row in rows}, key=place)
     return {each: [row["amount"] for row in rows if row[label] == each] for each in labels}
 
 
 def total(amounts: Iterable[int | None]) -> int | None:
-    """The sum as SQL has it."""
+    """Return the sum as SQL computes it."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known) if known else None
 
 
-def _books(came: int, refused: int, discarded: int, written: int | None) -> dict[str, int]:
-    """What became of the rows of a batch; without what is not known."""
-    told = {"in": came, "quarantined": refused, "discarded": discarded}
+def _row_counts(came: int, rejected: int, discarded: int, written: int | None) -> dict[str, int]:
+    """Return the row counts of a batch, without unknown ones."""
+    counts = {"in": came, "quarantined": rejected, "discarded": discarded}
     if written is None:
-        return told
-    good = came - refused - discarded
-    return {**told, "written": min(good, written), "deduplicated": good - min(good, written)}
+        return counts
+    good = came - rejected - discarded
+    return {**counts, "written": min(good, written), "deduplicated": good - min(good, written)}
 
 
-def _as_they_are(rows: Sequence[Row]) -> list[Row]:
+def _unchanged(rows: Sequence[Row]) -> list[Row]:
     return [dict(row) for row in rows]
 
 
@@ -233,10 +232,10 @@ _SIGNED = "if(seq % 2 = 0, {amount}, -{amount})"
 
 
 def _signed(rows: Sequence[Row]) -> list[Row]:
-    return per_day([{**row, "amount": _turned(row["seq"], row["amount"])} for row in rows])
+    return per_day([{**row, "amount": _negate_odd(row["seq"], row["amount"])} for row in rows])
 
 
-def _turned(seq: int, amount: int | None) -> int | None:
+def _negate_odd(seq: int, amount: int | None) -> int | None:
     return amount if amount is None or seq % 2 == 0 else -amount
 
 
@@ -253,8 +252,8 @@ _MERGE = Flow(
 FLOWS = {
     flow.name: flow
     for flow in (
-        Flow("append", "append", _EVENTS, EVENT, _as_they_are),
-        Flow("staged", "append", _EVENTS, EVENT, _as_they_are, checked=True),
+        Flow("append", "append", _EVENTS, EVENT, _unchanged),
+        Flow("staged", "append", _EVENTS, EVENT, _unchanged, checked=True),
         Flow(
             "dedup",
             {"append": {"dedup": ["id", "day"], "by": "at"}},
@@ -264,8 +263,8 @@ FLOWS = {
             needs=("id", "day"),
             one_row_a=("id", "day"),
         ),
-        # A row takes about a twentieth of a second, so that there is time to strike while files are written.
-        Flow("slow", "append", f"{_EVENTS} WHERE {_SLOW} > 0", EVENT, _as_they_are),
+        # A row takes about 0.05 s, so that there is time to kill the process while it writes files.
+        Flow("slow", "append", f"{_EVENTS} WHERE {_SLOW} > 0", EVENT, _unchanged),
         Flow(
             "replace",
             "replace",
@@ -285,7 +284,7 @@ FLOWS = {
             grouped=True,
         ),
         _MERGE,
-        replace(_MERGE, name="placed", large=True, gold=False),
+        replace(_MERGE, name="dv_merge", large=True, gold=False),
         Flow(
             "scd2",
             {"scd2": {"key": "id", "order_by": list(ORDER), "delete": "op = 'D'"}},
@@ -315,6 +314,6 @@ FLOWS = {
 
 
 @lru_cache(maxsize=64)
-def shaped(name: str, shape: Shape) -> Flow:
-    """A flow with NULLs of some shape."""
+def with_nulls(name: str, shape: Shape) -> Flow:
+    """Return a flow with NULLs of this shape."""
     return replace(FLOWS[name], shape=shape)

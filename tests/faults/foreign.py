@@ -1,4 +1,4 @@
-"""Other writers of a table: delta-rs without Lakesmith's notes, and logs that say little or nothing of themselves."""
+"""Other writers of a table: delta-rs without Lakesmith's notes, and commits with little or odd `commitInfo`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ODD: Mapping[str, object] = {
     "lists in place of objects": {"operationParameters": ["mode"], "operationMetrics": [1], "operation": None},
     "text of its own": {"operation": "nightly job", "userMetadata": "run by cron run 7", "timestamp": True},
 }
-"""By name, what a foreign commit may say of itself; None is a commit without `commitInfo`."""
+"""By name, the `commitInfo` of a foreign commit; None for a commit without it."""
 
 
 def commits_by_others(table: Path, count: int) -> None:
@@ -38,13 +38,13 @@ def cleaned_by_others(table: Path) -> None:
 
 
 def compacted_by_others(table: Path) -> None:
-    """Let delta-rs write the rows to other files, and delete those that held them."""
+    """Let delta-rs rewrite the rows to new files, and delete the old files."""
     DeltaTable(str(table)).optimize.compact()
     DeltaTable(str(table)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
 
 
-def says(table: Path, version: int, info: object) -> None:
-    """Write a commit as somebody does who says this of it; with None, without `commitInfo`."""
+def set_commit_info(table: Path, version: int, info: object) -> None:
+    """Replace the `commitInfo` of a commit; with None, remove it."""
     commit = table / "_delta_log" / f"{version:020}.json"
     actions = [json.loads(line) for line in commit.read_text().splitlines()]
     others = [action for action in actions if "commitInfo" not in action]

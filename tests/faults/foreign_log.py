@@ -1,4 +1,4 @@
-"""Commits of other writers, as the oracle knows them. It imports nothing of Lakesmith."""
+"""Commits of other writers, for the oracle. Imports nothing of Lakesmith."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A version that another writer was told it had won, with the content that it then had."""
+    """A version that another writer committed, with the digest of its content."""
 
     table: str
     version: int
     digest: str
     between: bool = False
-    """Whether the table may hold rows of another writer at this version, which the next versions delete."""
+    """Whether the table may have rows of another writer at this version, which the next versions delete."""
 
 
 def log_folder(warehouse: Path, table: str) -> Path:
@@ -28,7 +28,7 @@ def digest(file: Path) -> str:
 
 
 def lost(warehouse: Path, commits: Iterable[Foreign]) -> Iterator[str]:
-    """Commits of others that are not in the log any more: Lakesmith has overwritten or deleted them."""
+    """Yield the commits of other writers that Lakesmith has overwritten or deleted."""
     for commit in commits:
         file = log_folder(warehouse, commit.table) / f"{commit.version:020}.json"
         if not file.is_file():

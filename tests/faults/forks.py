@@ -1,15 +1,15 @@
-"""Processes that are forked from one that knows their libraries already, so that each begins at once."""
+"""Processes forked from one that has loaded their libraries, so that they start fast."""
 
 from __future__ import annotations
 
 from multiprocessing import get_context
 
 FORKS = get_context("forkserver")
-# One list for all: the last one that is set counts, whoever sets it.
+# One list for all users: only the last list that is set counts.
 FORKS.set_forkserver_preload(
     [
-        "tests.faults.sleeper",
-        "tests.faults.victim",
+        "tests.faults.suspendable_command",
+        "tests.faults.lake_process",
         "deltalake",
         "duckdb",
         "pandas",

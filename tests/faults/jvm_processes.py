@@ -1,4 +1,4 @@
-"""The JVMs that a process has started, found in `/proc`, and how they are killed alone."""
+"""Finds the JVMs that a process has started in `/proc`, and kills only them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def jvms_of(process: int) -> list[int]:
-    """The JVMs among the descendants of a process: Spark's, or its launcher's while Spark starts."""
+    """Return the JVMs among the descendants of a process: Spark's, or its launcher's while Spark starts."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
-        with suppress(OSError):  # it has ended since
+        with suppress(OSError):  # the process has ended
             before, _, after = (entry / "stat").read_text().rpartition(")")
             state, parent = after.split()[:2]
             if state != "Z":
@@ -33,7 +33,7 @@ def _descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 
 def kill_jvm(process: int) -> bool:
-    """Kill the JVMs of a process, and nothing else; whether there was one."""
+    """Kill the JVMs of a process and nothing else; return whether there was one."""
     killed = False
     for jvm in jvms_of(process):
         with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""A lake of three tables after its first day, what its second day brings, and what must come of both."""
+"""A lake of three tables after its first day, the files of its second day, and the expected content."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def row(id: int, amount: object = 1, at: int = 1) -> dict[str, object]:
     return {"id": id, "amount": amount, "day": "d", "at": at}
 
 
-def begin(lake: Written) -> None:
-    """The first day."""
+def run_first_day(lake: Written) -> None:
+    """Land and ingest the files of the first day."""
     lake.declare({"lakesmith.yml": "name: shop\n", **ORDERS})
     lake.land("orders/1.json", row(1, 1), row(2, 2), row(3, -1), '{"id": 4, "am')
     lake.run()
 
 
-def go_on(lake: Written) -> None:
-    """What the second day brings."""
+def land_second_day(lake: Written) -> None:
+    """Land the files of the second day."""
     lake.land("orders/2.json", row(1, 10, at=2), row(5, 5), row(6, -6), '{"id": 7, "am', row(5, 5))
 
 
@@ -36,7 +36,7 @@ def warehouse(lake: Written) -> Path:
 
 
 def age(table: Path, seconds: float) -> None:
-    """Let everything of a table have happened so many seconds earlier; Spark must not have looked at it yet."""
+    """Make a table older by this many seconds. Spark must not have read it yet."""
     for commit in (table / "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
         for action in actions:
@@ -50,7 +50,7 @@ def age(table: Path, seconds: float) -> None:
 
 
 def failing(lake: Written) -> RunReport:
-    """A run that goes wrong, each error of which is one that a user can do something about."""
+    """Run the lake and return the report. The run fails, and each error has a next step for users."""
     report = lake.lake().run(session=lake.spark)
     assert report.errors
     for error in report.errors:
@@ -69,7 +69,7 @@ def assert_typed(error: LakesmithError, code: str | None = None) -> None:
 
 
 def assert_bookmarks_hold(lake: Written) -> None:
-    """No table's bookmark is ahead of its data: what its log counts as taken in is in it, or in its quarantine."""
+    """Check that no bookmark is ahead of its table: rows of committed batches are in the table or its quarantine."""
     versions = {}
     for table in TABLES:
         location, name = warehouse(lake) / table, table.replace("/", ".")
@@ -90,7 +90,7 @@ def assert_bookmarks_hold(lake: Written) -> None:
 
 
 def assert_right_after_a_rerun(lake: Written) -> None:
-    """A plain rerun ends in the right content, and there is nothing left to do."""
+    """Check that a rerun gives the correct content, and that another run does nothing."""
     lake.run()
     assert lake.run() == {}
     assert lake.rows("SELECT id FROM bronze.orders ORDER BY id") == [(i,) for i in (1, 1, 2, 3, 5, 5, 6)]
@@ -102,7 +102,7 @@ def assert_right_after_a_rerun(lake: Written) -> None:
 
 
 def content(lake: Written) -> dict[str, list[str]]:
-    """What each table holds."""
+    """Return the rows of each table."""
     return {
         name: sorted(map(repr, lake.rows(f"SELECT * FROM {name}")))
         for name in ("bronze.orders", "silver.orders", "gold.sales", "quarantine.bronze_orders")

@@ -1,8 +1,7 @@
-"""Whole lakes under attack: one to three streams of events, each with a bronze and a silver table, and gold tables over
-them.
+"""Lakes for fault injection: one to three streams of events, each with a bronze and a silver table, and gold tables.
 
-A lake is described by a text, so that it can be printed and given to another process: `merge:nulls+append>totals,pairs`
-has two streams, NULLs in the first one, and two gold tables. A text ends with `@odd` where file names are odd.
+A text describes a lake, so that it can be printed and passed to another process: `merge:nulls+append>totals,pairs`
+has two streams, NULLs in the first one, and two gold tables. The suffix `@odd` means odd file names.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from itertools import product
 from typing import Any
 
 from tests.faults.events import Events
-from tests.faults.flows import FLOWS, SHAPES, Decided, Flow, amounts_by, per_day, shaped, total
+from tests.faults.flows import FLOWS, SHAPES, Decided, Flow, amounts_by, per_day, total, with_nulls
 from tests.models.rows import Row
 
 STREAMS = ("events", "clicks", "visits")
-"""By name, the streams of a lake. What people decide of refused rows is about the first one."""
+"""The names of a lake's streams. Decisions about rejected rows apply to the first one."""
 Bag = Counter[tuple[Any, ...]]
 State = tuple[int, Decided]
-"""How many files were ingested, and what was decided by then."""
+"""The number of ingested files, and the decisions at that time."""
 
 
 def bag(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Bag:
@@ -47,7 +46,7 @@ class Stream:
         return f"silver.{self.name}"
 
     def of(self, decided: Decided) -> Decided:
-        """What was decided about this stream."""
+        """Return the decisions that apply to this stream."""
         return decided if self.decides else Decided()
 
     def table(self, state: State) -> Sequence[Row]:
@@ -55,7 +54,7 @@ class Stream:
         return self.flow.table(self.events, files, self.of(decided))
 
     def labelled(self, state: State) -> dict[Any, list[int | None]]:
-        """The amounts of each name; of each day, where the silver table has sums of days."""
+        """Return the amounts by name, or by day where the silver table aggregates days."""
         if self.flow.grouped:
             return amounts_by([{**row, "amount": row["total"]} for row in self.table(state)], "day")
         return amounts_by(self.table(state), "name")
@@ -74,7 +73,7 @@ Model = Callable[[Sequence[Stream], Sequence[State]], list[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """A table that is made from silver tables."""
+    """A gold table over silver tables."""
 
     name: str
     load: str
@@ -91,14 +90,14 @@ class Gold:
         return f"/* lakesmith\nload: {self.load}\n*/\n{self.query}\n"
 
     def rows(self, states: Sequence[State]) -> list[Row]:
-        """What it holds, with one state for each of its inputs."""
+        """Return its rows, with one state for each of its inputs."""
         return self.model(self.streams, states)
 
     def possible(self, states: Sequence[State]) -> Iterator[Bag]:
-        """What it may hold while each of its inputs is in one of the states."""
+        """Yield its possible contents while each input is in one of the states."""
         seen = []
         for stream in self.streams:
-            # Most states of an input look the same: those of another stream's decisions, those without a new file.
+            # Most states of an input are equal: decisions about another stream, or no new file.
             distinct = {_content(stream, state): state for state in states}
             seen.append(tuple(distinct.values()))
         for chosen in product(*seen):
@@ -130,7 +129,7 @@ class Layout:
         return [name for name in self.tables if name.partition(".")[0] == layer]
 
     def streams_of(self, table: str) -> tuple[Stream, ...]:
-        """The streams that a table is made from."""
+        """Return the streams that a table is built from."""
         for each in self.gold:
             if each.table == table:
                 return each.streams
@@ -145,22 +144,22 @@ class Layout:
 
 @lru_cache(maxsize=256)
 def layout(text: str, seed: int) -> Layout:
-    """The lake that a text describes."""
+    """Return the lake that a text describes."""
     described, _, odd = text.partition("@")
     flows, _, gold = described.partition(">")
     streams = []
     for index, part in enumerate(flows.split("+")):
         name, _, shape = part.partition(":")
         assert not shape or shape in SHAPES, text
-        flow = shaped(name, shape or "plain")
+        flow = with_nulls(name, shape or "plain")
         events = Events(seed + index, nulls=flow.shape != "plain", sparse=index > 0, odd_names=odd == "odd")
         streams.append(Stream(STREAMS[index], flow, events, decides=index == 0))
-    asked = gold.split(",") if gold else ["days"] if FLOWS[streams[0].flow.name].gold else []
-    return Layout(text, tuple(streams), tuple(_gold(name, tuple(streams)) for name in asked))
+    names = gold.split(",") if gold else ["days"] if FLOWS[streams[0].flow.name].gold else []
+    return Layout(text, tuple(streams), tuple(_gold(name, tuple(streams)) for name in names))
 
 
 def gold_of(flows: Sequence[str]) -> list[str]:
-    """The gold tables that there can be over silver tables with such loads."""
+    """Return the gold tables that are possible over silver tables with these loads."""
     found = ["totals"]
     found += ["days"] if _has_days(FLOWS[flows[0]]) else []
     found += ["keys"] if _has_keys(FLOWS[flows[-1]]) else []

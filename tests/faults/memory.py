@@ -1,8 +1,8 @@
-"""A store and a table format that live in memory and fail when they are told to.
+"""A store and a table format in memory, which fail on demand.
 
-They keep to the same promises as the real ones: a file is made as a whole or not at all, of two writers of one version
-one wins, a write whose number is not greater than the last is passed over in silence, and a rollback does not roll the
-numbers back. Who continues a version that was rolled back since is refused.
+They behave like the real ones: a file is written completely or not at all. Of two writers of one version, one wins. A
+write with an old sequence number has no effect. A rollback does not roll sequence numbers back. A write that continues
+a rolled-back version fails.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lakesmith.ports import (
 
 
 class Row(NamedTuple):
-    """A row of the lake; `uid` is unlike that of any other that ever landed, and later rows have greater ones."""
+    """A row of the lake; `uid` is unique, and later rows have greater ones."""
 
     uid: int
     key: int
@@ -50,7 +50,7 @@ class Day(NamedTuple):
     total: int
 
 
-class Refused(NamedTuple):
+class RejectedRow(NamedTuple):
     """A row of a quarantine."""
 
     id: str
@@ -58,20 +58,20 @@ class Refused(NamedTuple):
     batch: int
 
 
-class BatchResult(NamedTuple):
-    """What became of a row that was in quarantine."""
+class QuarantineDecision(NamedTuple):
+    """The decision about a quarantined row."""
 
-    refused: Refused
+    rejected: RejectedRow
     how: str
 
 
-AnyRow = Row | Day | Refused | BatchResult
+AnyRow = Row | Day | RejectedRow | QuarantineDecision
 Content = tuple[AnyRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The next operation of a kind fails: before it had its effect, or after, when only the reply is lost."""
+    """The next operation of a kind fails: before its effect, or after it, when only the reply is lost."""
 
     operation: str
     effect: bool
@@ -95,13 +95,13 @@ class Version:
 
     @property
     def rewrites(self) -> bool:
-        """Whether it puts other rows in the place of those that were there."""
+        """Whether it replaces the rows of the table."""
         return self.operation == "RESTORE" or self.parameters.get("mode") == "Overwrite"
 
 
 @dataclass(slots=True)
 class Table:
-    """A table as its log tells it."""
+    """A table and its log."""
 
     id: str
     versions: list[Version] = field(default_factory=list)
@@ -115,7 +115,7 @@ class Table:
 
 @dataclass
 class Disk:
-    """All that lasts."""
+    """Everything that is durable."""
 
     clock: Clock
     files: dict[str, bytes] = field(default_factory=dict)
@@ -124,13 +124,13 @@ class Disk:
     runs: set[str] = field(default_factory=set)
     """The runs that the ledger knows."""
     releases: list[dict[str, int]] = field(default_factory=list)
-    """By table, its version."""
+    """The table versions of each release."""
     faults: list[Fault] = field(default_factory=list)
     changes: int = 0
-    """Grows with everything that is made to last."""
+    """The number of durable changes."""
 
-    def strikes(self, operation: str, *, effect: bool) -> bool:
-        """Whether the operation is to fail here; it fails once."""
+    def fails(self, operation: str, *, effect: bool) -> bool:
+        """Return whether the operation fails now; each fault fails one operation."""
         for fault in self.faults:
             if fault.operation == operation and fault.effect == effect:
                 self.faults.remove(fault)
@@ -138,13 +138,13 @@ class Disk:
         return False
 
 
-def wrong_store(operation: str, key: str) -> InfrastructureError:
-    """What a store says that cannot do what it is asked for."""
+def store_error(operation: str, key: str) -> InfrastructureError:
+    """Return the error of a store that cannot carry out an operation."""
     return InfrastructureError(f"storage-{operation}", f"cannot {operation} {key}", hint="look at the store; run again")
 
 
 class MemoryStorage:
-    """The files of a disk as one process reaches them."""
+    """The files of a disk, for one process."""
 
     def __init__(self, disk: Disk, process: Process) -> None:
         self._disk = disk
@@ -210,9 +210,9 @@ class MemoryStorage:
         self._disk.files[to] = self._disk.files.pop(path)
 
     def _look(self, operation: str, key: str) -> None:
-        self._process.refuse_dead()
-        if self._disk.faults and self._disk.strikes(operation, effect=False):
-            raise wrong_store(operation, key)
+        self._process.raise_if_dead()
+        if self._disk.faults and self._disk.fails(operation, effect=False):
+            raise store_error(operation, key)
 
     def _change(self, operation: str, key: str) -> _Changing:
         self._process.pause(f"{operation} {key}")
@@ -220,12 +220,12 @@ class MemoryStorage:
         return _Changing(self._disk)
 
     def _reply(self, operation: str, key: str) -> None:
-        if self._disk.faults and self._disk.strikes(operation, effect=True):
-            raise wrong_store(operation, key)
+        if self._disk.faults and self._disk.fails(operation, effect=True):
+            raise store_error(operation, key)
 
 
 class _Changing:
-    """Something is made to last."""
+    """A durable change."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -238,7 +238,7 @@ class _Changing:
 
 
 class Schema:
-    """Nothing is asked of types."""
+    """An empty schema: types do not matter here."""
 
     fields: tuple[Any, ...] = ()
 
@@ -247,7 +247,7 @@ class Schema:
 
 
 class Rows:
-    """Stands in for a DataFrame: the few calls that the writer makes before and after the rows themselves move."""
+    """A fake DataFrame with the few methods that the writer calls."""
 
     columns: tuple[str, ...] = ("uid", "key", "value")
     schema = Schema()
@@ -263,22 +263,22 @@ class Rows:
         return self
 
     def unpersist(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
     def select(self, *_: object) -> Rows:
         return self
 
     def selectExpr(self, *columns: str) -> Rows:
-        """What else is told beside the rows is of no interest here."""
+        """Return the same rows: added columns do not matter here."""
         return Rows(self.rows, gone=any(DELETE_ROW in column for column in columns), how=self.how)
 
     def withColumnRenamed(self, _: str, __: str) -> Rows:
         return self
 
     def join(self, other: Rows, _: str) -> Rows:
-        meant = {row.id for row in other.rows if isinstance(row, Refused)}
-        found = (row for row in self.rows if isinstance(row, Refused) and row.id in meant)
-        return Rows(tuple(BatchResult(row, other.how) for row in found))
+        meant = {row.id for row in other.rows if isinstance(row, RejectedRow)}
+        found = (row for row in self.rows if isinstance(row, RejectedRow) and row.id in meant)
+        return Rows(tuple(QuarantineDecision(row, other.how) for row in found))
 
     def where(self, condition: str) -> Rows:
         meant = condition.removeprefix("(NOT (").removesuffix("))")
@@ -293,7 +293,7 @@ class Rows:
 
 
 class MemoryFormat:
-    """The tables of a disk as one process reaches them."""
+    """The tables of a disk, for one process."""
 
     name = "memory"
     capabilities = frozenset(Capability)
@@ -361,8 +361,8 @@ class MemoryFormat:
 
     def overwrite(self, frame: Rows, location: str, write: Write, part: ReplaceWhere | None = None) -> CommitResult:
         def change(rows: Content) -> tuple[Content, int, int, int]:
-            kept = () if part is None else tuple(row for row in rows if not is_in(row, part))
-            return kept + frame.rows, len(frame.rows), 0, 0
+            remaining = () if part is None else tuple(row for row in rows if not is_in(row, part))
+            return remaining + frame.rows, len(frame.rows), 0, 0
 
         return self._commit(location, write, change, parameters={"mode": "Overwrite"})
 
@@ -371,9 +371,9 @@ class MemoryFormat:
 
         def change(rows: Content) -> tuple[Content, int, int, int]:
             if DELETE_ROW in frame.columns:
-                gone = {row.id for row in frame.rows if isinstance(row, Refused)}
-                kept = tuple(row for row in rows if not (isinstance(row, Refused) and row.id in gone))
-                return kept, 0, 0, len(rows) - len(kept)
+                gone = {row.id for row in frame.rows if isinstance(row, RejectedRow)}
+                remaining = tuple(row for row in rows if not (isinstance(row, RejectedRow) and row.id in gone))
+                return remaining, 0, 0, len(rows) - len(remaining)
             held = {row.key: row for row in rows if isinstance(row, Row)}
             newer = latest(frame.rows)
             come = [row for row in newer if row.key not in held]
@@ -391,7 +391,7 @@ class MemoryFormat:
         return self._commit(location, write, lambda rows: (rows, 0, 0, 0), blind=True)
 
     def sync_log(self, location: str) -> None:
-        """Nothing is lost here."""
+        """Do nothing: nothing is lost here."""
 
     def accepts_files(self, location: str) -> bool:
         return False
@@ -427,11 +427,11 @@ class MemoryFormat:
         raise NotImplementedError
 
     def fenced(self, table: Table, write: Write) -> bool:
-        """Whether this batch or a later one is in the table: then a write is passed over, without a word."""
+        """Return whether this batch or a later one is in the table: then a write has no effect."""
         return table.sequences.get(write.flow, 0) >= write.sequence
 
     def _found(self, location: str) -> Table | None:
-        self._process.refuse_dead()
+        self._process.raise_if_dead()
         return self._disk.tables.get(location)
 
     def _commit(
@@ -447,7 +447,7 @@ class MemoryFormat:
         table = self._found(location)
         if table is None or not self.fenced(table, write):
             self._write(location, table, write, change, blind, operation, parameters or {})
-            # Whatever others commit now lies between the commit and its being read back.
+            # Other writers can commit here, between the commit and the read of its result.
             self._process.pause(f"read back {location}")
         commit = find_commit(self.commits(location), write.flow, write.sequence, write.note)
         if commit is None:
@@ -466,7 +466,7 @@ class MemoryFormat:
     ) -> None:
         seen = table.newest.number if table else -1
         self._process.pause(f"commit {location}")
-        if self._disk.faults and self._disk.strikes("commit", effect=False):
+        if self._disk.faults and self._disk.fails("commit", effect=False):
             raise OSError(5, "Input/output error")
         now = self._disk.tables.get(location)
         if now is not None and now.newest.number != seen:
@@ -497,21 +497,21 @@ class MemoryFormat:
         )
         now.sequences[write.flow] = max(write.sequence, now.sequences.get(write.flow, 0))
         self._disk.changes += 1
-        if self._disk.faults and self._disk.strikes("commit", effect=True):
+        if self._disk.faults and self._disk.fails("commit", effect=True):
             raise OSError(104, "Connection reset by peer")
 
     def rolled_back(self, table: Table, write: Write) -> bool:
-        """Whether the table is not what the rows continue any more."""
+        """Return whether the table was rolled back after the version that the rows continue."""
         since = table.versions[write.based_on + 1 :] if write.based_on is not None else []
         return any(version.operation == "RESTORE" for version in since)
 
     def unfenced(self, version: Version) -> bool:
-        """Whether a commit that came first says nothing of who made it."""
+        """Return whether a commit does not name its writer."""
         return not version.flow
 
 
 def latest(rows: Content) -> list[Row]:
-    """Of the rows of each key the one that landed last."""
+    """Return the last landed row of each key."""
     found: dict[int, Row] = {}
     for row in rows:
         if isinstance(row, Row) and (row.key not in found or row.uid > found[row.key].uid):
@@ -520,11 +520,11 @@ def latest(rows: Content) -> list[Row]:
 
 
 def is_in(row: AnyRow, part: ReplaceWhere) -> bool:
-    """Whether a row is in one of some partitions; one of a quarantine, whether a later batch refused it."""
+    """Return whether a row is in one of some partitions; for a quarantined row, whether a later batch rejected it."""
     match row:
         case Day(day=day):
             return str(day) in part.partitions
-        case Refused(batch=batch):
+        case RejectedRow(batch=batch):
             return batch > int(part.where.removeprefix("batch > "))
         case _:
             raise AssertionError(row)

@@ -1,13 +1,13 @@
-"""Says whether a lake kept its promises, from its files alone. A program of its own: it imports nothing of Lakesmith.
+"""Checks the promises of a lake from its files. A separate program that imports nothing of Lakesmith.
 
-It reads claims, one JSON object a line, and answers each with a line: the list of promises that are broken.
+It reads claims, one JSON object a line, and answers each with one line: the list of broken promises.
 
-    N   each row that landed is in exactly one of: table, quarantine, given up
-    A   what was acknowledged is there
-    V   every version is whole: all of a batch or nothing of it, and every file that it names
-    R   once a run has ended well, the tables hold what they would hold had nothing happened
-    C   the versions of a release fit together, and after a rollback the tables hold what they held in it
-    B   the books of every batch add up, and tell of the rows that there were
+    N   each landed row is in exactly one place: the table, the quarantine, or discarded
+    A   acknowledged work is in the lake
+    V   every version is complete: all of a batch or nothing of it, and every file that it references
+    R   after a successful run, the tables have the content that they would have without faults
+    C   the versions of a release fit together, and a rollback restores the content of the release
+    B   the row counts of every batch add up, and match the landed rows
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.faults.books import miscounted
-from tests.faults.delta_files import Files, Torn, read_table
+from tests.faults.delta_files import CorruptTable, Files, read_table
 from tests.faults.events import ROWS
 from tests.faults.flows import Decided, earlier
 from tests.faults.foreign_log import Foreign, lost
 from tests.faults.layouts import Bag, Layout, State, Stream, bag, layout
+from tests.faults.row_reconciliation import reconciliation_errors
 from tests.models.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What whoever attacks the lake knows for certain."""
+    """What the test knows about the lake for certain."""
 
     lake: str
     flow: str
     """The lake's layout."""
     seed: int
     landed: int
-    """How many files have landed."""
+    """The number of landed files."""
     acknowledged: int = 0
-    """How many of them had landed when the last run began that ended well."""
+    """The number of landed files when the last successful run started."""
     decided: tuple[Decided, ...] = (Decided(),)
-    """What may be decided of refused rows: more than one where a decision was cut short."""
+    """The possible decisions about rejected rows: several where a decision was interrupted."""
     ever: tuple[Decided, ...] = ()
-    """What may have been decided at some time."""
-    settled: bool = False
-    """Whether a run that found all of it has ended well since, and nothing was cut short after it."""
+    """All decisions that may have been committed at some time."""
+    completed: bool = False
+    """Whether a later run has ingested all of it successfully, without a later interruption."""
     runs: tuple[dict[str, Any], ...] = ()
-    """The runs that were acknowledged: `run`, and `steps` of table, sequence and version."""
+    """The acknowledged runs: `run`, and `steps` of table, sequence and version."""
     restored: bool = field(default=False)
-    """Whether a table was rolled back: what is taken in again is counted again."""
+    """Whether a table was restored: re-ingested rows are counted again."""
     vacuumed: bool = False
     """Whether files of earlier versions were deleted."""
     rolled_back: str | None = None
-    """The release that all tables were taken back to, where nothing was begun since."""
+    """The release of the last rollback, if nothing was started since."""
     foreign: tuple[Foreign, ...] = ()
-    """The commits of other writers. None of them changes the bag of rows that a table holds."""
+    """The commits of other writers. None of them changes the bag of rows of a table."""
 
     @property
     def layout(self) -> Layout:
@@ -66,28 +66,28 @@ class Claims:
 
     @staticmethod
     def read(line: str) -> Claims:
-        told = json.loads(line)
+        fields = json.loads(line)
         for states in ("decided", "ever"):
-            told[states] = tuple(
-                Decided(tuple((what, files) for what, files in each["decisions"])) for each in told[states]
+            fields[states] = tuple(
+                Decided(tuple((what, files) for what, files in each["decisions"])) for each in fields[states]
             )
-        told["runs"] = tuple(told["runs"])
-        told["foreign"] = tuple(Foreign(**each) for each in told["foreign"])
-        return Claims(**told)
+        fields["runs"] = tuple(fields["runs"])
+        fields["foreign"] = tuple(Foreign(**each) for each in fields["foreign"])
+        return Claims(**fields)
 
     def line(self) -> str:
         return json.dumps(asdict(self))
 
 
 def verdict(claims: Claims) -> list[str]:
-    """The promises that are broken, each with what shows it."""
+    """Return the broken promises, each with its evidence."""
     warehouse = Path(claims.lake) / ".lakesmith" / "warehouse"
     try:
         tables = {name: read_table(folder) for name, folder in _tables(warehouse)}
         for table in tables.values():
             if table is not None:
                 table.rows()
-    except Torn as error:
+    except CorruptTable as error:
         return [f"V {error}"]
     known = {name: table for name, table in tables.items() if table is not None}
     return [
@@ -96,8 +96,8 @@ def verdict(claims: Claims) -> list[str]:
         *lost(warehouse, claims.foreign),
         *_content(claims, known),
         *_releases(claims, warehouse, known),
-        *_books(claims, warehouse, known),
-        *(broken for stream in claims.layout.streams for broken in miscounted(stream, warehouse, known)),
+        *_counted(claims, warehouse, known),
+        *(broken for stream in claims.layout.streams for broken in reconciliation_errors(stream, warehouse, known)),
     ]
 
 
@@ -129,13 +129,13 @@ def _vanished(claims: Claims, tables: dict[str, Files]) -> Iterator[str]:
 
 
 def _content(claims: Claims, tables: dict[str, Files]) -> Iterator[str]:
-    prefixes = [claims.landed] if claims.settled else range(claims.acknowledged, claims.landed + 1)
+    prefixes = [claims.landed] if claims.completed else range(claims.acknowledged, claims.landed + 1)
     states = [(files, decided) for files in prefixes for decided in claims.decided]
     for compared in _compared(claims.layout, tables):
         found = compared.have()
         if found not in compared.possible(states):
             near = min(compared.possible(states), key=lambda each: _apart(each, found))
-            kind = "R" if claims.settled else "N"
+            kind = "R" if claims.completed else "N"
             yield f"{kind} {compared.table}: {_differences(near, found)}"
 
 
@@ -146,17 +146,17 @@ def _releases(claims: Claims, warehouse: Path, tables: dict[str, Files]) -> Iter
     for row in sorted(rows, key=lambda row: row["released_at"], reverse=True):
         recorded.setdefault(row["release"], {})[row["table"]] = row["version"]
         at[row["release"]] = row["released_at"].timestamp() * 1000
-    looked_at = [*list(recorded)[:_LATE], *filter(None, [claims.rolled_back])]
+    looked_at = [*list(recorded)[:_NEWEST_RELEASES], *filter(None, [claims.rolled_back])]
     for release in dict.fromkeys(looked_at):
         lacking = tables.keys() & set(claims.layout.tables) - recorded.get(release, {}).keys()
-        # What was built later is in none.
+        # Tables that were built later are in no release.
         if gone := [name for name in lacking if tables[name].commits[0].at < at.get(release, 0)]:
             yield f"C release {release} lacks {gone}"
         yield from _release(claims, warehouse, tables, release, recorded.get(release, {}))
 
 
-_LATE = 2
-"""So many of the newest releases are looked at: the others were, when they were new."""
+_NEWEST_RELEASES = 2
+"""The number of newest releases to check: older ones were checked when they were new."""
 
 
 def _release(
@@ -169,12 +169,12 @@ def _release(
         then = {name: read_table(warehouse / name.replace(".", "/"), version) for name, version in versions.items()}
         short = {name: table for name, table in then.items() if table is None or table.version != versions[name]}
         if short:
-            yield f"C release {release} names versions of {sorted(short)} that there are not"
+            yield f"C release {release} names missing versions of {sorted(short)}"
             return
         held = {name: table for name, table in then.items() if table is not None}
         compared = [each for each in _compared(claims.layout, held) if each.table in versions]
         found = {each.table: each.have() for each in compared}
-    except Torn as error:
+    except CorruptTable as error:
         if not claims.vacuumed:
             yield f"V release {release}: {error}"
         return
@@ -182,7 +182,7 @@ def _release(
         (files, decided) for files in range(claims.landed + 1) for decided in earlier(claims.decided + claims.ever)
     ]
     if not any(all(found[each.table] in each.possible([state]) for each in compared) for state in states):
-        yield f"C release {release}: its tables were never like this at one time: {versions}"
+        yield f"C release {release}: its tables never had this content at one time: {versions}"
     if release == claims.rolled_back:
         for each in _compared(claims.layout, tables):
             if each.table in found and each.have() != found[each.table]:
@@ -192,7 +192,7 @@ def _release(
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A table, what it holds, and what it may hold while the lake is in one of some states."""
+    """A table, its content, and its possible contents while the lake is in one of some states."""
 
     table: str
     have: Callable[[], Bag]
@@ -222,10 +222,10 @@ def _stream(stream: Stream, tables: dict[str, Files]) -> Iterator[Compared]:
         return Counter((line,) for file in range(1, files + 1) for line in events.unreadable(file))
 
     def discarded() -> Bag:
-        rows = tables[settled].rows() if (settled := f"quarantine_decisions.{stream.silver}") in tables else []
+        rows = tables[decisions].rows() if (decisions := f"quarantine_decisions.{stream.silver}") in tables else []
         return _bag((json.loads(row["raw"]) for row in rows if row["decision"] == "discarded"), shown)
 
-    def refused() -> Bag:
+    def rejected() -> Bag:
         rows = tables[quarantine].rows() if (quarantine := f"quarantine.{stream.silver}") in tables else []
         return _bag((json.loads(row["raw"]) for row in rows), shown)
 
@@ -240,13 +240,13 @@ def _stream(stream: Stream, tables: dict[str, Files]) -> Iterator[Compared]:
     )
     yield Compared(
         f"quarantine.{stream.silver}",
-        refused,
+        rejected,
         of(lambda files, decided: bag(flow.quarantine(events, files, decided), shown)),
     )
     yield Compared(
         f"quarantine_decisions.{stream.silver}",
         discarded,
-        of(lambda files, decided: bag(() if flow.grouped else flow.given_up(events, files, decided), shown)),
+        of(lambda files, decided: bag(() if flow.grouped else flow.discarded_rows(events, files, decided), shown)),
     )
 
 
@@ -275,26 +275,26 @@ def _differences(want: Bag, have: Bag) -> str:
     return f"{lost.total()} rows are missing and {more.total()} too many; {'; '.join(shown)}"
 
 
-def _books(claims: Claims, warehouse: Path, tables: dict[str, Files]) -> Iterator[str]:
+def _counted(claims: Claims, warehouse: Path, tables: dict[str, Files]) -> Iterator[str]:
     for folder in sorted((warehouse / "_lakesmith" / "batches").glob("*")):
         came = 0
         done = set()
         for file in sorted(folder.glob("*.done.json")):
-            told = json.loads(file.read_text())
-            kept = sum(told[f"rows_{what}"] for what in ("written", "quarantined", "deduplicated", "discarded"))
-            done.add(told["sequence"])
-            came += told["rows_in"]
-            if told["rows_in"] != kept:
-                yield f"B {file}: {told['rows_in']} rows came and {kept} are accounted for"
-        if not claims.settled or folder.name not in tables:
+            fields = json.loads(file.read_text())
+            accounted = sum(fields[f"rows_{what}"] for what in ("written", "quarantined", "deduplicated", "discarded"))
+            done.add(fields["sequence"])
+            came += fields["rows_in"]
+            if fields["rows_in"] != accounted:
+                yield f"B {file}: {fields['rows_in']} rows in, and {accounted} accounted for"
+        if not claims.completed or folder.name not in tables:
             continue
         committed = tables[folder.name].sequence(f"lakesmith.{folder.name}")
         if committed and committed not in done:
-            yield f"B {folder.name}: batch {committed} is in the table and was never seen through to its end"
+            yield f"B {folder.name}: batch {committed} is in the table and was never completed"
         for stream in claims.layout.streams:
             landed = ROWS * sum(map(stream.events.counts, range(1, claims.landed + 1)))
             if folder.name == stream.bronze and not claims.restored and came != landed:
-                yield f"B {stream.bronze}: {landed} lines landed, and the books tell of {came}"
+                yield f"B {stream.bronze}: {landed} lines landed, and its batches count {came}"
 
 
 def main() -> None:

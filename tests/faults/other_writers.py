@@ -1,13 +1,12 @@
-"""Other writers that commit to a lake's tables: delta-rs, Spark with Delta's own log store, and a writer by hand.
+"""Other writers that commit to a lake's tables: delta-rs, Spark with Delta's own log store, and a manual writer.
 
-No commit changes the bag of rows that a table holds: rows that are added are deleted by the next commit. What may race
-with Lakesmith and what may not:
+No commit changes the bag of rows of a table: the next commit deletes added rows. These writers can race with Lakesmith:
 
-- delta-rs and the writer by hand make a version's file with a hard link, so of two writers one wins. They commit at any
-  moment, also while Lakesmith's processes run.
-- Delta's own log store asks whether a version's file exists and then renames over it. Of two writers in two processes
-  both may be told that they won, and nobody can say whose commit was lost. So Spark commits only while no process of
-  Lakesmith can: each is dead or stopped at a place, where its JVM has no commit under way.
+- delta-rs and the manual writer create a version's file with a hard link, so of two writers one wins. They commit at
+  any moment, also while Lakesmith's processes run.
+- Delta's own log store checks whether a version's file exists, and then renames over it. Two writers in two processes
+  can both succeed, and one commit is lost. So Spark commits only while no process of Lakesmith can: each is dead, or
+  stopped at a failpoint at which its JVM commits nothing.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ KINDS: dict[BatchWriter, tuple[str, ...]] = {
     "spark": ("properties", "optimize", "pair", "empty"),
 }
 RACED: dict[BatchWriter, tuple[str, ...]] = {"hand": KINDS["hand"], "delta-rs": ("properties", "empty")}
-"""What may be committed while Lakesmith's processes run. A pair of an append and a delete may not: in between, a run
-would see rows that the oracle does not know."""
+"""The commits that are possible while Lakesmith's processes run. An append and its delete are not: between them, a run
+would read rows that the oracle does not know."""
 _MARK = -1000
-"""The value by which a row is known that another writer adds and deletes."""
+"""The value that marks a row that another writer adds and deletes."""
 _MARKED = ("seq", "n", "left_n", "id")
 _TRIES = 50
 
@@ -58,8 +57,8 @@ class Burst:
         return f"{self.count} {self.kind} by {self.writer} to {self.table} {self.when}"
 
 
-def drawn(choose: random.Random, table: str, when: str, *, spark: bool) -> Burst:
-    """A burst. Twenty commits and more come often by hand, where they cost nothing."""
+def draw_burst(choose: random.Random, table: str, when: str, *, spark: bool) -> Burst:
+    """Draw a burst. The manual writer often commits twenty times or more, because that costs nothing."""
     if table.startswith("quarantine."):
         return Burst("hand", choose.choice(KINDS["hand"]), choose.choice((1, 5, 21, 40)), table, when)
     raced = when == "beside"
@@ -71,14 +70,14 @@ def drawn(choose: random.Random, table: str, when: str, *, spark: bool) -> Burst
 
 
 class Writers:
-    """The other writers; Spark is started when it is first needed."""
+    """The other writers. Spark starts when it is first needed."""
 
     def __init__(self) -> None:
         self._spark: _Spark | None = None
         self.commits = 0
 
     def commit(self, warehouse: Path, burst: Burst) -> list[Foreign]:
-        """Make the commits of a burst; nothing where there is no such table yet."""
+        """Make the commits of a burst; do nothing if the table does not exist yet."""
         log = log_folder(warehouse, burst.table)
         if not (log / f"{0:020}.json").is_file():
             return []
@@ -127,7 +126,7 @@ def _by_hand(log: Path, kind: str, number: int) -> int:
 
 
 def _by_delta_rs(folder: Path, kind: str, number: int) -> list[int]:
-    """Commit once, or twice for a pair; not at all where there is nothing to compact."""
+    """Commit once, or twice for a pair; never if there is nothing to compact."""
     from deltalake import DeltaTable
 
     match kind:
@@ -145,7 +144,7 @@ def _by_delta_rs(folder: Path, kind: str, number: int) -> list[int]:
 
 
 def _empty(folder: Path) -> int:
-    """Commit no action. delta-rs does not say as which version, so the commit is found by its mark."""
+    """Commit no action. delta-rs does not return the version, so the commit is found by its mark."""
     from deltalake import CommitProperties
 
     mark = str(uuid.uuid4())
@@ -159,7 +158,7 @@ def _empty(folder: Path) -> int:
 
 
 def _retried(folder: Path, commit: Callable[[DeltaTable], object]) -> int:
-    """The version that was committed. Another writer may win the one that was wanted."""
+    """Commit and return the version. Another writer may win the next version, so retry."""
     from deltalake import DeltaTable
     from deltalake.exceptions import CommitFailedError
 
@@ -174,7 +173,7 @@ def _retried(folder: Path, commit: Callable[[DeltaTable], object]) -> int:
 
 
 def _pair(folder: Path) -> list[int]:
-    """Add a copy of a row with a mark, and delete it."""
+    """Add a marked copy of a row, and delete it."""
     import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
@@ -191,7 +190,7 @@ def _pair(folder: Path) -> list[int]:
 
 
 class _Spark:
-    """A Spark with Delta's own log store, in a process of its own."""
+    """A Spark with Delta's own log store, in its own process."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tests.faults.other_writers"]
@@ -214,7 +213,7 @@ class _Spark:
 
 
 def main() -> None:
-    """Start Spark, and commit what is asked for."""
+    """Start Spark, and make the requested commits."""
     from lakesmith.jvm import session
 
     for key in [key for key in session.DELTA if "logStore" in key]:

@@ -1,4 +1,4 @@
-"""Bugs that are planted in the product on purpose: whoever attacks a lake has to find them."""
+"""Planted bugs of the product, which fault injection must find."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def plant(name: str) -> None:
-    """Make this process work with a bug."""
+    """Plant a bug in this process."""
     BUGS[name]()
 
 
 def _no_fence() -> None:
-    """Files are committed under a number that is free, and not under the one that was pinned for them."""
+    """Files are committed under a free sequence number, not under the pinned one."""
     from deltalake import DeltaTable
 
     from lakesmith.formats.delta import staged_folder as staged
@@ -42,7 +42,7 @@ def _no_fence() -> None:
 
 
 def _no_lock() -> None:
-    """Nobody asks whether a table is somebody else's."""
+    """Runs take no leases."""
 
     @contextmanager
     def hold(self: Leases, *_: Any) -> Iterator[None]:
@@ -52,7 +52,7 @@ def _no_lock() -> None:
 
 
 def _bookmark_first() -> None:
-    """The table knows that it has the batch, and then gets its rows."""
+    """The sequence number is committed before the rows."""
     from lakesmith.spark.staged_files import StagedFiles
 
     writer = _writer()
@@ -74,7 +74,7 @@ def _bookmark_first() -> None:
 
 
 def _cleanup() -> None:
-    """Whoever does not hear of the end of a commit takes it for failed, and removes what it has written."""
+    """A writer without a reply assumes that its commit failed, and deletes its files."""
     writer = _writer()
     original = writer._commit
 
@@ -92,7 +92,7 @@ def _cleanup() -> None:
 
 
 def _vacuum_unlocked() -> None:
-    """A vacuum asks nobody, and keeps nobody out."""
+    """A vacuum takes no lease and does not fence the table."""
     from lakesmith.run.maintenance import Maintenance, result_without_rows
 
     def vacuum(self: Maintenance, *_: Any) -> Any:
@@ -105,7 +105,7 @@ def _vacuum_unlocked() -> None:
 
 
 def _few_commits() -> None:
-    """Whoever looks for a commit looks at the newest twenty only."""
+    """The search for a commit reads only the newest twenty."""
     from lakesmith.formats.delta import commit_results, commits
 
     original: Any = commits.table_commits
@@ -118,21 +118,21 @@ def _few_commits() -> None:
 
 
 def _jvm_death_escapes() -> None:
-    """Spark is stopped as if its JVM could not be gone."""
+    """Closing the session ignores that the JVM may be dead."""
     from lakesmith.run import execute
 
     _put(execute, "close_session", lambda session: session.stop())
 
 
 def _null_is_a_value() -> None:
-    """Rows without a value that they need are not refused."""
+    """Rows are accepted although a required column is NULL."""
     from lakesmith.quality import rules
 
     _put(rules, "_is_present", lambda *_: "true")
 
 
 def _plain_names() -> None:
-    """A file with a name that is odd is not seen."""
+    """Files with odd names are not listed."""
     from lakesmith.storage.local import LocalStorage
 
     original: Any = LocalStorage.list
@@ -144,7 +144,7 @@ def _plain_names() -> None:
 
 
 def _one_input() -> None:
-    """A table that is made from several follows one of them only."""
+    """A table with several inputs reads the changes of one of them only."""
     from lakesmith.run import build
 
     original: Any = vars(build)["inputs_with_changes"]

@@ -1,8 +1,8 @@
-"""A model of a disk that loses power: what was not synced may be lost, in part or as a whole.
+"""A model of a disk that loses power: unsynced data may be lost, completely or in part.
 
-A file keeps what it held when it was last synced; of later writes anything from nothing to all survives. A name keeps
-when its folder was synced; each later change to the folder survives or does not, in no order. Only a rename is one
-change of both of its folders, as all journaling file systems have it.
+A file keeps the content of its last sync; any part of later writes may survive. A name survives when its folder was
+synced; each later change of the folder survives or not, in any order. Only a rename is one change of both folders, as
+in all journaling file systems.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Change:
 class _Folder:
     entries: dict[str, _Node] = field(default_factory=dict)
     changes: list[tuple[_Change, str, _Node | None]] = field(default_factory=list)
-    """Every change of a name, None for one that was removed."""
+    """All changes of names; None for a removed one."""
 
     def set(self, change: _Change, name: str, node: _Node | None) -> None:
         self.changes.append((change, name, node))
@@ -55,7 +55,7 @@ _Node = _File | _Folder
 
 
 class Disk:
-    """The files below one folder, which is there from the start."""
+    """The files below one folder, which exists from the start."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -88,16 +88,16 @@ class Disk:
                 assert_never(event.kind)
 
     def files(self) -> dict[str, bytes]:
-        """Every file with its content, as processes see it."""
+        """Return every file with its content, as processes see it."""
         return dict(_files(self._top, ""))
 
     def lost(self, path: str) -> Iterator[str]:
-        """Why a file might not survive a power cut as it is."""
+        """Yield the reasons why a file might not survive a power cut unchanged."""
         folder = self._top
         for part in self._relative(path):
             node = folder.entries.get(part)
             if node is None:
-                yield f"{path} is not there"
+                yield f"{path} does not exist"
                 return
             newest = next(change for change, name, _ in reversed(folder.changes) if name == part)
             if not newest.synced:
@@ -114,17 +114,17 @@ class Disk:
         return bytes(self._file(path).data)
 
     def is_synced(self, path: str) -> bool:
-        """Whether the content of a file is on the disk."""
+        """Return whether the content of a file is synced."""
         return self._file(path).is_synced
 
     def below(self, path: str) -> list[str]:
-        """The files below a folder."""
+        """Return the files below a folder."""
         found = self._find(path)
         assert isinstance(found, _Folder), path
         return [f"{path}/{name}" for name, _ in _files(found, "")]
 
     def cut(self, into: Path, survival: Survival, chance: random.Random) -> None:
-        """Write what a power cut leaves."""
+        """Write the files that survive a power cut."""
         survived: dict[_Change, bool] = {}
         cut: dict[_File, bytes] = {}
 
@@ -184,7 +184,7 @@ class Disk:
 
 
 def _left(file: _File, survival: Survival, chance: random.Random) -> bytes:
-    """What a power cut leaves of a file."""
+    """Return the content of a file after a power cut."""
     if file.is_synced or survival == "everything":
         return bytes(file.data)
     if survival != "some":
@@ -202,7 +202,7 @@ def _files(folder: _Folder, above: str) -> Iterator[tuple[str, bytes]]:
 
 
 def replayed(root: Path, events: Iterable[Event]) -> Disk:
-    """The disk after all events."""
+    """Return the disk after all events."""
     disk = Disk(root)
     for event in events:
         disk.apply(event)

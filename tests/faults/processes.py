@@ -1,7 +1,7 @@
-"""Simulated processes: each runs until something is about to be made to last, or was, and goes on when it is told to.
+"""Simulated processes: each pauses before and after every durable change, and continues when the test advances it.
 
-Only one of them runs at a time, so that what happens is decided by whoever tells them. One that is killed touches the
-world no more: whatever its `finally` blocks still try is refused, as if they had never run.
+Only one process runs at a time, so the test decides the order of events. A killed process changes nothing any more:
+operations in its `finally` blocks raise, as if they had never run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Killed(BaseException):
 
 @dataclass(slots=True)
 class Clock:
-    """The time as everybody is told it."""
+    """The simulated time of all processes."""
 
     now: float = 1_700_000_000.0
 
@@ -27,30 +27,30 @@ class Clock:
 
 @dataclass(slots=True)
 class Hold:
-    """A lease that a process has taken and not given back."""
+    """A lease that a process holds."""
 
     table: str
     renew: Callable[[], object]
     seen: float
-    """When it gave its last sign of life."""
+    """The time of its last renewal."""
     sound: bool = True
-    """The clock went as it should, and every sign of life was given in time."""
+    """Whether the clock never jumped, and every renewal was in time."""
 
 
 @dataclass(eq=False)
 class Process:
-    """Work that is done step by step."""
+    """A process that runs step by step."""
 
     number: int
     host: str
     kind: str
     work: Callable[[Process], object]
     place: str = "begun"
-    """Where it waits."""
+    """The place where it waits."""
     ended: bool = False
     dead: bool = False
     stopped: bool = False
-    """Suspended: it neither works nor gives signs of life, and does not know."""
+    """Suspended: it does not work, does not renew leases, and does not know it."""
     result: object = None
     error: BaseException | None = None
     holds: list[Hold] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Process:
         return not (self.ended or self.dead)
 
     def advance(self) -> None:
-        """Let it run to the next place, or to its end."""
+        """Run it to its next pause, or to its end."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
@@ -75,31 +75,31 @@ class Process:
         self._back.acquire()
 
     def kill(self) -> None:
-        """Nothing of it happens any more."""
+        """Kill it: it has no further effect."""
         self.dead = True
         if self._thread is not None and not self.ended:
             self.advance()
 
     def pause(self, place: str) -> None:
-        """Called by the work itself: wait here. By anybody else: nothing."""
+        """Wait here when the process itself calls this; do nothing for other callers."""
         if threading.current_thread() is not self._thread:
             return
-        self.refuse_dead()
+        self.raise_if_dead()
         self.place = place
         self._back.release()
         self._go.acquire()
-        self.refuse_dead()
+        self.raise_if_dead()
 
-    def refuse_dead(self) -> None:
+    def raise_if_dead(self) -> None:
         if self.dead:
             raise Killed
 
     def _run(self) -> None:
         self._go.acquire()
         try:
-            self.refuse_dead()
+            self.raise_if_dead()
             self.result = self.work(self)
-        except BaseException as error:  # noqa: BLE001 (whoever advances it looks at the error)
+        except BaseException as error:  # noqa: BLE001 (the caller of advance reads the error)
             self.error = error
         finally:
             self.ended = True

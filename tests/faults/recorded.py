@@ -1,4 +1,4 @@
-"""A process that works on lakes and says, in a file beside them, what it has acknowledged: to be recorded by `strace`.
+"""A process that works on lakes and writes its acknowledgements to a file beside them. `strace` records it.
 
 python -m tests.faults.recorded FOLDER merge staged
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.events import Events
+from tests.faults.lake_process import LakeCommand, answer_to
 from tests.faults.layouts import layout
-from tests.faults.victim import Deed, answer_to
 
 from lakesmith import disk
 from lakesmith.formats.delta import commit
@@ -47,8 +47,8 @@ GATED: Mapping[str, str] = {
         "SELECT concat('a b%20/é?#:', seq % 2) AS kind, count(*) AS n FROM bronze.events GROUP BY kind\n"
     ),
 }
-"""A lake whose gate holds the first batch back, whose files are archived, and whose partitions have odd names: the log
-store passes over files that are not there, so a name that it misreads would be a file that it does not sync."""
+"""A lake whose gate holds the first batch, whose files are archived, and whose partitions have odd names: the log store
+skips missing files, so it would not sync a file whose name it misreads."""
 
 
 def declare(lake: Path, files: Mapping[str, str]) -> None:
@@ -57,7 +57,7 @@ def declare(lake: Path, files: Mapping[str, str]) -> None:
 
 
 def land(lake: Path, number: int) -> None:
-    """Write a landing file, as whoever lands it would: durable before it is announced."""
+    """Land a file: it is durable before it gets its name."""
     _write(
         lake / "landing" / "events" / f"{number:05}.json", "".join(f"{line}\n" for line in Events(SEED).lines(number))
     )
@@ -78,7 +78,7 @@ def _write(path: Path, text: str) -> None:
 
 
 class Recorded:
-    """One lake, and what its runs acknowledge."""
+    """One lake and the acknowledgements of its runs."""
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         self._lake = Lake.open(folder)
@@ -101,18 +101,18 @@ class Recorded:
             lambda: self._lake.replay(table, chosen, set=amount, why="test", by="test", session=self._spark),
         )
 
-    def _do(self, what: Deed, work: Callable[[], RunReport]) -> None:
+    def _do(self, what: LakeCommand, work: Callable[[], RunReport]) -> None:
         said = {"lake": self._folder.name, "do": what, "landed": self._landed}
         self._say({**said, "answer": None})
         self._say({**said, "answer": asdict(answer_to(work()))})
 
-    def _say(self, told: dict[str, Any]) -> None:
+    def _say(self, record: dict[str, Any]) -> None:
         with (self._folder.parent / SAID).open("a") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(record) + "\n")
 
 
 def ledger(folder: Path, *, sync: bool) -> None:
-    """Records of runs, which need no Spark. Without `sync`, `disk.sync` is planted to do nothing."""
+    """Write records of runs, without Spark. With `sync=False`, `disk.sync` does nothing: a planted bug."""
     if not sync:
         original = disk.sync
         for name, module in list(sys.modules.items()):
@@ -143,7 +143,7 @@ def main(folder: str, *flows: str) -> None:
     if flows[0] == "ledger":
         ledger(Path(folder), sync=flows[1:] != ("no-sync",))
         return
-    # Logs are summed up often: checkpoints have to be on the disk, too.
+    # Write checkpoints often: they must be synced too.
     vars(commit)["_INTERVAL"] = 2
     often = {"spark.databricks.delta.properties.defaults.checkpointInterval": "2"}
     session = open_session("recorded", often, ("delta",), brief=True)

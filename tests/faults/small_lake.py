@@ -1,7 +1,7 @@
-"""A lake of three tables whose runs are the real ones, from plan to lease, but for the few places that need Spark.
+"""A lake of three tables with real runs, from plan to lease, except where they need Spark.
 
-What is put in their place reads and judges rows in memory. Everything that decides in which order things are made to
-last is the product's own: `Lake.run`, the planner, the executor, leases, batches, `Workplace`, `Writer`, `Replaying`.
+Fakes read and check rows in memory. The product's own code decides the order of all durable changes: `Lake.run`, the
+planner, the executor, leases, batches, `TableState`, `BatchWriter`, `QuarantineReplay`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.faults.memory import Content, Day, Disk, MemoryFormat, MemoryStorage, Refused, Row, Rows, latest
+from tests.faults.memory import Content, Day, Disk, MemoryFormat, MemoryStorage, RejectedRow, Row, Rows, latest
 from tests.faults.processes import Clock, Hold, Process
 from tests.plan.lakes import bronze, lake, made
 
@@ -56,9 +56,9 @@ from lakesmith.spark.write import BatchWriter
 from lakesmith.storage import Warehouse
 
 DAYS = 3
-"""A key belongs to one of so many days."""
+"""The number of days; each key belongs to one."""
 LIMIT = 100
-"""Rows with a greater value keep their batch from passing."""
+"""A row with a greater value makes the gate hold its batch."""
 CONDITIONS: Mapping[str, Callable[[Row], bool]] = {
     "value >= 0": lambda row: row.value >= 0,
     "value >= -5": lambda row: row.value >= -5,
@@ -102,7 +102,7 @@ _DECLARED: dict[Definition, tuple[LakeDeclaration, Graph]] = {}
 
 
 class MemoryWarehouse(Warehouse):
-    """A warehouse on a store that is in memory."""
+    """A warehouse on a store in memory."""
 
     def __init__(self, storage: MemoryStorage) -> None:
         self.storage = storage
@@ -111,8 +111,7 @@ class MemoryWarehouse(Warehouse):
 
 
 class MemoryLedger(Ledger):
-    """Of system tables the releases are kept, and which runs there were. That a run may be cut short before and after
-    them is tried."""
+    """Stores only releases and run ids. Other tests interrupt runs before and after them."""
 
     def _append(self, name: str, records: Sequence[object]) -> None:
         disk = cast(MemoryStorage, self._warehouse.storage)._disk
@@ -152,7 +151,7 @@ class SimulatedLake(Lake):
 
 
 class MemoryLake(OpenLake):
-    """Neither contracts nor caches are under test here."""
+    """An open lake without contracts and caches, which other tests cover."""
 
     def compatibility_verdicts(self) -> dict[TableName, Any]:
         return {}
@@ -162,7 +161,7 @@ class MemoryLake(OpenLake):
 
 
 class VirtualLeases(Leases):
-    """Signs of life are given when the machine says that time passes."""
+    """Leases that are renewed when simulated time passes."""
 
     def __init__(self, storage: Any, holder: str, *, clock: Callable[[], float]) -> None:
         super().__init__(storage, holder, clock=clock)
@@ -180,7 +179,7 @@ class VirtualLeases(Leases):
 
 
 class Inline:
-    """A pool whose work is done at once, where it is asked for."""
+    """A pool that runs work at once, in the caller."""
 
     def __init__(self, **_: object) -> None:
         pass
@@ -201,12 +200,12 @@ class Inline:
 
 
 def broken(row: Row, rules: Rules) -> list[str]:
-    """The names of the rules that a row breaks."""
+    """Return the names of the rules that a row breaks."""
     found = ((rule, CONDITIONS.get(rule.condition)) for rule in rules.rows)
     return [rule.name for rule, condition in found if condition and not condition(row)]
 
 
-def is_refused(row: Row, rules: Rules) -> bool:
+def is_rejected(row: Row, rules: Rules) -> bool:
     severities = {rule.name: rule.severity for rule in rules.rows}
     return any(severities[name] == "quarantine" for name in broken(row, rules))
 
@@ -214,18 +213,18 @@ def is_refused(row: Row, rules: Rules) -> bool:
 def count(rows: Rows, rules: Rules, _: object = ()) -> Counts:
     own = [row for row in rows.rows if isinstance(row, Row)]
     names = Counter(name for row in own for name in broken(row, rules))
-    refused = sum(is_refused(row, rules) for row in own)
-    return Counts(rows_in=len(rows.rows), rejected=refused, broken=names)
+    rejected = sum(is_rejected(row, rules) for row in own)
+    return Counts(rows_in=len(rows.rows), rejected=rejected, broken=names)
 
 
 def good_rows(rows: Rows, rules: Rules) -> Rows:
-    return Rows(tuple(row for row in rows.rows if not isinstance(row, Row) or not is_refused(row, rules)))
+    return Rows(tuple(row for row in rows.rows if not isinstance(row, Row) or not is_rejected(row, rules)))
 
 
 def rejected_rows(rows: Rows, incoming: IncomingBatch) -> Rows:
     batch = incoming.batch.sequence
-    refused = [row for row in rows.rows if isinstance(row, Row) and is_refused(row, incoming.rules)]
-    return Rows(tuple(Refused(f"{batch}.{row.uid}", row, batch) for row in refused))
+    rejected = [row for row in rows.rows if isinstance(row, Row) and is_rejected(row, incoming.rules)]
+    return Rows(tuple(RejectedRow(f"{batch}.{row.uid}", row, batch) for row in rejected))
 
 
 class RowCounter:
@@ -267,7 +266,7 @@ def discard_held_batch(warehouse: Warehouse, table: Table) -> None:
 
 
 class MemoryWriter(BatchWriter):
-    """Rows are weighed against each other in memory."""
+    """A writer that merges rows in memory."""
 
     def _merge_input(self, incoming: IncomingBatch, load: Any, good: Any, facts: TableFacts) -> Any:
         return SimpleNamespace(cached=(), load=load, good=good)
@@ -280,33 +279,33 @@ class MemoryWriter(BatchWriter):
 
 
 class MemoryReplay(QuarantineReplay):
-    """Rows of a quarantine are judged in memory."""
+    """A replay that checks rows in memory."""
 
     def _checked_rows(self) -> Any:
         chosen = cast("Rows", self._chosen())
-        return Rows(tuple(row.row for row in chosen.rows if isinstance(row, Refused)))
+        return Rows(tuple(row.row for row in chosen.rows if isinstance(row, RejectedRow)))
 
     @cached_property
     def _rules(self) -> Rules:
-        asked = rules_of(self.table)
-        return replace(asked, rows=tuple(replace(rule, severity="quarantine") for rule in asked.rows))
+        rules = rules_of(self.table)
+        return replace(rules, rows=tuple(replace(rule, severity="quarantine") for rule in rules.rows))
 
     def _take_out(self, good: Any) -> None:
         passed, chosen = {row.uid for row in good.rows}, cast("Rows", self._chosen())
-        rows = (row for row in chosen.rows if isinstance(row, Refused) and row.row.uid in passed)
+        rows = (row for row in chosen.rows if isinstance(row, RejectedRow) and row.row.uid in passed)
         self._store_decisions(Rows(tuple(rows)), "replayed")
 
-    def _store_decisions(self, settled: Any, how: str) -> None:
-        super()._store_decisions(cast("Any", Rows(settled.rows, how=how)), how)
+    def _store_decisions(self, decisions: Any, how: str) -> None:
+        super()._store_decisions(cast("Any", Rows(decisions.rows, how=how)), how)
 
 
 def read_batch(disk: Disk, _: object, table: Table, batch: Batch, *__: object, **___: object) -> Rows:
-    """The rows of the files that are pinned."""
+    """Return the rows of the pinned files."""
     return Rows(tuple(row for file in batch.files for row in disk.landed[file.path][1]))
 
 
 def build_batch(_: object, table: Table, batch: Batch, format: TableFormat, warehouse: Warehouse) -> Built | None:
-    """The rows that the queries of this lake give over what is pinned."""
+    """Return the result of this lake's queries over the pinned inputs."""
     ((source, position),) = batch.inputs.items()
     name = TableName.parse(source)
     assert name is not None
@@ -334,7 +333,7 @@ def scaled(rows: Content, factor: int) -> tuple[Row, ...]:
 
 
 def by_day(rows: Content) -> tuple[Day, ...]:
-    """What the gold table is to hold."""
+    """Return the expected rows of the gold table."""
     found: dict[int, list[int]] = {}
     for row in rows:
         if isinstance(row, Row):
@@ -343,7 +342,7 @@ def by_day(rows: Content) -> tuple[Day, ...]:
 
 
 class Bridge:
-    """What the stand-ins, which are the same for all processes, have to know: the world that they work in now."""
+    """The state of the current simulation, which the fakes of all processes share."""
 
     disk: Disk
     clock: Clock
@@ -370,7 +369,7 @@ class Bridge:
 
 @contextmanager
 def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
-    """Put what needs no Spark in the place of what does, and the virtual clock in the place of the real one."""
+    """Replace the parts that need Spark, and the real clock, with fakes."""
     with pytest.MonkeyPatch.context() as patch:
         reader, state, write = lakesmith.run.batch_reader, lakesmith.run.table_state, lakesmith.spark.write
         patch.setattr(reader, "read_batch", lambda *a, **k: read_batch(bridge.disk, *a, **k))
@@ -404,7 +403,7 @@ def without_spark(bridge: Bridge) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(lakesmith.ledger.lease, "_is_alive", lambda number: bridge.alive(number))
         patch.setattr(lakesmith.lake.running, "_new_run_id", bridge.run_id)
         patch.setattr(lakesmith.lake.running, "new_contract_records", lambda *_: [])
-        # The columns fit: that is not under test here.
+        # Other tests check columns.
         patch.setattr(lakesmith.lake.planning, "check_declarations", lambda *_: None)
         failpoints.watch(bridge.reach)
         try:

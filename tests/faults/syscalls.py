@@ -1,4 +1,4 @@
-"""Records what a command and its children do to the files below a folder, with `strace`."""
+"""Records with `strace` how a command and its children change the files below a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WRITES = ("write", "pwrite64")
 _SYNCS = ("fsync", "fdatasync")
 _NAMES = ("link", "linkat", "rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat")
 _UNMODELLED = ("writev", "pwritev", "ftruncate", "truncate", "copy_file_range", "sendfile", "fallocate")
-"""Calls that the model of a disk does not know: a trace that has one for a file of the lake is refused."""
+"""Calls that the disk model does not know: a trace with one of them for a file of the lake fails."""
 _CALLS = (*_OPENS, *_WRITES, *_SYNCS, *_NAMES, *_UNMODELLED)
 
 _WHO = r"(?P<thread>\d+(?:<(?P<program>[^>]*)>)?) +"
@@ -32,7 +32,7 @@ _PLACE = re.compile(r"<((?:\\x[0-9a-f]{2})+)>")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change to a file, or one sync of it."""
+    """One change of a file, or one sync."""
 
     kind: Kind
     path: str
@@ -40,7 +40,7 @@ class Event:
     """The new name of a link or a rename."""
     data: bytes = b""
     offset: int | None = None
-    """Where the data goes; None for the end of the file."""
+    """The offset of the data; None for the end of the file."""
     program: str = ""
     """The name of the thread: `python…` for Python's, other names for those of a JVM."""
 
@@ -56,7 +56,7 @@ def record(command: Sequence[str], below: Path, trace: Path, environment: dict[s
 
 
 def events(trace: Path, below: Path) -> Iterator[Event]:
-    """The events of a trace that concern a folder."""
+    """Yield the events of a trace below a folder."""
     root = os.path.realpath(below)
     marked = "".join(f"\\x{byte:02x}" for byte in root.encode())
     for line in _whole_lines(trace):
@@ -69,7 +69,7 @@ def events(trace: Path, below: Path) -> Iterator[Event]:
 
 
 def _whole_lines(trace: Path) -> Iterator[str]:
-    """Each call in one line, where it ends. A write counts from its begin: its data may be on the disk from then on."""
+    """Yield each call as one line when it ends. A write counts from its start, when data may reach the disk."""
     begun: dict[str, str] = {}
     with trace.open() as lines:
         for line in map(str.rstrip, lines):
@@ -118,7 +118,7 @@ def _event(found: re.Match[str], root: str) -> Iterator[Event]:
 
 
 def _paths(arguments: str) -> Iterator[str]:
-    """The paths that a call names, each with the folder that it is relative to."""
+    """Yield the paths of a call, each joined with its base folder."""
     folder = ""
     for found in re.finditer(rf"{_PLACE.pattern}|{_TEXT.pattern}", arguments):
         if found[1]:

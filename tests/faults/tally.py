@@ -1,4 +1,4 @@
-"""What happened in a run of chaos, counted and printed."""
+"""Counts and prints the results of chaos."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Tally:
-    """What happened so far."""
+    """The counts so far."""
 
     kills: int = 0
     episodes: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
-    """How often the oracle found a lake sound, or which promise broken."""
-    by_deed: Counter[str] = field(default_factory=Counter)
+    """How often the oracle found a lake correct, or each promise broken."""
+    by_command: Counter[str] = field(default_factory=Counter)
     by_layer: Counter[str] = field(default_factory=Counter)
     by_place: Counter[str] = field(default_factory=Counter)
     by_kind: Counter[str] = field(default_factory=Counter)
     foreign: Counter[str] = field(default_factory=Counter)
     """Commits by writer, kind and moment."""
     missed: int = 0
-    """Acts in which the process ended before it was struck."""
+    """Acts in which the process ended before the kill."""
     broken: list[tuple[int, str]] = field(default_factory=list)
-    """The episode, and what went wrong in it."""
+    """The episode and its broken promise."""
 
-    def judged(self, broken: list[str]) -> None:
+    def count_verdict(self, broken: list[str]) -> None:
         self.verdicts.update([each.partition(" ")[0] for each in broken] or ["sound"])
 
     def summary(self, seconds: float) -> list[str]:
         each = f"{seconds / self.kills:.1f} s a kill" if self.kills else "no kill"
         lines = [
             f"{self.kills} kills in {self.episodes} episodes, {seconds:.0f} s, {each}",
-            f"{self.missed} processes ended before they were struck",
+            f"{self.missed} processes ended before they were killed",
             f"{len(self.broken)} broken promises",
         ]
         counted = {
             "kills by layer": self.by_layer,
             "kills by place": self.by_place,
             "kills by kind": self.by_kind,
-            "kills by deed": self.by_deed,
+            "kills by deed": self.by_command,
             "foreign commits": self.foreign,
             "verdicts": self.verdicts,
         }
@@ -53,6 +53,6 @@ class Tally:
 
 
 def say(line: str) -> None:
-    """Print at once."""
+    """Print without buffering."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Chaos kills, and finds out what a bug does: one episode, without a bug and with one."""
+"""One episode of chaos, without a bug and with a planted one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.faults.tally import Tally
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 SEED = 329949
-"""Of an episode whose two acts are runs: one is killed after its rows, and another writer commits; one before them."""
+"""The seed of an episode with two runs: one is killed after its rows, then another writer commits; one before them."""
 
 
-def played(folder: Path, jvm: Jvm, plant: str | None = None) -> Tally:
+def play_episode(folder: Path, jvm: Jvm, plant: str | None = None) -> Tally:
     chaos = Chaos(SEED, folder, lent=jvm, layout="append:nulls>totals", acts=2, plant=plant)
     try:
         chaos.episode(0)
@@ -24,8 +24,8 @@ def played(folder: Path, jvm: Jvm, plant: str | None = None) -> Tally:
     return chaos.tally
 
 
-def test_an_episode_kills_and_breaks_no_promise(tmp_path: Path, jvm: Jvm) -> None:
-    tally = played(tmp_path, jvm)
+def test_an_episode_kills_processes_and_breaks_no_promise(tmp_path: Path, jvm: Jvm) -> None:
+    tally = play_episode(tmp_path, jvm)
     assert tally.broken == []
     assert dict(tally.by_place) == {"quarantine.committed": 1, "files.moved": 1}
     assert dict(tally.by_layer) == {"silver": 2}
@@ -33,8 +33,8 @@ def test_an_episode_kills_and_breaks_no_promise(tmp_path: Path, jvm: Jvm) -> Non
 
 
 @pytest.mark.verify
-def test_the_same_episode_finds_a_bug_and_keeps_the_lake(tmp_path: Path, jvm: Jvm) -> None:
-    tally = played(tmp_path, jvm, plant="bookmark first")
+def test_the_same_episode_finds_a_planted_bug_and_preserves_the_lake(tmp_path: Path, jvm: Jvm) -> None:
+    tally = play_episode(tmp_path, jvm, plant="bookmark first")
     assert tally.kills == 2
     assert any("R silver.events" in each for _, each in tally.broken)
     assert all(number == 0 and f"lake: {tmp_path / 'episode-0'}" in each for number, each in tally.broken)

@@ -1,4 +1,4 @@
-"""A clock that is set back, or a day ahead: rows and versions do not follow it."""
+"""Rows and versions stay correct when the clock is set back or ahead."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.lakes import TABLES, age, assert_right_after_a_rerun, begin, go_on, warehouse
-from tests.faults.made import BRONZE, Made, made_lake
+from tests.faults.lakes import TABLES, age, assert_right_after_a_rerun, land_second_day, run_first_day, warehouse
+from tests.faults.prebuilt_lake import BRONZE, PrebuiltLake, build_lake
 from tests.run.lakes import Written
 
 from lakesmith import failpoints
@@ -33,16 +33,14 @@ DAY = 86_400.0
 
 @pytest.mark.verify
 @pytest.mark.spark
-def test_a_lake_that_rested_for_longer_than_delta_lets_its_versions_be_read_goes_on(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_lake_runs_after_a_pause_longer_than_delta_s_retention(tmp_path: Path, spark: SparkSession) -> None:
     first = Written(tmp_path / "first", spark)
-    begin(first)
+    run_first_day(first)
     lake = Written(tmp_path / "later", spark)
     shutil.copytree(first.folder, lake.folder)
     for table in TABLES:
         age(warehouse(lake) / table, 8 * DAY)
-    go_on(lake)
+    land_second_day(lake)
     assert_right_after_a_rerun(lake)
 
 
@@ -71,19 +69,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("ahead", [DAY, -DAY], ids=["a day ahead", "a day back"])
-def test_rows_are_the_same_whichever_way_the_clock_is_set_between_runs_and_within_them(
+def test_rows_are_correct_when_the_clock_jumps_between_and_within_runs(
     tmp_path: Path, spark: SparkSession, clock: Clock, ahead: float
 ) -> None:
     lake = Written(tmp_path / "shop", spark)
-    begin(lake)
+    run_first_day(lake)
     clock.ahead = ahead
-    go_on(lake)
+    land_second_day(lake)
 
-    def set_again(place: str, about: str) -> None:
+    def jump_back(place: str, about: str) -> None:
         if (place, about) in {("batch.pinned", "silver.orders"), ("table.committing", "gold.sales")}:
             clock.ahead = -clock.ahead
 
-    failpoints.watch(set_again)
+    failpoints.watch(jump_back)
     lake.run()
     failpoints.watch(None)
     clock.ahead = 0
@@ -97,7 +95,7 @@ def _lease(storage: LocalStorage, expires_at: float) -> None:
     storage.replace(f"_lakesmith/leases/{BRONZE}/00000001.json", json.dumps(lease).encode())
 
 
-def test_a_holder_that_died_before_the_clock_was_set_back_does_not_hold_its_table_for_a_day(tmp_path: Path) -> None:
+def test_a_dead_holder_does_not_keep_its_lease_when_the_clock_is_set_back(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     _lease(storage, 1_000_000.0 + LEASE_SECONDS)
     with (
@@ -110,7 +108,7 @@ def test_a_holder_that_died_before_the_clock_was_set_back_does_not_hold_its_tabl
         pass
 
 
-def test_a_holder_that_lives_keeps_its_table_when_the_clock_is_set_back_a_little(tmp_path: Path) -> None:
+def test_a_live_holder_keeps_its_lease_when_the_clock_is_set_back_a_little(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     now = [1_000_000.0]
     second = Leases(storage, "second", clock=lambda: now[0]).hold(BRONZE, "run")
@@ -120,7 +118,7 @@ def test_a_holder_that_lives_keeps_its_table_when_the_clock_is_set_back_a_little
             pass
 
 
-def test_a_lease_taken_over_because_the_clock_is_a_day_ahead_is_given_back_by_neither_to_the_other(
+def test_after_a_takeover_by_a_clock_a_day_ahead_the_table_can_be_leased_again(
     tmp_path: Path,
 ) -> None:
     storage = LocalStorage(tmp_path)
@@ -132,9 +130,9 @@ def test_a_lease_taken_over_because_the_clock_is_a_day_ahead_is_given_back_by_ne
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
-    """A lake whose third commit was made by a clock that had been set back."""
-    made = made_lake(tmp_path / "shop")
+def made(tmp_path: Path) -> PrebuiltLake:
+    """A lake whose third commit has an earlier time than its second."""
+    made = build_lake(tmp_path / "shop")
     for version, minute in enumerate((10, 20, 5, 30)):
         at = datetime(2026, 1, 1, 12, minute, tzinfo=UTC)
         actions = [json.loads(line) for line in made.commit(version).read_text().splitlines()]
@@ -149,12 +147,14 @@ def made(tmp_path: Path) -> Made:
     ("when", "ids"),
     [("12:15", [1]), ("12:20", [1, 2]), ("12:25", [1, 2, 3]), ("12:30", [1, 2, 3, 4])],
 )
-def test_time_travel_counts_a_version_as_later_than_those_before_it(made: Made, when: str, ids: list[int]) -> None:
+def test_time_travel_treats_each_version_as_later_than_earlier_versions(
+    made: PrebuiltLake, when: str, ids: list[int]
+) -> None:
     answer = made.lake().query("SELECT id FROM bronze.orders ORDER BY id", at=[f"2026-01-01T{when}:00Z"])
     assert [id for (id,) in answer.rows] == ids
 
 
-def test_a_rollback_to_a_time_is_followed_as_delta_counts_the_versions(made: Made) -> None:
+def test_a_rollback_to_a_time_finds_the_version_that_delta_restores(made: PrebuiltLake) -> None:
     commits = list(made.lake()._lake.format.commits(str(made.table)))
     restore = CommitFact(
         version=4,
@@ -172,7 +172,7 @@ def test_a_rollback_to_a_time_is_followed_as_delta_counts_the_versions(made: Mad
     assert list(progress.ingested) == ["landing/1.json"]
 
 
-def test_a_table_from_the_future_is_new_and_not_younger(made: Made) -> None:
+def test_a_table_committed_in_the_future_has_age_zero(made: PrebuiltLake) -> None:
     lake = made.lake()
     facts = lake._lake.table_facts(BRONZE)
     assert facts is not None
@@ -180,7 +180,7 @@ def test_a_table_from_the_future_is_new_and_not_younger(made: Made) -> None:
     assert table_status(lake.tables[BRONZE], facts, None, now=before).age_seconds == 0
 
 
-def test_files_that_come_from_a_clock_that_is_wrong_are_ingested_once(made: Made) -> None:
+def test_files_with_wrong_modification_times_are_ingested_once(made: PrebuiltLake) -> None:
     for number, ahead in ((5, DAY), (6, -DAY), (7, -50 * 365 * DAY)):
         file = made.land(number)
         os.utime(made.folder / file.path, (time.time() + ahead,) * 2)

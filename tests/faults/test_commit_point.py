@@ -1,4 +1,4 @@
-"""A store that lets two writers of one file both win is refused before a run writes anything."""
+"""A run rejects a store that lets two writers of one file both succeed, before it writes anything."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from lakesmith.lake import Lake
 from lakesmith.storage.local import LocalStorage
 
 
-def test_a_run_on_a_store_that_ignores_the_condition_of_a_put_is_refused_at_its_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_rejects_a_store_that_ignores_put_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lakesmith.yml").write_text("name: shop\n")
     (tmp_path / "bronze").mkdir()
     (tmp_path / "bronze/orders.yml").write_text("source: {files: landing/*.json}\n")
@@ -25,10 +23,10 @@ def test_a_run_on_a_store_that_ignores_the_condition_of_a_put_is_refused_at_its_
         return True
 
     monkeypatch.setattr(LocalStorage, "put_if_absent", put)
-    with pytest.raises(InfrastructureError) as refused:
+    with pytest.raises(InfrastructureError) as caught:
         Lake.open(tmp_path).run()
-    assert (refused.value.code, refused.value.exit_code) == ("no-put-if-absent", 4)
-    assert refused.value.hint
+    assert (caught.value.code, caught.value.exit_code) == ("no-put-if-absent", 4)
+    assert caught.value.hint
     warehouse = tmp_path / ".lakesmith/warehouse"
     assert not list(warehouse.rglob("_delta_log"))
     assert not list(warehouse.rglob("batches"))

@@ -1,4 +1,4 @@
-"""Files that are damaged or lost: Lakesmith stops and names the file. It never serves a gap and never skips."""
+"""Corrupt or missing files: Lakesmith stops and names the file. It never returns or skips a gap."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from deltalake import DeltaTable
 from tests.faults.lakes import (
     assert_right_after_a_rerun,
     assert_typed,
-    begin,
     content,
     failing,
-    go_on,
+    land_second_day,
+    run_first_day,
     warehouse,
 )
-from tests.faults.made import BRONZE, Made, made_lake
+from tests.faults.prebuilt_lake import BRONZE, PrebuiltLake, build_lake
 from tests.run.lakes import Written
 
 from lakesmith.errors import LakesmithError, Problems
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
-    return made_lake(tmp_path / "shop")
+def made(tmp_path: Path) -> PrebuiltLake:
+    return build_lake(tmp_path / "shop")
 
 
 def stopped(call: Callable[[], object]) -> LakesmithError:
@@ -50,8 +50,8 @@ def stopped(call: Callable[[], object]) -> LakesmithError:
     return error
 
 
-def assert_stops(made: Made, file: Path, code: str, *, reading: bool = True) -> None:
-    """Every verb says which file is to blame; a run does nothing."""
+def assert_stops(made: PrebuiltLake, file: Path, code: str, *, reading: bool = True) -> None:
+    """Check that every command names the corrupt file, and that a run changes nothing."""
     before = sorted(made.warehouse.rglob("*"))
     lake = made.lake()
     found = [next(iter(lake.plan().problems)), next(iter(lake.run().errors))]
@@ -73,9 +73,9 @@ def flip(file: Path, place: int, bit: int = 7) -> None:
     file.write_bytes(damaged)
 
 
-@pytest.mark.parametrize("remembered", [True, False])
-def test_a_log_without_one_of_its_middle_files_is_never_served_as_a_shorter_table(made: Made, remembered: bool) -> None:
-    if remembered:
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_log_without_a_middle_commit_is_never_read_as_a_shorter_table(made: PrebuiltLake, cached: bool) -> None:
+    if cached:
         made.lake().status()
     file = made.commit(1)
     file.unlink()
@@ -84,9 +84,9 @@ def test_a_log_without_one_of_its_middle_files_is_never_served_as_a_shorter_tabl
     assert log_segment(str(made.table), 3) is None
 
 
-@pytest.mark.parametrize("remembered", [True, False])
-def test_a_log_that_has_lost_its_newest_commit_is_never_served_as_a_shorter_table(made: Made, remembered: bool) -> None:
-    if remembered:
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_log_without_its_newest_commit_is_never_read_as_a_shorter_table(made: PrebuiltLake, cached: bool) -> None:
+    if cached:
         made.lake().status()
     file = made.commit(3)
     file.unlink()
@@ -94,7 +94,7 @@ def test_a_log_that_has_lost_its_newest_commit_is_never_served_as_a_shorter_tabl
     assert_stops(made, file, "commits-missing")
 
 
-def test_a_table_that_was_removed_after_it_lost_a_commit_takes_everything_in_again(made: Made) -> None:
+def test_a_removed_table_ingests_all_files_again(made: PrebuiltLake) -> None:
     made.commit(3).unlink()
     os.rename(made.table, made.folder / "away")
     [step] = [step for step in made.lake().plan().steps if step.table == BRONZE]
@@ -108,30 +108,32 @@ def test_a_table_that_was_removed_after_it_lost_a_commit_takes_everything_in_aga
         pytest.param(lambda file: flip(file, 0), id="no JSON"),
         pytest.param(lambda file: file.write_bytes(file.read_bytes()[:-40]), id="cut off"),
         pytest.param(
-            lambda file: file.write_bytes(file.read_bytes().replace(b'{"add"', b'{"aed"')), id="an action nobody knows"
+            lambda file: file.write_bytes(file.read_bytes().replace(b'{"add"', b'{"aed"')), id="an unknown action"
         ),
         pytest.param(lambda file: file.write_bytes(b"\0" * len(file.read_bytes())), id="zeros"),
     ],
 )
 @pytest.mark.parametrize("version", [1, 3])
-def test_a_commit_that_is_damaged_stops_every_reader(made: Made, damage: Callable[[Path], None], version: int) -> None:
+def test_a_corrupt_commit_stops_every_reader(made: PrebuiltLake, damage: Callable[[Path], None], version: int) -> None:
     file = made.commit(version)
     damage(file)
     assert_stops(made, file, "table-unreadable")
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"garbage", b'{"version":1}', b"\0\0\0\0", b"[]"], ids=["empty", "garbage", "older", "zeros", "list"]
+    "pointer",
+    [b"", b"garbage", b'{"version":1}', b"\0\0\0\0", b"[]"],
+    ids=["empty", "garbage", "older", "zeros", "list"],
 )
-def test_a_pointer_to_the_newest_checkpoint_that_is_garbage_changes_no_row(made: Made, said: bytes) -> None:
+def test_a_corrupt_checkpoint_pointer_changes_no_row(made: PrebuiltLake, pointer: bytes) -> None:
     for version in (1, 2):
         DeltaTable(str(made.table), version=version).create_checkpoint()
-    (made.table / "_delta_log/_last_checkpoint").write_bytes(said)
+    (made.table / "_delta_log/_last_checkpoint").write_bytes(pointer)
     assert made.ids() == [1, 2, 3, 4]
     assert not made.lake().plan().problems
 
 
-def test_a_checkpoint_that_is_lost_or_damaged_is_reported_by_its_name(made: Made) -> None:
+def test_a_missing_or_corrupt_checkpoint_is_named(made: PrebuiltLake) -> None:
     DeltaTable(str(made.table), version=2).create_checkpoint()
     [checkpoint] = (made.table / "_delta_log").glob("*.checkpoint.parquet")
     whole = checkpoint.read_bytes()
@@ -151,7 +153,9 @@ def test_a_checkpoint_that_is_lost_or_damaged_is_reported_by_its_name(made: Made
         pytest.param(lambda file: file.unlink(), id="lost"),
     ],
 )
-def test_a_data_file_that_is_cut_off_empty_or_lost_stops_a_query(made: Made, damage: Callable[[Path], None]) -> None:
+def test_a_truncated_empty_or_missing_data_file_stops_a_query(
+    made: PrebuiltLake, damage: Callable[[Path], None]
+) -> None:
     file = made.data(1)
     damage(file)
     error = stopped(lambda: made.lake().query("SELECT * FROM bronze.orders"))
@@ -160,11 +164,11 @@ def test_a_data_file_that_is_cut_off_empty_or_lost_stops_a_query(made: Made, dam
     assert "bronze.orders" in error.what
 
 
-def test_a_bit_that_flips_in_a_page_with_a_sum_is_no_value(made: Made) -> None:
+def test_a_flipped_bit_in_a_page_with_a_checksum_is_never_read_as_a_value(made: PrebuiltLake) -> None:
     file = made.data(1)
     rows = pq.read_table(file)
     pq.write_table(rows, file, write_page_checksum=True, compression="none")
-    _tell_size(made, 1, file.stat().st_size)
+    _set_size(made, 1, file.stat().st_size)
     assert made.ids() == [1, 2, 3, 4]
     place = file.read_bytes().index((2).to_bytes(8, "little"))
     flip(file, place, 0)
@@ -174,10 +178,10 @@ def test_a_bit_that_flips_in_a_page_with_a_sum_is_no_value(made: Made) -> None:
 
 
 @pytest.mark.spark
-def test_a_run_stops_at_a_data_file_that_is_damaged_and_names_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_run_stops_at_a_corrupt_data_file_and_names_it(tmp_path: Path, spark: SparkSession) -> None:
     lake = Written(tmp_path / "shop", spark)
-    begin(lake)
-    go_on(lake)
+    run_first_day(lake)
+    land_second_day(lake)
     lake.run("bronze.orders")
     file = sorted((warehouse(lake) / "bronze/orders").glob("*.parquet"), key=os.path.getmtime)[-1]
     whole, before = file.read_bytes(), content(lake)
@@ -194,20 +198,20 @@ def test_a_run_stops_at_a_data_file_that_is_damaged_and_names_it(tmp_path: Path,
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("remembered", [True, False])
-def test_a_run_stops_at_a_commit_in_which_a_digit_has_changed_and_names_it(
-    tmp_path: Path, spark: SparkSession, remembered: bool
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_run_stops_at_a_commit_with_a_changed_digit_and_names_it(
+    tmp_path: Path, spark: SparkSession, cached: bool
 ) -> None:
-    """The file reads as well as before, and nothing tells of it: not its size, not its time."""
+    """The file is still valid JSON, with the same size and modification time."""
     lake = Written(tmp_path / "shop", spark)
-    begin(lake)
-    go_on(lake)
+    run_first_day(lake)
+    land_second_day(lake)
     lake.run("bronze.orders")
     before = content(lake)
     for table in ("bronze/orders", "silver/orders"):
         file = max((warehouse(lake) / table / "_delta_log").glob("*.json"))
         whole, times = file.read_bytes(), file.stat()
-        if remembered:
+        if cached:
             lake.lake().status()
         place = re.search(rb"numRecords[^0-9]*(\d)", whole)
         assert place is not None
@@ -228,7 +232,7 @@ def test_a_run_stops_at_a_commit_in_which_a_digit_has_changed_and_names_it(
     assert_right_after_a_rerun(lake)
 
 
-def _tell_size(made: Made, version: int, size: int) -> None:
+def _set_size(made: PrebuiltLake, version: int, size: int) -> None:
     actions = [json.loads(line) for line in made.commit(version).read_text().splitlines()]
     for action in actions:
         if "add" in action:
@@ -249,7 +253,7 @@ BATCH_DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", BATCH_DAMAGES)
 @pytest.mark.parametrize("batch", ["00000004.01", "00000002.01"])
-def test_what_a_batch_was_made_from_is_never_guessed(made: Made, batch: str, damage: str) -> None:
+def test_the_inputs_of_a_batch_are_never_guessed(made: PrebuiltLake, batch: str, damage: str) -> None:
     file = made.batch(batch)
     BATCH_DAMAGES[damage](file)
     made.land(5)
@@ -258,63 +262,63 @@ def test_what_a_batch_was_made_from_is_never_guessed(made: Made, batch: str, dam
 
 
 @pytest.mark.parametrize("damage", ["empty", "garbage", "cut off", "a bit of the checksum"])
-def test_a_note_that_a_batch_is_done_is_as_it_was_written_or_named(made: Made, damage: str) -> None:
+def test_a_corrupt_completion_record_is_named(made: PrebuiltLake, damage: str) -> None:
     file = made.batch("00000004.done")
     BATCH_DAMAGES[damage](file)
     assert_stops(made, file, "batch-unreadable", reading=False)
 
 
-def test_a_batch_of_which_nobody_knows_that_it_is_done_is_completed_again(made: Made) -> None:
+def test_a_batch_without_its_completion_record_is_completed_again(made: PrebuiltLake) -> None:
     made.batch("00000004.done").unlink()
     [step] = [step for step in made.lake().plan().steps if step.table == BRONZE]
     assert isinstance(step, Finish)
     assert step.sequence == 4
 
 
-def test_a_sum_of_ingested_files_is_read_whole_or_not_at_all(made: Made) -> None:
+def test_a_corrupt_summary_of_ingested_files_is_named_and_a_missing_one_is_recomputed(made: PrebuiltLake) -> None:
     batches = made.batches
-    taken = {file.path: file for number in range(1, 5) for file in batches.pinned(number, 1).files}
-    batches.write_summary(4, 1, taken)
-    summed = made.warehouse / "_lakesmith/ingested/bronze.orders/00000004.01.json"
-    whole = summed.read_bytes()
+    ingested = {file.path: file for number in range(1, 5) for file in batches.pinned(number, 1).files}
+    batches.write_summary(4, 1, ingested)
+    summary = made.warehouse / "_lakesmith/ingested/bronze.orders/00000004.01.json"
+    whole = summary.read_bytes()
     for damage in ("empty", "garbage", "cut off", "a bit of a path"):
-        BATCH_DAMAGES[damage](summed)
-        assert_stops(made, summed, "batch-unreadable", reading=False)
-        summed.write_bytes(whole)
+        BATCH_DAMAGES[damage](summary)
+        assert_stops(made, summary, "batch-unreadable", reading=False)
+        summary.write_bytes(whole)
     assert not any(step.table == BRONZE for step in made.lake().plan().steps)
-    summed.unlink()
+    summary.unlink()
     assert not any(step.table == BRONZE for step in made.lake().plan().steps)
 
 
-def test_a_batch_without_a_checksum_is_read(made: Made) -> None:
+def test_a_batch_without_a_checksum_is_read(made: PrebuiltLake) -> None:
     for file in (made.warehouse / "_lakesmith/batches/bronze.orders").iterdir():
-        told = json.loads(file.read_bytes())
-        del told["checksum"]
-        file.write_text(json.dumps(told))
+        record = json.loads(file.read_bytes())
+        del record["checksum"]
+        file.write_text(json.dumps(record))
     assert not made.lake().plan().problems
     assert made.batches.pinned(4, 1).files[0].path == "landing/4.json"
 
 
-def test_a_lease_that_is_garbage_is_held_by_nobody(made: Made) -> None:
+def test_a_corrupt_lease_is_treated_as_free(made: PrebuiltLake) -> None:
     storage = LocalStorage(made.warehouse)
-    for number, said in enumerate((b"", b"garbage", b"\0\0\0", b"[]", b"{}"), 1):
-        storage.replace(f"_lakesmith/leases/bronze.orders/{number * 10:08}.json", said)
+    for number, data in enumerate((b"", b"garbage", b"\0\0\0", b"[]", b"{}"), 1):
+        storage.replace(f"_lakesmith/leases/bronze.orders/{number * 10:08}.json", data)
         with Leases(storage, "run").hold(BRONZE, "run"):
             assert storage.keys("_lakesmith/leases/bronze.orders") == [f"{number * 10 + 1:08}.json"]
 
 
-def test_a_note_of_a_batch_that_was_held_back_is_as_it_was_written_or_named(made: Made) -> None:
+def test_a_corrupt_held_batch_is_named(made: PrebuiltLake) -> None:
     storage = LocalStorage(made.warehouse)
     key = "_lakesmith/held/bronze.orders/batch.json"
-    for said in (b"", b"garbage", b"[]", b"{}"):
-        storage.replace(key, said)
+    for data in (b"", b"garbage", b"[]", b"{}"):
+        storage.replace(key, data)
         error = stopped(lambda: HeldBatches(storage).get("bronze.orders"))
         assert_typed(error, "batch-unreadable")
         assert key in error.what
 
 
-def test_a_batch_done_by_an_attempt_whose_commit_was_lost_is_done_by_the_one_that_has_it(made: Made) -> None:
-    first = made.take_in(5)
+def test_a_batch_is_done_by_the_attempt_whose_commit_is_in_the_log(made: PrebuiltLake) -> None:
+    first = made.ingest(5)
     again = made.batches.pin(first)
     made.finish(again, 4)
     done = Batches(LocalStorage(made.warehouse), BRONZE).done(5)

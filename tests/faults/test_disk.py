@@ -1,4 +1,4 @@
-"""A disk that is full, locked or failing: a word that helps, tables as they were, and a rerun that is right."""
+"""Full, read-only or failing disks: the error helps, tables stay unchanged, and a rerun is correct."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.faults.disks import Disk, disk_at
 from tests.faults.lakes import (
     assert_right_after_a_rerun,
     assert_typed,
-    begin,
     content,
     failing,
-    go_on,
+    land_second_day,
+    run_first_day,
     warehouse,
 )
 from tests.run.lakes import Written
@@ -37,7 +37,7 @@ mounts = pytest.mark.mounts
 @pytest.fixture(scope="module")
 def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     lake = Written(tmp_path_factory.mktemp("first") / "shop", shared_spark)
-    begin(lake)
+    run_first_day(lake)
     return lake.folder
 
 
@@ -46,39 +46,39 @@ def lake(first_day: Path, tmp_path: Path, spark: SparkSession) -> Iterator[Writt
     """A lake on its second day."""
     lake = Written(tmp_path / "shop", spark)
     shutil.copytree(first_day, lake.folder)
-    go_on(lake)
+    land_second_day(lake)
     yield lake
     failpoints.watch(None)
 
 
 @pytest.fixture
 def disk(lake: Written) -> Iterator[Disk]:
-    """The disk that its warehouse lies on."""
+    """The disk of its warehouse."""
     with disk_at(warehouse(lake)) as disk:
         yield disk
 
 
 def when(place: str, about: str, act: Callable[[], None]) -> None:
-    """Do it as soon as a run comes to the place."""
+    """Act once when a run reaches the failpoint."""
 
-    def told(reached: str, of: str) -> None:
+    def watcher(reached: str, of: str) -> None:
         if (reached, of) == (place, about):
             failpoints.watch(None)
             act()
 
-    failpoints.watch(told)
+    failpoints.watch(watcher)
 
 
 def codes(lake: Written) -> list[str]:
-    """The codes of a run that goes wrong."""
+    """Return the codes of a failing run."""
     return [error.code for error in failing(lake).errors]
 
 
 @mounts
-def test_a_disk_that_fills_up_while_data_is_written_costs_nothing_but_a_rerun(lake: Written, disk: Disk) -> None:
+def test_a_disk_that_fills_up_during_writes_loses_nothing(lake: Written, disk: Disk) -> None:
     written_by = [
         ("batch.pinned", "bronze.orders", "disk-full"),  # a worker of Python
-        ("table.committed", "bronze.orders", "commit-unknown"),  # Spark, the refused rows
+        ("table.committed", "bronze.orders", "commit-unknown"),  # Spark, the rejected rows
         ("table.committing", "silver.orders", "disk-full"),  # Spark, a merge
         ("table.committing", "gold.sales", "disk-full"),  # Spark, partitions
     ]
@@ -103,7 +103,7 @@ LOGS = [
 
 
 @mounts
-def test_a_disk_that_is_full_where_a_log_is_written_leaves_the_table_as_it_was(lake: Written) -> None:
+def test_a_full_disk_of_a_log_leaves_the_table_unchanged(lake: Written) -> None:
     for table, stopped, code in LOGS:
         log = warehouse(lake) / table / "_delta_log"
         before = sorted(os.listdir(log))
@@ -118,7 +118,7 @@ def test_a_disk_that_is_full_where_a_log_is_written_leaves_the_table_as_it_was(l
 
 
 @mounts
-def test_a_disk_that_is_full_where_batches_are_noted_loses_no_batch(lake: Written, disk: Disk) -> None:
+def test_a_full_disk_of_batch_records_loses_no_batch(lake: Written, disk: Disk) -> None:
     before = content(lake)
     disk.fill()
     with pytest.raises(InfrastructureError) as caught:
@@ -127,8 +127,8 @@ def test_a_disk_that_is_full_where_batches_are_noted_loses_no_batch(lake: Writte
     assert content(lake) == before
     disk.free()
     for place, table in (
-        ("lease.taken", "bronze.orders"),  # what the batch is made from
-        ("batch.finishing", "bronze.orders"),  # that it is done
+        ("lease.taken", "bronze.orders"),  # the inputs of the batch
+        ("batch.finishing", "bronze.orders"),  # its completion record
         ("lease.taken", "silver.orders"),
         ("batch.finishing", "silver.orders"),
     ):
@@ -139,9 +139,7 @@ def test_a_disk_that_is_full_where_batches_are_noted_loses_no_batch(lake: Writte
 
 
 @mounts
-def test_a_ledger_that_cannot_be_written_hides_neither_what_was_done_nor_what_went_wrong(
-    lake: Written, disk: Disk
-) -> None:
+def test_a_ledger_that_cannot_be_written_hides_neither_results_nor_errors(lake: Written, disk: Disk) -> None:
     when("ledger.recording", "", disk.fill)
     report = failing(lake)
     assert [step.outcome for step in report.steps] == ["ok", "ok", "ok"]
@@ -151,7 +149,7 @@ def test_a_ledger_that_cannot_be_written_hides_neither_what_was_done_nor_what_we
 
 
 @mounts
-def test_a_warehouse_that_may_only_be_read_is_read_and_not_written(lake: Written, disk: Disk) -> None:
+def test_a_read_only_warehouse_is_readable_and_stays_unchanged(lake: Written, disk: Disk) -> None:
     before = content(lake)
     disk.lock()
     with pytest.raises(InfrastructureError) as caught:
@@ -167,37 +165,37 @@ def test_a_warehouse_that_may_only_be_read_is_read_and_not_written(lake: Written
     assert_right_after_a_rerun(lake)
 
 
-def test_a_read_error_of_the_disk_is_reported_by_the_name_of_the_file(lake: Written, tmp_path: Path) -> None:
+def test_a_read_error_of_the_disk_names_the_file(lake: Written, tmp_path: Path) -> None:
     [data] = sorted((warehouse(lake) / "bronze/orders").glob("*.parquet"))
     log = warehouse(lake) / "bronze/orders/_delta_log/00000000000000000000.json"
     batch = warehouse(lake) / "_lakesmith/batches/bronze.orders/00000001.01.json"
     before = content(lake)
-    for file, verb in (
+    for file, words in (
         (data, ["query", "SELECT * FROM bronze.orders"]),
         (log, ["query", "SELECT * FROM bronze.orders"]),
         (batch, ["plan"]),
     ):
-        code, said = _with_read_errors(lake, file, tmp_path, *verb)
-        assert (code, "disk-failed" in said, file.name in said) == (4, True, True), said
-        assert "Traceback" not in said
+        code, output = _with_read_errors(lake, file, tmp_path, *words)
+        assert (code, "disk-failed" in output, file.name in output) == (4, True, True), output
+        assert "Traceback" not in output
     assert content(lake) == before
 
 
-def test_a_run_that_meets_a_read_error_changes_nothing_and_the_next_is_right(lake: Written, tmp_path: Path) -> None:
+def test_a_run_with_a_read_error_changes_nothing_and_the_next_one_is_correct(lake: Written, tmp_path: Path) -> None:
     lake.run("bronze.orders")
     data = sorted((warehouse(lake) / "bronze/orders").glob("*.parquet"), key=os.path.getmtime)[-1]
     before = content(lake)
-    code, said = _with_read_errors(lake, data, tmp_path, "run")
-    assert (code, "disk-failed" in said, data.name in said) == (4, True, True), said
-    assert "Traceback" not in said
+    code, output = _with_read_errors(lake, data, tmp_path, "run")
+    assert (code, "disk-failed" in output, data.name in output) == (4, True, True), output
+    assert "Traceback" not in output
     assert content(lake) == before
     assert_right_after_a_rerun(lake)
 
 
-def _with_read_errors(lake: Written, file: Path, folder: Path, *verb: str) -> tuple[int, str]:
-    """A verb in a process for which every read of one file fails; its exit code, and what it said."""
+def _with_read_errors(lake: Written, file: Path, folder: Path, *words: str) -> tuple[int, str]:
+    """Run a command whose reads of one file all fail; return its exit code and output."""
     calls = "read,pread64,preadv,readv"
     command = [str(strace()), "-f", "--seccomp-bpf", "-o", "/dev/null", "-P", str(file)]
     command += ["-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO", sys.executable, "-m", "lakesmith"]
-    answer = subprocess.run([*command, *verb, "-C", str(lake.folder)], capture_output=True, text=True, check=False)
+    answer = subprocess.run([*command, *words, "-C", str(lake.folder)], capture_output=True, text=True, check=False)
     return answer.returncode, answer.stdout + answer.stderr

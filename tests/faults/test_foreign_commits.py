@@ -1,4 +1,4 @@
-"""Other writers commit to the tables of a lake between any two commits of a run, clean up logs, and move files."""
+"""Other writers commit between any two commits of a run, clean up logs, and compact files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.foreign import cleaned_by_others, commits_by_others, compacted_by_others, says
+from tests.faults.foreign import cleaned_by_others, commits_by_others, compacted_by_others, set_commit_info
 from tests.run.lakes import Cut, Written, cut_at, watched
 
 from lakesmith.formats.delta import checksums, commit_results
@@ -41,18 +41,18 @@ LAKE = {
     ),
     "gold/total.sql": "/* lakesmith\nload: replace\n*/\nSELECT sum(amount) AS amount FROM silver.orders\n",
 }
-"""Every way in which a batch is committed: files of readers, files that were judged, Spark's append, a merge, whole
-partitions, and a whole table."""
+"""Every way to commit a batch: files of readers, checked files, Spark's append, a merge, whole partitions, and a whole
+table."""
 TABLES = ("bronze.clicks", "bronze.paid", "silver.copy", "silver.orders", "gold.days", "gold.total")
 SHOWN = ("bronze.clicks", "bronze.paid", "silver.copy", "silver.orders")
 MANY = 25
 
 
 class Shop(Written):
-    """A lake, and where its tables lie."""
+    """A lake and the folders of its tables."""
 
     def land_day(self, day: int) -> None:
-        """A good row, one with a negative amount, and one whose id the tables have since the first day."""
+        """Land a valid row, one with a negative amount, and one with an id of the first day."""
         amounts = {day: 10 * day, 100 + day: -1, 1: day}
         rows: list[dict[str, object]] = [{"id": id, "amount": amount, "day": day} for id, amount in amounts.items()]
         self.land(f"{day}.json", *rows)
@@ -67,8 +67,8 @@ class Shop(Written):
             yield from (place for place in found if (place / "_delta_log").is_dir())
 
     def content(self) -> dict[str, list[str]]:
-        """What the tables hold, and what is in quarantine; audit columns left out."""
-        asked = {
+        """Return the rows of the tables and their quarantines, without audit columns."""
+        queries = {
             **{table: f"SELECT id, amount, day FROM {table}" for table in SHOWN},
             "gold.days": "SELECT day, orders FROM gold.days",
             "gold.total": "SELECT amount FROM gold.total",
@@ -77,19 +77,19 @@ class Shop(Written):
                 for table in SHOWN[1:]
             },
         }
-        return {name: sorted(map(repr, self.rows(sql))) for name, sql in asked.items()}
+        return {name: sorted(map(repr, self.rows(sql))) for name, sql in queries.items()}
 
-    def until_quiet(self) -> None:
-        """Run until there is nothing to do; none of the runs may fail."""
+    def run_until_done(self) -> None:
+        """Run until there is nothing to do; no run may fail."""
         for _ in range(4):
             if not self.run():
                 return
-        raise AssertionError(f"the lake does not come to rest: {self.reports[-1].steps}")
+        raise AssertionError(f"the lake always has work: {self.reports[-1].steps}")
 
 
 @contextmanager
-def others_between_commit_and_look(count: int) -> Iterator[list[str]]:
-    """After each commit of a run, and before the run looks at it, others make so many commits to the same table."""
+def others_commit_before_read_back(count: int) -> Iterator[list[str]]:
+    """After each commit of a run, let others make this many commits to the table before the run reads it back."""
     seen: list[str] = []
 
     def beside(location: str) -> None:
@@ -104,14 +104,14 @@ def others_between_commit_and_look(count: int) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def days(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[str]]]:
-    """A lake after its first day, to be copied; and what it has to hold after its second."""
+    """A lake after its first day, to be copied, and its expected content after the second day."""
     lake = Shop(tmp_path_factory.mktemp("foreign") / "shop", isolated(shared_spark))
     lake.declare(LAKE)
     lake.land_day(1)
     lake.run()
     after = Shop(shutil.copytree(lake.folder, lake.folder.with_name("after")), lake.spark)
     after.land_day(2)
-    after.until_quiet()
+    after.run_until_done()
     return lake.folder, after.content()
 
 
@@ -129,58 +129,58 @@ def assert_done(report: RunReport) -> None:
     assert not report.errors, report.errors
 
 
-def test_commits_of_others_between_a_commit_and_its_being_read_back_are_passed_over(
+def test_commits_of_others_between_a_commit_and_its_read_back_are_skipped(
     shop: Shop, expected: dict[str, list[str]]
 ) -> None:
     shop.land_day(2)
-    with others_between_commit_and_look(MANY) as seen:
+    with others_commit_before_read_back(MANY) as seen:
         shop.run()
     assert {str(shop.place(table)) for table in TABLES} <= set(seen)
     assert str(shop.place("bronze.paid", "quarantine")) in seen
-    shop.until_quiet()
+    shop.run_until_done()
     assert shop.content() == expected
 
 
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
-def test_every_verb_works_beside_commits_of_others(shop: Shop, expected: dict[str, list[str]]) -> None:
+def test_every_command_works_beside_commits_of_others(shop: Shop, expected: dict[str, list[str]]) -> None:
     lake, spark = shop.lake(), shop.spark
     shop.land_day(2)
-    with others_between_commit_and_look(MANY):
-        shop.until_quiet()
+    with others_commit_before_read_back(MANY):
+        shop.run_until_done()
         assert {status.state for status in lake.status()} == {"ok"}
         for table in TABLES:
             history = [each for each in lake.history(table, limit=200) if isinstance(each, Version)]
             assert [each.version for each in history] == list(range(len(history) - 1, -1, -1))
             assert len(history) > MANY
             assert sum(each.run_id is not None for each in history) <= 5
-        # Whether commits that come after the rollback left the rows as they were is not known.
+        # Commits after the rollback may have changed rows.
         report = lake.rollback(lake.releases()[-1].release, session=spark)
         assert {error.code for error in report.errors} == {"rollback-conflict"}
     assert_done(lake.rollback(lake.releases()[-1].release, session=spark))
     assert shop.rows("SELECT DISTINCT day FROM bronze.orders") == [(1,)]
-    with others_between_commit_and_look(MANY):
-        shop.until_quiet()
+    with others_commit_before_read_back(MANY):
+        shop.run_until_done()
         assert shop.content() == expected
         assert_done(lake.compact(session=spark))
         assert_done(lake.vacuum(older_than=0.0, force=True, session=spark))
         shop.run(full_refresh=True)
-        shop.until_quiet()
+        shop.run_until_done()
         assert shop.content() == expected
         before = shop.version("silver.orders")
         assert before is not None
         shop.land_day(3)
-        shop.until_quiet()
+        shop.run_until_done()
         after = shop.content()
         assert_done(lake.restore("silver.orders", before, session=spark))
         assert shop.content()["silver.orders"] == expected["silver.orders"]
-        shop.until_quiet()
+        shop.run_until_done()
         assert shop.content() == after
         rules = [str(rule) for (rule,) in shop.rows("SELECT DISTINCT unnest(rules) FROM quarantine.bronze_paid")]
         rule = next(rule for rule in rules if "amount" in rule)
         assert_done(lake.replay("bronze.paid", QuarantineFilter(rule=rule), set={"amount": "1"}, session=spark))
         assert_done(lake.discard("silver.copy", QuarantineFilter(), why="not needed", session=spark))
-        shop.until_quiet()
+        shop.run_until_done()
     assert shop.rows("SELECT count(*) FROM quarantine_decisions.bronze_paid") == [(3,)]
     assert shop.rows("SELECT count(*) FROM bronze.paid") == [(6,)]
     assert shop.rows("SELECT count(*) FROM quarantine_decisions.silver_copy") == [(3,)]
@@ -188,31 +188,31 @@ def test_every_verb_works_beside_commits_of_others(shop: Shop, expected: dict[st
 
 @pytest.mark.verify
 @pytest.mark.parametrize("place", ["table.committed", "batch.finishing"])
-def test_a_run_that_ends_between_commit_and_records_is_finished_behind_commits_of_others(
+def test_a_run_killed_after_a_commit_is_completed_after_commits_of_others(
     shop: Shop, expected: dict[str, list[str]], place: str
 ) -> None:
     shop.land_day(2)
     left = set(TABLES)
 
-    def ends(reached: str, about: str) -> None:
+    def cut(reached: str, about: str) -> None:
         if reached == place and about in left:
             left.remove(about)
             raise Cut
 
-    with watched(ends):
+    with watched(cut):
         while left:
             with pytest.raises(Cut):
                 shop.run()
             for table in shop.places():
                 commits_by_others(table, MANY)
-        shop.until_quiet()
+        shop.run_until_done()
     assert shop.content() == expected
 
 
 @pytest.mark.parametrize(
     "moves", [(cleaned_by_others,), (compacted_by_others,), (compacted_by_others, cleaned_by_others)]
 )
-def test_an_interrupted_batch_is_finished_though_others_cleaned_up_its_commit_or_its_files(
+def test_an_interrupted_batch_is_completed_after_others_deleted_its_commit_or_files(
     shop: Shop, expected: dict[str, list[str]], moves: tuple[Callable[[Path], None], ...]
 ) -> None:
     shop.land_day(2)
@@ -225,27 +225,27 @@ def test_an_interrupted_batch_is_finished_though_others_cleaned_up_its_commit_or
             move(shop.place(table))
         shop.run(table)
     if cleaned_by_others in moves:
-        # What silver changed is not in its log any more: the hint of the error leads on.
+        # The changes of silver are no longer in its log: follow the hint of the error.
         shop.run(ok=False)
         [error] = shop.reports[-1].errors
         assert (error.code, error.table) == ("source-gap", "gold.days")
         shop.run("gold.days", full_refresh=True)
-    shop.until_quiet()
+    shop.run_until_done()
     assert shop.content() == expected
     [written] = shop.rows("SELECT sum(rows_written) FROM system.files WHERE \"table\" = 'bronze.clicks'")
     assert written == (5,)
 
 
-def test_tables_whose_logs_say_nothing_of_themselves_are_worked_on(shop: Shop, expected: dict[str, list[str]]) -> None:
+def test_tables_without_commit_info_can_be_run(shop: Shop, expected: dict[str, list[str]]) -> None:
     for table in shop.places():
         for commit in (table / "_delta_log").glob("*.json"):
-            says(table, int(commit.stem), None)
+            set_commit_info(table, int(commit.stem), None)
     shop.land_day(2)
-    shop.until_quiet()
+    shop.run_until_done()
     assert shop.content() == expected
     for table in shop.places():
         commits_by_others(table, 1)
         newest = max(int(commit.stem) for commit in (table / "_delta_log").glob("*.json"))
-        says(table, newest, None)
-    shop.until_quiet()
+        set_commit_info(table, newest, None)
+    shop.run_until_done()
     assert shop.content() == expected

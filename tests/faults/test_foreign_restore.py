@@ -1,4 +1,4 @@
-"""Somebody rolls a table back by Spark, without asking for its lease, while a run is about to add to it."""
+"""Spark restores a table without its lease while a run is about to add to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.lakes import assert_typed
-from tests.faults.test_rivals import LAKE, land, row
+from tests.faults.test_concurrent_runs import LAKE, land, row
 from tests.run.lakes import Cut, Written
 
 from lakesmith import failpoints
@@ -37,7 +37,7 @@ def two_days(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_rows_that_a_rollback_took_out_beneath_a_run_are_read_again(
+def test_rows_that_a_restore_removed_during_a_run_are_read_again(
     two_days: Path, tmp_path: Path, spark: SparkSession, place: str
 ) -> None:
     lake = Written(shutil.copytree(two_days, tmp_path / "shop"), spark)
@@ -49,7 +49,7 @@ def test_rows_that_a_rollback_took_out_beneath_a_run_are_read_again(
         if reached == place and about in left:
             left.remove(about)
             folder = lake.folder / ".lakesmith/warehouse" / about.replace(".", "/")
-            # To the version that the first batch made.
+            # To the version of the first batch.
             beside.sql(f"RESTORE TABLE delta.`{folder}` TO VERSION AS OF 0")
 
     failpoints.watch(rolled_back)
@@ -58,15 +58,15 @@ def test_rows_that_a_rollback_took_out_beneath_a_run_are_read_again(
     finally:
         failpoints.watch(None)
     assert left == set()
-    refused = dict.fromkeys(TABLES, "commit-conflict") if place != "table.committed" else {}
-    assert {error.table: error.code for error in lake.reports[-1].errors} == refused
+    rejected = dict.fromkeys(TABLES, "commit-conflict") if place != "table.committed" else {}
+    assert {error.table: error.code for error in lake.reports[-1].errors} == rejected
     lake.run()
     assert lake.run() == {}
-    assert_all_there(lake)
+    assert_no_row_lost(lake)
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_rollback_in_the_moment_before_spark_commits_is_reported_with_the_way_out(
+def test_a_restore_just_before_a_commit_of_spark_is_reported_with_a_next_step(
     two_days: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cut: bool
 ) -> None:
     lake = Written(shutil.copytree(two_days, tmp_path / "shop"), spark)
@@ -74,7 +74,7 @@ def test_a_rollback_in_the_moment_before_spark_commits_is_reported_with_the_way_
     folder = lake.folder / ".lakesmith/warehouse/silver/orders"
     rolled_back: list[object] = []
 
-    def too_early(table: object, location: str, write: Write) -> None:
+    def check_before_restore(table: object, location: str, write: Write) -> None:
         if write.flow == "lakesmith.silver.orders" and not rolled_back:
             rolled_back.append(isolated(spark).sql(f"RESTORE TABLE delta.`{folder}` TO VERSION AS OF 0"))
 
@@ -82,7 +82,7 @@ def test_a_rollback_in_the_moment_before_spark_commits_is_reported_with_the_way_
         if (place, about) == ("table.committed", "silver.orders"):
             raise Cut
 
-    monkeypatch.setattr("lakesmith.formats.delta.spark_writes.refuse_if_rolled_back", too_early)
+    monkeypatch.setattr("lakesmith.formats.delta.spark_writes.refuse_if_rolled_back", check_before_restore)
     if cut:
         failpoints.watch(killed)
         try:
@@ -90,7 +90,7 @@ def test_a_rollback_in_the_moment_before_spark_commits_is_reported_with_the_way_
                 lake.run()
         finally:
             failpoints.watch(None)
-    for _ in range(2):  # to run again is not enough, and changes nothing
+    for _ in range(2):  # another run is not enough, and changes nothing
         lake.run(ok=False)
         [error] = lake.reports[-1].errors
         assert_typed(error, "committed-on-rollback")
@@ -99,10 +99,10 @@ def test_a_rollback_in_the_moment_before_spark_commits_is_reported_with_the_way_
     assert not lake.lake().restore("silver.orders", int(version), session=spark).errors
     lake.run()
     assert lake.run() == {}
-    assert_all_there(lake)
+    assert_no_row_lost(lake)
 
 
-def test_a_vacuum_does_not_hide_a_rollback(two_days: Path, tmp_path: Path, spark: SparkSession) -> None:
+def test_a_vacuum_does_not_hide_a_restore(two_days: Path, tmp_path: Path, spark: SparkSession) -> None:
     lake = Written(shutil.copytree(two_days, tmp_path / "shop"), spark)
     land(lake, "3", row(3), row(13, -1))
     lake.run()
@@ -122,10 +122,10 @@ def test_a_vacuum_does_not_hide_a_rollback(two_days: Path, tmp_path: Path, spark
     assert [error.code for error in report.errors] == ["commit-conflict"]
     lake.run()
     assert lake.run() == {}
-    assert_all_there(lake)
+    assert_no_row_lost(lake)
 
 
-def assert_all_there(lake: Written) -> None:
+def assert_no_row_lost(lake: Written) -> None:
     good = [(1,), (2,), (3,)]
     assert lake.rows("SELECT id FROM bronze.clicks ORDER BY id") == [*good, (11,), (12,), (13,)]
     for table in TABLES[1:]:

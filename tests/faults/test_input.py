@@ -1,7 +1,7 @@
-"""Input that is more, stranger or less steady than expected: each row is in one place, once, and the books close.
+"""Large, odd or changing input: each row is in one place, once, and the row counts add up.
 
-Duplicates, late rows and rows out of order are held to models in tests/run/test_any_order.py; poison rows and schemas
-that change in the middle of a batch are in tests/run/test_bronze.py and tests/run/test_files.py.
+tests/run/test_any_order.py compares duplicate, late and unordered rows with models. tests/run/test_bronze.py and
+tests/run/test_files.py test poison rows, and schemas that change within a batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 TINY = 10_000
 MEMORY = 96 << 20
-"""Bytes that the process which drives a run of so many files may need for it."""
+"""The maximum bytes that the driver may need for a run of these files."""
 ROWS = 40
 NUMBERED: list[dict[str, object]] = [{"id": number} for number in range(ROWS)]
 DICE = (
@@ -36,7 +36,7 @@ DICE = (
     "*/\n"
     "SELECT id, row_number() OVER (ORDER BY rand()) AS place FROM bronze.orders\n"
 )
-"""Half of the rows are refused, each time others."""
+"""A query that rejects half of its rows, other ones each time."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_ten_thousand_tiny_files_are_ingested_with_matching_row_counts_and_littl
     few = Written(lake.folder.with_name("few"), lake.spark)
     few.declare({"lakesmith.yml": "name: few\n", "bronze/orders.yml": "source: {files: landing/*.json}\n"})
     few.land("1.json", {"id": 1})
-    few.run()  # what any run needs is not counted
+    few.run()  # do not count the memory of any run
     before = forget_peak(os.getpid())
     step = lake.run()["bronze.orders"]
     assert peak(os.getpid()) - before < MEMORY
@@ -66,7 +66,7 @@ def test_ten_thousand_tiny_files_are_ingested_with_matching_row_counts_and_littl
     assert lake.run() == {}
 
 
-def test_files_of_one_batch_that_disagree_on_their_columns_and_repeat_rows_lose_none(lake: Written) -> None:
+def test_files_of_one_batch_with_different_columns_and_repeated_rows_lose_no_row(lake: Written) -> None:
     lake.land("1.json", {"id": 1}, {"id": 2, "note": "a"}, {"id": 1})
     lake.land("2.json", {"id": 3, "amount": 4}, '{"id": 4, "am', {"id": "five"}, {"amount": 1.5, "id": 6})
     lake.land("0.json", {"id": 7, "note": {"deep": True}})
@@ -77,7 +77,7 @@ def test_files_of_one_batch_that_disagree_on_their_columns_and_repeat_rows_lose_
     assert lake.run() == {}
 
 
-def test_a_query_that_gives_other_rows_each_time_puts_each_row_in_one_place(lake: Written) -> None:
+def test_a_nondeterministic_query_puts_each_row_in_one_place(lake: Written) -> None:
     lake.declare({"silver/dice.sql": DICE})
     lake.land("1.json", *NUMBERED)
     step = lake.run()["silver.dice"]
@@ -85,7 +85,7 @@ def test_a_query_that_gives_other_rows_each_time_puts_each_row_in_one_place(lake
     assert _places(lake) == [(id, 1) for id in range(ROWS)]
 
 
-def test_a_query_that_gives_other_rows_each_time_is_not_run_again_for_those_it_refused(lake: Written) -> None:
+def test_a_nondeterministic_query_is_not_run_again_for_its_rejected_rows(lake: Written) -> None:
     lake.declare({"silver/dice.sql": DICE})
     lake.land("1.json", *NUMBERED)
 
@@ -107,7 +107,7 @@ def test_a_query_that_gives_other_rows_each_time_is_not_run_again_for_those_it_r
 
 
 def _places(lake: Written) -> list[tuple[object, ...]]:
-    """In how many places each row is."""
+    """Return the number of places of each row."""
     return lake.rows(
         "SELECT id, count(*) FROM (SELECT id FROM silver.dice UNION ALL "
         "SELECT CAST(json_extract_string(raw, '$.id') AS BIGINT) FROM quarantine.silver_dice) GROUP BY id ORDER BY id"

@@ -42,13 +42,13 @@ def declare(lake: Written, broker: Broker, topic: str) -> None:
     )
 
 
-Moment = Literal["before the look", "before the read"]
+Moment = Literal["before the check", "before the read"]
 
 
 @contextmanager
 def at(moment: Moment, act: Callable[[], None]) -> Iterator[None]:
-    """Do something once in the middle of a run: when its batch is pinned and before it is made sure that all of it is
-    still there, or after that and before Spark reads it."""
+    """Act once during a run: after its batch is pinned and before its offsets are checked, or after the check and
+    before Spark reads the records."""
     done: list[str] = []
 
     def once() -> None:
@@ -57,7 +57,7 @@ def at(moment: Moment, act: Callable[[], None]) -> Iterator[None]:
             act()
 
     def watch(place: str, about: str) -> None:
-        if place == "batch.pinned" and moment == "before the look":
+        if place == "batch.pinned" and moment == "before the check":
             once()
 
     def look(*arguments: Any) -> Any:
@@ -80,9 +80,7 @@ def offsets(lake: Written) -> list[tuple[object, ...]]:
     return lake.rows("SELECT _partition, _offset FROM bronze.events ORDER BY ALL")
 
 
-def test_a_broker_that_goes_away_between_runs_or_in_the_middle_of_one_costs_no_record(
-    lake: Written, tmp_path: Path
-) -> None:
+def test_a_broker_that_goes_away_between_or_during_runs_loses_no_record(lake: Written, tmp_path: Path) -> None:
     (tmp_path / "kafka").mkdir()
     kafka = Restarted(tmp_path / "kafka")
     kafka.start()
@@ -92,7 +90,7 @@ def test_a_broker_that_goes_away_between_runs_or_in_the_middle_of_one_costs_no_r
         kafka.broker.send(topic, "a", "b")
         lake.run()
         kafka.broker.send(topic, "c", "d", partition=1)
-        with at("before the look", kafka.stop):
+        with at("before the check", kafka.stop):
             lake.run(ok=False)
         (error,) = lake.reports[-1].errors
         assert (error.code, error.exit_code) == ("kafka-unreachable", 4)
@@ -116,9 +114,7 @@ def test_a_broker_that_goes_away_between_runs_or_in_the_middle_of_one_costs_no_r
         kafka.stop()
 
 
-def test_a_group_that_joins_and_partitions_that_are_added_in_the_middle_of_a_run_change_nothing_of_its_batch(
-    lake: Written, kafka: Broker
-) -> None:
+def test_a_new_group_and_new_partitions_during_a_run_do_not_change_its_batch(lake: Written, kafka: Broker) -> None:
     from confluent_kafka import Consumer
 
     topic = kafka.topic(partitions=2)
@@ -138,7 +134,7 @@ def test_a_group_that_joins_and_partitions_that_are_added_in_the_middle_of_a_run
         kafka.send(topic, "d", partition=3)
         others[0].close()
 
-    with at("before the look", rebalance):
+    with at("before the check", rebalance):
         assert lake.run()["bronze.events"].rows_written == 3
     assert lake.run()["bronze.events"].rows_written == 1
     others[1].close()
@@ -146,8 +142,8 @@ def test_a_group_that_joins_and_partitions_that_are_added_in_the_middle_of_a_run
     assert offsets(lake) == [(0, 0), (0, 1), (1, 0), (3, 0)]
 
 
-@pytest.mark.parametrize("moment", ["before the look", "before the read"])
-def test_records_that_expire_in_the_middle_of_a_run_are_an_error_and_never_a_gap(
+@pytest.mark.parametrize("moment", ["before the check", "before the read"])
+def test_records_that_expire_during_a_run_are_an_error_and_never_a_gap(
     lake: Written, kafka: Broker, moment: Moment
 ) -> None:
     topic = kafka.topic()

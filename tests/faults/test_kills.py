@@ -1,4 +1,4 @@
-"""Processes that work on a lake are killed at every place and in every load; nothing is lost and nothing is doubled."""
+"""Kills at every failpoint and in every load lose and duplicate no row."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
-from tests.faults.conftest import Besiege
+from tests.faults.attacked_lake import untyped
+from tests.faults.conftest import AttackLake
 from tests.faults.events import Events, is_wrong
 from tests.faults.flows import FLOWS, TABLE, Decided
-from tests.faults.siege import untyped
-from tests.faults.victim import Deed
+from tests.faults.lake_process import LakeCommand
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -21,13 +21,13 @@ class Kill:
 
     place: str
     about: str = TABLE
-    do: Deed = "run"
+    do: LakeCommand = "run"
     version: int = 0
 
 
 BRONZE = "bronze.events"
-# In a row of kills, each after the first befalls the process that recovers from the one before; between rows the lake
-# is run until a run ends well. Whatever is no run begins a row, since what it acts on has to be known.
+# In a sequence of kills, each kill after the first hits the process that recovers from the one before. Between
+# sequences, runs repeat until one succeeds. A command that is not a run comes first: its input must be known.
 KILLS = {
     "append": [
         [
@@ -57,7 +57,7 @@ KILLS = {
         [Kill("decisions.committed", do="replay"), Kill("quarantine.committed")],
         [Kill("lease.released"), Kill("table.committing", "gold.days")],
     ],
-    "placed": [[Kill("feature.enabled"), Kill("log.linked"), Kill("table.committed")]],
+    "dv_merge": [[Kill("feature.enabled"), Kill("log.linked"), Kill("table.committed")]],
     "scd2": [
         [Kill("deleted_keys.stored"), Kill("table.committed")],
         [Kill("lease.released", BRONZE, do="rollback", version=1), Kill("table.committed")],
@@ -66,7 +66,7 @@ KILLS = {
     "changes": [
         [Kill("table.committing"), Kill("batch.finishing")],
         [Kill("table.committed", do="restore"), Kill("quarantine.committed")],
-        # A restore after these would find its input's past deleted, and say so.
+        # A restore after these would report that versions of its input are deleted.
         [Kill("files.compacted", BRONZE, do="compact"), Kill("table.committed", BRONZE)],
         [Kill("table.fenced", BRONZE, do="vacuum"), Kill("finish.started", BRONZE)],
         [Kill("files.vacuumed", BRONZE, do="vacuum"), Kill("batch.finishing", BRONZE)],
@@ -77,36 +77,36 @@ KILLS = {
 
 @pytest.mark.verify
 @pytest.mark.parametrize("flow", KILLS)
-def test_killed_at_a_place_a_lake_keeps_its_promises(besiege: Besiege, flow: str) -> None:
-    siege = besiege(flow)
-    siege.land()
-    assert siege.settle() == []
+def test_a_lake_keeps_its_promises_after_kills_at_failpoints(attack_lake: AttackLake, flow: str) -> None:
+    lake = attack_lake(flow)
+    lake.land()
+    assert lake.run_to_completion() == []
     for row in KILLS[flow]:
         for kill in row:
             if kill.do == "run":
-                siege.land()
+                lake.land()
             table = kill.about if kill.do in ("compact", "vacuum", "restore") else TABLE
             details = {"table": table, "version": kill.version, "place": kill.place, "about": kill.about}
-            answer = siege.send(siege.order(kill.do, **details))
+            answer = lake.send(lake.order(kill.do, **details))
             assert answer is None, f"{kill} was not reached: {answer}"
-            assert siege.judge() == [], kill
-        assert siege.settle() == [], row
-    answer = siege.send(siege.order())
+            assert lake.check() == [], kill
+        assert lake.run_to_completion() == [], row
+    answer = lake.send(lake.order())
     assert not untyped(answer)
-    assert siege.judge(settled=True) == []
+    assert lake.check(completed=True) == []
 
 
-def test_there_are_at_least_twenty_five_kills_and_every_load_is_among_them() -> None:
+def test_there_are_at_least_twenty_five_kills_in_all_loads() -> None:
     assert sum(len(row) for rows in KILLS.values() for row in rows) >= 25
     assert KILLS.keys() == FLOWS.keys() - {"slow"}
 
 
-def test_runs_that_recover_are_killed_after_every_kind_of_kill() -> None:
+def test_recovering_runs_are_killed_too() -> None:
     recovering = [{kill.do for kill in row[1:]} for rows in KILLS.values() for row in rows]
     assert all(each == {"run"} for each in recovering)
 
 
-def test_rows_that_mean_the_same_land_and_earlier_ones_come_late() -> None:
+def test_the_events_have_duplicate_and_late_rows() -> None:
     flow, events = FLOWS["dedup"], Events(7)
     good = [row for file in range(1, 6) for row in events.readable(file) if not is_wrong(row)]
     tables = [flow.table(events, files, Decided()) for files in range(1, 6)]

@@ -1,4 +1,4 @@
-"""Files are put together or deleted while others read and write: nobody loses a row, and nobody sees half a version."""
+"""Compaction and vacuum beside readers and writers: no row is lost, and readers see complete versions."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def orders(three_runs: Path, tmp_path: Path, spark: SparkSession) -> Written:
 
 
 def copied(lake: Written, to: Path) -> Written:
-    """A copy that Spark has not looked at yet."""
+    """Return a copy that Spark has not read yet."""
     shutil.copytree(lake.folder, to)
     return Written(to, lake.spark)
 
 
 def land_each(lake: Written, *numbers: int) -> None:
-    """Five rows and a run for each number."""
+    """Land five rows and run, for each number."""
     for number in numbers:
         lake.land(f"orders/{number}.json", *(row(number * 10 + each, each, 1) for each in range(5)))
         lake.run()
 
 
 def change_first(lake: Written) -> None:
-    """Land other amounts for the rows that came first."""
+    """Land other amounts for the first rows."""
     lake.land("orders/changed.json", *(row(10 + each, 100 + each, 2) for each in range(5)))
 
 
@@ -74,7 +74,7 @@ def silver(lake: Written) -> Path:
 
 def in_folder(lake: Written) -> set[Path]:
     while True:
-        with suppress(FileNotFoundError):  # a folder of Spark's that was there a moment ago
+        with suppress(FileNotFoundError):  # Spark has just deleted a folder
             return {path for path in silver(lake).rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
@@ -84,13 +84,13 @@ def in_version(lake: Written, version: int) -> set[Path]:
 
 @dataclass
 class Compaction:
-    """Somebody who asks for no lease has put the files of a table together, and has yet to commit it."""
+    """A compaction without a lease that has written its files and has not committed."""
 
     commit: Path
     log: Path
     was_first: bool = False
 
-    def commits_beneath(self, lake: Written) -> threading.Thread:
+    def commit_beneath(self, lake: Written) -> threading.Thread:
         """Commit as soon as another writer has files in the table's folder."""
         known = in_folder(lake)
 
@@ -108,7 +108,7 @@ class Compaction:
 
 
 def about_to_compact(orders: Written, to: Path) -> tuple[Written, Compaction]:
-    """A copy of the lake, and a compaction of silver that is to come in it."""
+    """Return a copy of the lake, and an uncommitted compaction of its silver table."""
     before = orders.version("silver.orders")
     assert before is not None
     orders.spark.sql(f"OPTIMIZE delta.`{silver(orders)}`").collect()
@@ -119,7 +119,7 @@ def about_to_compact(orders: Written, to: Path) -> tuple[Written, Compaction]:
 
 
 @pytest.mark.parametrize("vectors", [False, True], ids=["files are rewritten", "rows are marked"])
-def test_a_merge_beneath_which_files_are_put_together_is_refused_and_comes_with_the_next_run(
+def test_a_merge_after_a_concurrent_compaction_is_rejected_and_the_next_run_commits_it(
     orders: Written, tmp_path: Path, vectors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if vectors:
@@ -130,11 +130,11 @@ def test_a_merge_beneath_which_files_are_put_together_is_refused_and_comes_with_
     change_first(lake)
     waiting: list[threading.Thread] = []
 
-    def merging(place: str, about: str) -> None:
+    def compact_during_merge(place: str, about: str) -> None:
         if (place, about) == ("table.committing", "silver.orders"):
-            waiting.append(beside.commits_beneath(lake))
+            waiting.append(beside.commit_beneath(lake))
 
-    failpoints.watch(merging)
+    failpoints.watch(compact_during_merge)
     try:
         lake.run(ok=False)
     finally:
@@ -146,21 +146,21 @@ def test_a_merge_beneath_which_files_are_put_together_is_refused_and_comes_with_
     assert lake.run()["silver.orders"].rows_written == 5
     assert lake.run() == {}
     changed = [(10 + each, 100 + each) for each in range(5)]
-    kept = [(number * 10 + each, each) for number in (2, 3) for each in range(5)]
-    assert lake.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [*changed, *kept]
+    unchanged = [(number * 10 + each, each) for number in (2, 3) for each in range(5)]
+    assert lake.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [*changed, *unchanged]
     assert lake.rows("SELECT orders, amount FROM gold.sales") == [(15, 530)]
 
 
-def test_a_compaction_waits_its_turn_while_a_merge_holds_the_table(orders: Written) -> None:
+def test_a_compaction_cannot_lease_a_table_during_a_merge(orders: Written) -> None:
     change_first(orders)
     codes: list[str] = []
 
-    def merging(place: str, about: str) -> None:
+    def compact_during_merge(place: str, about: str) -> None:
         if (place, about) == ("table.committing", "silver.orders"):
             report = orders.lake().compact(("silver.orders",), session=isolated(orders.spark))
             codes.extend(error.code for error in report.errors)
 
-    failpoints.watch(merging)
+    failpoints.watch(compact_during_merge)
     try:
         orders.run()
     finally:
@@ -170,16 +170,16 @@ def test_a_compaction_waits_its_turn_while_a_merge_holds_the_table(orders: Writt
 
 
 def slow_reader(lake: Written, version: int) -> Iterator[Row]:
-    """Reads a file when it is asked for its first row."""
+    """Return rows lazily: a file is opened when its first row is read."""
     session = isolated(lake.spark)
-    # To open one costs as much as a task may read.
+    # Each task opens one file.
     session.conf.set("spark.sql.files.openCostInBytes", "128m")
     session.conf.set("spark.sql.files.maxPartitionBytes", "128m")
     rows = session.read.format("delta").option("versionAsOf", version).load(str(silver(lake)))
     return rows.toLocalIterator()
 
 
-def test_a_slow_reader_whose_files_a_forced_vacuum_deletes_fails_and_never_gets_fewer_rows(
+def test_a_slow_reader_of_vacuumed_files_fails_instead_of_missing_rows(
     orders: Written,
 ) -> None:
     version = orders.version("silver.orders")
@@ -196,16 +196,14 @@ def test_a_slow_reader_whose_files_a_forced_vacuum_deletes_fails_and_never_gets_
     with pytest.raises(Exception, match=r"FAILED_READ_FILE|FileNotFound|does not exist"):
         seen.extend(reading)
     assert len(seen) < 15
-    with pytest.raises(LakesmithError) as told:
+    with pytest.raises(LakesmithError) as raised:
         orders.rows("SELECT * FROM silver.orders", f"silver.orders={version}")
-    assert told.value.code == "unknown-version"
-    assert told.value.hint
+    assert raised.value.code == "unknown-version"
+    assert raised.value.hint
     assert len(orders.rows("SELECT * FROM silver.orders")) == 15
 
 
-def test_a_slow_reader_sees_its_version_through_a_vacuum_that_deletes_what_nobody_needs(
-    orders: Written, tmp_path: Path
-) -> None:
+def test_a_slow_reader_completes_beside_a_vacuum_of_unused_files(orders: Written, tmp_path: Path) -> None:
     orders.lake().compact(("silver.orders",), session=orders.spark)
     lake = copied(orders, tmp_path / "later")
     age(silver(lake), WEEK + 3600)

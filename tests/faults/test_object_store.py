@@ -1,4 +1,4 @@
-"""Pinned batches and leases in an object store behind a line that fails: each is made exactly once, and known."""
+"""Pinned batches and leases in an object store behind a failing network: each is written exactly once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.run.lakes import Written
-from tests.servers.http_proxy import HttpProxy, Request, Spoil
+from tests.servers.http_proxy import Failure, HttpProxy, Request
 from tests.servers.s3 import S3Server
 from tests.storage.stores import Place, make_place, put
 
@@ -42,8 +42,8 @@ LARGE = bytes(range(256)) * 70_000
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many tries as ever, but without the waiting."""
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retry as often as usual, without waiting."""
     monkeypatch.setattr(failures, "WAITS", (0.01,) * 5)
 
 
@@ -59,8 +59,10 @@ def proxy(place: Place, s3: S3Server, http_proxy_to: Callable[..., HttpProxy]) -
         from botocore.awsrequest import AWSRequest
         from botocore.credentials import Credentials
 
-        kept = {name: value for name, value in request.headers if name.lower() != "authorization"}
-        signed = AWSRequest(request.method, f"http://{kept['Host']}{request.path}", headers=kept, data=request.body)
+        headers = {name: value for name, value in request.headers if name.lower() != "authorization"}
+        signed = AWSRequest(
+            request.method, f"http://{headers['Host']}{request.path}", headers=headers, data=request.body
+        )
         S3SigV4Auth(Credentials(s3.key, s3.secret), "s3", "us-east-1").add_auth(signed)
         request.headers = list(signed.headers.items())
 
@@ -73,27 +75,27 @@ def storage(place: Place, proxy: HttpProxy) -> Storage:
     return place.through(proxy.port).open()
 
 
-@pytest.mark.parametrize("spoil", ["503", "reset", "drop reply"])
-def test_a_batch_is_pinned_once_and_finished_once_whatever_the_line_does(
-    place: Place, proxy: HttpProxy, storage: Storage, spoil: Spoil
+@pytest.mark.parametrize("failure", ["503", "reset", "drop reply"])
+def test_a_batch_is_pinned_and_finished_once_over_a_failing_network(
+    place: Place, proxy: HttpProxy, storage: Storage, failure: Failure
 ) -> None:
     batches = Batches(storage, NAME)
-    proxy.spoil(spoil, "PUT", times=4)
+    proxy.fail(failure, "PUT", times=4)
     pinned = batches.pin(BATCH)
-    proxy.spoil(spoil, "PUT", times=4)
+    proxy.fail(failure, "PUT", times=4)
     batches.finish(DONE)
-    proxy.spoil(spoil, "GET", times=4)
+    proxy.fail(failure, "GET", times=4)
     assert pinned == batches.pinned(7, 1) == replace(BATCH, attempt=1)
     assert batches.done(7) == DONE
     assert list(place.open().keys(FOLDER)) == ["00000007.01.json", "00000007.done.json"]
-    assert proxy.spoilt[0].startswith("PUT")
-    assert len(proxy.spoilt) >= 6
+    assert proxy.failed[0].startswith("PUT")
+    assert len(proxy.failed) >= 6
 
 
-def test_of_two_that_pin_the_same_batch_over_a_line_that_drops_replies_each_knows_its_own(
+def test_concurrent_pins_of_a_batch_with_lost_replies_each_find_their_own_attempt(
     place: Place, proxy: HttpProxy, storage: Storage
 ) -> None:
-    proxy.spoil("drop reply", "PUT", times=5)
+    proxy.fail("drop reply", "PUT", times=5)
     with ThreadPoolExecutor(4) as pool:
         runs = [replace(BATCH, run_id=str(number)) for number in range(4)]
         pinned = list(pool.map(Batches(storage, NAME).pin, runs))
@@ -101,98 +103,96 @@ def test_of_two_that_pin_the_same_batch_over_a_line_that_drops_replies_each_know
     assert all(Batches(place.open(), NAME).pinned(7, each.attempt) == each for each in pinned)
 
 
-@pytest.mark.parametrize("spoil", ["503", "reset", "drop reply"])
-def test_a_lease_is_taken_once_and_given_back_whatever_the_line_does(
-    place: Place, proxy: HttpProxy, storage: Storage, spoil: Spoil
+@pytest.mark.parametrize("failure", ["503", "reset", "drop reply"])
+def test_a_lease_is_taken_once_and_released_over_a_failing_network(
+    place: Place, proxy: HttpProxy, storage: Storage, failure: Failure
 ) -> None:
-    proxy.spoil(spoil, "PUT", times=4)
+    proxy.fail(failure, "PUT", times=4)
     with Leases(storage, "run one").hold(NAME, "run"):
         with pytest.raises(InfrastructureError, match="run one"), Leases(place.open(), "run two").hold(NAME, "run"):
             pass
-        proxy.spoil(spoil, "PUT", times=4)
-    assert len(proxy.spoilt) == 8
+        proxy.fail(failure, "PUT", times=4)
+    assert len(proxy.failed) == 8
     with Leases(place.open(), "run two").hold(NAME, "run"):
         pass
     assert list(place.open().keys(LEASES)) == ["00000002.json"]
 
 
-def test_a_lease_that_cannot_be_given_back_fails_nothing_and_ends_by_itself(
-    place: Place, proxy: HttpProxy, storage: Storage
-) -> None:
+def test_a_lease_that_cannot_be_released_expires(place: Place, proxy: HttpProxy, storage: Storage) -> None:
     with Leases(storage, "run one").hold(NAME, "run"):
-        proxy.spoil("503", times=-1)
+        proxy.fail("503", times=-1)
     (lease,) = place.open().keys(LEASES)
-    kept = json.loads(place.open().read(f"{LEASES}/{lease}") or b"")
-    assert kept["released"] is False
-    with Leases(place.open(), "run two", clock=lambda: kept["expires_at"]).hold(NAME, "run"):
+    lease_record = json.loads(place.open().read(f"{LEASES}/{lease}") or b"")
+    assert lease_record["released"] is False
+    with Leases(place.open(), "run two", clock=lambda: lease_record["expires_at"]).hold(NAME, "run"):
         pass
 
 
-def test_the_last_reply_to_a_large_file_may_be_lost(place: Place, proxy: HttpProxy, storage: Storage) -> None:
-    proxy.spoil("drop reply", "POST", "uploadId=")
+def test_a_large_upload_succeeds_when_its_last_reply_is_lost(place: Place, proxy: HttpProxy, storage: Storage) -> None:
+    proxy.fail("drop reply", "POST", "uploadId=")
     assert storage.put_file("large.bin", io.BytesIO(LARGE), size=len(LARGE), on_progress=lambda _: None)
-    assert len(proxy.spoilt) == 1
+    assert len(proxy.failed) == 1
     assert not storage.put_file("large.bin", io.BytesIO(LARGE), size=len(LARGE), on_progress=lambda _: None)
     assert place.open().open("large.bin").read() == LARGE
 
 
-def test_azure_knows_its_own_file_too_when_the_reply_was_lost(
+def test_azure_recognizes_its_own_file_after_a_lost_reply(
     request: pytest.FixtureRequest, http_proxy_to: Callable[..., HttpProxy]
 ) -> None:
     place = make_place("azure", request)
     proxy = http_proxy_to(place.port)
     storage = place.through(proxy.port).open()
-    proxy.spoil("drop reply", "PUT", "comp=blocklist")
+    proxy.fail("drop reply", "PUT", "comp=blocklist")
     assert storage.put_if_absent("a.json", b"first")
-    assert len(proxy.spoilt) == 1
+    assert len(proxy.failed) == 1
     assert not storage.put_if_absent("a.json", b"first")
 
 
 @pytest.mark.parametrize("method", ["PUT", "GET"])
-def test_a_store_that_never_answers_is_given_up_and_reported(
+def test_a_store_that_never_answers_is_reported_as_unreachable(
     place: Place, proxy: HttpProxy, storage: Storage, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     from s3fs import S3FileSystem
 
-    assert S3FileSystem.read_timeout <= 60, "six tries of a minute each are the most that anybody should wait"
+    assert S3FileSystem.read_timeout <= 60, "six tries may take at most a minute each"
     monkeypatch.setattr(S3FileSystem, "read_timeout", 0.3)
-    proxy.spoil("hang", method, times=-1)
+    proxy.fail("hang", method, times=-1)
     batches = Batches(storage, NAME)
     with pytest.raises(InfrastructureError) as caught:
         batches.pin(BATCH) if method == "PUT" else batches.done(7)
     assert (caught.value.code, caught.value.exit_code) == ("storage-unreachable", 4)
     assert "run again" in str(caught.value.hint)
-    assert len(proxy.spoilt) == 6
+    assert len(proxy.failed) == 6
     assert list(place.open().keys(FOLDER)) == []
     proxy.heal()
     assert batches.pin(BATCH).attempt == 1
 
 
-def test_a_store_that_does_not_heed_the_condition_is_refused_by_the_probe(proxy: HttpProxy, storage: Storage) -> None:
+def test_the_probe_rejects_a_store_that_ignores_put_conditions(proxy: HttpProxy, storage: Storage) -> None:
     assert storage.probe() is None
-    proxy.spoil("unconditional", "PUT", times=-1)
+    proxy.fail("unconditional", "PUT", times=-1)
     assert "two writers of one file both succeeded" in str(storage.probe())
-    assert len(proxy.spoilt) == 2
+    assert len(proxy.failed) == 2
 
 
-@pytest.mark.parametrize("spoil", ["expired", "expired token"])
-def test_credentials_that_expire_in_the_middle_are_reported_and_nothing_is_half_done(
-    place: Place, proxy: HttpProxy, storage: Storage, spoil: Spoil
+@pytest.mark.parametrize("failure", ["expired", "expired token"])
+def test_expired_credentials_are_reported_and_no_batch_is_half_written(
+    place: Place, proxy: HttpProxy, storage: Storage, failure: Failure
 ) -> None:
     batches = Batches(storage, NAME)
     pinned = batches.pin(BATCH)
-    proxy.spoil(spoil, times=-1)
-    for ask in (
+    proxy.fail(failure, times=-1)
+    for request in (
         lambda: batches.finish(DONE),
         lambda: batches.pin(replace(BATCH, sequence=8)),
         lambda: batches.done(7),
         lambda: Leases(storage, "run").hold(NAME, "run").__enter__(),
     ):
         with pytest.raises(InfrastructureError) as caught:
-            ask()
+            request()
         assert (caught.value.code, caught.value.exit_code) == ("storage-denied", 4)
-        assert "give credentials" in str(caught.value.hint)
-    assert len(proxy.spoilt) <= 5, "what was refused is not asked for again and again"
+        assert "set credentials" in str(caught.value.hint)
+    assert len(proxy.failed) <= 5, "rejected requests are not retried"
     assert list(place.open().keys(FOLDER)) == ["00000007.01.json"]
     proxy.heal()
     batches.finish(DONE)
@@ -200,9 +200,9 @@ def test_credentials_that_expire_in_the_middle_are_reported_and_nothing_is_half_
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("spoil", "code"), [("503", "storage-unreachable"), ("expired", "storage-denied")])
-def test_a_landing_zone_that_fails_in_the_middle_of_a_run_costs_no_row_and_doubles_none(
-    tmp_path: Path, spark: SparkSession, place: Place, proxy: HttpProxy, spoil: Spoil, code: str
+@pytest.mark.parametrize(("failure", "code"), [("503", "storage-unreachable"), ("expired", "storage-denied")])
+def test_a_landing_zone_that_fails_during_a_run_loses_and_duplicates_no_row(
+    tmp_path: Path, spark: SparkSession, place: Place, proxy: HttpProxy, failure: Failure, code: str
 ) -> None:
     lake = Written(tmp_path / "shop", spark)
     behind = place.through(proxy.port)
@@ -214,13 +214,13 @@ def test_a_landing_zone_that_fails_in_the_middle_of_a_run_costs_no_row_and_doubl
     )
     for number in (1, 2, 3):
         put(place.open(), f"{number}.json", b'{"id": %d}\n{broken\n' % number)
-    proxy.spoil("503", times=4)
+    proxy.fail("503", times=4)
 
-    def fail(place: str, about: str) -> None:
+    def fail_after_pin(place: str, about: str) -> None:
         if place == "batch.pinned":
-            proxy.spoil(spoil, times=-1)
+            proxy.fail(failure, times=-1)
 
-    failpoints.watch(fail)
+    failpoints.watch(fail_after_pin)
     try:
         lake.run(ok=False)
     finally:

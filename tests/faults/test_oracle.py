@@ -1,4 +1,4 @@
-"""The oracle knows nothing of Lakesmith, and finds out when a lake does not hold what it should."""
+"""The oracle imports nothing of Lakesmith, and detects wrong content."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 from tests.faults.attach import Jvm
+from tests.faults.attacked_lake import AttackedLake, Oracle
 from tests.faults.delta_files import read_table
 from tests.faults.oracle import Claims, verdict
-from tests.faults.siege import Oracle, Siege
 
 from lakesmith.formats.delta.deletion_vectors import read_vector
 
@@ -42,23 +42,25 @@ def test_the_oracle_imports_nothing_of_lakesmith() -> None:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory, oracle: Oracle, jvm: Jvm) -> Claims:
-    """A lake after two runs, and all that is known of it."""
-    return _after_two_runs(Siege(tmp_path_factory.mktemp("sound") / "merge", "merge", 7, oracle, jvm))
+    """A lake after two runs, and its claims."""
+    return _after_two_runs(AttackedLake(tmp_path_factory.mktemp("sound") / "merge", "merge", 7, oracle, jvm))
 
 
 @pytest.fixture(scope="module")
 def marked(tmp_path_factory: pytest.TempPathFactory, oracle: Oracle, jvm: Jvm) -> Claims:
-    """A lake in which rows are marked as gone."""
-    claims = _after_two_runs(Siege(tmp_path_factory.mktemp("marked") / "placed", "placed", 7, oracle, jvm))
+    """A lake with rows in deletion vectors."""
+    claims = _after_two_runs(AttackedLake(tmp_path_factory.mktemp("marked") / "dv_merge", "dv_merge", 7, oracle, jvm))
     assert _with_vector(Path(claims.lake))["deletionVector"]["storageType"] == "u"
     return claims
 
 
-def _after_two_runs(siege: Siege) -> Claims:
+def _after_two_runs(attacked: AttackedLake) -> Claims:
     for _ in range(2):
-        siege.land()
-        assert siege.settle() == []
-    return Claims(lake=str(siege.folder), flow=siege.flow, seed=7, landed=2, settled=True, runs=tuple(siege.runs))
+        attacked.land()
+        assert attacked.run_to_completion() == []
+    return Claims(
+        lake=str(attacked.folder), flow=attacked.flow, seed=7, landed=2, completed=True, runs=tuple(attacked.runs)
+    )
 
 
 def _folder(lake: Path, table: str = "bronze/events") -> Path:
@@ -69,35 +71,35 @@ def _newest(folder: Path) -> Path:
     return max((folder / "_delta_log").glob("*.json"))
 
 
-def _lose_a_file(lake: Path) -> None:
+def _delete_a_file(lake: Path) -> None:
     next(_folder(lake).rglob("*.parquet")).unlink()
 
 
-def _cut_a_file(lake: Path) -> None:
+def _truncate_a_file(lake: Path) -> None:
     file = next(_folder(lake).rglob("*.parquet"))
     file.write_bytes(file.read_bytes()[:-10])
 
 
-def _lose_a_version(lake: Path) -> None:
+def _delete_a_version(lake: Path) -> None:
     min((_folder(lake) / "_delta_log").glob("*.json")).unlink()
 
 
-def _tear_a_version(lake: Path) -> None:
+def _truncate_a_version(lake: Path) -> None:
     file = _newest(_folder(lake))
     file.write_text(file.read_text()[:-20])
 
 
-def _flip_in_a_version(lake: Path) -> None:
-    """A flip after which the file reads as well as before."""
+def _change_a_version(lake: Path) -> None:
+    """Change a digit so that the file stays valid JSON."""
     file = _newest(_folder(lake))
     file.write_bytes(re.sub(rb'"modificationTime":\d', b'"modificationTime":9', file.read_bytes(), count=1))
 
 
-def _double_rows(lake: Path) -> None:
+def _duplicate_rows(lake: Path) -> None:
     _next_version(lake, lambda add: {**add, "path": _copied(_folder(lake), add["path"])}, "add")
 
 
-def _lose_rows(lake: Path) -> None:
+def _remove_rows(lake: Path) -> None:
     _next_version(lake, lambda add: {"path": add["path"], "dataChange": True}, "remove")
 
 
@@ -123,92 +125,92 @@ def _copied(folder: Path, path: str) -> str:
 
 def _commit_a_batch_again(lake: Path) -> None:
     folder = _folder(lake)
-    told = [line for line in _newest(folder).read_text().splitlines() if '"txn"' in line]
+    lines = [line for line in _newest(folder).read_text().splitlines() if '"txn"' in line]
     table = read_table(folder)
     assert table is not None
-    (folder / "_delta_log" / f"{table.version + 1:020}.json").write_text("\n".join(told))
+    (folder / "_delta_log" / f"{table.version + 1:020}.json").write_text("\n".join(lines))
 
 
-def _lose_quarantine(lake: Path) -> None:
+def _delete_quarantine(lake: Path) -> None:
     shutil.rmtree(_folder(lake, "quarantine/silver/events"))
 
 
-def _open_the_books(lake: Path) -> None:
+def _break_row_counts(lake: Path) -> None:
     file = lake / WAREHOUSE / "_lakesmith/batches/silver.events/00000001.done.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "rows_written": 0}))
 
 
-def _count_wrong(lake: Path) -> None:
-    """In a way that adds up."""
+def _shift_row_counts(lake: Path) -> None:
+    """Change row counts so that they still add up."""
     file = lake / WAREHOUSE / "_lakesmith/batches/silver.events/00000002.done.json"
-    told = json.loads(file.read_text())
-    more = {"rows_written": told["rows_written"] + 1, "rows_deduplicated": told["rows_deduplicated"] - 1}
-    file.write_text(json.dumps({**told, **more}))
+    record = json.loads(file.read_text())
+    more = {"rows_written": record["rows_written"] + 1, "rows_deduplicated": record["rows_deduplicated"] - 1}
+    file.write_text(json.dumps({**record, **more}))
 
 
-def _forget_the_end(lake: Path) -> None:
+def _delete_completion(lake: Path) -> None:
     os.unlink(max((lake / WAREHOUSE / "_lakesmith/batches/silver.events").glob("*.done.json")))
 
 
-def _lose_the_runs(lake: Path) -> None:
+def _delete_runs(lake: Path) -> None:
     shutil.rmtree(_folder(lake, "system/runs"))
 
 
-def _mix_a_release(lake: Path) -> None:
-    _release_anew(lake, lambda row: {**row, "version": 0 if row["table"] == "silver.events" else row["version"]})
+def _mix_release_versions(lake: Path) -> None:
+    _rewrite_release(lake, lambda row: {**row, "version": 0 if row["table"] == "silver.events" else row["version"]})
 
 
-def _release_what_there_is_not(lake: Path) -> None:
-    _release_anew(lake, lambda row: {**row, "version": row["version"] + 1})
+def _release_missing_versions(lake: Path) -> None:
+    _rewrite_release(lake, lambda row: {**row, "version": row["version"] + 1})
 
 
-def _lose_a_part_of_a_release(lake: Path) -> None:
-    _release_anew(lake, lambda row: None if row["table"] == "gold.days" else row)
+def _omit_a_released_table(lake: Path) -> None:
+    _rewrite_release(lake, lambda row: None if row["table"] == "gold.days" else row)
 
 
-def _release_anew(lake: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
-    """Record other versions in the newest release."""
+def _rewrite_release(lake: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+    """Rewrite the versions of the newest release."""
     table = DeltaTable(_folder(lake, "system/releases"))
     rows = table.to_pyarrow_table()
     newest = max(rows["released_at"].to_pylist())
-    told = [change(row) if row["released_at"] == newest else row for row in rows.to_pylist()]
-    kept = pa.Table.from_pylist([row for row in told if row is not None], schema=rows.schema)
-    write_deltalake(table, kept, mode="overwrite")
+    changed = [change(row) if row["released_at"] == newest else row for row in rows.to_pylist()]
+    rows_left = pa.Table.from_pylist([row for row in changed if row is not None], schema=rows.schema)
+    write_deltalake(table, rows_left, mode="overwrite")
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("harm", "promise"),
+    ("damage", "promise"),
     [
-        (_lose_a_file, "V"),
-        (_cut_a_file, "V"),
-        (_lose_a_version, "V"),
-        (_tear_a_version, "V"),
-        (_flip_in_a_version, "V"),
-        (_double_rows, "R"),
-        (_lose_rows, "R"),
+        (_delete_a_file, "V"),
+        (_truncate_a_file, "V"),
+        (_delete_a_version, "V"),
+        (_truncate_a_version, "V"),
+        (_change_a_version, "V"),
+        (_duplicate_rows, "R"),
+        (_remove_rows, "R"),
         (_commit_a_batch_again, "N"),
-        (_lose_quarantine, "R"),
-        (_open_the_books, "B"),
-        (_count_wrong, "B"),
-        (_forget_the_end, "B"),
-        (_lose_the_runs, "A"),
-        (_mix_a_release, "C"),
-        (_release_what_there_is_not, "C"),
-        (_lose_a_part_of_a_release, "C"),
+        (_delete_quarantine, "R"),
+        (_break_row_counts, "B"),
+        (_shift_row_counts, "B"),
+        (_delete_completion, "B"),
+        (_delete_runs, "A"),
+        (_mix_release_versions, "C"),
+        (_release_missing_versions, "C"),
+        (_omit_a_released_table, "C"),
     ],
 )
-def test_a_lake_that_was_harmed_is_found_out(
-    sound: Claims, tmp_path: Path, harm: Callable[[Path], None], promise: str
+def test_a_damaged_lake_is_detected(
+    sound: Claims, tmp_path: Path, damage: Callable[[Path], None], promise: str
 ) -> None:
     claims = _copied_lake(sound, tmp_path)
     assert verdict(claims) == []
-    harm(Path(claims.lake))
+    damage(Path(claims.lake))
     assert promise in {broken[0] for broken in verdict(claims)}
 
 
 def _with_vector(lake: Path) -> dict[str, Any]:
-    """A file of the table some of whose rows are marked."""
+    """Return a file of the table with a deletion vector."""
     return next(add for add in _live(_folder(lake, "silver/events")) if add.get("deletionVector"))
 
 
@@ -217,12 +219,12 @@ def _drop_a_vector(lake: Path) -> None:
     _commit(_folder(lake, "silver/events"), {"add": {**add, "deletionVector": None}})
 
 
-def _lose_a_vector(lake: Path) -> None:
+def _delete_a_vector(lake: Path) -> None:
     for file in _folder(lake, "silver/events").glob("deletion_vector_*.bin"):
         file.unlink()
 
 
-def _spoil_a_vector(lake: Path) -> None:
+def _corrupt_a_vector(lake: Path) -> None:
     for file in _folder(lake, "silver/events").glob("deletion_vector_*.bin"):
         file.write_bytes(file.read_bytes()[:-8] + bytes(8))
 
@@ -236,37 +238,37 @@ def _mark_one_less(lake: Path) -> None:
 
 
 def _mark_inline(lake: Path, change: Callable[[BitMap64, int], BitMap64]) -> None:
-    """Tell the rows that are marked in the log itself."""
+    """Store a deletion vector in the log."""
     folder, add = _folder(lake, "silver/events"), _with_vector(lake)
     rows = change(read_vector(str(folder), add["deletionVector"]), json.loads(add["stats"])["numRecords"])
     data = struct.pack("<i", MAGIC) + rows.serialize()
-    told = base64.b85encode(data + bytes(-len(data) % 4)).translate(TO_Z85).decode()
-    vector = {"storageType": "i", "pathOrInlineDv": told, "sizeInBytes": len(data), "cardinality": len(rows)}
+    encoded = base64.b85encode(data + bytes(-len(data) % 4)).translate(TO_Z85).decode()
+    vector = {"storageType": "i", "pathOrInlineDv": encoded, "sizeInBytes": len(data), "cardinality": len(rows)}
     _commit(folder, {"add": {**add, "deletionVector": vector}})
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("harm", "promise"),
+    ("damage", "promise"),
     [
         (_drop_a_vector, "R"),
-        (_lose_a_vector, "V"),
-        (_spoil_a_vector, "V"),
+        (_delete_a_vector, "V"),
+        (_corrupt_a_vector, "V"),
         (_mark_one_more, "R"),
         (_mark_one_less, "R"),
     ],
 )
-def test_a_harmed_deletion_vector_is_found_out(
-    marked: Claims, tmp_path: Path, harm: Callable[[Path], None], promise: str
+def test_a_damaged_deletion_vector_is_detected(
+    marked: Claims, tmp_path: Path, damage: Callable[[Path], None], promise: str
 ) -> None:
     claims = _copied_lake(marked, tmp_path)
     assert verdict(claims) == []
-    harm(Path(claims.lake))
+    damage(Path(claims.lake))
     assert promise in {broken[0] for broken in verdict(claims)}
 
 
 @pytest.mark.spark
-def test_a_deletion_vector_in_the_log_itself_is_read_like_any(marked: Claims, tmp_path: Path) -> None:
+def test_an_inline_deletion_vector_is_read(marked: Claims, tmp_path: Path) -> None:
     claims = _copied_lake(marked, tmp_path)
     _mark_inline(Path(claims.lake), lambda rows, _: rows)
     assert verdict(claims) == []
@@ -279,15 +281,15 @@ def _copied_lake(sound: Claims, tmp_path: Path) -> Claims:
 
 
 @pytest.mark.spark
-def test_rows_of_a_part_of_a_batch_are_no_version(sound: Claims) -> None:
-    # Between two runs, a table may stand at any batch that landed, and nowhere else.
-    between = replace(sound, settled=False, acknowledged=0, landed=3)
+def test_rows_of_a_partial_batch_are_detected(sound: Claims) -> None:
+    # Between two runs, a table may have the rows of any number of complete files.
+    between = replace(sound, completed=False, acknowledged=0, landed=3)
     assert verdict(between) == []
     assert any(broken.startswith("N") for broken in verdict(replace(between, acknowledged=3)))
 
 
 @pytest.mark.spark
-def test_a_rollback_that_left_a_table_behind_is_found_out(sound: Claims) -> None:
+def test_a_rollback_that_misses_a_table_is_detected(sound: Claims) -> None:
     rows = DeltaTable(_folder(Path(sound.lake), "system/releases")).to_pyarrow_table().sort_by("released_at")
     first, *_, last = rows["release"].to_pylist()
     assert verdict(replace(sound, rolled_back=last)) == []

@@ -1,4 +1,4 @@
-"""Other writers commit and leave the rows of a table as they are; the oracle notices a lost commit of theirs."""
+"""Other writers commit without changing rows, and the oracle detects their lost commits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def warehouse(tmp_path: Path) -> Path:
     ("writer", "kind"),
     [(writer, kind) for writer, kinds in KINDS.items() for kind in kinds if writer != "spark"],
 )
-def test_a_burst_leaves_the_rows_and_no_gap(warehouse: Path, writer: BatchWriter, kind: str) -> None:
+def test_a_burst_changes_no_row_and_leaves_no_gap(warehouse: Path, writer: BatchWriter, kind: str) -> None:
     made = Writers().commit(warehouse, Burst(writer, kind, 3, TABLE, "before"))
     table = read_table(warehouse / "silver/events")
     assert table is not None
@@ -42,11 +42,11 @@ def test_a_burst_leaves_the_rows_and_no_gap(warehouse: Path, writer: BatchWriter
     assert DeltaTable(warehouse / "silver/events").version() == table.version
 
 
-def test_a_table_that_is_not_there_yet_gets_no_commit(tmp_path: Path) -> None:
+def test_a_missing_table_gets_no_commit(tmp_path: Path) -> None:
     assert Writers().commit(tmp_path, Burst("hand", "bare", 3, TABLE, "before")) == []
 
 
-def test_a_commit_of_another_writer_that_is_lost_or_overwritten_is_found_out(warehouse: Path) -> None:
+def test_a_lost_or_overwritten_commit_of_another_writer_is_detected(warehouse: Path) -> None:
     made = Writers().commit(warehouse, Burst("hand", "info", 2, TABLE, "before"))
     assert list(lost(warehouse, made)) == []
     log = warehouse / "silver/events/_delta_log"
@@ -55,12 +55,12 @@ def test_a_commit_of_another_writer_that_is_lost_or_overwritten_is_found_out(war
     assert [each.split()[-1] for each in lost(warehouse, made)] == ["overwritten", "gone"]
 
 
-def test_between_an_append_and_its_delete_a_table_cannot_be_restored_to(warehouse: Path) -> None:
+def test_the_version_between_an_append_and_its_delete_is_marked(warehouse: Path) -> None:
     made = Writers().commit(warehouse, Burst("delta-rs", "pair", 1, TABLE, "before"))
     assert [each.between for each in made] == [True, False]
 
 
-def test_odd_names_fit_on_disk_differ_and_are_decodable_or_not(tmp_path: Path) -> None:
+def test_odd_names_are_unique_valid_and_partly_undecodable(tmp_path: Path) -> None:
     names = [odd_name(1, number) for number in range(1, 200)]
     for name in names:
         Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).touch()
@@ -69,7 +69,7 @@ def test_odd_names_fit_on_disk_differ_and_are_decodable_or_not(tmp_path: Path) -
     assert all(name.endswith(b".json") for name in names)
 
 
-def test_the_jvm_of_a_process_is_found_and_killed_alone(tmp_path: Path) -> None:
+def test_only_the_jvm_of_a_process_is_killed(tmp_path: Path) -> None:
     java = tmp_path / "java"
     sleep = shutil.which("sleep")
     assert sleep is not None

@@ -1,4 +1,4 @@
-"""Bugs that are planted on purpose are found, each of them; without them the same attack finds nothing."""
+"""Each planted bug is found; without it, the same attack finds nothing."""
 
 from __future__ import annotations
 
@@ -11,90 +11,90 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.conftest import Besiege
+from tests.faults.attacked_lake import PATIENCE, AttackedLake, untyped
+from tests.faults.conftest import AttackLake
+from tests.faults.lake_process import Order, answer_of, start
 from tests.faults.planted import BUGS
-from tests.faults.siege import PATIENCE, Siege, untyped
 from tests.faults.test_planted_dimensions import DIMENSIONS
-from tests.faults.victim import Order, answer_of, start
 from tests.marks import first_only
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 SLEEP = 1.5
-"""How long a lease outlives a process that was stopped."""
+"""The seconds until the lease of a stopped process expires."""
 
 
-def slept(siege: Siege) -> list[str]:
-    """A process is stopped before its commit, and goes on when another has taken its place."""
-    process, order = _stopped(siege, place="files.moved", lease_seconds=SLEEP)
+def resume_after_takeover(lake: AttackedLake) -> list[str]:
+    """Stop a process before its commit, and resume it after another took over."""
+    process, order = _stopped(lake, place="files.moved", lease_seconds=SLEEP)
     time.sleep(SLEEP)
-    broken = siege.settle()
-    return [*broken, *_go_on(siege, process, order), *siege.judge(settled=True)]
+    broken = lake.run_to_completion()
+    return [*broken, *_resume(lake, process, order), *lake.check(completed=True)]
 
 
-def beside(siege: Siege) -> list[str]:
-    """A process is stopped for a moment, and another comes."""
-    process, order = _stopped(siege, place="batch.pinned")
-    answer = siege.send(siege.order())
-    told = {error["code"] for error in answer.errors} if answer else set()
-    broken = [] if "table-leased" in told else ["L two processes worked on silver.events at the same time"]
-    return [*broken, *_go_on(siege, process, order), *siege.settle()]
+def run_beside_a_holder(lake: AttackedLake) -> list[str]:
+    """Stop a process for a moment, and start another run."""
+    process, order = _stopped(lake, place="batch.pinned")
+    answer = lake.send(lake.order())
+    codes = {error["code"] for error in answer.errors} if answer else set()
+    broken = [] if "table-leased" in codes else ["L two processes worked on silver.events at the same time"]
+    return [*broken, *_resume(lake, process, order), *lake.run_to_completion()]
 
 
-def cut_in_the_middle(siege: Siege) -> list[str]:
-    """A process is killed in the middle of its commit."""
-    assert siege.send(siege.order(place="files.moved", about="silver.events")) is None
-    return [*siege.judge(), *siege.settle()]
+def kill_during_commit(lake: AttackedLake) -> list[str]:
+    """Kill a process during its commit."""
+    assert lake.send(lake.order(place="files.moved", about="silver.events")) is None
+    return [*lake.check(), *lake.run_to_completion()]
 
 
-def not_heard(siege: Siege) -> list[str]:
-    """The commit is made, and the reply to it is lost."""
-    answer = siege.send(siege.order(place="table.committed", about="silver.events", strike="fail"))
+def lose_the_reply(lake: AttackedLake) -> list[str]:
+    """Commit, and lose the reply."""
+    answer = lake.send(lake.order(place="table.committed", about="silver.events", action="fail"))
     assert answer is not None
     assert {error["code"] for error in answer.errors} == {"commit-unknown"}
-    return [*untyped(answer), *siege.judge(), *siege.settle()]
+    return [*untyped(answer), *lake.check(), *lake.run_to_completion()]
 
 
-def vacuumed(siege: Siege) -> list[str]:
-    """A process is stopped when its files lie in the table's folder, and they are vacuumed before it goes on."""
-    process, order = _stopped(siege, place="files.moved", lease_seconds=SLEEP)
+def vacuum_beside_a_commit(lake: AttackedLake) -> list[str]:
+    """Stop a process after it moved its files to the table, vacuum the table, and resume the process."""
+    process, order = _stopped(lake, place="files.moved", lease_seconds=SLEEP)
     time.sleep(SLEEP)
-    broken = untyped(siege.send(siege.order("vacuum")))
-    return [*broken, *_go_on(siege, process, order), *siege.judge(), *siege.settle()]
+    broken = untyped(lake.send(lake.order("vacuum")))
+    return [*broken, *_resume(lake, process, order), *lake.check(), *lake.run_to_completion()]
 
 
-ATTACKS: dict[str, tuple[Callable[[Siege], list[str]], str]] = {
-    "no fence": (slept, "NR"),
-    "no lock": (beside, "L"),
-    "bookmark first": (cut_in_the_middle, "NR"),
-    "cleanup on unknown": (not_heard, "V"),
-    "vacuum unlocked": (vacuumed, "VNR"),
+ATTACKS: dict[str, tuple[Callable[[AttackedLake], list[str]], str]] = {
+    "no fence": (resume_after_takeover, "NR"),
+    "no lock": (run_beside_a_holder, "L"),
+    "bookmark first": (kill_during_commit, "NR"),
+    "cleanup on unknown": (lose_the_reply, "V"),
+    "vacuum unlocked": (vacuum_beside_a_commit, "VNR"),
 }
-"""By bug, the attack that finds it, and which promises are then broken."""
+"""By bug, the attack that finds it, and the promises that it breaks."""
 
 
-def test_every_bug_that_can_be_planted_is_looked_for() -> None:
+def test_every_plantable_bug_has_a_test() -> None:
     assert ATTACKS.keys() | DIMENSIONS.keys() == BUGS.keys()
 
 
 @pytest.mark.parametrize("bug", first_only(ATTACKS))
-def test_a_planted_bug_is_found_and_without_it_there_is_nothing_to_find(besiege: Besiege, bug: str) -> None:
+def test_a_planted_bug_is_found_and_without_it_nothing_is_found(attack_lake: AttackLake, bug: str) -> None:
     attack, promises = ATTACKS[bug]
     for planted in (None, bug):
-        siege = besiege("append", plant=planted)
-        siege.land()
-        assert siege.settle() == []
-        siege.land()
-        broken = attack(siege)
+        lake = attack_lake("append", plant=planted)
+        lake.land()
+        assert lake.run_to_completion() == []
+        lake.land()
+        broken = attack(lake)
         if planted is None:
             assert broken == []
         else:
             assert {each[0] for each in broken} & set(promises), broken
 
 
-def _stopped(siege: Siege, **details: Any) -> tuple[BaseProcess, Order]:
-    """A process that works on the silver table and stands still."""
-    order = siege.order(about="silver.events", strike="stop", **details)
+def _stopped(lake: AttackedLake, **details: Any) -> tuple[BaseProcess, Order]:
+    """Start a process and wait until it is stopped while it works on the silver table."""
+    order = lake.order(about="silver.events", action="stop", **details)
     process = start(order)
     deadline = time.monotonic() + PATIENCE
     while _state(process) != "T":
@@ -108,12 +108,12 @@ def _state(process: BaseProcess) -> str:
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def _go_on(siege: Siege, process: BaseProcess, order: Order) -> list[str]:
+def _resume(lake: AttackedLake, process: BaseProcess, order: Order) -> list[str]:
     assert process.pid is not None
     os.kill(process.pid, signal.SIGCONT)
     process.join(PATIENCE)
     assert not process.is_alive()
     answer = answer_of(order)
     assert answer is not None
-    siege.heard(order.do, answer)
+    lake.acknowledge(order.do, answer)
     return list(untyped(answer))

@@ -1,4 +1,4 @@
-"""Each dimension of chaos can fail: a bug that is planted in it is found, and without it there is nothing to find."""
+"""A planted bug in each dimension of chaos is found; without it, nothing is found."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.faults.aims import Aim
 from tests.faults.attach import Jvm
+from tests.faults.attacked_lake import AttackedLake, Oracle
+from tests.faults.fault_injection import FaultInjector
+from tests.faults.fault_plans import FaultPlan
 from tests.faults.other_writers import Burst, Writers
-from tests.faults.siege import Oracle, Siege
-from tests.faults.strikes import Strikes
 
 pytestmark = [pytest.mark.spark, pytest.mark.verify, pytest.mark.timeout(1200)]
 
 
-def foreign_commits_after_a_kill(siege: Siege) -> list[str]:
-    """A process is killed after its commit, and another writer commits more often than a look back may be long."""
+def foreign_commits_after_a_kill(lake: AttackedLake) -> list[str]:
+    """Kill a process after its commit, then let another writer make more commits than a bounded search reads."""
     burst = Burst("hand", "info", 25, "silver.events", "after")
-    return _struck(siege, replace(_at("silver.events", "table.committed"), burst=burst))
+    return _inject(lake, replace(_at("silver.events", "table.committed"), burst=burst))
 
 
-def lone_jvm_kill(siege: Siege) -> list[str]:
-    """`lakesmith run` loses its JVM in the middle of a batch."""
-    siege.jvm, jvm = None, siege.jvm
-    struck = Strikes(siege, Writers(), _no_engine).carry_out(
+def lone_jvm_kill(lake: AttackedLake) -> list[str]:
+    """Kill the JVM of `lakesmith run` in the middle of a batch."""
+    lake.jvm, jvm = None, lake.jvm
+    result = FaultInjector(lake, Writers(), _no_engine).carry_out(
         replace(_at("silver.events", "batch.pinned"), weapon="own-jvm")
     )
-    assert struck.killed
-    siege.jvm = jvm
-    return [*struck.broken, *siege.judge(), *siege.settle()]
+    assert result.killed
+    lake.jvm = jvm
+    return [*result.broken, *lake.check(), *lake.run_to_completion()]
 
 
-def rerun(siege: Siege) -> list[str]:
-    """What landed is run once more."""
-    return siege.settle()
+def rerun(lake: AttackedLake) -> list[str]:
+    """Run the landed files."""
+    return lake.run_to_completion()
 
 
-def gold_in_flight(siege: Siege) -> list[str]:
-    """A process is killed in gold; only one of the inputs has something new."""
-    while siege.has_new(siege.layout.streams[1]) or not siege.has_new(siege.layout.streams[0]):
-        assert siege.settle() == []
-        siege.land()
-    return _struck(siege, _at("gold.totals", "lease.taken"))
+def gold_in_flight(lake: AttackedLake) -> list[str]:
+    """Kill a process in gold while only one of its inputs has new rows."""
+    while lake.has_new(lake.layout.streams[1]) or not lake.has_new(lake.layout.streams[0]):
+        assert lake.run_to_completion() == []
+        lake.land()
+    return _inject(lake, _at("gold.totals", "lease.taken"))
 
 
-def _at(table: str, place: str) -> Aim:
-    return Aim(do="run", weapon="place", details={}, table=table, place=place, about=table)
+def _at(table: str, place: str) -> FaultPlan:
+    return FaultPlan(do="run", weapon="place", details={}, table=table, place=place, about=table)
 
 
-def _struck(siege: Siege, aim: Aim) -> list[str]:
-    struck = Strikes(siege, Writers(), _no_engine).carry_out(aim)
-    assert struck.killed
-    return [*struck.broken, *siege.judge(), *siege.settle()]
+def _inject(lake: AttackedLake, plan: FaultPlan) -> list[str]:
+    result = FaultInjector(lake, Writers(), _no_engine).carry_out(plan)
+    assert result.killed
+    return [*result.broken, *lake.check(), *lake.run_to_completion()]
 
 
 def _no_engine() -> bool:
@@ -62,10 +62,10 @@ def _no_engine() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A lake, what happens to it, and which promises are then broken."""
+    """A lake, an attack on it, and the promises that the bug breaks."""
 
     layout: str
-    attack: Callable[[Siege], list[str]]
+    attack: Callable[[AttackedLake], list[str]]
     promises: str
     seed: int = 7
 
@@ -83,12 +83,12 @@ DIMENSIONS = {
 def test_a_planted_bug_is_found_in_its_dimension(tmp_path: Path, oracle: Oracle, jvm: Jvm, bug: str) -> None:
     dimension = DIMENSIONS[bug]
     for planted in (None, bug):
-        siege = Siege(tmp_path / (planted or "sound"), dimension.layout, dimension.seed, oracle, jvm, planted)
-        siege.land()
-        broken = siege.settle()
+        lake = AttackedLake(tmp_path / (planted or "sound"), dimension.layout, dimension.seed, oracle, jvm, planted)
+        lake.land()
+        broken = lake.run_to_completion()
         for _ in range(3):
-            siege.land()
-        broken += dimension.attack(siege)
+            lake.land()
+        broken += dimension.attack(lake)
         if planted is None:
             assert broken == []
         else:

@@ -1,4 +1,4 @@
-"""The power goes at any moment of a run: what was acknowledged is there, and a rerun is right."""
+"""A power cut at any moment of a run loses no acknowledged work, and a rerun is correct."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from tests.faults.attach import Jvm
+from tests.faults.attacked_lake import AttackedLake, Oracle
+from tests.faults.lake_process import Answer
 from tests.faults.power import Disk, Survival
 from tests.faults.recorded import SAID, SEED
-from tests.faults.siege import Oracle, Siege
 from tests.faults.syscalls import Event, record
-from tests.faults.victim import Answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,21 +30,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.verify, pytest.mark.timeout(3600)]
 FLOWS = ("merge", "staged", "partitions", "changes")
 _COMMIT = re.compile(r".+/_delta_log/\d{20}\.json")
 CUTS = 12
-"""For each lake, besides those right after a commit."""
+"""The number of random cuts for each lake, besides those right after a commit."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What a process did to its lakes."""
+    """The recorded changes of a process."""
 
     root: Path
-    """Where the lakes were. A lake is put back there: paths of landing files are in its rows."""
+    """The original folder. A lake is rebuilt there, because its rows have the paths of landing files."""
     events: Sequence[Event]
-    kept: Path
-    """Where the lakes of the process are now."""
+    copy: Path
+    """The present folder of the recorded lakes."""
 
     def span(self, lake: str) -> range:
-        """The events from the first of a lake to its last."""
+        """Return the events of a lake, from first to last."""
         of = [at for at, event in enumerate(self.events) if event.path.startswith(f"{self.root}/{lake}/.lakesmith/")]
         return range(of[0], of[-1] + 1)
 
@@ -54,13 +54,13 @@ class Recording:
             disk.apply(event)
         return disk
 
-    def said(self, lake: str, upto: int) -> Iterator[dict[str, Any]]:
-        """What the process has said of a lake by then."""
+    def acknowledgements(self, lake: str, upto: int) -> Iterator[dict[str, Any]]:
+        """Yield the acknowledgements about a lake until an event."""
         for event in self.events[: upto + 1]:
             if event.kind == "write" and event.path == str(self.root / SAID):
-                told = json.loads(event.data)
-                if told["lake"] == lake:
-                    yield told
+                record = json.loads(event.data)
+                if record["lake"] == lake:
+                    yield record
 
 
 @pytest.fixture(scope="module")
@@ -70,30 +70,30 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     root.mkdir()
     command = [sys.executable, "-m", "tests.faults.recorded", str(root), *FLOWS]
     events = record(command, root, folder / "trace")
-    return Recording(root, events, root.rename(folder / "kept"))
+    return Recording(root, events, root.rename(folder / "copy"))
 
 
 @dataclass(frozen=True)
 class Rebuild:
-    """Makes lakes as a power cut leaves them."""
+    """Rebuilds lakes as a power cut leaves them."""
 
     oracle: Oracle
     spark: SparkSession
 
-    def __call__(self, recording: Recording, lake: str, at: int, survival: Survival) -> Siege:
-        """The lake after an event, with all that is known of it for certain."""
+    def __call__(self, recording: Recording, lake: str, at: int, survival: Survival) -> AttackedLake:
+        """Return the lake after an event, with everything that is certain about it."""
         shutil.rmtree(recording.root, ignore_errors=True)
         recording.disk(at).cut(recording.root, survival, random.Random(f"{SEED}/{lake}/{at}/{survival}"))
         context: Any = self.spark.sparkContext
-        context._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # it knows another lake of this place
-        siege = Siege(recording.root / lake, lake, SEED, self.oracle, Jvm.of(self.spark))
-        _tell(siege, recording.said(lake, at))
-        landed = sorted((siege.folder / "landing" / "events").glob("*.json"))
-        siege.landed = len(landed)
-        for file in landed:  # one that has changed since it was pinned is another one
-            status = (recording.kept / file.relative_to(recording.root)).stat()
+        context._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # it caches an earlier lake of this folder
+        attacked = AttackedLake(recording.root / lake, lake, SEED, self.oracle, Jvm.of(self.spark))
+        _replay_acknowledgements(attacked, recording.acknowledgements(lake, at))
+        landed = sorted((attacked.folder / "landing" / "events").glob("*.json"))
+        attacked.landed = len(landed)
+        for file in landed:  # a file with another time counts as changed
+            status = (recording.copy / file.relative_to(recording.root)).stat()
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-        return siege
+        return attacked
 
 
 @pytest.fixture(scope="module")
@@ -101,17 +101,17 @@ def rebuild(oracle: Oracle, shared_spark: SparkSession) -> Rebuild:
     return Rebuild(oracle, shared_spark)
 
 
-def _tell(siege: Siege, said: Iterable[dict[str, Any]]) -> None:
-    for told in said:
-        siege.landed = told["landed"]
-        if answer := told["answer"]:
-            siege.heard(told["do"], Answer(**{**answer, "steps": tuple(map(tuple, answer["steps"]))}))
+def _replay_acknowledgements(attacked: AttackedLake, records: Iterable[dict[str, Any]]) -> None:
+    for said in records:
+        attacked.landed = said["landed"]
+        if answer := said["answer"]:
+            attacked.acknowledge(said["do"], Answer(**{**answer, "steps": tuple(map(tuple, answer["steps"]))}))
         else:
-            siege.expect(told["do"])
+            attacked.expect(said["do"])
 
 
 def cuts(recording: Recording, lake: str) -> Iterator[tuple[int, Survival]]:
-    """Moments right after commits, and others, each with one of the ways in which a disk may lose what is unsynced."""
+    """Yield moments right after commits and random ones, each with one way to lose unsynced data."""
     ways = cycle(get_args(Survival))
     span = recording.span(lake)
     commits = [at for at in span if _COMMIT.fullmatch(recording.events[at].to)]
@@ -121,21 +121,21 @@ def cuts(recording: Recording, lake: str) -> Iterator[tuple[int, Survival]]:
 
 
 @pytest.mark.parametrize("lake", FLOWS)
-def test_after_a_power_cut_nothing_acknowledged_is_lost_and_a_rerun_is_right(
+def test_a_power_cut_loses_no_acknowledged_work_and_a_rerun_is_correct(
     recording: Recording, rebuild: Rebuild, lake: str
 ) -> None:
     for at, survival in cuts(recording, lake):
-        siege, event = rebuild(recording, lake, at, survival), recording.events[at]
+        attacked, event = rebuild(recording, lake, at, survival), recording.events[at]
         where = f"{survival} survives a cut after event {at}: {event.kind} {event.path} {event.to}"
-        assert siege.judge() == [], where
-        assert siege.settle() == [], where
+        assert attacked.check() == [], where
+        assert attacked.run_to_completion() == [], where
 
 
-def test_a_power_cut_finds_writers_that_do_not_sync(recording: Recording, rebuild: Rebuild) -> None:
+def test_a_power_cut_detects_writers_that_do_not_sync(recording: Recording, rebuild: Rebuild) -> None:
     for java in (True, False):
-        kept = [event for event in recording.events if event.kind != "sync" or is_java(event) != java]
-        planted = replace(recording, events=kept)
-        assert rebuild(planted, "merge", planted.span("merge")[-1], "names").judge()
+        unsynced = [event for event in recording.events if event.kind != "sync" or is_java(event) != java]
+        planted = replace(recording, events=unsynced)
+        assert rebuild(planted, "merge", planted.span("merge")[-1], "names").check()
 
 
 def is_java(event: Event) -> bool:

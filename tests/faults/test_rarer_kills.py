@@ -1,4 +1,4 @@
-"""Killed at the places that the other lakes never come to: gates, archives, features, and sums of the log."""
+"""Kills at the failpoints that other lakes never reach: gates, archives, table features and checkpoints."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.faults.attach import Jvm
+from tests.faults.attacked_lake import PATIENCE
+from tests.faults.lake_process import LakeCommand, Order, answer_of, start
 from tests.faults.lakes import assert_typed
-from tests.faults.siege import PATIENCE
 from tests.faults.test_kills import KILLS
-from tests.faults.victim import Deed, Order, answer_of, start
 from tests.run.lakes import Written
 
 from lakesmith.failpoints import FAILPOINTS
@@ -26,11 +26,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 class Lake(Written):
-    """A lake, and a way to be killed at it."""
+    """A lake whose processes can be killed."""
 
     jvm: Jvm
 
-    def kill(self, place: str, about: str = "", *, do: Deed = "run", version: int = 0) -> None:
+    def kill(self, place: str, about: str = "", *, do: LakeCommand = "run", version: int = 0) -> None:
         order = Order(
             lake=str(self.folder),
             answer=str(self.folder.parent / "answer.json"),
@@ -54,19 +54,19 @@ def lake(tmp_path: Path, spark: SparkSession, jvm: Jvm) -> Lake:
     return made
 
 
-def test_every_place_is_one_at_which_a_process_is_killed() -> None:
+def test_a_process_is_killed_at_every_failpoint() -> None:
     elsewhere = {kill.place for rows in KILLS.values() for row in rows for kill in row}
     assert elsewhere | _killed_here() == FAILPOINTS.keys()
 
 
 def _killed_here() -> set[str]:
-    """The places that the tests of this file tell `lake.kill` of."""
+    """Return the failpoints that the tests of this file pass to `lake.kill`."""
     calls = [node for node in ast.walk(ast.parse(Path(__file__).read_text())) if isinstance(node, ast.Call)]
     return {ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func) == "lake.kill"}
 
 
 @pytest.mark.verify
-def test_killed_around_the_archive_and_after_the_ledger(lake: Lake) -> None:
+def test_kills_around_archiving_and_after_the_ledger_lose_nothing(lake: Lake) -> None:
     lake.declare({"bronze/notes.yml": "source: {files: landing/*.json, archive: done}\n"})
     lake.land("1.json", {"id": 1})
     lake.run()
@@ -81,7 +81,7 @@ def test_killed_around_the_archive_and_after_the_ledger(lake: Lake) -> None:
     assert lake.run() == {}
     assert _ids(lake) == [1, 2, 3]
     lake.kill("files.returning", "bronze.notes", do="restore")
-    lake.run()  # sees the rollback through: the files are back in the landing zone
+    lake.run()  # completes the restore: the files are back in the landing zone
     assert _ids(lake) == [1]
     lake.run()
     assert lake.run() == {}
@@ -93,7 +93,7 @@ def _ids(lake: Lake) -> list[object]:
 
 
 @pytest.mark.verify
-def test_killed_while_a_batch_is_held_back(lake: Lake) -> None:
+def test_a_kill_while_a_gate_holds_a_batch_loses_nothing(lake: Lake) -> None:
     lake.declare(
         {"bronze/notes.yml": "source: {files: landing/*.json}\nchecks:\n  few: {expect: count(*) < 3, on_fail: fail}\n"}
     )
@@ -114,7 +114,7 @@ def test_killed_while_a_batch_is_held_back(lake: Lake) -> None:
 
 
 @pytest.mark.verify
-def test_killed_between_a_feature_and_the_rows_that_need_it(lake: Lake) -> None:
+def test_a_kill_between_a_table_feature_and_its_rows_loses_nothing(lake: Lake) -> None:
     lake.declare({"bronze/notes.yml": "source: {files: landing/*.parquet}\n"})
     (lake.folder / "landing").mkdir()
     for number, type in ((1, pa.int32()), (1 << 40, pa.int64())):
@@ -129,7 +129,7 @@ def test_killed_between_a_feature_and_the_rows_that_need_it(lake: Lake) -> None:
 
 
 @pytest.mark.verify
-def test_killed_before_the_log_is_summed_up(lake: Lake) -> None:
+def test_a_kill_before_a_checkpoint_loses_nothing(lake: Lake) -> None:
     lake.declare(
         {
             "bronze/notes.yml": "source: {files: landing/*.json}\n",

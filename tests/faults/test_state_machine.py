@@ -1,4 +1,4 @@
-"""Tier 0: a hundred thousand steps of runs that are killed, suspended and lied to, without a JVM."""
+"""The in-memory state machine: runs that are killed, suspended and get false replies, without a JVM."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from tests.faults.memory import MemoryFormat, Rows
+from tests.faults.simulation import Simulation, Stepped
 from tests.faults.small_lake import DAILY, LATEST, LENIENT, ORDERS, Bridge, Definition, MemoryWriter, without_spark
-from tests.faults.tier0 import OFTEN, Machine, Plant, explore
-from tests.faults.world import Stepped, World
+from tests.faults.state_machine import OFTEN, Machine, Plant, explore
 from tests.ledger.made import done
 from tests.marks import first_only
 
@@ -29,24 +29,30 @@ from lakesmith.spark.incoming import IncomingBatch
 
 STEPS = 100_000
 SAMPLE = 20_000
-"""Steps in `make test`; `make verify` takes them all."""
+"""Steps in `make test`; `make verify` takes all `STEPS`."""
 SEED = 1
 ENOUGH = 300
-"""Within so many lakes every planted bug has to be found."""
+"""The maximum number of lakes until a planted bug is found."""
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("most", first_only([SAMPLE, STEPS]))
-def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens_in_whatever_order(most: int) -> None:
+def test_events_in_any_order_lose_and_duplicate_no_row(most: int) -> None:
     seed = int(os.environ.get("LAKESMITH_SEED", SEED))
     steps = int(os.environ.get("LAKESMITH_STEPS", most))
     Machine.outcomes.clear()
     happened = explore(steps, seed)
     assert happened.total() >= steps
-    # A machine that met none of these would prove little.
-    assert {*OFTEN, "go on", "mend", "clean"} - {"finish", "overtake", "clean_log"} <= set(happened)
-    met = {"table-leased", "gate-failed", "commit-unknown", "batch-unreadable", "unfinished-under-other-definition"}
-    assert met <= set(Machine.outcomes)
+    # A machine without these events would prove little.
+    assert {*OFTEN, "go on", "repair", "clean"} - {"finish", "overtake", "clean_log"} <= set(happened)
+    expected_codes = {
+        "table-leased",
+        "gate-failed",
+        "commit-unknown",
+        "batch-unreadable",
+        "unfinished-under-other-definition",
+    }
+    assert expected_codes <= set(Machine.outcomes)
     assert Stepped.releases > steps // 1000
     assert happened["kill"] > steps // 100
 
@@ -54,48 +60,48 @@ def test_nothing_is_lost_and_nothing_is_doubled_whatever_happens_in_whatever_ord
 def test_the_machine_needs_no_spark() -> None:
     code = (
         "import sys\n"
-        "from tests.faults.tier0 import explore\n"
+        "from tests.faults.state_machine import explore\n"
         "explore(500, 1, lakes=5)\n"
         "assert not {'pyspark', 'py4j'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_rollback_after_a_batch_without_rows_that_was_interrupted_is_seen() -> None:
+def test_a_rollback_after_an_interrupted_batch_without_rows_is_detected() -> None:
     bridge = Bridge()
     with without_spark(bridge):
-        world = World(bridge)
+        simulation = Simulation(bridge)
         for row in ((0, 1), (1, 2)):
-            world.land([row])
-            world.finish(world.start("run", "here"))
-        world.restore(LATEST, 1)
-        run = world.start("run", "here")
+            simulation.land([row])
+            simulation.finish(simulation.start("run", "here"))
+        simulation.restore(LATEST, 1)
+        run = simulation.start("run", "here")
         while run.place != "commit /lake/gold/daily":
-            world.advance(run, 1)
-        world.advance(run, 1)
-        world.kill(run)
-        world.restore(DAILY, 2)
-        world.settle_down()
+            simulation.advance(run, 1)
+        simulation.advance(run, 1)
+        simulation.kill(run)
+        simulation.restore(DAILY, 2)
+        simulation.recover_and_check()
 
 
 @pytest.mark.parametrize("kind", ["run", "replay", "discard"])
-def test_a_batch_that_was_interrupted_is_finished_though_its_commit_was_cleaned_up(kind: str) -> None:
+def test_an_interrupted_batch_is_completed_after_its_commit_was_deleted(kind: str) -> None:
     bridge = Bridge()
     with without_spark(bridge):
-        world = World(bridge)
-        world.land([(0, 1), (1, -3)])
+        simulation = Simulation(bridge)
+        simulation.land([(0, 1), (1, -3)])
         if kind != "run":
-            world.finish(world.start("run", "here"))
-            world.define(Definition(LENIENT))
-        run = world.start(kind, "here")
+            simulation.finish(simulation.start("run", "here"))
+            simulation.define(Definition(LENIENT))
+        run = simulation.start(kind, "here")
         while run.place != "read back /lake/bronze/orders":
-            world.advance(run, 1)
-        world.kill(run)
-        world.foreign(world.warehouse.table(ORDERS), 120, 0)
-        world.clean_log(ORDERS)
-        assert world.disk.tables[world.warehouse.table(ORDERS)].oldest > 100
-        world.settle_down()
-        assert not world.outcomes["batch-unknown"]
+            simulation.advance(run, 1)
+        simulation.kill(run)
+        simulation.foreign(simulation.warehouse.table(ORDERS), 120, 0)
+        simulation.clean_log(ORDERS)
+        assert simulation.disk.tables[simulation.warehouse.table(ORDERS)].oldest > 100
+        simulation.recover_and_check()
+        assert not simulation.outcomes["batch-unknown"]
 
 
 def _no_fence(patch: pytest.MonkeyPatch) -> None:
@@ -122,32 +128,34 @@ def _bookmark_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryFormat, "append", first)
 
 
-def _position_from_the_number(patch: pytest.MonkeyPatch) -> None:
+def _newest_batch_counts_after_a_rollback(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Batches, "_sequence_at", lambda _, __, newest, ___, ____: newest)
 
 
-def _unfinished_batches_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+def _unfinished_batches_are_ignored(patch: pytest.MonkeyPatch) -> None:
     progress = Batches.progress
 
-    def forgetful(self: Batches, facts: TableFacts | None, commits: Callable[[], Sequence[CommitFact]]) -> Progress:
+    def without_unfinished(
+        self: Batches, facts: TableFacts | None, commits: Callable[[], Sequence[CommitFact]]
+    ) -> Progress:
         return replace(progress(self, facts, commits), unfinished=None, unfinished_definition=None)
 
-    patch.setattr(Batches, "progress", forgetful)
+    patch.setattr(Batches, "progress", without_unfinished)
 
 
 def _done_before_quarantine(patch: pytest.MonkeyPatch) -> None:
     quarantine = MemoryWriter._quarantine
 
-    def late(self: MemoryWriter, incoming: IncomingBatch, rows: Any, refused: int) -> int:
+    def late(self: MemoryWriter, incoming: IncomingBatch, rows: Any, rejected: int) -> int:
         batch, facts = incoming.batch, self._format.facts(self._location(incoming), f"lakesmith.{incoming.table.name}")
         assert facts is not None
         Batches(self._warehouse.storage, incoming.table.name).finish(done(batch, facts.version))
-        return quarantine(self, incoming, rows, refused)
+        return quarantine(self, incoming, rows, rejected)
 
     patch.setattr(MemoryWriter, "_quarantine", late)
 
 
-def _cleanup_when_the_reply_is_lost(patch: pytest.MonkeyPatch) -> None:
+def _cleanup_after_a_lost_reply(patch: pytest.MonkeyPatch) -> None:
     def cleaned(state: TableState, batch: Batch, error: Exception) -> None:
         if not is_external(error):
             return
@@ -157,16 +165,16 @@ def _cleanup_when_the_reply_is_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("lakesmith.run.commit.raise_known_outcome", cleaned)
 
 
-def _refused_rows_of_a_rollback_stay(patch: pytest.MonkeyPatch) -> None:
+def _rejected_rows_survive_a_rollback(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Batch, "follows_rollback", False)
 
 
-def _rolled_back_beneath(patch: pytest.MonkeyPatch) -> None:
+def _rollbacks_are_not_detected(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryFormat, "rolled_back", lambda *_: False)
     patch.setattr(TableState, "refuse_if_rolled_back", lambda *_: None)
 
 
-def _whatever_there_is_is_released(patch: pytest.MonkeyPatch) -> None:
+def _inconsistent_versions_are_released(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         "lakesmith.lake.running.consistent_versions",
         lambda facts, _: {name: each.version for name, each in facts.items()},
@@ -184,7 +192,7 @@ def _only_the_newest_commits_are_read(patch: pytest.MonkeyPatch) -> None:
 
 _OVERTAKEN = {"land": 4, "start": 4, "overtake": 6, "kill": 2}
 _ROLLED_BACK = {"land": 4, "start": 8, "restore": 4, "define": 1}
-_CUT_SHORT = {"land": 4, "start": 8, "kill": 3, "fail": 3}
+_INTERRUPTED = {"land": 4, "start": 8, "kill": 3, "fail": 3}
 _BESIDE_OTHERS = {"land": 4, "start": 8, "advance": 4, "kill": 3, "foreign": 4}
 
 
@@ -193,28 +201,28 @@ _BESIDE_OTHERS = {"land": 4, "start": 8, "advance": 4, "kill": 3, "foreign": 4}
     [
         (_no_fence, _OVERTAKEN, "V: a number was committed twice|R: "),
         (_no_lease, _OVERTAKEN, "two processes hold"),
-        (_bookmark_first, _CUT_SHORT, "R: "),
-        (_unfinished_batches_are_forgotten, _CUT_SHORT, "N: the bookmark is ahead of the rows|A: "),
-        (_done_before_quarantine, _CUT_SHORT, "N: the bookmark is ahead of the rows"),
+        (_bookmark_first, _INTERRUPTED, "R: "),
+        (_unfinished_batches_are_ignored, _INTERRUPTED, "N: the bookmark is ahead of the rows|A: "),
+        (_done_before_quarantine, _INTERRUPTED, "N: the bookmark is ahead of the rows"),
         (
-            _cleanup_when_the_reply_is_lost,
-            _CUT_SHORT,
+            _cleanup_after_a_lost_reply,
+            _INTERRUPTED,
             "its pinned inputs are missing from|is missing from the warehouse|batch-unknown|R: ",
         ),
-        (_position_from_the_number, _ROLLED_BACK, "N: |R: "),
+        (_newest_batch_counts_after_a_rollback, _ROLLED_BACK, "N: |R: "),
         pytest.param(
-            _rolled_back_beneath,
+            _rollbacks_are_not_detected,
             _ROLLED_BACK,
             "N: the bookmark is ahead of the rows|R: ",
             marks=pytest.mark.verify,
         ),
-        (_whatever_there_is_is_released, _OVERTAKEN, "C: "),
+        (_inconsistent_versions_are_released, _OVERTAKEN, "C: "),
         (
             _only_the_newest_commits_are_read,
             _BESIDE_OTHERS,
-            "V: .* is version|E: the lake does not come to rest",
+            "V: .* is version|E: the lake never runs without errors",
         ),
-        (_refused_rows_of_a_rollback_stay, _ROLLED_BACK, "N: rows are in more than one place"),
+        (_rejected_rows_survive_a_rollback, _ROLLED_BACK, "N: rows are in more than one place"),
     ],
 )
 def test_a_planted_bug_is_found(plant: Plant, often: Mapping[str, int], broken: str) -> None:

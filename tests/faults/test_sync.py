@@ -1,4 +1,4 @@
-"""What a commit names is on the disk before the commit: seen in the system calls of real runs."""
+"""Every file is synced before the commit that references it: shown by the system calls of real runs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ _HELD = re.compile(r"(?P<held>.+/_lakesmith/held/[^/]+)/batch\.json")
 
 
 def violations(root: Path, events: Sequence[Event]) -> list[str]:
-    """Each file that is committed, or acknowledged, before it is on the disk."""
+    """Return the files that are committed or acknowledged before they are synced."""
     disk, found = Disk(root), list[str]()
     for event in events:
         disk.apply(event)
         if event.path == str(root / SAID) and event.kind == "write":
-            found += _unsynced(disk, (path for path in disk.below(str(root)) if _is_kept(path)), "acknowledged")
+            found += _unsynced(
+                disk, (path for path in disk.below(str(root)) if _is_acknowledged_file(path)), "acknowledged"
+            )
         named = event.to if event.kind in ("link", "rename") else event.path if event.kind == "create" else ""
         if commit := _COMMIT.fullmatch(named):
             found += _incomplete(disk, named)
@@ -46,12 +48,12 @@ def violations(root: Path, events: Sequence[Event]) -> list[str]:
     return found
 
 
-def _is_kept(path: str) -> bool:
+def _is_acknowledged_file(path: str) -> bool:
     return bool(_COMMIT.fullmatch(path)) or "/_lakesmith/batches/" in path
 
 
 def _incomplete(disk: Disk, path: str) -> Iterator[str]:
-    """A file that has its name before its content is on the disk."""
+    """Yield an error if a file gets its name before its content is synced."""
     if not disk.is_synced(path):
         yield f"{path} has its name before its content is synced"
 
@@ -62,24 +64,24 @@ def _unsynced(disk: Disk, paths: Sequence[str] | Iterator[str], why: str) -> Ite
 
 
 def _named(disk: Disk, root: Path, commit: str, table: str) -> Iterator[str]:
-    """The files that a commit needs, and the checksums that are beside them."""
+    """Yield the files that a commit references, and their checksum files."""
     for line in disk.read(commit).splitlines():
         action = json.loads(line)
-        told = action.get("add") or action.get("cdc")
-        if not told:
+        data_file = action.get("add") or action.get("cdc")
+        if not data_file:
             continue
-        path = f"{table}/{unquote(told['path'])}"
+        path = f"{table}/{unquote(data_file['path'])}"
         yield path
         folder, _, name = path.rpartition("/")
         if disk.exists(beside := f"{folder}/.{name}.crc"):
             yield beside
-        if (vector := told.get("deletionVector")) and vector["storageType"] == "u":
+        if (vector := data_file.get("deletionVector")) and vector["storageType"] == "u":
             yield str(vector_path(Path(table), vector["pathOrInlineDv"]))
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a process did to the files below a folder."""
+    """The recorded changes of the files below a folder."""
 
     root: Path
     events: tuple[Event, ...]
@@ -88,7 +90,7 @@ class Trace:
         return [each.replace(f"{self.root}/", "") for each in violations(self.root, self.events)]
 
     def without_syncs(self, whose: Callable[[Event], bool]) -> Trace:
-        """The same, if some had synced nothing."""
+        """Return the trace without some syncs."""
         return replace(self, events=tuple(event for event in self.events if event.kind != "sync" or not whose(event)))
 
 
@@ -124,17 +126,17 @@ PLANTED = [
     (is_log, "acknowledged"),
     (lambda event: event.path.endswith("/_change_data"), "the name cdc-"),
 ]
-"""Whose syncs are left out, and what has to be found then."""
+"""The omitted syncs, and the violation that must be found."""
 
 
 @pytest.mark.verify
-def test_every_file_is_synced_before_the_commit_that_names_it_and_a_writer_that_does_not_is_found(
+def test_every_file_is_synced_before_its_commit_and_omitted_syncs_are_detected(
     tmp_path: Path,
 ) -> None:
-    # Runs that append, merge, replace partitions, refuse rows, hold a batch, replay, compact and make checkpoints.
+    # Runs that append, merge, replace partitions, reject rows, hold a batch, replay, compact and make checkpoints.
     runs = traced(tmp_path, "merge", "staged", "gated")
     there = {str(path.relative_to(runs.root)): path.read_bytes() for path in runs.root.rglob("*") if path.is_file()}
-    assert replayed(runs.root, runs.events).files() == there, "the trace does not tell all that was written"
+    assert replayed(runs.root, runs.events).files() == there, "the trace is incomplete"
     assert runs.violations() == []
 
     named = {event.to.removeprefix(f"{runs.root}/merge/.lakesmith/warehouse/") for event in runs.events if event.to}
@@ -149,7 +151,7 @@ def test_every_file_is_synced_before_the_commit_that_names_it_and_a_writer_that_
         assert any(what in each for each in runs.without_syncs(whose).violations()), what
 
 
-def test_a_sync_that_does_nothing_is_found(tmp_path: Path) -> None:
+def test_a_sync_without_effect_is_detected(tmp_path: Path) -> None:
     (tmp_path / "sound").mkdir()
     (tmp_path / "planted").mkdir()
     assert traced(tmp_path / "sound", "ledger").violations() == []

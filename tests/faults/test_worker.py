@@ -1,4 +1,4 @@
-"""A process of Spark's that reads files is killed, as a machine without memory does it, or is given too little."""
+"""A Python worker of Spark is killed, as if memory ran out, or has too little memory."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ WIDE = 200 << 20
 SPARE = 50 << 20
 
 
-def test_what_spark_says_of_a_worker_that_died_is_reported_with_a_next_step() -> None:
-    for said in (
+def test_a_dead_worker_is_reported_with_a_next_step() -> None:
+    for message in (
         "Job aborted due to stage failure: Python worker exited unexpectedly (crashed).",
         "An exception was thrown from the Python worker.\nMemoryError",
     ):
-        error = translate(PySparkException(said), made("gold.sales", "SELECT 1 FROM silver.orders"))
+        error = translate(PySparkException(message), made("gold.sales", "SELECT 1 FROM silver.orders"))
         assert_typed(error, "worker-died")
         assert error.hint
         assert "max_bytes" in error.hint
 
 
 @pytest.mark.spark
-def test_a_reader_that_is_killed_for_its_memory_costs_nothing_but_a_rerun(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_killed_reader_loses_nothing(tmp_path: Path, spark: SparkSession) -> None:
     lake = Written(tmp_path / "shop", spark)
     lake.declare({"lakesmith.yml": "name: shop\n", "bronze/orders.yml": "source: {files: landing/*.json}\n"})
     lake.land("0.json", {"id": -1, "text": ""})
@@ -58,13 +58,13 @@ def test_a_reader_that_is_killed_for_its_memory_costs_nothing_but_a_rerun(tmp_pa
                 killed.set()
                 return
 
-    hunter = threading.Thread(target=kill)
-    hunter.start()
+    killer = threading.Thread(target=kill)
+    killer.start()
     try:
         lake.run(ok=False)
     finally:
         ended.set()
-        hunter.join()
+        killer.join()
     assert killed.is_set()
     [error] = lake.reports[-1].errors
     assert_typed(error, "worker-died")
@@ -76,13 +76,13 @@ def test_a_reader_that_is_killed_for_its_memory_costs_nothing_but_a_rerun(tmp_pa
 
 
 @pytest.mark.spark
-def test_a_reader_under_a_limit_of_memory_blames_no_file(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_reader_without_memory_rejects_no_file(tmp_path: Path, spark: SparkSession) -> None:
     lake = Written(tmp_path / "shop", spark)
     source = "source: {files: landing/*.parquet, format: parquet}\n"
     lake.declare({"lakesmith.yml": "name: shop\n", "bronze/notes.yml": source})
     (lake.folder / "landing").mkdir()
     _land_text(lake.folder / "landing/0.parquet", 10)
-    _end_workers()  # those of other tests may have more memory than they use
+    _end_workers()  # workers of other tests may have unused memory
     lake.run()
     _land_text(lake.folder / "landing/1.parquet", WIDE)
     with _limited_workers():
@@ -101,14 +101,14 @@ def _land_text(file: Path, width: int) -> None:
 
 @contextmanager
 def _limited_workers() -> Iterator[None]:
-    """Give Spark's Python workers hardly more memory than they have, as `spark.executor.pyspark.memory` does it."""
-    # Drivers that were attached to this Spark have left daemons without workers.
+    """Limit the memory of Spark's Python workers, as `spark.executor.pyspark.memory` does."""
+    # Attached drivers have left daemons without workers.
     daemons = {daemon: found for daemon in _processes(b"pyspark.daemon", os.getpid()) if (found := _children(daemon))}
     assert daemons
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     for daemon, workers in daemons.items():
         limit = max(map(_mapped, workers)) + SPARE
-        for process in (daemon, *workers):  # those that are forked inherit it
+        for process in (daemon, *workers):  # forked workers inherit it
             resource.prlimit(process, resource.RLIMIT_AS, (limit, hard))
     try:
         yield
@@ -125,7 +125,7 @@ def _end_workers() -> None:
 
 
 def _processes(word: bytes, below: int) -> list[int]:
-    """The topmost processes below one whose command has the word."""
+    """Return the topmost processes below one whose command contains the word."""
     found = []
     for child in _children(below):
         if word in Path(f"/proc/{child}/cmdline").read_bytes():
@@ -146,13 +146,13 @@ def _mapped(process: int) -> int:
 
 
 def _readers(file: Path) -> list[int]:
-    """The processes, other than this, that have the file open."""
+    """Return the other processes that have the file open."""
     found = []
     for folder in Path("/proc").glob("[0-9]*/fd"):
         process = int(folder.parent.name)
         try:
             if process != os.getpid() and any(os.readlink(each) == str(file) for each in folder.iterdir()):
                 found.append(process)
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
     return found

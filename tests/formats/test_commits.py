@@ -1,4 +1,4 @@
-"""The commits of a log, whoever made them and whatever their `commitInfo` says. No JVM."""
+"""The commits of a log, for any writer and any `commitInfo`. No JVM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.faults.foreign import ODD, cleaned_by_others, commits_by_others, compacted_by_others, says
+from tests.faults.foreign import ODD, cleaned_by_others, commits_by_others, compacted_by_others, set_commit_info
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats import Delta
@@ -99,7 +99,7 @@ def test_commits_are_read_no_further_back_than_requested(table: Path) -> None:
 @pytest.mark.parametrize("info", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_commit_has_its_version_whatever_its_commit_info_says(table: Path, version: int, info: object) -> None:
-    says(table, version, info)
+    set_commit_info(table, version, info)
     modified = datetime(2026, 5, 4, tzinfo=UTC)
     os.utime(table / "_delta_log" / f"{version:020}.json", (modified.timestamp(), modified.timestamp()))
     format = Delta()
@@ -120,7 +120,7 @@ def test_a_commit_has_its_version_whatever_its_commit_info_says(table: Path, ver
 
 
 def test_an_in_commit_timestamp_is_the_time_of_a_commit(table: Path) -> None:
-    says(table, 2, {"inCommitTimestamp": 1_700_000_000_000, "timestamp": 5})
+    set_commit_info(table, 2, {"inCommitTimestamp": 1_700_000_000_000, "timestamp": 5})
     assert next(iter(Delta().commits(str(table)))).committed_at == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 
 
@@ -128,7 +128,7 @@ def test_file_actions_show_whether_a_commit_removes_rows(table: Path) -> None:
     DeltaTable(str(table)).delete("name = 'row 1'")
     DeltaTable(str(table)).optimize.compact()
     for version in (3, 4):
-        says(table, version, None)
+        set_commit_info(table, version, None)
     assert [commit.removes_rows for commit in Delta().commits(str(table))] == [False, True, False, False, False]
 
 
@@ -138,7 +138,7 @@ def test_a_maintenance_operation_that_changes_rows_is_not_maintenance(table: Pat
     assert facts is not None
     assert facts.changed == 2
     write_deltalake(str(table), pa.table({"name": ["row 4"]}), mode="append")
-    says(table, 4, {"operation": "OPTIMIZE"})
+    set_commit_info(table, 4, {"operation": "OPTIMIZE"})
     facts = Delta().facts(str(table), FLOW)
     assert facts is not None
     assert facts.changed == 4

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.faults.foreign import commits_by_others, says
+from tests.faults.foreign import commits_by_others, set_commit_info
 
 from lakesmith.formats import Delta
 from lakesmith.run.build_mode import _rewrite
@@ -32,7 +32,7 @@ def test_rows_that_another_writer_merges_into_an_input_are_not_taken_for_new_one
     merge = DeltaTable(str(table)).merge(source, "s.id = t.id", source_alias="s", target_alias="t")
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
     assert rewrite(table) == "MERGE"
-    says(table, 1, None)
+    set_commit_info(table, 1, None)
     assert rewrite(table) == "unknown"
 
 
@@ -41,7 +41,7 @@ def test_rows_that_another_writer_appends_or_compacts_are_followed(table: Path) 
     DeltaTable(str(table)).optimize.compact()
     commits_by_others(table, 30)
     for version in (1, 2):
-        says(table, version, {"operation": "DELETE of nothing"})
+        set_commit_info(table, version, {"operation": "DELETE of nothing"})
     assert rewrite(table) is None
 
 

@@ -12,9 +12,9 @@ from typing import BinaryIO, Literal
 import pytest
 from tests.servers.proxy import _reset
 
-Spoil = Literal["503", "reset", "drop reply", "hang", "expired", "expired token", "unconditional"]
+Failure = Literal["503", "reset", "drop reply", "hang", "expired", "expired token", "unconditional"]
 """`drop reply`: the server handles the request, and its reply is lost. `hang`: no answer ever comes. `expired` and
-`expired token`: the credentials are refused, with 403 and with 400. `unconditional`: the condition is removed."""
+`expired token`: the store rejects the credentials with 403 or 400. `unconditional`: the condition is removed."""
 
 _ANSWERS = {
     "503": ("503 Slow Down", "SlowDown", "Reduce your request rate."),
@@ -24,18 +24,18 @@ _ANSWERS = {
 
 
 @dataclass(slots=True)
-class Rule:
-    """Requests that are spoilt, as often as `times` says."""
+class FailureRule:
+    """Requests that fail, `times` times."""
 
-    spoil: Spoil
+    failure: Failure
     method: str = ""
     part: str = ""
-    """What their path contains."""
+    """A part of their path."""
     times: int = 1
     after: int = 0
-    """So many of them pass before."""
+    """The number of matching requests that pass first."""
 
-    def befalls(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         if self.times == 0 or self.method not in ("", request.method) or self.part not in request.path:
             return False
         if self.after:
@@ -47,7 +47,7 @@ class Rule:
 
 @dataclass(slots=True)
 class Request:
-    """A request as it came."""
+    """A request as the proxy received it."""
 
     method: str
     path: str
@@ -64,17 +64,17 @@ class Request:
 
 @dataclass(slots=True)
 class HttpProxy:
-    """Passes requests on to a server, and spoils some of them."""
+    """Passes requests on to a server, and makes some of them fail."""
 
     server: int
     resign: Callable[[Request], None] | None = None
     """Signs a request again after its headers were changed."""
-    spoilt: list[str] = field(default_factory=list)
-    """Method and path of each request that was spoilt."""
+    failed: list[str] = field(default_factory=list)
+    """Method and path of each request that failed."""
     seen: list[str] = field(default_factory=list)
-    """Method and path of each request that came."""
+    """Method and path of each received request."""
     port: int = 0
-    _rules: list[Rule] = field(default_factory=list)
+    _rules: list[FailureRule] = field(default_factory=list)
     _open: set[socket.socket] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
@@ -83,12 +83,12 @@ class HttpProxy:
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def spoil(self, spoil: Spoil, method: str = "", part: str = "", *, times: int = 1, after: int = 0) -> None:
-        """From now on, spoil such requests; times -1 means always."""
-        self._rules.append(Rule(spoil, method, part, times, after))
+    def fail(self, failure: Failure, method: str = "", part: str = "", *, times: int = 1, after: int = 0) -> None:
+        """Make these requests fail from now on; `times=-1` means always."""
+        self._rules.append(FailureRule(failure, method, part, times, after))
 
     def heal(self) -> None:
-        """From now on, spoil nothing."""
+        """Make no request fail from now on."""
         self._rules.clear()
 
     def close(self) -> None:
@@ -117,15 +117,15 @@ class HttpProxy:
             _reset(client)
 
     def _answer(self, request: Request, client: socket.socket) -> bool:
-        """Whether the connection goes on."""
+        """Return whether the connection stays open."""
         with self._lock:
-            spoil = next((rule.spoil for rule in self._rules if rule.befalls(request)), None)
+            failure = next((rule.failure for rule in self._rules if rule.matches(request)), None)
             self.seen.append(f"{request.method} {request.path}")
-            if spoil:
-                self.spoilt.append(f"{request.method} {request.path}")
-        match spoil:
+            if failure:
+                self.failed.append(f"{request.method} {request.path}")
+        match failure:
             case "503" | "expired" | "expired token":
-                client.sendall(_response(*_ANSWERS[spoil], empty=request.method == "HEAD"))
+                client.sendall(_response(*_ANSWERS[failure], empty=request.method == "HEAD"))
                 return True
             case "reset":
                 return False

@@ -82,9 +82,9 @@ def test_a_commit_whose_reply_was_dropped_is_made_once_and_known_as_ones_own(
 ) -> None:
     proxy = http_proxy_to(s3.port)
     log = Log(command, s3, proxy.port)
-    proxy.spoil("drop reply", "PUT", ".json")
+    proxy.fail("drop reply", "PUT", ".json")
     assert log.write(0, "first") == ["won first"]
-    assert [each.split()[0] for each in proxy.spoilt] == ["PUT"]
+    assert [each.split()[0] for each in proxy.failed] == ["PUT"]
     assert sum(each.startswith("PUT") and ".json" in each for each in proxy.seen) >= 2
     assert log.write(0, "second") == ["lost second"]
     assert log.present() == ["first"]
@@ -95,9 +95,9 @@ def test_a_busy_store_is_retried_and_a_commit_is_made_once(
 ) -> None:
     proxy = http_proxy_to(s3.port)
     log = Log(command, s3, proxy.port)
-    proxy.spoil("503", "PUT", ".json", times=2)
-    proxy.spoil("reset", "PUT", ".json")
+    proxy.fail("503", "PUT", ".json", times=2)
+    proxy.fail("reset", "PUT", ".json")
     assert log.write(0, "first") == ["won first"]
-    assert len(proxy.spoilt) == 3
+    assert len(proxy.failed) == 3
     assert log.drive("read", S3_LOG_STORE_CLASS, f"{log.url}/{0:020}.json") == ["first"]
     assert log.drive("list", S3_LOG_STORE_CLASS, f"{log.url}/{0:020}.json") == [f"{0:020}.json"]

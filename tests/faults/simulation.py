@@ -1,11 +1,11 @@
-"""The world that the state machine moves: what may happen to a lake, and what has to hold whatever happened.
+"""The simulated lake of the state machine: its events, and the promises that hold after each of them.
 
-N  each row that landed is in exactly one of table, quarantine, discarded; none is in the table twice
-A  what a run has reported as done does not vanish, and the ledger knows the run
-V  each number is committed at most once, by the very attempt that is written down as done
-R  every table is what its inputs say, at the versions that its bookmark names; at the end, what all files say
+N  each landed row is in exactly one place: the table, the quarantine, or discarded; no row is in the table twice
+A  acknowledged work never vanishes, and the ledger has the run
+V  each sequence number is committed at most once, by the attempt that is recorded as done
+R  every table matches its inputs at the versions of its bookmark; at the end, it matches all landed files
 C  the versions of a release fit together
-E  what leaves the product is an error with a code and a next step, and following it is enough
+E  every error has a code and a next step, and following it repairs the lake
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
 from tests.faults.memory import (
-    BatchResult,
     Content,
     Disk,
     Fault,
     MemoryFormat,
     MemoryStorage,
-    Refused,
+    QuarantineDecision,
+    RejectedRow,
     Row,
     Table,
     Version,
@@ -66,36 +66,36 @@ FOREIGN = (
     ("WRITE", "run by cron run 7"),
     ("unknown", ""),
 )
-"""What commits of others say of themselves: their operation, and what they leave in the commit."""
+"""Commits of other writers: their operation and their note."""
 MOST_ALIVE = 3
 _BATCHES = "_lakesmith/batches/"
 _ROUNDS = 40
-"""So many times somebody follows the hints of errors at the most."""
+"""The maximum number of times that the test follows the hints of errors."""
 _LONGEST = 2000
-"""So many places a run comes to at the most."""
-_NOBODY = Process(number=0, host="nowhere", kind="onlooker", work=lambda _: None)
+"""The maximum number of pauses of one run."""
+_OBSERVER = Process(number=0, host="none", kind="observer", work=lambda _: None)
 
 
 class Stepped:
-    """How many steps were taken, in all worlds."""
+    """The number of steps in all simulations."""
 
     steps = 0
-    """While anything may go wrong."""
+    """Steps while faults happen."""
     quiet = 0
-    """While nothing goes wrong any more, until the lake is at rest."""
-    worlds = 0
+    """Steps without faults, until the lake has nothing to do."""
+    simulations = 0
     releases = 0
 
 
-class Onlooking(MemoryStorage):
-    """Whoever only looks on is spared."""
+class ObserverStorage(MemoryStorage):
+    """The store of the observer, which never fails."""
 
     def _look(self, operation: str, key: str) -> None:
-        """Nothing fails."""
+        """Do nothing: no operation fails."""
 
 
 class KnownBatches(Batches):
-    """How far a table has come, told by the product as it is: a bug that is planted does not blind the onlooker."""
+    """The progress of a table by the unchanged product, so that planted bugs do not change what the observer reads."""
 
     progress = Batches.progress
     committed = Batches.committed
@@ -111,13 +111,13 @@ class KnownBatches(Batches):
         return _batch_of(data, sequence)
 
 
-# The onlooker reads the same files after every step.
+# The observer reads the same files after every step.
 _done_of, _batch_of = lru_cache(10_000)(decode_completed), lru_cache(10_000)(decode_batch)
 
 
 @dataclass
-class World:
-    """A lake, the processes that work on it, and what is wrong with the ground under them."""
+class Simulation:
+    """A lake, the processes that work on it, and the injected faults."""
 
     bridge: Bridge
     clock: Clock = field(default_factory=Clock)
@@ -127,26 +127,26 @@ class World:
     landed: int = 0
     acknowledged: set[int] = field(default_factory=set)
     promised: dict[int, set[int]] = field(default_factory=dict)
-    """By process, the rows that had landed when it began."""
-    spoilt: dict[str, bytes] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
-    """What happened, for whoever has to find out why something went wrong."""
+    """By process, the landed rows at its start."""
+    corrupted: dict[str, bytes] = field(default_factory=dict)
+    events: list[str] = field(default_factory=list)
+    """All events, for the report of a failure."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """How often each error was met, by its code."""
-    settling: bool = False
+    """How often each error occurred, by its code."""
+    recovering: bool = False
 
     def __post_init__(self) -> None:
         self.disk = Disk(self.clock)
         self.bridge.disk, self.bridge.clock = self.disk, self.clock
         self.bridge.alive = lambda number: any(each.number == number for each in self.alive)
-        self.storage, self.format = Onlooking(self.disk, _NOBODY), MemoryFormat(self.disk, _NOBODY)
+        self.storage, self.format = ObserverStorage(self.disk, _OBSERVER), MemoryFormat(self.disk, _OBSERVER)
         self.warehouse = MemoryWarehouse(self.storage)
         self._looked = -1
         self._known: dict[TableName, tuple[int, Progress]] = {}
-        self._judged: dict[str, int] = {}
-        self._books: set[str] = set()
+        self._checked: dict[str, int] = {}
+        self._counted: set[str] = set()
         self._released = 0
-        Stepped.worlds += 1
+        Stepped.simulations += 1
 
     @property
     def alive(self) -> list[Process]:
@@ -156,10 +156,10 @@ class World:
     def working(self) -> list[Process]:
         return [process for process in self.alive if not process.stopped]
 
-    # What may happen.
+    # Events.
 
     def land(self, rows: Sequence[tuple[int, int]]) -> None:
-        """A file arrives."""
+        """Land a file."""
         path = f"landing/f{len(self.disk.landed):04}.json"
         made = []
         for key, value in rows:
@@ -169,7 +169,7 @@ class World:
         self._happened(f"land {path} {rows}")
 
     def start(self, kind: str, host: str) -> Process:
-        """A process begins; it has not done anything yet."""
+        """Create a process, which has done nothing yet."""
         self.started += 1
         definition = self.definition
 
@@ -193,7 +193,7 @@ class World:
         return process
 
     def advance(self, process: Process, steps: int) -> None:
-        """It comes so many places further."""
+        """Advance a process by this number of pauses."""
         for _ in range(steps):
             if not process.alive:
                 return
@@ -206,7 +206,7 @@ class World:
 
     def finish(self, process: Process) -> Process:
         self.advance(process, _LONGEST)
-        assert process.ended, f"{process.kind} does not come to an end: {process.place}"
+        assert process.ended, f"{process.kind} does not end: {process.place}"
         return process
 
     def kill(self, process: Process) -> None:
@@ -222,8 +222,8 @@ class World:
         self._happened(f"{'stop' if process.stopped else 'go on'} {process.number}")
 
     def overtake(self, process: Process, place: str, steps: int) -> Process:
-        """It is suspended at a place for so long that another run takes the table over, and goes on when that has come
-        so far."""
+        """Suspend a process at a place until another run takes the table over, and resume it after some steps of that
+        run."""
         for _ in range(_LONGEST):
             if not process.alive or process.place == place:
                 break
@@ -236,7 +236,7 @@ class World:
         return other
 
     def wait(self, seconds: float) -> None:
-        """Time passes, and whoever works gives signs of life."""
+        """Let time pass; working processes renew their leases."""
         while seconds > 0:
             tick = min(seconds, LEASE_SECONDS / 4)
             seconds -= tick
@@ -251,24 +251,24 @@ class World:
         self._happened("wait")
 
     def jump(self, seconds: float) -> None:
-        """The clock is set, and no time has passed."""
+        """Set the clock, without time passing."""
         self.clock.now += seconds
         for hold in self._holds():
             hold.sound = False
         self._happened(f"jump {seconds}")
 
     def fail(self, operation: str, effect: bool) -> None:
-        """The next operation of this kind goes wrong."""
+        """Make the next operation of this kind fail."""
         self.disk.faults.append(Fault(operation, effect))
         self._happened(f"fail {operation} {'after' if effect else 'before'} its effect")
 
     def restore(self, name: TableName, back: int) -> None:
-        """Somebody rolls a table back by hand, and asks for no lease. Not past a batch that took rows out of the
-        quarantine: that is not rolled back with the table."""
+        """Roll a table back manually, without a lease. Never past a batch that took rows out of the quarantine, because
+        that is not rolled back with the table."""
         table = self._table(name)
         if table is None:
             return
-        least = max((v.number for v in table.versions if self._settles(name, v)), default=0)
+        least = max((v.number for v in table.versions if self._takes_from_quarantine(name, v)), default=0)
         version = max(table.newest.number - back, least, table.oldest)
         if name == ORDERS:
             self.acknowledged.clear()
@@ -277,13 +277,13 @@ class World:
         self._happened(f"restore {name} to {version}")
 
     def optimize(self, name: TableName) -> None:
-        """Somebody makes a version that changes no row."""
+        """Commit a version that changes no row."""
         if table := self._table(name):
             self._by_hand(table, table.newest.rows, "OPTIMIZE", {})
             self._happened(f"optimize {name}")
 
     def foreign(self, location: str, count: int, kind: int) -> None:
-        """Another writer makes commits that leave the rows as they are, in a table or beside it."""
+        """Let another writer commit without a change of rows, to a table or a side table."""
         if table := self.disk.tables.get(location):
             operation, note = FOREIGN[kind % len(FOREIGN)]
             for _ in range(count):
@@ -291,7 +291,7 @@ class World:
             self._happened(f"foreign {count} {operation!r} in {location}")
 
     def clean_log(self, name: TableName) -> None:
-        """Old commits leave the log, as they do after some time, also that of a batch which was cut short."""
+        """Delete old commits from the log, also the commit of an interrupted batch."""
         table, progress = self._table(name), self._progress(name)
         if table is None or progress is None:
             return
@@ -303,38 +303,38 @@ class World:
             self._happened(f"clean log of {name}")
 
     def _is_contested(self, name: TableName, progress: Progress) -> bool:
-        """Whether only the log tells which of several runs has committed a batch."""
+        """Return whether only the log shows which of several runs committed a batch."""
         start = f"{_BATCHES}{name}/{progress.unfinished or 0:08}."
         pinned = (decode_batch(data, progress.unfinished or 0) for key, data in self.disk.files.items() if start in key)
         return len({batch.run_id for batch in pinned}) > 1
 
     def define(self, definition: Definition) -> None:
-        """Somebody edits the declarations; what runs already has read them."""
+        """Change the declarations; running processes have read the old ones."""
         self.definition = definition
         self._happened(f"define {definition}")
 
-    def spoil(self, which: int) -> None:
-        """A file is overwritten with garbage."""
+    def corrupt(self, which: int) -> None:
+        """Overwrite a file with garbage."""
         keys = [key for key in self.disk.files if key.startswith((_BATCHES, "_lakesmith/held", "_lakesmith/ingested"))]
-        if keys and not self.spoilt:
+        if keys and not self.corrupted:
             key = sorted(keys)[which % len(keys)]
-            self.spoilt[key] = self.disk.files[key]
+            self.corrupted[key] = self.disk.files[key]
             self.disk.files[key] = b'{"torn'
-            self._happened(f"spoil {key}")
+            self._happened(f"corrupt {key}")
 
-    def mend(self) -> None:
-        """The file is put back as it was, unless it was written anew or removed."""
-        for key, data in self.spoilt.items():
+    def repair(self) -> None:
+        """Restore the corrupted file, unless it was rewritten or removed."""
+        for key, data in self.corrupted.items():
             if self.disk.files.get(key) == b'{"torn':
                 self.disk.files[key] = data
-        self.spoilt.clear()
+        self.corrupted.clear()
         self.disk.changes += 1
-        self._happened("mend")
+        self._happened("repair")
 
-    # What has to hold.
+    # Promises.
 
     def check(self) -> None:
-        """What holds after each step."""
+        """Check the promises that hold after each step."""
         sound = Counter(hold.table for process in self.alive for hold in process.holds if hold.sound)
         assert not sound or max(sound.values()) == 1, f"two processes hold {sound.most_common(1)[0][0]}"
         if self._looked == self.disk.changes:
@@ -342,49 +342,49 @@ class World:
         self._looked = self.disk.changes
         for location, table in self.disk.tables.items():
             self._check_versions(location, table)
-        self._check_books()
+        self._check_row_counts()
         self._check_releases()
-        if not self.spoilt:
+        if not self.corrupted:
             self._check_orders()
-            self._check_made(LATEST)
-            self._check_made(DAILY)
+            self._check_derived(LATEST)
+            self._check_derived(DAILY)
 
     def _check_versions(self, location: str, table: Table) -> None:
-        done = self._judged.get(location, 0)
+        done = self._checked.get(location, 0)
         if done == len(table.versions):
             return
-        self._judged[location] = len(table.versions)
+        self._checked[location] = len(table.versions)
         numbers = [(version.flow, version.sequence) for version in table.versions if version.flow]
         assert len(numbers) == len(set(numbers)), f"V: a number was committed twice to {location}: {numbers}"
         uids = Counter(row.uid for row in table.newest.rows if isinstance(row, Row))
         assert not uids or max(uids.values()) == 1, f"N: a row is twice in {location}: {uids.most_common(1)}"
 
-    def _check_books(self) -> None:
+    def _check_row_counts(self) -> None:
         for key in self.disk.files:
-            if key.endswith(".done.json") and key not in self._books and key not in self.spoilt:
-                self._books.add(key)
+            if key.endswith(".done.json") and key not in self._counted and key not in self.corrupted:
+                self._counted.add(key)
                 name, file = key.removeprefix(_BATCHES).split("/")
                 done = decode_completed(self.disk.files[key], int(file[:8]))
                 table = self.disk.tables[self.warehouse.table(_named(name))]
                 note = f"{BATCH_NOTE}{done.sequence}.{done.attempt} run {done.run_id}"
                 made = next((version.number for version in table.versions if version.note == note), None)
-                # Of a commit that was cleaned up, the last version is known that it may be.
+                # For a deleted commit, only the highest possible version is known.
                 known = made is not None and (made == done.version or made < done.version == table.oldest - 1)
                 assert known, f"V: {key} is version {made}, and not {done.version}"
-                kept = done.rows_written + done.rows_quarantined + done.rows_deduplicated + done.rows_discarded
-                assert done.rows_in == kept, f"N: the books of {key} are open: {done}"
+                accounted = done.rows_written + done.rows_quarantined + done.rows_deduplicated + done.rows_discarded
+                assert done.rows_in == accounted, f"N: the row counts of {key} do not add up: {done}"
 
     def _check_releases(self) -> None:
         for release in self.disk.releases[self._released :]:
-            # What was never built is in none.
+            # Tables that were never built are in no release.
             tables = [table for name in TABLES if str(name) in release and (table := self._table(name))]
             found = [table.versions[release[str(name)]].rows for name, table in zip(TABLES, tables, strict=False)]
-            assert len(release) == len(found), f"C: {release} lacks what its tables are made from"
+            assert len(release) == len(found), f"C: {release} lacks the inputs of its tables"
             if len(found) > 1:
                 made = [scaled(tuple(latest(found[0])), factor) for factor in range(1, len(QUERIES) + 1)]
-                assert found[1] in made, f"C: silver was not made from bronze in {release}"
+                assert found[1] in made, f"C: silver was not built from bronze in {release}"
             if len(found) > 2:
-                assert tuple(sorted(found[2])) == by_day(found[1]), f"C: gold was not made from silver in {release}"
+                assert tuple(sorted(found[2])) == by_day(found[1]), f"C: gold was not built from silver in {release}"
                 Stepped.releases += 1
         self._released = len(self.disk.releases)
 
@@ -392,23 +392,25 @@ class World:
         progress = self._progress(ORDERS)
         if progress is None:
             return
-        there, refused, given_up = self._orders()
+        there, rejected, discarded = self._orders()
         taken = {row.uid for path in progress.ingested for row in self.disk.landed[path][1]}
-        assert there <= taken, f"R: rows are in the table whose files are not in its bookmark: {there - taken}"
+        assert there <= taken, f"R: the table has rows of files that are not in its bookmark: {there - taken}"
         open_rows: set[int] = set()
         if progress.unfinished is not None:
             batch = self._batches(ORDERS).committed(progress.unfinished, lambda: self._commits(ORDERS))
             open_rows = {row.uid for file in batch.files for row in self.disk.landed[file.path][1]}
             if isinstance(batch.content, ReplayedRows):
-                open_rows = there & set(refused) | set(refused) & given_up
-        missing = taken - there - set(refused) - given_up - open_rows
+                open_rows = there & set(rejected) | set(rejected) & discarded
+        missing = taken - there - set(rejected) - discarded - open_rows
         assert not missing, f"N: the bookmark is ahead of the rows: {missing}"
-        twice = {uid for uid, times in refused.items() if times > 1} | (set(refused) & (there | given_up)) - open_rows
+        twice = {uid for uid, times in rejected.items() if times > 1} | (
+            set(rejected) & (there | discarded)
+        ) - open_rows
         assert not twice, f"N: rows are in more than one place: {twice}"
-        lost = self.acknowledged - there - set(refused) - given_up
+        lost = self.acknowledged - there - set(rejected) - discarded
         assert not lost, f"A: acknowledged rows are gone: {lost}"
 
-    def _check_made(self, name: TableName) -> None:
+    def _check_derived(self, name: TableName) -> None:
         table, progress = self._table(name), self._progress(name)
         if table is None or progress is None or progress.definition is None:
             return
@@ -418,17 +420,15 @@ class World:
         rows = inputs.versions[position.version].rows
         if name == LATEST:
             made = self._defined(name, progress.definition)
-            assert table.newest.rows == scaled(tuple(latest(rows)), made.factor), (
-                f"R: {name} is not what its inputs say"
-            )
+            assert table.newest.rows == scaled(tuple(latest(rows)), made.factor), f"R: {name} does not match its inputs"
         else:
-            assert tuple(sorted(table.newest.rows)) == by_day(rows), f"R: {name} is not what its inputs say"
+            assert tuple(sorted(table.newest.rows)) == by_day(rows), f"R: {name} does not match its inputs"
 
-    def settle_down(self) -> None:
-        """Nothing fails any more: whoever is there comes to an end, and runs follow until there is nothing to do."""
-        self.settling = True
+    def recover_and_check(self) -> None:
+        """End all faults, finish every process, run until there is nothing to do, and check the content."""
+        self.recovering = True
         self.disk.faults.clear()
-        self.mend()
+        self.repair()
         for process in self.alive:
             process.stopped = False
             self.finish(process)
@@ -445,17 +445,17 @@ class World:
             if not report.errors:
                 return
             self.wait(LEASE_SECONDS + 1)
-        raise AssertionError(f"E: no replay comes to an end: {[str(error) for error in report.errors]}")
+        raise AssertionError(f"E: no replay succeeds: {[str(error) for error in report.errors]}")
 
     def _until_quiet(self) -> None:
-        """Follow the next step of each error."""
+        """Run until there is nothing to do, and follow the next step of each error."""
         for _ in range(_ROUNDS):
             process = self.finish(self.start("run", "home"))
             report = self._report(process)
             if report.run is None and not report.errors:
                 return
             self.wait(LEASE_SECONDS + 1)
-            # What was held back is approved as it was declared then.
+            # Approve held batches under the definition that held them.
             for error in sorted(report.errors, key=lambda error: error.code != "gate-failed"):
                 match error.code:
                     case "gate-failed":
@@ -463,10 +463,10 @@ class World:
                     case "source-gap" | "unknown-progress":
                         self.finish(self.start("refresh", "home"))
                     case "unfinished-under-other-definition":
-                        self._finish_as_it_was(_named(str(error.table)))
-        raise AssertionError(f"E: the lake does not come to rest: {[str(error) for error in report.errors]}")
+                        self._finish_with_old_definition(_named(str(error.table)))
+        raise AssertionError(f"E: the lake never runs without errors: {[str(error) for error in report.errors]}")
 
-    def _finish_as_it_was(self, name: TableName) -> None:
+    def _finish_with_old_definition(self, name: TableName) -> None:
         progress, now = self._progress(name), self.definition
         assert progress is not None
         assert progress.unfinished_definition is not None
@@ -476,17 +476,21 @@ class World:
 
     def _check_end(self) -> None:
         self.check()
-        there, refused, given_up = self._orders()
+        there, rejected, discarded = self._orders()
         rows = [row for _, rows in self.disk.landed.values() for row in rows]
-        assert there == {row.uid for row in rows if row.value >= -5} - given_up, "R: the table is not what landed"
-        assert set(refused) == {row.uid for row in rows if row.value < -5} - given_up, "R: nor is its quarantine"
+        assert there == {row.uid for row in rows if row.value >= -5} - discarded, (
+            "R: the table does not match the landed rows"
+        )
+        assert set(rejected) == {row.uid for row in rows if row.value < -5} - discarded, (
+            "R: the quarantine does not match the landed rows"
+        )
         if orders := self._table(ORDERS):
             silver, gold = self._table(LATEST), self._table(DAILY)
             assert silver is not None
             assert gold is not None
             made = scaled(tuple(latest(orders.newest.rows)), self.definition.factor)
-            assert silver.newest.rows == made, "R: silver is not what landed"
-            assert tuple(sorted(gold.newest.rows)) == by_day(made), "R: gold is not what landed"
+            assert silver.newest.rows == made, "R: silver does not match the landed rows"
+            assert tuple(sorted(gold.newest.rows)) == by_day(made), "R: gold does not match the landed rows"
 
     def _report(self, process: Process) -> RunReport:
         assert isinstance(process.result, RunReport), f"E: {process.kind} ended with {process.error!r}"
@@ -502,7 +506,7 @@ class World:
         report = process.result
         if isinstance(report, RunReport):
             recorded = report.run is None or report.run.run_id in self.disk.runs
-            assert recorded, f"A: the ledger does not know {report.run}"
+            assert recorded, f"A: the ledger does not have {report.run}"
             for error in report.errors:
                 self._check_error(error)
             if process.kind == "run" and not report.errors:
@@ -515,8 +519,8 @@ class World:
             assert each.hint, f"E: {each!r} has no next step"
 
     def _happened(self, what: str) -> None:
-        self.told.append(what)
-        if self.settling:
+        self.events.append(what)
+        if self.recovering:
             Stepped.quiet += 1
         else:
             Stepped.steps += 1
@@ -526,21 +530,23 @@ class World:
         return [hold for process in self.alive for hold in process.holds]
 
     def _orders(self) -> tuple[set[int], Counter[int], set[int]]:
-        """The rows in the bronze table, those in its quarantine, and those that were given up."""
+        """Return the rows of the bronze table, of its quarantine, and the discarded ones."""
         there = {row.uid for row in self._rows(self.warehouse.table(ORDERS)) if isinstance(row, Row)}
-        kept = self._live(self._rows(self.warehouse.quarantine(ORDERS)))
-        settled = self._rows(self.warehouse.quarantine_decisions(ORDERS))
-        refused = Counter(row.row.uid for row in kept)
-        given_up = {
-            each.refused.row.uid for each in settled if isinstance(each, BatchResult) and each.how == "discarded"
+        quarantined = self._live(self._rows(self.warehouse.quarantine(ORDERS)))
+        decisions = self._rows(self.warehouse.quarantine_decisions(ORDERS))
+        rejected = Counter(row.row.uid for row in quarantined)
+        discarded = {
+            each.rejected.row.uid
+            for each in decisions
+            if isinstance(each, QuarantineDecision) and each.how == "discarded"
         }
-        return there, refused, given_up
+        return there, rejected, discarded
 
-    def _live(self, refused: Sequence[object]) -> list[Refused]:
-        """Without the rows that were refused by batches which are rolled back now: they come again."""
-        progress = None if self.spoilt else self._progress(ORDERS)
+    def _live(self, rejected: Sequence[object]) -> list[RejectedRow]:
+        """Return the rejected rows without those of rolled-back batches, which are read again."""
+        progress = None if self.corrupted else self._progress(ORDERS)
         head = progress.head if progress is not None else 0
-        return [row for row in refused if isinstance(row, Refused) and row.batch <= head]
+        return [row for row in rejected if isinstance(row, RejectedRow) and row.batch <= head]
 
     def _rows(self, location: str) -> Sequence[object]:
         table = self.disk.tables.get(location)
@@ -556,8 +562,8 @@ class World:
         return self.format.commits(self.warehouse.table(name))
 
     def _progress(self, name: TableName) -> Progress | None:
-        """How far the table has come, as the product tells it."""
-        if self._table(name) is None or self.spoilt:
+        """Return the progress of a table, by the product."""
+        if self._table(name) is None or self.corrupted:
             return None
         known = self._known.get(name)
         if known is None or known[0] != self.disk.changes:
@@ -566,15 +572,15 @@ class World:
             self._known[name] = known
         return known[1]
 
-    def _defined(self, name: TableName, told: str) -> Definition:
-        """The definition that a batch was made with."""
-        alike = [each for each in DEFINITIONS if _fingerprint(each, name) == told]
+    def _defined(self, name: TableName, fingerprint: str) -> Definition:
+        """Return the definition of a batch."""
+        alike = [each for each in DEFINITIONS if _fingerprint(each, name) == fingerprint]
         return next((each for each in alike if each == self.definition), alike[0])
 
-    def _settles(self, name: TableName, version: Version) -> bool:
-        """Whether a version was made by a batch that may have taken rows out of the quarantine."""
-        if not version.flow or self.spoilt:
-            return bool(self.spoilt)
+    def _takes_from_quarantine(self, name: TableName, version: Version) -> bool:
+        """Return whether the batch of a version may have taken rows out of the quarantine."""
+        if not version.flow or self.corrupted:
+            return bool(self.corrupted)
         sequence, attempt = map(int, version.note.split()[2].split("."))
         batch = self._batches(name).pinned(sequence, attempt)
         return isinstance(batch.content, ReplayedRows) or batch.follows_rollback

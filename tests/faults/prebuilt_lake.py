@@ -1,4 +1,4 @@
-"""A lake whose bronze table was filled without Spark: batches pinned, committed and done as a run does it."""
+"""A lake whose bronze table is filled without Spark, with batches as a run pins, commits and completes them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ DECLARED = {
 
 
 @dataclass
-class Made:
-    """The lake, and where its files are."""
+class PrebuiltLake:
+    """The lake and the places of its files."""
 
     folder: Path
 
@@ -64,8 +64,8 @@ class Made:
         path.write_text(json.dumps({"id": number}) + "\n")
         return FileFact(f"landing/{number}.json", path.stat().st_size, path.stat().st_mtime_ns // 1_000_000)
 
-    def take_in(self, number: int, *, finish: bool = True) -> Batch:
-        """Land a file, and bring its row into the table as batch `number`."""
+    def ingest(self, number: int, *, finish: bool = True) -> Batch:
+        """Land a file, and commit its row as batch `number`."""
         batch = self.batches.pin(
             Batch(
                 sequence=number,
@@ -97,13 +97,13 @@ class Made:
         return [id for (id,) in self.lake().query("SELECT id FROM bronze.orders ORDER BY id").rows]
 
 
-def made_lake(folder: Path, batches: int = 4) -> Made:
-    """A lake with so many batches in its bronze table, one row each."""
+def build_lake(folder: Path, batches: int = 4) -> PrebuiltLake:
+    """Create a lake with this number of batches in its bronze table, one row each."""
     for name, text in DECLARED.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    made = Made(folder)
+    made = PrebuiltLake(folder)
     for number in range(1, batches + 1):
-        made.take_in(number)
+        made.ingest(number)
     return made

@@ -1,4 +1,4 @@
-"""What chaos draws: every dimension comes up, and kills are spread over the layers."""
+"""Chaos draws every dimension, and spreads kills over the layers."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections import Counter
 from pathlib import Path
 from unittest.mock import Mock
 
-from tests.faults.aims import WEAPONS, Aim, draw, draw_layout, layer_of
+from tests.faults.attacked_lake import AttackedLake, Oracle
 from tests.faults.command import CLOSING
+from tests.faults.fault_plans import WEAPONS, FaultPlan, draw, draw_layout, layer_of
 from tests.faults.flows import FLOWS, SHAPES
 from tests.faults.layouts import layout
-from tests.faults.siege import Oracle, Siege
 
 ACTS = 400
 
 
-def aims(tmp_path: Path) -> list[Aim]:
-    """Runs in lakes of all kinds, each with new files."""
+def plans(tmp_path: Path) -> list[FaultPlan]:
+    """Draw plans for runs on all kinds of lakes, each with new files."""
     drawn = []
     for number in range(ACTS):
         choose = random.Random(f"1/{number}")
-        siege = Siege(tmp_path / str(number), draw_layout(choose), number, Mock(Oracle), landed=1)
+        lake = AttackedLake(tmp_path / str(number), draw_layout(choose), number, Mock(Oracle), landed=1)
         weapon = choose.choices(list(WEAPONS), weights=list(WEAPONS.values()))[0]
-        drawn.append(draw(siege, "run", weapon, choose, spark=True))
+        drawn.append(draw(lake, "run", weapon, choose, spark=True))
     return drawn
 
 
-def test_silver_and_gold_are_aimed_at_more_often_than_a_third_of_the_time(tmp_path: Path) -> None:
-    layers = Counter(aim.table.partition(".")[0] for aim in aims(tmp_path))
+def test_more_than_a_third_of_kills_each_target_silver_and_gold(tmp_path: Path) -> None:
+    layers = Counter(plan.table.partition(".")[0] for plan in plans(tmp_path))
     assert min(layers["silver"], layers["gold"]) > ACTS / 3
     assert layers["bronze"] > 0
 
 
-def test_every_writer_commits_at_every_moment_that_it_may(tmp_path: Path) -> None:
-    bursts = [aim.burst for aim in aims(tmp_path) if aim.burst is not None]
+def test_every_writer_commits_at_every_moment_allowed_for_it(tmp_path: Path) -> None:
+    bursts = [plan.burst for plan in plans(tmp_path) if plan.burst is not None]
     assert {(each.writer, each.when) for each in bursts} == {
         *((writer, when) for writer in ("hand", "delta-rs") for when in ("before", "beside", "after", "while stopped")),
         *(("spark", when) for when in ("before", "after", "while stopped")),
@@ -42,15 +42,19 @@ def test_every_writer_commits_at_every_moment_that_it_may(tmp_path: Path) -> Non
     assert any(each.count > 20 for each in bursts)
 
 
-def test_another_spark_never_commits_where_a_killed_driver_may_have_left_a_commit_under_way(tmp_path: Path) -> None:
-    for aim in aims(tmp_path):
-        if aim.burst is not None and aim.burst.writer == "spark":
-            assert aim.burst.when in ("before", "while stopped") or aim.weapon == "place"
+def test_another_spark_never_commits_while_a_killed_driver_s_job_may_commit(tmp_path: Path) -> None:
+    for plan in plans(tmp_path):
+        if plan.burst is not None and plan.burst.writer == "spark":
+            assert plan.burst.when in ("before", "while stopped") or plan.weapon == "place"
 
 
-def test_lone_jvms_are_killed_at_places_at_the_end_and_at_moments(tmp_path: Path) -> None:
-    own = [aim for aim in aims(tmp_path) if aim.weapon == "own-jvm"]
-    assert {(aim.place == CLOSING, aim.place is None) for aim in own} == {(True, False), (False, True), (False, False)}
+def test_jvms_are_killed_at_failpoints_at_the_end_and_at_moments(tmp_path: Path) -> None:
+    own = [plan for plan in plans(tmp_path) if plan.weapon == "own-jvm"]
+    assert {(plan.place == CLOSING, plan.place is None) for plan in own} == {
+        (True, False),
+        (False, True),
+        (False, False),
+    }
 
 
 def test_every_load_is_drawn_with_every_shape_of_nulls_and_with_odd_names() -> None:
@@ -62,7 +66,7 @@ def test_every_load_is_drawn_with_every_shape_of_nulls_and_with_odd_names() -> N
     assert {text.endswith("@odd") for text in layouts} == {True, False}
 
 
-def test_a_process_is_where_it_came_to_last() -> None:
+def test_the_last_failpoint_decides_the_layer() -> None:
     assert layer_of([]) == "start"
     assert layer_of([("lease.taken", "bronze.events"), ("feature.enabled", "/lake/silver/events")]) == "silver"
     assert layer_of([("batch.done", "gold.days"), ("ledger.appended", "system.runs")]) == "ledger"

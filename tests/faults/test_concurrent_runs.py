@@ -1,4 +1,4 @@
-"""Two at one lake: a holder that slept past its lease, two runs at once, and readers beside a writer."""
+"""Concurrent processes on one lake: a run suspended past its lease, parallel runs, and readers beside a writer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 from tests.faults.attach import Jvm
-from tests.faults.sleeper import Ended, Sleeper, Stop
+from tests.faults.suspendable_command import Ended, Stop, SuspendableCommand
 from tests.run.lakes import Written
 
 from lakesmith import failpoints
@@ -43,7 +43,7 @@ LAKE = {
         "SELECT id, amount, at FROM bronze.orders\n"
     ),
 }
-"""Every way in which a batch is committed: files of readers, files that were judged, Spark's append, and a merge."""
+"""Every way to commit a batch: files of readers, checked files, Spark's append, and a merge."""
 TABLES = ("bronze.clicks", "bronze.paid", "silver.copy", "silver.orders")
 
 
@@ -58,7 +58,7 @@ def land(lake: Written, name: str, *rows: dict[str, object] | str) -> None:
 
 @pytest.fixture(scope="module")
 def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake after its first run whose bronze orders have come on since, to be copied."""
+    """A lake after its first run and a later run of bronze orders, to be copied."""
     lake = Written(tmp_path_factory.mktemp("first") / "shop", isolated(shared_spark))
     lake.declare(LAKE)
     land(lake, "1", row(1), row(2, -1), '{"id": 3, "am')
@@ -68,10 +68,10 @@ def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
     return lake.folder
 
 
-Nap = tuple[str, str]
-"""A table, and the place at which its holder fell asleep."""
+Suspension = tuple[str, str]
+"""A table, and the place at which its run was suspended."""
 
-REFUSED: tuple[Nap, ...] = (
+REJECTED: tuple[Suspension, ...] = (
     ("bronze.clicks", "table.committing"),
     ("bronze.paid", "batch.staged"),
     ("bronze.paid", "table.committing"),
@@ -80,32 +80,32 @@ REFUSED: tuple[Nap, ...] = (
     ("silver.orders", "batch.pinned"),
     ("silver.orders", "table.committing"),
 )
-COMMITTED: Nap = ("silver.orders", "table.committed")
+COMMITTED: Suspension = ("silver.orders", "table.committed")
 
 
 class Shop(Written):
-    """The lake, and commands at it that end with the test."""
+    """The lake, and commands on it that end with the test."""
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         super().__init__(folder, spark)
-        self.sleepers: list[Sleeper] = []
+        self.commands: list[SuspendableCommand] = []
 
-    def start(self, *words: str, stops: tuple[Stop, ...] = (), own_spark: bool = False) -> Sleeper:
-        said = self.folder / f"said-{len(self.sleepers)}.json"
+    def start(self, *words: str, stops: tuple[Stop, ...] = (), own_spark: bool = False) -> SuspendableCommand:
+        said = self.folder / f"said-{len(self.commands)}.json"
         jvm = None if own_spark else Jvm.of(self.spark)
-        self.sleepers.append(Sleeper(self.folder, *words, said=said, stops=stops, jvm=jvm))
-        return self.sleepers[-1]
+        self.commands.append(SuspendableCommand(self.folder, *words, said=said, stops=stops, jvm=jvm))
+        return self.commands[-1]
 
-    def sleeping(self, table: str, place: str) -> Sleeper:
-        """One that has come to the place and fell asleep, and has lost its lease since."""
-        sleeper = self.start("run", table, stops=(Stop(place, table),))
-        sleeper.asleep()
-        kept = max((self.folder / f".lakesmith/warehouse/_lakesmith/leases/{table}").glob("*.json"))
-        time.sleep(max(0.0, json.loads(kept.read_text())["expires_at"] - time.time()))
-        return sleeper
+    def suspended(self, table: str, place: str) -> SuspendableCommand:
+        """Start a run that is suspended at the place until its lease has expired."""
+        command = self.start("run", table, stops=(Stop(place, table),))
+        command.wait_until_suspended()
+        lease_file = max((self.folder / f".lakesmith/warehouse/_lakesmith/leases/{table}").glob("*.json"))
+        time.sleep(max(0.0, json.loads(lease_file.read_text())["expires_at"] - time.time()))
+        return command
 
     def close(self) -> None:
-        for each in self.sleepers:
+        for each in self.commands:
             each.kill()
 
 
@@ -124,40 +124,42 @@ def shop(tmp_path: Path, first_day: Path, shared_spark: SparkSession) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def woken(
+def resumed(
     first_day: Path, shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Shop, dict[Nap, Ended]]]:
-    """Holders of every kind that fell asleep one after the other; then another run took over, and they were woken."""
-    for shop in copied(first_day, tmp_path_factory.mktemp("woken") / "shop", shared_spark):
-        asleep = {nap: shop.sleeping(*nap) for nap in (*REFUSED, COMMITTED)}
+) -> Iterator[tuple[Shop, dict[Suspension, Ended]]]:
+    """Runs that were suspended at every place, and resumed after another run took their tables over."""
+    for shop in copied(first_day, tmp_path_factory.mktemp("resumed") / "shop", shared_spark):
+        suspended = {each: shop.suspended(*each) for each in (*REJECTED, COMMITTED)}
         shop.run()
-        for sleeper in asleep.values():
-            sleeper.wake()
-        yield shop, {nap: sleeper.ended() for nap, sleeper in asleep.items()}
+        for command in suspended.values():
+            command.resume()
+        yield shop, {each: command.ended() for each, command in suspended.items()}
 
 
-@pytest.mark.parametrize("nap", REFUSED, ids=" ".join)
-def test_a_holder_that_slept_while_another_took_over_is_refused(woken: tuple[Shop, dict[Nap, Ended]], nap: Nap) -> None:
-    ended = woken[1][nap]
+@pytest.mark.parametrize("suspension", REJECTED, ids=" ".join)
+def test_a_run_resumed_after_a_takeover_cannot_commit(
+    resumed: tuple[Shop, dict[Suspension, Ended]], suspension: Suspension
+) -> None:
+    ended = resumed[1][suspension]
     assert ended.exit_code == 4
-    assert ended.codes == {nap[0]: "commit-lost"}
+    assert ended.codes == {suspension[0]: "commit-lost"}
     assert "run again" in ended.hints[0]
 
 
-def test_a_holder_that_slept_after_its_commit_ends_well_though_another_has_seen_the_batch_through(
-    woken: tuple[Shop, dict[Nap, Ended]],
+def test_a_run_resumed_after_its_commit_succeeds_although_another_completed_the_batch(
+    resumed: tuple[Shop, dict[Suspension, Ended]],
 ) -> None:
-    shop, ended = woken
+    shop, ended = resumed
     assert ended[COMMITTED].exit_code == 0
     assert {(step.step, step.sequence) for step in shop.reports[0].steps if step.table == "silver.orders"} == {
         ("finish", 2)
     }
 
 
-def test_whoever_slept_and_whoever_took_over_every_row_is_in_one_place_once(
-    woken: tuple[Shop, dict[Nap, Ended]],
+def test_after_takeovers_every_row_is_in_exactly_one_place(
+    resumed: tuple[Shop, dict[Suspension, Ended]],
 ) -> None:
-    shop, _ = woken
+    shop, _ = resumed
     assert shop.run() == {}
     assert_every_row_once(shop)
     warehouse = shop.folder / ".lakesmith/warehouse/_lakesmith"
@@ -171,15 +173,15 @@ def assert_every_row_once(shop: Shop) -> None:
     assert shop.rows("SELECT id FROM bronze.paid ORDER BY id") == [(i,) for i in (1, 1, 4, 4)]
     assert shop.rows("SELECT id FROM silver.copy ORDER BY id") == [(i,) for i in (1, 1, 4, 4)]
     assert shop.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 10), (4, 4)]
-    refused = {"bronze_clicks": 2, "bronze_paid": 4, "silver_copy": 2, "silver_orders": 2}
-    assert {name: shop.rows(f"SELECT count(*) FROM quarantine.{name}")[0][0] for name in refused} == refused
+    rejected = {"bronze_clicks": 2, "bronze_paid": 4, "silver_copy": 2, "silver_orders": 2}
+    assert {name: shop.rows(f"SELECT count(*) FROM quarantine.{name}")[0][0] for name in rejected} == rejected
 
 
-def test_of_two_that_have_staged_the_same_batch_each_has_its_own_files_and_one_commits(shop: Shop) -> None:
-    first, second = (shop.sleeping("bronze.paid", "batch.staged") for _ in range(2))
-    first.wake()
+def test_two_runs_that_staged_the_same_batch_have_separate_files_and_one_commits(shop: Shop) -> None:
+    first, second = (shop.suspended("bronze.paid", "batch.staged") for _ in range(2))
+    first.resume()
     assert first.ended().exit_code == 0
-    second.wake()
+    second.resume()
     ended = second.ended()
     assert (ended.exit_code, ended.codes) == (4, {"bronze.paid": "commit-lost"})
     assert shop.run("bronze.paid") == {}
@@ -187,23 +189,23 @@ def test_of_two_that_have_staged_the_same_batch_each_has_its_own_files_and_one_c
     assert shop.rows("SELECT count(*) FROM quarantine.bronze_paid") == [(4,)]
 
 
-def test_while_its_lease_lasts_a_holder_that_sleeps_keeps_others_off(shop: Shop) -> None:
-    sleeper = shop.start("run", "bronze.clicks", stops=(Stop("lease.taken", "bronze.clicks"),), own_spark=True)
-    sleeper.asleep()
+def test_a_suspended_run_keeps_its_table_until_its_lease_expires(shop: Shop) -> None:
+    command = shop.start("run", "bronze.clicks", stops=(Stop("lease.taken", "bronze.clicks"),), own_spark=True)
+    command.wait_until_suspended()
     (lease,) = (shop.folder / ".lakesmith/warehouse/_lakesmith/leases/bronze.clicks").glob("*.json")
-    # As it would be with the real time: it was read a moment ago, and lasts a minute.
+    # As with the real duration: the lease was renewed a moment ago, and is valid for a minute.
     lease.write_text(json.dumps({**json.loads(lease.read_text()), "expires_at": time.time() + 60}))
     shop.run("bronze.clicks", ok=False)
     (error,) = shop.reports[-1].errors
     assert (error.code, error.exit_code) == ("table-leased", 4)
     assert "wait until it ends" in str(error.hint)
-    sleeper.wake()
-    assert sleeper.ended().exit_code == 0
+    command.resume()
+    assert command.ended().exit_code == 0
     assert shop.run("bronze.clicks") == {}
     assert shop.rows("SELECT id FROM bronze.clicks ORDER BY id") == [(i,) for i in (1, 1, 2, 4, 4, 5)]
 
 
-def test_runs_that_begin_at_the_same_time_on_a_new_lake_share_the_work_or_are_reported_who_is_at_it(
+def test_runs_that_start_together_on_a_new_lake_share_the_work_or_report_the_lease_holder(
     tmp_path: Path, first_day: Path, shared_spark: SparkSession
 ) -> None:
     def declared_only(folder: str, names: list[str]) -> set[str]:
@@ -222,25 +224,25 @@ def test_runs_that_begin_at_the_same_time_on_a_new_lake_share_the_work_or_are_re
     shop.run()
     assert shop.run() == {}
     assert_every_row_once(shop)
-    told = [each.report["run"]["run_id"] for each in ended if each.report["run"]]
-    assert set(told) <= {str(run) for (run,) in shop.rows("SELECT run_id FROM system.runs")}
+    run_ids = [each.report["run"]["run_id"] for each in ended if each.report["run"]]
+    assert set(run_ids) <= {str(run) for (run,) in shop.rows("SELECT run_id FROM system.runs")}
 
 
 @pytest.mark.verify
-def test_readers_beside_a_writer_see_whole_versions_only(tmp_path: Path, spark: SparkSession) -> None:
+def test_readers_beside_a_writer_see_complete_versions_only(tmp_path: Path, spark: SparkSession) -> None:
     lake = Written(tmp_path / "shop", spark)
-    # Of each table, every batch has the same twenty keys, and one amount.
+    # In each table, every batch has the same twenty keys and one amount.
     lake.declare({**LAKE, "gold/now.sql": "/* lakesmith\nload: replace\n*/\nSELECT * FROM silver.orders\n"})
     seen: dict[str, set[int]] = {}
 
-    def look(place: str = "", about: str = "") -> None:
+    def read_tables(place: str = "", about: str = "") -> None:
         for table in ("bronze.clicks", "bronze.paid", "silver.orders", "gold.now"):
             location = lake.folder / f".lakesmith/warehouse/{table.replace('.', '/')}"
             if not (location / "_delta_log/00000000000000000000.json").exists():
                 continue
             directly = DeltaTable(location).to_pyarrow_table(columns=["amount"])["amount"].to_pylist()
-            asked = [amount for (amount,) in lake.rows(f"SELECT amount FROM {table}")]
-            for amounts in (directly, asked):
+            queried = [amount for (amount,) in lake.rows(f"SELECT amount FROM {table}")]
+            for amounts in (directly, queried):
                 counted = Counter(amounts)
                 assert set(counted.values()) == {20}, (place, about, table, counted)
                 assert table.startswith("bronze") or len(counted) == 1
@@ -249,10 +251,10 @@ def test_readers_beside_a_writer_see_whole_versions_only(tmp_path: Path, spark: 
     for number in (1, 2):
         for folder in ("clicks", "paid", "orders"):
             lake.land(f"{folder}/{number}.json", *(row(id, number, at=number) for id in range(20)))
-        failpoints.watch(look)
+        failpoints.watch(read_tables)
         try:
             lake.run()
         finally:
             failpoints.watch(None)
-        look()
+        read_tables()
     assert seen == {table: {1, 2} for table in ("bronze.clicks", "bronze.paid", "silver.orders", "gold.now")}

@@ -1,4 +1,4 @@
-"""A real `lakesmith` command in a process of its own, which falls asleep where it is told to and can be woken."""
+"""A real `lakesmith` command in its own process, which is suspended at given places and can be resumed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.faults.attach import Jvm
 from tests.faults.forks import FORKS
 
 SHORT = 1.0
-"""How many seconds a lease of such a process outlives its last sign of life."""
+"""The seconds that a lease of such a process is valid after a renewal."""
 
 PATIENCE = 200.0
-"""Seconds that a command may take to come where it is waited for."""
+"""The maximum seconds until a command reaches a place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a process falls asleep, the first time that it comes there."""
+    """A place where a process is suspended when it first reaches it."""
 
     place: str
-    """A failpoint, or `facts.read`: the table was looked at, and nothing is written down."""
+    """A failpoint, or `facts.read`: the process has read the table, and has written nothing."""
     table: str
 
 
@@ -49,29 +49,29 @@ class Ended:
         return [error["hint"] for error in self.report["errors"]]
 
 
-class Sleeper:
-    """A command that was started and may be asleep."""
+class SuspendableCommand:
+    """A started command that may be suspended."""
 
     def __init__(self, lake: Path, *words: str, said: Path, stops: Sequence[Stop] = (), jvm: Jvm | None = None) -> None:
         self._said = said
-        self._process = FORKS.Process(target=_sleep, args=(["-C", str(lake), *words], str(said), stops, jvm))
+        self._process = FORKS.Process(target=_run_command, args=(["-C", str(lake), *words], str(said), stops, jvm))
         self._process.start()
 
-    def asleep(self) -> None:
-        """Wait until it has fallen asleep."""
+    def wait_until_suspended(self) -> None:
+        """Wait until the command is suspended."""
         until = time.monotonic() + PATIENCE
         while self._state() != "T":
             assert self._process.is_alive(), self._progress()
-            assert time.monotonic() < until, f"it has not come to where it was to sleep: {self._progress()}"
+            assert time.monotonic() < until, f"it did not reach its place: {self._progress()}"
             time.sleep(0.02)
 
-    def wake(self) -> None:
-        """Let it go on, and its Spark with it."""
+    def resume(self) -> None:
+        """Resume the command and its Spark."""
         assert self._process.pid is not None
         os.killpg(self._process.pid, signal.SIGCONT)
 
     def ended(self) -> Ended:
-        """Wait for its end."""
+        """Wait until the command ends."""
         self._process.join(PATIENCE)
         progress = self._progress()
         assert self._process.exitcode is not None, progress
@@ -79,7 +79,7 @@ class Sleeper:
         return Ended(self._process.exitcode, json.loads(self._said.read_text()))
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """Kill the command."""
         if self._process.is_alive() and self._process.pid is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -94,8 +94,8 @@ class Sleeper:
         return "X"
 
 
-def _sleep(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) -> None:
-    """Be the command, with a short lease, and fall asleep where it was said."""
+def _run_command(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) -> None:
+    """Run the command in this process with a short lease, and suspend it at its places."""
     os.setsid()
     for number, name in ((1, said), (2, f"{said}.progress")):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), number)
@@ -120,7 +120,7 @@ def _sleep(words: list[str], said: str, stops: Sequence[Stop], jvm: Jvm | None) 
         reached("facts.read", str(self.table.name))
         return real(self, *rest, **named)
 
-    setattr(TableState, "new_batch", new_batch)  # noqa: B010 - mypy would not have it otherwise
+    setattr(TableState, "new_batch", new_batch)  # noqa: B010 - mypy rejects an assignment to a method
     if jvm is not None:
         session = jvm.attach()
         vars(execute).update(open_session=lambda *_, **__: session, close_session=lambda _: None)

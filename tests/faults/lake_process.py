@@ -1,4 +1,4 @@
-"""A process that works on a lake and is killed at a place, or ends and says what it did."""
+"""A process that works on a lake. It is killed at a failpoint, or ends and reports what it did."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-Deed = Literal["run", "replay", "discard", "compact", "vacuum", "restore", "rollback"]
+LakeCommand = Literal["run", "replay", "discard", "compact", "vacuum", "restore", "rollback"]
 
 HANGS = 360.0
-"""Seconds after which a process tells what it is waiting for."""
+"""After this number of seconds, a process prints its stack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a process is to do, and where it ends."""
+    """What a process does, and where it is killed."""
 
     lake: str
     answer: str
     """The file that the process writes its answer to."""
-    do: Deed = "run"
+    do: LakeCommand = "run"
     table: str = "silver.events"
     version: int = 0
-    """Of a table that is restored; of a lake that is rolled back, how many releases ago."""
+    """For a restore, the table's version; for a rollback, how many releases it goes back."""
     jvm: Jvm | None = None
-    """None for a Spark of its own."""
+    """None for its own Spark."""
     place: str | None = None
     about: str = ""
     nth: int = 1
-    strike: Literal["kill", "stop", "fail", "jvm"] = "kill"
-    """At the place: SIGKILL, SIGSTOP, an error of the operating system, or SIGKILL for the JVM that it has started."""
+    action: Literal["kill", "stop", "fail", "jvm"] = "kill"
+    """At the failpoint: SIGKILL, SIGSTOP, an error of the operating system, or SIGKILL for its own JVM."""
     plant: str | None = None
     lease_seconds: float | None = None
     large: bool = False
-    """Whether tables count as large from their first byte on."""
+    """Whether every table counts as large."""
 
     @property
     def progress(self) -> Path:
-        """The file that the process adds a line to at each place."""
+        """The file to which the process adds a line at each failpoint."""
         return Path(f"{self.answer}.places")
 
     def reached(self) -> list[tuple[str, str]]:
-        """The places that the process came to, and what each was about."""
+        """Return the failpoints that the process reached, each with its subject."""
         if not self.progress.exists():
             return []
         pairs = (line.partition(" ") for line in self.progress.read_text().splitlines())
@@ -72,51 +72,51 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a process says at its end."""
+    """What a process reports at its end."""
 
     run: str | None = None
     steps: tuple[tuple[str, int, int], ...] = ()
-    """Table, sequence and version of each step that did something."""
+    """Table, sequence and version of each successful step."""
     errors: tuple[dict[str, Any], ...] = ()
     bug: str | None = None
     release: str | None = None
-    """What the lake was rolled back to."""
+    """The release of a rollback."""
 
 
 def start(order: Order) -> BaseProcess:
-    """Begin, in a process that already knows its libraries."""
+    """Start a process that has loaded its libraries."""
     Path(order.answer).unlink(missing_ok=True)
     order.progress.unlink(missing_ok=True)
-    process = FORKS.Process(target=obey, args=(order,))
+    process = FORKS.Process(target=carry_out_order, args=(order,))
     process.start()
     return process
 
 
 def answer_of(order: Order) -> Answer | None:
-    """What the process said; None when it was killed before."""
+    """Return the report of a process; None when it was killed before."""
     try:
-        told = json.loads(Path(order.answer).read_text())
+        fields = json.loads(Path(order.answer).read_text())
     except FileNotFoundError:
         return None
     return Answer(
-        run=told["run"],
-        steps=tuple((table, sequence, version) for table, sequence, version in told["steps"]),
-        errors=tuple(told["errors"]),
-        bug=told["bug"],
-        release=told["release"],
+        run=fields["run"],
+        steps=tuple((table, sequence, version) for table, sequence, version in fields["steps"]),
+        errors=tuple(fields["errors"]),
+        bug=fields["bug"],
+        release=fields["release"],
     )
 
 
-def obey(order: Order) -> None:
-    """Do as one is told."""
-    os.setpgid(0, 0)  # so that a Spark of its own can be killed with it
+def carry_out_order(order: Order) -> None:
+    """Carry out the order in this process."""
+    os.setpgid(0, 0)  # so that its own Spark can be killed with it
     faulthandler.dump_traceback_later(HANGS)
     prepare(order)
-    _say(order, _done(order))
+    _say(order, _run_order(order))
 
 
 def prepare(order: Order) -> None:
-    """Make this process strike at its place, and work with the bug that is planted."""
+    """Make this process act at its failpoint, and plant its bug."""
     times = 0
     progress = os.open(order.progress, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -126,7 +126,7 @@ def prepare(order: Order) -> None:
         if place == order.place and order.about in about.replace("/", "."):
             times += 1
             if times == order.nth:
-                _strike(order.strike)
+                _act(order.action)
 
     failpoints.watch(reached)
     if order.lease_seconds is not None:
@@ -141,7 +141,7 @@ def prepare(order: Order) -> None:
         plant(order.plant)
 
 
-def _strike(how: str) -> None:
+def _act(how: str) -> None:
     if how == "fail":
         raise OSError(5, "Input/output error")
     if how == "jvm":
@@ -151,11 +151,11 @@ def _strike(how: str) -> None:
     time.sleep(0.01)
 
 
-def _done(order: Order) -> Answer:
+def _run_order(order: Order) -> Answer:
     try:
         spark = order.jvm.attach() if order.jvm else None
-    except Exception:  # noqa: BLE001 - whatever it is, it is what there is to be told
-        # Where the JVM was killed this early, nothing of the lake was looked at yet.
+    except Exception:  # noqa: BLE001 - any error is reported
+        # If the JVM was killed this early, the process has not read the lake yet.
         return Answer() if order.jvm and order.jvm.has_ended() else Answer(bug=traceback.format_exc())
     release = None
     try:
@@ -164,20 +164,20 @@ def _done(order: Order) -> Answer:
             release = next((each.release for each in reversed(lake.releases(limit=order.version + 1))), None)
         report = _report(lake, order, release, spark)
     except LakesmithError as error:
-        return Answer(errors=(_told(error),))
-    except BaseException:  # noqa: BLE001 - whatever it is, it is what there is to be told
+        return Answer(errors=(_error_fields(error),))
+    except BaseException:  # noqa: BLE001 - any error is reported
         return Answer(bug=traceback.format_exc())
     return answer_to(report, release)
 
 
 def answer_to(report: RunReport, release: str | None = None) -> Answer:
-    """What a report says that whoever attacks a lake has to know."""
+    """Return the parts of a report that fault injection needs."""
     steps = [(step.table, step.sequence, step.version) for step in report.steps if step.outcome == "ok"]
     return Answer(
         release=release,
         run=report.run.run_id if report.run else None,
         steps=tuple((table, sequence, version) for table, sequence, version in steps if version is not None),
-        errors=tuple(map(_told, report.errors)),
+        errors=tuple(map(_error_fields, report.errors)),
     )
 
 
@@ -197,13 +197,13 @@ def _report(lake: Lake, order: Order, release: str | None, spark: SparkSession |
         case "restore":
             return lake.restore(order.table, order.version, session=spark)
         case "rollback":
-            # Where all runs were killed before their end there is no release.
+            # If all runs were killed before their end, no release exists.
             return lake.rollback(release, session=spark) if release else RunReport(run=None, steps=(), checks=())
         case _:
             assert_never(order.do)
 
 
-def _told(error: LakesmithError) -> dict[str, Any]:
+def _error_fields(error: LakesmithError) -> dict[str, Any]:
     return {"code": error.code, "what": error.what, "hint": error.hint, "exit_code": error.exit_code}
 
 

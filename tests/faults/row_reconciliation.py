@@ -1,4 +1,4 @@
-"""Holds the books of a lake to the model: how many rows each batch brought, and what became of them."""
+"""Compares the row counts of each batch with the model: rows in, and where each row went."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NOTE = re.compile(r"lakesmith (?:batch|maintenance) (\d+)\.(\d+) run ")
 
 
 _MOST = 200
-"""More files than ever land in one lake."""
+"""An upper limit of the files in one lake."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """How far the rows of a table have come with a batch."""
+    """What a table has read with a batch."""
 
     version: int
     """Of the bronze table."""
@@ -30,8 +30,8 @@ class _Reached:
     decided: Decided
 
 
-def miscounted(stream: Stream, warehouse: Path, tables: dict[str, Files]) -> Iterator[str]:
-    """Batches of a silver table whose books tell of other rows than they brought."""
+def reconciliation_errors(stream: Stream, warehouse: Path, tables: dict[str, Files]) -> Iterator[str]:
+    """Yield the batches of a silver table whose row counts differ from the model."""
     flow, events, silver = stream.flow, stream.events, stream.silver
     if stream.bronze not in tables:
         return
@@ -42,35 +42,35 @@ def miscounted(stream: Stream, warehouse: Path, tables: dict[str, Files]) -> Ite
         done = json.loads(file.read_text())
         batch = _pinned(warehouse, silver, done["sequence"], done["attempt"])
         if batch["parent"] not in reached:
-            yield f"B {silver}: batch {done['sequence']} is built upon batch {batch['parent']}, which has no end"
+            yield f"B {silver}: batch {done['sequence']} continues batch {batch['parent']}, which is not complete"
             continue
         before = reached[batch["parent"]]
         now = replace(before, version=batch["inputs"][stream.bronze]["version"])
-        want: dict[str, int] = {}
+        expected: dict[str, int] = {}
         if batch["mode"] == "replay":
             what = "discard" if batch["content"]["replay"]["discard"] else "replay"
             now = replace(now, decided=before.decided.and_then(what, before.files))
-            want = flow.replayed(events, now.files, now.decided)
+            expected = flow.replayed(events, now.files, now.decided)
         elif batch["mode"] in ("full", "changes", "partitions"):
             now = replace(now, files=landed[now.version])
-            # Where bronze went back and came again, more is touched than what is new.
+            # After a restore of bronze, a batch reads more than the new rows.
             went_back = any(landed[each] < before.files for each in range(before.version + 1, now.version))
             if batch["mode"] == "full" or not (went_back or _is_disturbed(bronze, before.version, now.version)):
-                want = flow.counted(events, batch["mode"], before.files, now.files, now.decided)
+                expected = flow.counted(events, batch["mode"], before.files, now.files, now.decided)
         reached[done["sequence"]] = now
-        have = {what: done[f"rows_{what}"] for what in want}
-        if have != want:
-            yield f"B {silver}: the books of batch {done['sequence']} tell of {have}, and there were {want}"
+        recorded = {name: done[f"rows_{name}"] for name in expected}
+        if recorded != expected:
+            yield f"B {silver}: batch {done['sequence']} recorded {recorded}, expected {expected}"
 
 
 def _is_disturbed(bronze: Files, after: int, upto: int) -> bool:
-    """Whether another writer added rows and deleted them again: then more is touched than what is new."""
+    """Return whether another writer added and deleted rows: then a batch reads more than the new rows."""
     others = [each for each in bronze.commits if after < each.version <= upto and not _NOTE.search(each.note or "")]
     return any(each.operation == "DELETE" for each in others)
 
 
 def _landed(stream: Stream, warehouse: Path, bronze: Files) -> dict[int, int]:
-    """By version of the bronze table, the number of the last file that it has ingested."""
+    """Return the number of the last ingested file by version of the bronze table."""
     numbers = [0, *filter(stream.events.counts, range(1, _MOST))]
     files = {0: 0}
     landed: dict[int, int] = {}

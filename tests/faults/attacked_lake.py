@@ -1,4 +1,4 @@
-"""One lake under attack: what has landed in it, who was told what, and what the oracle has to say."""
+"""One lake under fault injection: what landed, which results were acknowledged, and what the oracle reports."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.faults.attach import Jvm
 from tests.faults.file_names import clutter
 from tests.faults.flows import Decided, earlier
 from tests.faults.foreign_log import Foreign
+from tests.faults.lake_process import Answer, LakeCommand, Order, answer_of, start
 from tests.faults.layouts import Layout, Stream, layout
 from tests.faults.oracle import Claims
-from tests.faults.victim import Answer, Deed, Order, answer_of, start
 
 PATIENCE = 420.0
-"""Seconds after which a process counts as hanging."""
+"""After this number of seconds, a process counts as hanging."""
 _RETRIES = 6
 
 
@@ -38,7 +38,7 @@ class Oracle:
         )
 
     def ask(self, claims: Claims) -> list[str]:
-        """The promises that are broken."""
+        """Return the broken promises."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(claims.line() + "\n")
@@ -53,8 +53,8 @@ class Oracle:
 
 
 @dataclass
-class Siege:
-    """A lake, and all that is known of it for certain."""
+class AttackedLake:
+    """A lake, and everything that is certain about it."""
 
     folder: Path
     flow: str
@@ -67,24 +67,24 @@ class Siege:
     acknowledged: int = 0
     decided: Decided = field(default_factory=Decided)
     pending: Decided | None = None
-    """What is decided besides if a process that was cut short got that far."""
+    """The additional decision that an interrupted process may have committed."""
     lagging: list[Decided] = field(default_factory=list)
-    """What was decided before: tables that are made from others follow with the next run."""
+    """Earlier decisions: downstream tables reflect a new one after the next run."""
     runs: list[dict[str, Any]] = field(default_factory=list)
     restored: bool = False
     vacuumed: bool = False
     rolled_back: str | None = None
-    """The release that the lake was taken back to, and nothing was begun since."""
+    """The release of the last rollback, if nothing was started since."""
     released: dict[str, Decided] = field(default_factory=dict)
-    """What was decided when a release was made."""
+    """The decisions at the time of each release."""
     ever: list[Decided] = field(default_factory=list)
-    """What may have been decided at any time."""
+    """All decisions that may have been committed at some time."""
     taken_back: tuple[Decided, ...] = ()
-    """What may be decided after tables went back: their decisions have gone back with them."""
+    """The possible decisions after a restore or rollback: decisions are restored with their tables."""
     foreign: list[Foreign] = field(default_factory=list)
     """The commits of other writers."""
     may_commit: bool = False
-    """Whether a JVM may still commit what a process began that was killed."""
+    """Whether a JVM may still commit the work of a killed process."""
     orders: int = 0
 
     @property
@@ -102,7 +102,7 @@ class Siege:
             path.write_text(text)
 
     def land(self) -> None:
-        """The next file of each stream that has one of this number."""
+        """Land the next file of each stream that has a file with this number."""
         self.landed += 1
         for stream in self.layout.streams:
             folder = self.folder / "landing" / stream.name
@@ -116,11 +116,11 @@ class Siege:
             unfinished.rename(os.fsdecode(os.path.join(os.fsencode(folder), stream.events.name(self.landed))))
 
     def has_new(self, stream: Stream) -> bool:
-        """Whether files of a stream have landed that no run has acknowledged."""
+        """Return whether files of a stream have landed that no run has acknowledged."""
         return any(map(stream.events.counts, range(self.acknowledged + 1, self.landed + 1)))
 
-    def order(self, do: Deed = "run", **details: Any) -> Order:
-        """A process's task on this lake."""
+    def order(self, do: LakeCommand = "run", **details: Any) -> Order:
+        """Create an order for a process on this lake."""
         self.orders += 1
         answer = str(self.folder.with_name(f"{self.folder.name}.{self.orders}.answer"))
         return Order(
@@ -134,7 +134,7 @@ class Siege:
         )
 
     def send(self, order: Order) -> Answer | None:
-        """Let a process do it, and remember what it acknowledged; None when it was killed."""
+        """Run a process and remember what it acknowledged; None when it was killed."""
         self.expect(order.do)
         process = start(order)
         process.join(PATIENCE)
@@ -145,26 +145,26 @@ class Siege:
             raise AssertionError(f"{order.do} hung for {PATIENCE:.0f} s")
         answer = answer_of(order)
         if answer is not None:
-            self.heard(order.do, answer)
+            self.acknowledge(order.do, answer)
         else:
             assert process.exitcode == -signal.SIGKILL, f"{order.do} died by itself: {process.exitcode}"
         return answer
 
-    def expect(self, do: Deed) -> None:
-        """From now on, what is decided may take effect."""
+    def expect(self, do: LakeCommand) -> None:
+        """Note that a command starts: from now on, its decision may take effect."""
         self.rolled_back = None
         self.vacuumed = self.vacuumed or do == "vacuum"
         if do in ("replay", "discard"):
             self.pending = self.decided.and_then(do, self.acknowledged)
             self.ever.append(self.pending)
         elif do in ("restore", "rollback"):
-            # Until the next run has ended well, the table may be at any version that there was, also at one that a
-            # decision made which was cut short, and taken again later for more files.
+            # Until the next run succeeds, the table may be at any earlier version. This includes a version of an
+            # interrupted decision that was repeated later for more files.
             self.restored, self.acknowledged = True, 0
             self.taken_back = earlier((*self.taken_back, *self.ever, self.decided))
 
-    def heard(self, do: Deed, answer: Answer) -> None:
-        """A process has said what it did."""
+    def acknowledge(self, do: LakeCommand, answer: Answer) -> None:
+        """Record what a process reports."""
         if answer.bug is not None:
             return
         if answer.run is not None:
@@ -184,10 +184,10 @@ class Siege:
         if answer.run is not None and self.pending is None and len(self.taken_back) < 2:
             self.released[answer.run] = next(iter(self.taken_back), self.decided)
 
-    def settle(self) -> list[str]:
-        """Run until a run ends well, then ask whether all is as if nothing had happened; what is broken."""
+    def run_to_completion(self) -> list[str]:
+        """Run until a run succeeds, then check that the content is complete. Return the broken promises."""
         broken: list[str] = []
-        waiting: list[Deed] = ["run"]
+        waiting: list[LakeCommand] = ["run"]
         if self.pending is not None:
             waiting += ["replay" if self.pending.decisions[-1][0] == "replay" else "discard", "run"]
         for do in waiting:
@@ -199,28 +199,28 @@ class Siege:
                 time.sleep(0.5)
             else:
                 said = answer and (answer.errors or _shortened(answer.bug or "nothing"))
-                broken.append(f"E {do} does not end well: {said}")
-        return broken + self.judge(settled=True)
+                broken.append(f"E {do} does not succeed: {said}")
+        return broken + self.check(completed=True)
 
-    def judge(self, *, settled: bool = False) -> list[str]:
-        """What the oracle says of the lake as it is now."""
-        claims = self._claims(settled=settled)
-        if not settled:
+    def check(self, *, completed: bool = False) -> list[str]:
+        """Return the promises that the oracle finds broken now."""
+        claims = self._claims(completed=completed)
+        if not completed:
             return self.oracle.ask(claims)
-        heard: list[str] = []
-        for decided in claims.decided:  # all tables have to agree on one
+        first_broken: list[str] = []
+        for decided in claims.decided:  # all tables must match the same one
             broken = self.oracle.ask(replace(claims, decided=(decided,)))
             if not broken:
                 if self.taken_back:
                     self.decided, self.taken_back = decided, ()
                 return []
-            heard = heard or broken
-        return heard
+            first_broken = first_broken or broken
+        return first_broken
 
-    def _claims(self, *, settled: bool) -> Claims:
+    def _claims(self, *, completed: bool) -> Claims:
         states = self.taken_back or (self.decided,)
         states += () if self.pending is None else (self.pending,)
-        states += () if settled else tuple(self.lagging)
+        states += () if completed else tuple(self.lagging)
         return Claims(
             lake=str(self.folder),
             flow=self.flow,
@@ -229,7 +229,7 @@ class Siege:
             acknowledged=self.acknowledged,
             decided=states,
             ever=tuple(self.ever),
-            settled=settled,
+            completed=completed,
             runs=tuple(self.runs),
             restored=self.restored,
             vacuumed=self.vacuumed,
@@ -239,17 +239,17 @@ class Siege:
 
 
 _PASSING = {"commit-conflict", "commit-lost", "commit-unknown", "table-leased"}
-"""Codes of errors that a process may meet after another was killed, and that pass."""
+"""Codes of temporary errors that a process may get after another process was killed."""
 
 
 def _lasting(answer: Answer | None) -> list[str]:
-    """Errors of a process that nobody disturbs, other than those that a killed one or another writer left behind."""
+    """Return the errors of an undisturbed process, except temporary ones after a kill or a commit of another writer."""
     found = [error for error in answer.errors if error["code"] not in _PASSING] if answer is not None else []
-    return [f"E {error['code']} although nothing disturbs the run: {error['what'][:300]}" for error in found]
+    return [f"E {error['code']} although nothing interrupts the run: {error['what'][:300]}" for error in found]
 
 
 def _shortened(trace: str) -> str:
-    """The error of a traceback, and where it was raised."""
+    """Return the error of a traceback, and where it was raised."""
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     raised = [line for line in lines if line.startswith("File ")]
     return f"{lines[-1]} ({raised[-1]})" if raised else lines[-1]
@@ -268,11 +268,11 @@ _FAULTS = {
     "table-unreadable",
     "unknown-progress",
 }
-"""Codes that tell of a lake that is damaged or does not add up: where nobody else touches it, Lakesmith did that."""
+"""Codes of corrupt or inconsistent lakes. If nobody else writes to the lake, they mean a bug of Lakesmith."""
 
 
 def untyped(answer: Answer | None) -> Sequence[str]:
-    """What an error lacks: each has a code, an exit code and a next step, and none is a bug or tells of one."""
+    """Return what errors lack. Each needs a code, an exit code and a next step, and none may be or report a bug."""
     if answer is None:
         return []
     if answer.bug is not None:
@@ -286,5 +286,5 @@ def untyped(answer: Answer | None) -> Sequence[str]:
         if not error["hint"]:
             broken.append(f"E {error['code']} does not say what to do next")
         if error["code"] in _FAULTS:
-            broken.append(f"E {error['code']} tells of a fault of Lakesmith's own: {error['what']}")
+            broken.append(f"E {error['code']} reports a bug of Lakesmith: {error['what']}")
     return broken
