@@ -32,7 +32,7 @@ from lakesmith.storage import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEED = 7
+SEED = int(os.environ.get("SEED", "7"))
 SAID = "acknowledged.jsonl"
 GATED: Mapping[str, str] = {
     "lakesmith.yml": "name: gated\n",

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.verify, pytest.mark.timeout(3600)]
 
 FLOWS = ("merge", "staged", "partitions", "changes")
 _COMMIT = re.compile(r".+/_delta_log/\d{20}\.json")
-CUTS = 12
+CUTS = int(os.environ.get("CUTS", "12"))
 """The number of random cuts for each lake, besides those right after a commit."""
 
 

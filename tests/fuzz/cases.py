@@ -8,8 +8,10 @@ from random import Random
 from typing import Any
 
 from tests.fuzz import corpus, mutate
+from tests.fuzz.entries import entries_case
 from tests.fuzz.found import FOUND
 from tests.fuzz.landing import landing_case
+from tests.fuzz.logs import log_case
 from tests.fuzz.model import Case
 from tests.fuzz.mutate import Mutate
 
@@ -394,5 +396,7 @@ KINDS: Mapping[str, tuple[int, Callable[[Random], Case]]] = {
     "orc": (3, _data("orc")),
     "message": (4, _message),
     "landing": (6, landing_case),
+    "log": (4, log_case),
+    "entries": (5, entries_case),
 }
 """By its name, how often a kind comes, and how a case of it is made."""

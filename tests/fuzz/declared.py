@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 
 def fits(value: object, kind: Any) -> bool:
@@ -14,6 +14,8 @@ def fits(value: object, kind: Any) -> bool:
     match get_origin(kind):
         case x if x in (Union, UnionType):
             return any(fits(value, part) for part in parts)
+        case x if x is Literal:
+            return value in parts
         case x if x is tuple:
             return isinstance(value, tuple) and all(fits(each, parts[0]) for each in value)
         case x if x is Mapping:

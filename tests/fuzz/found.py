@@ -11,7 +11,9 @@ from typing import Any
 
 from tests.fuzz import corpus
 from tests.fuzz.corpus import DataFile
+from tests.fuzz.entries import DECLARED
 from tests.fuzz.landing import Entry
+from tests.fuzz.logs import valid_log
 from tests.fuzz.model import Case
 
 _LAKE = {"lakesmith.yml": b"name: shop\n", "bronze/orders.yml": b"source: {files: landing/orders/*.json}\n"}
@@ -48,6 +50,10 @@ def data_case(file: DataFile) -> Case:
 def _landing(*entries: Entry, pattern: str = "*.json") -> Case:
     options = {"entries": entries, "pattern": pattern, "symlinks": "inside", "listing": "full", "archive": None}
     return Case(kind="landing", target=pattern, options=options)
+
+
+def _entries(*entries: Entry) -> Case:
+    return Case(kind="entries", target="", files=DECLARED, options={"entries": entries})
 
 
 def _schema_bomb() -> object:
@@ -168,4 +174,15 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _landing(Entry(path=b"a.json", kind="link", target=b"nothing")),
     lambda: _landing(Entry(path=b"_a.json", kind="link", target=b"."), pattern="*"),
     lambda: _landing(Entry(path=b"a.json", kind="fifo")),
+    # Actions that delta-rs reads late, and a checkpoint without a byte.
+    lambda: valid_log({f"{2:020}.json": b'{"txn":{"appId":null,"version":3}}\n'}),
+    lambda: valid_log({f"{2:020}.json": b'{"txn":{"appId":"a","version":{}}}\n'}),
+    lambda: valid_log({f"{1:020}.checkpoint.parquet": b""}),
+    lambda: valid_log({f"{2:020}.json": b'{"add":{"path":"a","size":"x","partitionValues":{}}}\n'}),
+    # Entries that are no files, among declarations and data.
+    lambda: _entries(Entry(path=b"silver/x.yml", kind="link", target=b"x.yml")),
+    lambda: _entries(Entry(path=b"x", kind="link", target=b"x"), Entry(path=b"silver/x", kind="link", target=b"x")),
+    lambda: _entries(Entry(path=b"silver/x.test.yml", kind="fifo")),
+    lambda: _entries(Entry(path=b"adopted/x.parquet", kind="fifo")),
+    lambda: _entries(Entry(path=b"adopted/caf\xe9.parquet", kind="file")),
 )

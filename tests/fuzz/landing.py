@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -135,18 +135,22 @@ def make_entries(entries: Iterable[Entry], folder: Path) -> None:
     outside.mkdir()
     (outside / "s.json").write_bytes(SECRET)
     for entry in entries:
-        path = os.path.join(root, entry.path)
-        match entry.kind:
-            case "file":
-                Path(os.fsdecode(path)).write_bytes(INSIDE)
-            case "folder":
-                os.mkdir(path)
-            case "fifo":
-                os.mkfifo(path)
-            case "socket":
-                os.mknod(path, stat.S_IFSOCK | 0o600)
-            case "link":
-                os.symlink(entry.target.replace(_OUTSIDE, os.fsencode(outside)), path)
+        target = entry.target.replace(_OUTSIDE, os.fsencode(outside))
+        make_entry(replace(entry, target=target), os.path.join(root, entry.path))
+
+
+def make_entry(entry: Entry, path: bytes) -> None:
+    match entry.kind:
+        case "file":
+            Path(os.fsdecode(path)).write_bytes(INSIDE)
+        case "folder":
+            os.mkdir(path)
+        case "fifo":
+            os.mkfifo(path)
+        case "socket":
+            os.mknod(path, stat.S_IFSOCK | 0o600)
+        case "link":
+            os.symlink(entry.target, path)
 
 
 def judge(entries: Sequence[Entry], pattern: str, files: Iterable[FileFact], skipped: Iterable[SkippedEntry]) -> None:

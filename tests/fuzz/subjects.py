@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import sys
 import tempfile
@@ -22,8 +23,10 @@ from tests.docs.markdown import DOCS
 from tests.fuzz import corpus, mutate
 from tests.fuzz.cases import case as case
 from tests.fuzz.declared import fits
+from tests.fuzz.entries import try_entries
 from tests.fuzz.found import data_case
 from tests.fuzz.landing import Broke, try_landing
+from tests.fuzz.logs import try_log, valid_log
 from tests.fuzz.model import Case
 
 from lakesmith.columns import CORRUPT, ERROR_CODE, FILE_END
@@ -75,6 +78,7 @@ def _valid() -> Iterator[Case]:
     for words in (["plan"], ["query", "SELECT 1 AS a"], ["status", "--json"], ["run"], ["test"]):
         yield Case(kind="command", target="", files=corpus.WIDE_LAKE, options={"words": words})
     yield from map(data_case, corpus.data_files())
+    yield valid_log()
 
 
 # Declarations
@@ -143,7 +147,7 @@ def _check_place(error: DeclarationError, folder: Path, lines: dict[str, int], w
     file = error.at.file
     if file not in lines:
         path = folder / file
-        if not path.exists():
+        if not os.path.lexists(path):
             raise Broke(f"the error is in {file}, which there is not: {what}")
         # YAML ends lines with more than a line feed.
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
@@ -436,6 +440,20 @@ def _landing(case: Case, folder: Path) -> Refused:
         return judged(error, folder)
 
 
+# Logs of tables
+
+
+def _log(case: Case, folder: Path) -> Refused:
+    return try_log(case, folder, lambda error: judged(error, folder))
+
+
+# Entries of all kinds
+
+
+def _entries(case: Case, folder: Path) -> Refused:
+    return try_entries(case, folder, lambda error: judged(error, folder))
+
+
 def _held(promise: bool, told: str) -> None:
     if not promise:
         raise Broke(f"it does not hold that {told}")
@@ -456,6 +474,8 @@ _SUBJECTS: Mapping[str, Callable[[Case, Path], Refused]] = {
     **dict.fromkeys(("json", "csv", "text", "xml", "avro", "parquet", "orc"), _data),
     "message": _message,
     "landing": _landing,
+    "log": _log,
+    "entries": _entries,
 }
 LENIENT = ("command",)
 """Kinds in which paths come from whoever types them."""

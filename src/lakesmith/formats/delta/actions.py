@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from lakesmith.errors import InfrastructureError
 from lakesmith.formats.delta.commit import commit
 from lakesmith.formats.delta.deletion_vectors import read_vector, write_vectors
-from lakesmith.formats.delta.integrity import read_checked, refuse_corrupt_checkpoint
+from lakesmith.formats.delta.integrity import commit_lines, log_failure, parse_action, refuse_corrupt_checkpoint
 from lakesmith.formats.delta.log_files import absolute, checkpoint_name, commit_path, list_log_files, log_folder
 from lakesmith.ports import Write
 
@@ -143,17 +143,22 @@ def _log_actions(
 
 
 def _checkpoint_actions(location: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     refuse_corrupt_checkpoint(location, version)
     checkpoint = os.path.join(log_folder(location), checkpoint_name(version))
-    for batch in pq.ParquetFile(checkpoint).iter_batches(columns=[kind]):
-        yield from filter(None, batch.column(0).to_pylist())
+    try:
+        for batch in pq.ParquetFile(checkpoint).iter_batches(columns=[kind]):
+            yield from filter(None, batch.column(0).to_pylist())
+    except pa.ArrowInvalid as error:
+        raise log_failure(location, str(error)) from error
 
 
 def read_actions(location: str, version: int) -> list[dict[str, Any]]:
     """The actions of a commit; raises where its file is corrupt."""
-    return [json.loads(line) for line in read_checked(commit_path(location, version)).splitlines()]
+    path = commit_path(location, version)
+    return [parse_action(path, number, line) for number, line in enumerate(commit_lines(path), 1)]
 
 
 def new_batch_folder(write: Write) -> str:

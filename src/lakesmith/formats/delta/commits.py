@@ -7,7 +7,6 @@ delta-rs' own history numbers commits by counting them, which is wrong as soon a
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
 from lakesmith.errors import UsageError
-from lakesmith.formats.delta.integrity import action_kind, commit_lines, invalid_line, list_log
+from lakesmith.formats.delta.integrity import action_kind, commit_lines, list_log, parse_action
 from lakesmith.formats.delta.log_files import commit_path, display_name
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
 from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, in_commit_order
@@ -70,9 +69,9 @@ def _read_commit(path: str, version: int) -> CommitFact:
     for number, line in enumerate(commit_lines(path), 1):
         match action_kind(line):
             case b"commitInfo":
-                info = _object(_parse(path, number, line)["commitInfo"])
+                info = _object(parse_action(path, number, line)["commitInfo"])
             case b"txn":
-                txn = _object(_parse(path, number, line)["txn"])
+                txn = _object(parse_action(path, number, line)["txn"])
                 if isinstance(txn.get("appId"), str) and _is_number(txn.get("version")):
                     sequences[txn["appId"]] = txn["version"]
             case b"remove":
@@ -92,14 +91,6 @@ def _read_commit(path: str, version: int) -> CommitFact:
         changes_rows=adds or removes,
         removes_rows=removes,
     )
-
-
-def _parse(path: str, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        parsed: dict[str, Any] = json.loads(line)
-    except ValueError as error:
-        raise invalid_line(path, number) from error
-    return parsed
 
 
 def _committed_at(info: dict[str, Any], modified: float) -> datetime:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.declare.spark_type import ArrayType, MapType, SimpleType, SparkType, StructType
 from lakesmith.formats.delta.commits import is_maintenance, read_commits
+from lakesmith.formats.delta.integrity import log_failure
 from lakesmith.formats.delta.log_files import list_log_files, log_folder
 from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_at, open_snapshot_if_any
 from lakesmith.ports import ColumnFact, TableFacts
@@ -23,9 +24,18 @@ _SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "
 
 def read_facts(location: str, flow: str) -> TableFacts | None:
     """The facts of the newest version; None when there is no table."""
+    from deltalake import exceptions
+
     table = open_snapshot_if_any(location)
     if table is None:
         return None
+    try:
+        return _facts_of(table, location, flow)
+    except exceptions.DeltaError as error:  # delta-rs reads some actions only when they are needed
+        raise log_failure(location, str(error)) from error
+
+
+def _facts_of(table: DeltaTable, location: str, flow: str) -> TableFacts:
     metadata = table.metadata()
     version = table.version()
     newest = next(read_commits(location, version), None)

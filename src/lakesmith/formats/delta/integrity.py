@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
@@ -26,6 +27,13 @@ _ACTIONS = {
     b"domainMetadata",
     b"checkpointMetadata",
     b"sidecar",
+}
+_FILE_ACTION_TYPES: Mapping[str, Any] = {
+    "path": str,
+    "size": int | None,
+    "partitionValues": dict | None,
+    "stats": str | None,
+    "deletionVector": dict | None,
 }
 _HINT = "restore the file from a backup; a silver or gold table can also be rebuilt: remove its folder and run"
 _CHECKSUM_HINT = f"{_HINT}; if somebody rewrote the file on purpose, remove its checksum file"
@@ -66,9 +74,23 @@ def commit_lines(path: str) -> list[bytes]:
     return lines
 
 
-def invalid_line(path: str, number: int) -> InfrastructureError:
-    """The error for a line of a commit that is not JSON."""
-    return _error(_invalid_line(path, number))
+def parse_action(path: str, number: int, line: bytes) -> dict[str, Any]:
+    """The action in a line of a commit; raises where it is not JSON, or adds or removes a file in other types than
+    Delta's."""
+    try:
+        action: dict[str, Any] = json.loads(line)
+    except ValueError as error:
+        raise _error(_invalid_line(path, number)) from error
+    if not all(_is_file_action(action[kind]) for kind in ("add", "remove") if kind in action):
+        raise _error(f"{path} is corrupt: line {number} has a value of another type than Delta's")
+    return action
+
+
+def _is_file_action(action: Any) -> bool:
+    """Whether an action names its file, and describes it in the types of Delta."""
+    return isinstance(action, dict) and all(
+        isinstance(action.get(name), kind) for name, kind in _FILE_ACTION_TYPES.items()
+    )
 
 
 def _invalid_line(path: str, number: int) -> str:
