@@ -27,7 +27,7 @@ from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.records import RunRecord
 from lakesmith.reports import RunReport
 from lakesmith.spark import write
-from lakesmith.storage import Warehouse
+from lakesmith.storage import LocalStorage, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +112,8 @@ class Recorded:
 
 
 def ledger(folder: Path, *, sync: bool) -> None:
-    """Write records of runs, without Spark. With `sync=False`, `disk.sync` does nothing: a planted bug."""
+    """Write records of runs and archive a file, without Spark. With `sync=False`, `disk.sync` does nothing: a planted
+    bug."""
     if not sync:
         original = disk.sync
         for name, module in list(sys.modules.items()):
@@ -137,6 +138,10 @@ def ledger(folder: Path, *, sync: bool) -> None:
         )
         records.record(run, (), ())
     (folder / SAID).write_text("{}")
+    landed = folder / "landing/events/1.json"
+    disk.make_folders(landed.parent)
+    landed.write_text("{}")  # not synced: not every sender does it
+    LocalStorage(folder).move("landing/events/1.json", "landing/events/archive/1.json")
 
 
 def main(folder: str, *flows: str) -> None:

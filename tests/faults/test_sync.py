@@ -21,14 +21,25 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 _COMMIT = re.compile(r"(?P<table>.+)/_delta_log/\d{20}\.json")
 _BESIDE = re.compile(r".+/_delta_log/(?:\d{20}\.(?:crc|checkpoint.*\.parquet)|_last_checkpoint)")
+_LANDED = re.compile(r".+/landing/events/[^/]+")
 _HELD = re.compile(r"(?P<held>.+/_lakesmith/held/[^/]+)/batch\.json")
 
 
 def violations(root: Path, events: Sequence[Event]) -> list[str]:
-    """Return the files that are committed or acknowledged before they are synced."""
-    disk, found = Disk(root), list[str]()
+    """Return the files that are committed or acknowledged before they are synced, and the landing files that are
+    removed before their archived copies are synced."""
+    disk, found, archived = Disk(root), list[str](), dict[str, str]()
     for event in events:
         disk.apply(event)
+        if event.kind == "link" and _LANDED.fullmatch(event.path):
+            archived[event.path] = event.to
+        elif event.kind == "remove" and _LANDED.fullmatch(event.path):
+            copy = archived.get(event.path)
+            found += (
+                _unsynced(disk, [copy], f"{event.path} is removed")
+                if copy
+                else [f"{event.path} is removed without a copy"]
+            )
         if event.path == str(root / SAID) and event.kind == "write":
             found += _unsynced(
                 disk, (path for path in disk.below(str(root)) if _is_acknowledged_file(path)), "acknowledged"
@@ -124,6 +135,7 @@ PLANTED = [
     (is_python, "content of merge/.lakesmith/warehouse/silver/events/deletion_vector_"),
     (is_python, "content of merge/.lakesmith/warehouse/system/runs/part-"),
     (is_python, "content of gated/.lakesmith/warehouse/_lakesmith/held/"),
+    (lambda event: event.path.endswith("/archive"), "the name 00001.json of gated/landing/events/archive/00001.json"),
     (is_log, "acknowledged"),
     (lambda event: event.path.endswith("/_change_data"), "the name cdc-"),
 ]
@@ -159,3 +171,12 @@ def test_a_sync_without_effect_is_detected(tmp_path: Path) -> None:
     found = traced(tmp_path / "planted", "ledger", "no-sync").violations()
     assert any("content of system/runs/part-" in each for each in found)
     assert any("the name 00000000000000000000.json" in each and "acknowledged" in each for each in found)
+    for what in ("the content of", "the name 1.json of"):
+        assert f"{what} landing/events/archive/1.json is not synced: landing/events/1.json is removed" in found
+
+
+def test_a_landing_file_that_is_removed_without_a_copy_is_detected() -> None:
+    landed = "/lakes/landing/events/1.json"
+    folders = (Event("mkdir", "/lakes/landing"), Event("mkdir", "/lakes/landing/events"))
+    events = (*folders, Event("create", landed), Event("remove", landed))
+    assert violations(Path("/lakes"), events) == [f"{landed} is removed without a copy"]
