@@ -220,6 +220,8 @@ def main() -> None:
         del session.DELTA[key]
     spark = session.open_session("foreign", {**session.BRIEF, "spark.driver.memory": "1g"}, ("delta",), brief=True)
     assert spark.conf.get("spark.delta.logStore.file.impl", None) is None
+    # Otherwise an append without rows makes no commit.
+    spark.conf.set("spark.databricks.delta.skipRecordingEmptyCommits", "false")
     _say_done()
     for line in sys.stdin:
         folder, kind, count = json.loads(line)

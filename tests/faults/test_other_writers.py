@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,12 +34,35 @@ def warehouse(tmp_path: Path) -> Path:
     [(writer, kind) for writer, kinds in KINDS.items() for kind in kinds if writer != "spark"],
 )
 def test_a_burst_changes_no_row_and_leaves_no_gap(warehouse: Path, writer: BatchWriter, kind: str) -> None:
-    made = Writers().commit(warehouse, Burst(writer, kind, 3, TABLE, "before"))
+    check_burst(warehouse, Writers(), Burst(writer, kind, 3, TABLE, "before"))
+
+
+@pytest.fixture(scope="module")
+def spark_writer() -> Iterator[Writers]:
+    """Writers that share one Spark, which is the other writer here: the session of the tests has another log store."""
+    writers = Writers()
+    yield writers
+    writers.close()
+
+
+@pytest.mark.spark
+@pytest.mark.verify
+@pytest.mark.parametrize("kind", KINDS["spark"])
+def test_a_burst_of_spark_changes_no_row_and_leaves_no_gap(warehouse: Path, spark_writer: Writers, kind: str) -> None:
+    check_burst(warehouse, spark_writer, Burst("spark", kind, 3, TABLE, "before"))
+    newest = max((warehouse / "silver/events/_delta_log").glob("*.json"))
+    assert "Apache-Spark" in newest.read_text()
+
+
+def check_burst(warehouse: Path, writers: Writers, burst: Burst) -> None:
+    made = writers.commit(warehouse, burst)
     table = read_table(warehouse / "silver/events")
     assert table is not None
     assert sorted(row["seq"] for row in table.rows()) == [0, 1, 2]
     assert [each.version for each in made] == list(range(3, table.version + 1))
     assert made
+    assert {each.between for each in made[:-1]} <= {burst.kind == "pair"}
+    assert list(lost(warehouse, made)) == []
     assert DeltaTable(warehouse / "silver/events").version() == table.version
 
 
