@@ -21,9 +21,9 @@ from lakesmith.ledger.content import BatchContent, ChangedRows, FullBuild, NewFi
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.steps import Position
-from lakesmith.ports import FileFact, Storage
+from lakesmith.ports import FileFact, Store
 from lakesmith.records import CheckRecord, RunRecord, StepRecord
-from lakesmith.storage import Warehouse, open_storage
+from lakesmith.store import Warehouse, open_store
 
 BRONZE, SILVER, GOLD, PYTHON = 60, 60, 60, 20
 COMMITS = 3
@@ -112,7 +112,7 @@ def build(folder: Path, batches: int = COMMITS) -> None:
     lake = Lake.open(folder)
     assert len(lake.tables) == BRONZE + SILVER + GOLD + PYTHON
     warehouse = Warehouse(lake.declaration.environment.warehouse)
-    landing = open_storage(lake.declaration.environment.landing)
+    landing = open_store(lake.declaration.environment.landing)
     built: dict[str, list[_Built]] = {}
     for name in lake.graph.order:
         upstream = [str(each) for each in lake.graph.upstream(name)]
@@ -142,11 +142,11 @@ def _declare(folder: Path, batches: int) -> None:
 
 
 def _build_table(
-    table: Table, upstream: list[str], built: dict[str, list[_Built]], warehouse: Warehouse, landing: Storage
+    table: Table, upstream: list[str], built: dict[str, list[_Built]], warehouse: Warehouse, landing: Store
 ) -> list[_Built]:
     """Commit the table's batches one after the other, each pinned before and noted as done after."""
     location = warehouse.table(table.name)
-    batches = Batches(warehouse.storage, table.name)
+    batches = Batches(warehouse.store, table.name)
     files = tuple(landing.list(table.origin.files)) if isinstance(table.origin, Files) else ()
     total = len(files) or COMMITS
     made: list[_Built] = []

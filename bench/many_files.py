@@ -22,8 +22,8 @@ from lakesmith.jvm.session import open_session
 from lakesmith.lake import Lake
 from lakesmith.ledger.batches import Batches
 from lakesmith.ports import FileFact
-from lakesmith.storage import LocalStorage
-from lakesmith.storage.globs import Glob
+from lakesmith.store import LocalStore
+from lakesmith.store.globs import Glob
 
 NEW = 10
 A_DAY = 1_000
@@ -61,7 +61,7 @@ def _listed(known: int, rounds: int) -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory() as temporary:
         landing = Path(temporary) / "landing"
         last = _land_known(landing, known)
-        storage = LocalStorage(temporary)
+        storage = LocalStore(temporary)
         taken = {file.path: file for file in storage.list(GLOB)}
         _land(landing / "day=9999-01-01", "new", NEW)
         for listing in LISTINGS:
@@ -76,7 +76,7 @@ def _listed(known: int, rounds: int) -> Iterator[list[str]]:
             yield [f"{known:,}", listing, f"{min(times):.3f}", f"{folders:,}", f"{files:,}"]
 
 
-def _calls(storage: LocalStorage, after: str | None) -> tuple[int, int]:
+def _calls(storage: LocalStore, after: str | None) -> tuple[int, int]:
     """How many folders a listing enters, and how many files it looks at."""
     opened = mock.Mock(side_effect=os.open)
     with mock.patch("os.open", opened):
@@ -131,9 +131,9 @@ def _land_known(landing: Path, known: int) -> str:
 
 def _as_if_taken(lake: Path, known: int) -> None:
     """Write down that the files were taken in by the batch that there is: taking in 100,000 is not what is measured."""
-    storage = LocalStorage(lake / ".lakesmith" / "warehouse")
+    storage = LocalStore(lake / ".lakesmith" / "warehouse")
     batches = Batches(storage, TableName("bronze", "orders"))
-    facts = [FileFact(f.path, f.size, f.modified) for f in LocalStorage(lake).list(GLOB)]
+    facts = [FileFact(f.path, f.size, f.modified) for f in LocalStore(lake).list(GLOB)]
     assert len(facts) == known + 1
     batches.write_summary(1, 1, {fact.path: fact for fact in facts})
 

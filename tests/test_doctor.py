@@ -11,7 +11,7 @@ from lakesmith import doctor
 from lakesmith.doctor import diagnose
 from lakesmith.errors import InfrastructureError
 from lakesmith.jvm.java import JavaHome
-from lakesmith.ports import Storage
+from lakesmith.ports import Store
 from lakesmith.reports import Finding
 
 
@@ -21,7 +21,8 @@ class Probed:
     def __init__(self, answer: str | None) -> None:
         self.answer = answer
 
-    def root(self) -> str:
+    @property
+    def url(self) -> str:
         return "/lake"
 
     def probe(self) -> str | None:
@@ -74,7 +75,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("answer", "ok"), [(None, True), ("two writers won the same name", False)])
 def test_the_storage_is_probed(answer: str | None, ok: bool) -> None:
-    storage: Storage = Probed(answer)  # type: ignore[assignment]
+    storage: Store = Probed(answer)  # type: ignore[assignment]
     finding = about(diagnose(storage), "storage")
     assert finding.ok is ok
     assert (finding.fix is None) is ok

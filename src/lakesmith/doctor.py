@@ -12,7 +12,7 @@ from lakesmith.jvm.drivers import driver_jars, fetch_driver
 from lakesmith.jvm.jars import DEFAULT_SETS, damaged, jar_paths, locked, log_store, resolve_jars
 from lakesmith.jvm.java import find_java
 from lakesmith.jvm.setup import build_archive
-from lakesmith.ports import Storage
+from lakesmith.ports import Store
 from lakesmith.reports import Finding
 
 PYTHON = (3, 11)
@@ -22,7 +22,7 @@ FIX = "lakesmith doctor --fix"
 
 
 def diagnose(
-    warehouse_storage: Storage | None,
+    warehouse_storage: Store | None,
     connections: Mapping[str, Mapping[str, str]] | None = None,
     fix: bool = False,
     deep: bool = False,
@@ -120,13 +120,13 @@ def _archive(fix: bool) -> Iterator[Finding]:
         yield Finding(subject="class archive", ok=bool(archive), found=found, fix=None if archive else FIX)
 
 
-def _storage(storage: Storage) -> Iterator[Finding]:
+def _storage(storage: Store) -> Iterator[Finding]:
     try:
         wrong = storage.probe()
     except InfrastructureError as error:
         yield Finding(subject="storage", ok=False, found=error.what, fix=error.hint)
         return
-    found = wrong or f"{storage.root()} creates files exclusively"
+    found = wrong or f"{storage.url} creates files exclusively"
     fix = (
         None
         if wrong is None

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from lakesmith.cli.call import Call
 from lakesmith.cli.commands.land import command
 from lakesmith.errors import DataError
-from lakesmith.storage import LandedFile, LandingProgress, LandingReport
+from lakesmith.store import LandedFile, LandingProgress, LandingReport
 
 DIGEST = "a" * 64
 

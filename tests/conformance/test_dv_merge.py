@@ -19,6 +19,7 @@ from lakesmith.formats import Delta
 from lakesmith.formats.delta import commit, dv_merge, spark_writes
 from lakesmith.formats.delta.deletion_vectors import read_vector
 from lakesmith.ports import Upsert, Write
+from lakesmith.store import folder_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,13 +71,15 @@ def test_many_batches_lead_to_the_rows_that_the_model_has(
     monkeypatch.setattr(commit, "_INTERVAL", 2)
     place, format, drawn = str(tmp_path / "a table"), Delta(), random.Random(7)
     model: Rows = dict.fromkeys(range(200), (0, "first"))
-    format.append(frame(spark, [(id, at, v, False) for id, (at, v) in model.items()]).drop(DELETE_ROW), place, write(1))
+    format.append(
+        frame(spark, [(id, at, v, False) for id, (at, v) in model.items()]).drop(DELETE_ROW), folder_at(place), write(1)
+    )
     seen = [model]
     for number in range(2, 5):
         ids = drawn.sample(range(250), 60)
         batch = [(id, drawn.randrange(4), drawn.choice("abc"), drawn.random() < 0.2) for id in ids]
         after = merged(model, batch)
-        written = format.merge(upsert(frame(spark, batch), by_order=BY_ORDER), place, write(number))
+        written = format.merge(upsert(frame(spark, batch), by_order=BY_ORDER), folder_at(place), write(number))
         gone, new = model.keys() - after.keys(), after.keys() - model.keys()
         changed = [id for id in model.keys() & after.keys() if model[id] != after[id]]
         assert (written.inserted, written.updated, written.deleted) == (len(new), len(changed), len(gone)), number
@@ -86,15 +89,15 @@ def test_many_batches_lead_to_the_rows_that_the_model_has(
     assert versions == len(seen), "one commit a batch, and one that lets the table have vectors"
     rows = spark.read.format("delta").load(place).collect()
     assert held([(row.id, row["at"], row.v) for row in rows]) == model
-    facts = format.facts(place, FLOW)
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     assert (facts.rows, facts.sequence) == (len(model), 4)
-    arrow = format.arrow(place, facts.version)
+    arrow = format.arrow(folder_at(place), facts.version)
     table = arrow.to_table() if hasattr(arrow, "to_table") else arrow.read_all()
     assert held([(row["id"], row["at"], row["v"]) for row in table.to_pylist()]) == model
     # What changed since a version leads from it to the newest.
     start = versions - 3
-    feed = format.changes(spark, place, start, versions).orderBy("_commit_version").collect()
+    feed = format.changes(spark, folder_at(place), start, versions).orderBy("_commit_version").collect()
     state = set(seen[start - 1].items())
     for version in range(start + 1, versions + 1):
         told = [row for row in feed if row._commit_version == version]
@@ -110,14 +113,16 @@ def test_spark_deletes_from_and_optimizes_a_table_with_vectors_and_merges_go_on(
 ) -> None:
     monkeypatch.setattr(commit, "_INTERVAL", 2)
     place, format = str(tmp_path / "a table"), Delta()
-    format.append(frame(spark, [(id, 0, "first", False) for id in range(200)]).drop(DELETE_ROW), place, write(1))
+    format.append(
+        frame(spark, [(id, 0, "first", False) for id in range(200)]).drop(DELETE_ROW), folder_at(place), write(1)
+    )
     batch = [(id, 1, "second", id % 5 == 0) for id in range(50, 220)]
-    format.merge(upsert(frame(spark, batch), by_order=BY_ORDER), place, write(2))
+    format.merge(upsert(frame(spark, batch), by_order=BY_ORDER), folder_at(place), write(2))
     spark.sql(f"DELETE FROM delta.`{place}` WHERE id < 100").collect()
     spark.sql(f"OPTIMIZE delta.`{place}`").collect()
     left = {id for id in range(100, 220) if id % 5}
     assert {row.id for row in spark.read.format("delta").load(place).collect()} == left
-    format.merge(upsert(frame(spark, [(1, 9, "z", False)])), place, write(99))
+    format.merge(upsert(frame(spark, [(1, 9, "z", False)])), folder_at(place), write(99))
     rows = [row.id for row in spark.read.format("delta").load(place).collect()]
     assert sorted(rows) == sorted({1} | left)
 
@@ -126,7 +131,7 @@ def test_it_reads_the_table_once_and_only_the_columns_that_decide(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, format = str(tmp_path / "t"), Delta()
-    format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(DELETE_ROW), place, write(1))
+    format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(DELETE_ROW), folder_at(place), write(1))
     plans = []
     meet: Callable[..., DataFrame] = dv_merge._join
 
@@ -136,12 +141,16 @@ def test_it_reads_the_table_once_and_only_the_columns_that_decide(
         return found
 
     monkeypatch.setattr(dv_merge, "_join", told)
-    format.merge(upsert(frame(spark, [(7, 2, "y", False), (99, 1, "n", False)]), by_order=BY_ORDER), place, write(2))
+    format.merge(
+        upsert(frame(spark, [(7, 2, "y", False), (99, 1, "n", False)]), by_order=BY_ORDER), folder_at(place), write(2)
+    )
     assert len(plans) == 1
     assert "BroadcastHashJoin" in plans[0]
     assert "ReadSchema: struct<id:bigint,at:int" in plans[0]
     assert "v:string" not in plans[0]
-    format.merge(upsert(frame(spark, [(7, 2, "z", False), (8, 3, "n", False)]), by_order=BY_ORDER), place, write(3))
+    format.merge(
+        upsert(frame(spark, [(7, 2, "z", False), (8, 3, "n", False)]), by_order=BY_ORDER), folder_at(place), write(3)
+    )
     assert len(plans) == 3, "rows with the same time are ordered by their other columns"
     row = spark.read.format("delta").load(place).where("id = 7").collect()
     assert [each.v for each in row] == ["z"]
@@ -149,15 +158,15 @@ def test_it_reads_the_table_once_and_only_the_columns_that_decide(
 
 def test_rows_outside_the_bounds_of_a_batch_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     place, format = str(tmp_path / "t"), Delta()
-    format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(DELETE_ROW), place, write(1))
-    format.merge(upsert(frame(spark, [(n, 1, "x", False) for n in range(100, 150)])), place, write(2))
+    format.append(frame(spark, [(n, 1, "x", False) for n in range(50)]).drop(DELETE_ROW), folder_at(place), write(1))
+    format.merge(upsert(frame(spark, [(n, 1, "x", False) for n in range(100, 150)])), folder_at(place), write(2))
     actions = [json.loads(line) for line in (Path(place) / "_delta_log" / f"{2:020}.json").read_text().splitlines()]
     stats = [json.loads(action["add"]["stats"]) for action in actions if "add" in action]
     assert min(each["minValues"]["id"] for each in stats) == 100
     # A file whose bounds the batch lies outside of may be gone, and nobody notices.
     for path in Path(place).glob("part-*.parquet"):
         path.rename(path.with_suffix(".hidden"))
-    format.merge(upsert(frame(spark, [(120, 2, "y", False)])), place, write(3))
+    format.merge(upsert(frame(spark, [(120, 2, "y", False)])), folder_at(place), write(3))
     told = [json.loads(line) for line in (Path(place) / "_delta_log" / f"{3:020}.json").read_text().splitlines()]
     vector = next(a["add"]["deletionVector"] for a in told if a.get("add", {}).get("deletionVector"))
     assert (len(read_vector(place, vector)), vector["cardinality"]) == (1, 1)
@@ -167,36 +176,38 @@ def test_bounds_of_files_hold_what_is_in_them_whatever_it_is(spark: SparkSession
     place, format = str(tmp_path / "t"), Delta()
     far, rate = "TIMESTAMP'9999-12-31 23:59:59.999999'", "0.123456789012345671"
     told = f"CAST('{rate}' AS decimal(38,18)) AS rate, {far} AS until, DATE'+12345-01-01' AS day"
-    format.append(spark.sql(f"SELECT id, {told} FROM range(4)"), place, write(1))
+    format.append(spark.sql(f"SELECT id, {told} FROM range(4)"), folder_at(place), write(1))
     batch = spark.sql(f"SELECT id, {told} FROM range(3, 4)")
     for sequence in (2, 3):
-        format.merge(upsert(batch, newer="true"), place, write(sequence))
+        format.merge(upsert(batch, newer="true"), folder_at(place), write(sequence))
         found = spark.read.format("delta").load(place).where(f"rate = {rate} AND until = {far} AND day > '9999-12-31'")
         assert sorted(row.id for row in found.select("id").collect()) == [0, 1, 2, 3]
 
 
 def test_of_two_writers_of_one_version_one_wins(spark: SparkSession, tmp_path: Path) -> None:
     place, format = str(tmp_path / "t"), Delta()
-    format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), place, write(1))
-    format.merge(upsert(frame(spark, [(2, 1, "x", False)])), place, write(2))
+    format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), folder_at(place), write(1))
+    format.merge(upsert(frame(spark, [(2, 1, "x", False)])), folder_at(place), write(2))
     table = DeltaTable(place)
-    format.merge(upsert(frame(spark, [(3, 1, "x", False)])), place, write(3))
+    format.merge(upsert(frame(spark, [(3, 1, "x", False)])), folder_at(place), write(3))
     late = upsert(frame(spark, [(4, 1, "x", False)]))
     with pytest.raises(InfrastructureError) as caught:
         dv_merge.merge_by_vectors(*dv_merge.pin_rows(late, table), table, place, write(4))
     assert caught.value.code == "commit-conflict"
     twin = Write(flow=FLOW, sequence=3, note="a twin", deletion_vectors=True)
     with pytest.raises(InfrastructureError) as again:
-        format.merge(upsert(frame(spark, [(5, 1, "x", False)])), place, twin)
+        format.merge(upsert(frame(spark, [(5, 1, "x", False)])), folder_at(place), twin)
     assert again.value.code == "commit-lost"
     assert sorted(row.id for row in spark.read.format("delta").load(place).collect()) == [1, 2, 3]
 
 
 def test_two_rows_of_a_batch_for_one_row_of_the_table_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
     place, format = str(tmp_path / "t"), Delta()
-    format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), place, write(1))
+    format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), folder_at(place), write(1))
     with pytest.raises(DataError) as caught:
-        format.merge(upsert(frame(spark, [(1, 2, "y", False), (1, 3, "z", False)]), newer="true"), place, write(2))
+        format.merge(
+            upsert(frame(spark, [(1, 2, "y", False), (1, 3, "z", False)]), newer="true"), folder_at(place), write(2)
+        )
     assert caught.value.code == "key-twice"
 
 
@@ -215,11 +226,13 @@ def test_a_table_that_needs_a_newer_writer_is_left_to_merge(
     monkeypatch.setattr(spark_writes, "merge_by_vectors", None)
     plain = place = str(tmp_path / "plain")
     feature = {"delta.enableDeletionVectors": "true"}
-    format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), plain, replace(write(1), properties=feature))
+    format.append(
+        frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), folder_at(plain), replace(write(1), properties=feature)
+    )
     assert dv_merge.can_merge_by_vectors(DeltaTable(plain), batch, plain)
     for number, change in enumerate(ASKS_MORE):
         place = str(tmp_path / str(number))
         shutil.copytree(plain, place)
         spark.sql(change.format(place)).collect()
         assert not dv_merge.can_merge_by_vectors(DeltaTable(place), batch, place), change
-    assert format.merge(upsert(batch), place, write(2)).updated == 1
+    assert format.merge(upsert(batch), folder_at(place), write(2)).updated == 1

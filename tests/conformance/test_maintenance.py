@@ -19,6 +19,7 @@ from lakesmith.formats import Delta
 from lakesmith.jvm.session import isolated
 from lakesmith.ports import MAINTENANCE_NOTE, DataFile, ReplaceWhere, TableFormat, Upsert, Write
 from lakesmith.run.failures import is_external
+from lakesmith.store import folder_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,9 +53,9 @@ def write(sequence: int, note: str = "", *, deletion_vectors: bool = False) -> W
 
 
 def held(format: TableFormat, place: str, version: int | None = None) -> list[tuple[object, ...]]:
-    facts = format.facts(place, FLOW)
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
-    found = format.arrow(place, facts.version if version is None else version)
+    found = format.arrow(folder_at(place), facts.version if version is None else version)
     table = found.read_all() if isinstance(found, pa.RecordBatchReader) else found.to_table()
     return sorted((each["id"], each["v"]) for each in table.to_pylist())
 
@@ -67,35 +68,37 @@ def test_compacted_files_hold_the_same_rows_and_no_reader_has_to_follow(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     for number in (1, 2, 3):
-        format.append(rows(spark, (number, "a")), place, write(number))
-    written = format.compact(spark, place, "lakesmith compact run 1")
+        format.append(rows(spark, (number, "a")), folder_at(place), write(number))
+    written = format.compact(spark, folder_at(place), "lakesmith compact run 1")
     assert written is not None
-    assert next(iter(format.commits(place))).note == "lakesmith compact run 1"
-    facts = format.facts(place, FLOW)
+    assert next(iter(format.commits(folder_at(place)))).note == "lakesmith compact run 1"
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     assert (facts.files, facts.sequence, facts.version, facts.changed) == (1, 3, 3, 2)
     assert held(format, place) == [(1, "a"), (2, "a"), (3, "a")]
-    assert format.changes(spark, place, 2, 3).count() == 0
-    assert format.compact(spark, place, "lakesmith compact run 2") is None
+    assert format.changes(spark, folder_at(place), 2, 3).count() == 0
+    assert format.compact(spark, folder_at(place), "lakesmith compact run 2") is None
 
 
 def test_a_vacuum_deletes_what_is_old_and_keeps_what_a_version_since_needs(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a"), (2, "a")), place, write(1))
-    format.merge(Upsert(rows=rows(spark, (1, "b")), key=("id",), newer="true"), place, write(2, deletion_vectors=True))
+    format.append(rows(spark, (1, "a"), (2, "a")), folder_at(place), write(1))
+    format.merge(
+        Upsert(rows=rows(spark, (1, "b")), key=("id",), newer="true"), folder_at(place), write(2, deletion_vectors=True)
+    )
     stray = Path(place) / "batch-00000003-0a0a0a0a" / "part.parquet"
     stray.parent.mkdir()
     stray.write_bytes(b"never committed")
     before = files(place)
-    assert format.count_unused_files(place, 3600.0) == 0
-    format.vacuum(spark, place, 3600.0)
+    assert format.count_unused_files(folder_at(place), 3600.0) == 0
+    format.vacuum(spark, folder_at(place), 3600.0)
     assert files(place) == before
     assert held(format, place, 0) == [(1, "a"), (2, "a")]
-    format.overwrite(rows(spark, (3, "c")), place, write(3))
-    assert format.count_unused_files(place, 0.0) >= 3
-    format.vacuum(spark, place, 0.0)
-    assert format.count_unused_files(place, 0.0) == 0
+    format.overwrite(rows(spark, (3, "c")), folder_at(place), write(3))
+    assert format.count_unused_files(folder_at(place), 0.0) >= 3
+    format.vacuum(spark, folder_at(place), 0.0)
+    assert format.count_unused_files(folder_at(place), 0.0) == 0
     assert not stray.exists()
     assert len(files(place)) == 1
     assert held(format, place) == [(3, "c")]
@@ -104,7 +107,7 @@ def test_a_vacuum_deletes_what_is_old_and_keeps_what_a_version_since_needs(
 def test_a_vacuum_deletes_no_file_that_comes_after_its_last_look(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
     stray, late = Path(place) / "stray.parquet", Path(place) / "late.parquet"
     stray.write_bytes(b"of a run that was killed")
 
@@ -112,14 +115,14 @@ def test_a_vacuum_deletes_no_file_that_comes_after_its_last_look(
         late.write_bytes(b"of a run that has begun since")
         os.utime(late, (0, 0))
 
-    format.vacuum(spark, place, 0.0, look)
+    format.vacuum(spark, folder_at(place), 0.0, look)
     assert (stray.exists(), late.exists()) == (False, True)
 
     def refuse() -> None:
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        format.vacuum(spark, place, 0.0, refuse)
+        format.vacuum(spark, folder_at(place), 0.0, refuse)
     assert late.exists()
 
 
@@ -128,58 +131,66 @@ def test_a_vacuum_keeps_the_files_of_partitions_whatever_they_are_called(
 ) -> None:
     names = ("a", "a b", "é=x%2F", "it's (1), [2] & 3; {4}")
     first = Write(flow=FLOW, sequence=1, note="1", properties=FEED, partition_by=("v",))
-    format.append(rows(spark, *enumerate(names)), place, first)
+    format.append(rows(spark, *enumerate(names)), folder_at(place), first)
     second = Write(flow=FLOW, sequence=2, note="2", properties=FEED, partition_by=("v",))
     format.overwrite(
-        rows(spark, *((at + 10, name) for at, name in enumerate(names))), place, second, ReplaceWhere("true", names)
+        rows(spark, *((at + 10, name) for at, name in enumerate(names))),
+        folder_at(place),
+        second,
+        ReplaceWhere("true", names),
     )
     assert any(path.name.startswith("batch-") for path in Path(place).iterdir()), "written by Delta itself"
-    format.vacuum(spark, place, 0.0)
+    format.vacuum(spark, folder_at(place), 0.0)
     assert held(format, place) == [(at + 10, name) for at, name in enumerate(names)]
-    assert format.count_unused_files(place, 0.0) == 0
+    assert format.count_unused_files(folder_at(place), 0.0) == 0
 
 
 def test_a_version_comes_back_in_one_commit_with_its_columns_and_its_deleted_rows(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a"), (2, "a")), place, write(1))
-    format.merge(Upsert(rows=rows(spark, (1, "b")), key=("id",), newer="true"), place, write(2, deletion_vectors=True))
-    marked = format.facts(place, FLOW)
+    format.append(rows(spark, (1, "a"), (2, "a")), folder_at(place), write(1))
+    format.merge(
+        Upsert(rows=rows(spark, (1, "b")), key=("id",), newer="true"), folder_at(place), write(2, deletion_vectors=True)
+    )
+    marked = format.facts(folder_at(place), FLOW)
     assert marked
     wider = rows(spark, (3, "c")).selectExpr("*", "true AS more")
-    format.append(wider, place, Write(flow=FLOW, sequence=3, note="batch 3", evolve=True))
+    format.append(wider, folder_at(place), Write(flow=FLOW, sequence=3, note="batch 3", evolve=True))
     for number in range(4, 13):
-        format.advance(place, write(number), spark)
-    format.check_restore(place, marked.version)
-    restored = format.restore(place, marked.version, write(13))
-    facts = format.facts(place, FLOW)
+        format.advance(folder_at(place), write(number), spark)
+    format.check_restore(folder_at(place), marked.version)
+    restored = format.restore(folder_at(place), marked.version, write(13))
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     assert (facts.version, facts.sequence, facts.changed) == (restored.version, 13, restored.version)
     assert [column.name for column in facts.columns] == ["id", "v"]
     assert held(format, place) == [(1, "b"), (2, "a")]
-    spark_rows = format.read(spark, place, facts.version).collect()
+    spark_rows = format.read(spark, folder_at(place), facts.version).collect()
     assert sorted((row["id"], row["v"]) for row in spark_rows) == [(1, "b"), (2, "a")]
-    format.restore(place, 0, write(14))
+    format.restore(folder_at(place), 0, write(14))
     assert held(format, place) == [(1, "a"), (2, "a")]
-    gone = format.changes(spark, place, restored.version, restored.version + 1)
+    gone = format.changes(spark, folder_at(place), restored.version, restored.version + 1)
     assert sorted((row["id"], row["v"], row["_change_type"]) for row in gone.collect()) == [
         (1, "a", "insert"),
         (1, "b", "delete"),
     ]
-    format.restore(place, None, write(15))
+    format.restore(folder_at(place), None, write(15))
     assert held(format, place) == []
     with pytest.raises(LakesmithError) as raised:
-        format.restore(place, 0, write(15, "a twin"))
+        format.restore(folder_at(place), 0, write(15, "a twin"))
     assert raised.value.code == "commit-lost"
 
 
 def test_a_version_whose_files_are_gone_does_not_come_back_in_part(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
-    format.overwrite(rows(spark, (2, "b")), place, write(2))
-    format.vacuum(spark, place, 0.0)
-    for refused in (lambda: format.restore(place, 0, write(3)), lambda: format.check_restore(place, 0)):
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
+    format.overwrite(rows(spark, (2, "b")), folder_at(place), write(2))
+    format.vacuum(spark, folder_at(place), 0.0)
+    for refused in (
+        lambda: format.restore(folder_at(place), 0, write(3)),
+        lambda: format.check_restore(folder_at(place), 0),
+    ):
         with pytest.raises(DataError) as raised:
             refused()
         assert raised.value.code == "restore-vacuumed"
@@ -250,8 +261,8 @@ def test_a_writer_that_slept_through_a_vacuum_cannot_commit(
 ) -> None:
     partitioned = path == "part"
     first = Write(flow=FLOW, sequence=1, note="1", properties=FEED, partition_by=("v",) if partitioned else ())
-    format.append(rows(spark, (1, "a"), (2, "b")), place, first)
-    facts = format.facts(place, FLOW)
+    format.append(rows(spark, (1, "a"), (2, "b")), folder_at(place), first)
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     sleeper, late = Sleeper(tmp_path), write(2, "late", deletion_vectors=path == "place")
     new = sleeper.rows(spark, (7, "late"))
@@ -260,23 +271,25 @@ def test_a_writer_that_slept_through_a_vacuum_cannot_commit(
 
     def add() -> None:
         sleeper.moved("files.moved", "")
-        format.add((DataFile("late.parquet", 1, 1),), columns, place, late, made_for)
+        format.add((DataFile("late.parquet", 1, 1),), columns, folder_at(place), late, made_for)
 
     commits: dict[str, Callable[[], object]] = {
-        "append": lambda: format.append(new, place, late),
-        "overwrite": lambda: format.overwrite(new, place, late),
+        "append": lambda: format.append(new, folder_at(place), late),
+        "overwrite": lambda: format.overwrite(new, folder_at(place), late),
         "part": lambda: format.overwrite(
             new,
-            place,
+            folder_at(place),
             Write(flow=FLOW, sequence=2, note="late", partition_by=("v",)),
             ReplaceWhere("`v` IN ('late')", ("late",)),
         ),
-        "merge": lambda: format.merge(Upsert(rows=new, key=("id",), newer="true"), place, late),
-        "place": lambda: format.merge(Upsert(rows=new, key=("id",), newer="true"), place, late),
+        "merge": lambda: format.merge(Upsert(rows=new, key=("id",), newer="true"), folder_at(place), late),
+        "place": lambda: format.merge(Upsert(rows=new, key=("id",), newer="true"), folder_at(place), late),
         "add": add,
-        "take": lambda: format.commit_folder(_staged(tmp_path), rows(spark, (7, "late")), place, late, overwrite=False),
+        "take": lambda: format.commit_folder(
+            folder_at(_staged(tmp_path)), rows(spark, (7, "late")), folder_at(place), late, overwrite=False
+        ),
         "take whole": lambda: format.commit_folder(
-            _staged(tmp_path), rows(spark, (7, "late")), place, late, overwrite=True
+            folder_at(_staged(tmp_path)), rows(spark, (7, "late")), folder_at(place), late, overwrite=True
         ),
     }
     failpoints.watch(sleeper.moved)
@@ -284,8 +297,8 @@ def test_a_writer_that_slept_through_a_vacuum_cannot_commit(
         thread = sleeper(commits[path])
         assert thread.is_alive(), sleeper.raised
         own = isolated(spark)
-        format.advance(place, Write(flow=FLOW, sequence=2, note=f"{MAINTENANCE_NOTE}2.1 run 1"), own)
-        format.vacuum(own, place, 0.0)
+        format.advance(folder_at(place), Write(flow=FLOW, sequence=2, note=f"{MAINTENANCE_NOTE}2.1 run 1"), own)
+        format.vacuum(own, folder_at(place), 0.0)
     finally:
         sleeper.awake.touch()
         failpoints.watch(None)
@@ -294,7 +307,7 @@ def test_a_writer_that_slept_through_a_vacuum_cannot_commit(
     # Whoever sleeps in the middle of a file finds it gone, which Spark tells in words of its own.
     assert error.code in ("commit-lost", "commit-conflict") if isinstance(error, LakesmithError) else is_external(error)
     assert held(format, place) == [(1, "a"), (2, "b")]
-    now = format.facts(place, FLOW)
+    now = format.facts(folder_at(place), FLOW)
     assert now
     assert now.changed <= facts.version + (1 if path == "place" else 0)
-    assert format.read(spark, place, now.version).count() == 2
+    assert format.read(spark, folder_at(place), now.version).count() == 2

@@ -18,6 +18,7 @@ from lakesmith.errors import DataError, InfrastructureError
 from lakesmith.formats import Delta
 from lakesmith.formats.delta import actions, partition_overwrite
 from lakesmith.ports import ReplaceWhere, Write
+from lakesmith.store import folder_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +56,7 @@ def by_delta(spark: SparkSession, location: str) -> list[str]:
 
 def made(spark: SparkSession, folder: Path, held: list[Row], kind: str = "int") -> str:
     place = str(folder / "t")
-    Delta().append(frame(spark, kind, held), place, write(1))
+    Delta().append(frame(spark, kind, held), folder_at(place), write(1))
     return place
 
 
@@ -74,11 +75,13 @@ def test_many_batches_lead_to_the_rows_that_the_model_has(spark: SparkSession, t
     for batch in range(2, 13 if kind == "string" else 5):  # with a sum of the log, which is made each ten versions
         touched = pick.sample(values, pick.randint(1, len(values)))
         fresh: list[Row] = [(value, batch) for value in touched for _ in range(pick.randint(0, 2))]
-        written = Delta().overwrite(frame(spark, kind, fresh), place, write(batch), part(spark, kind, touched))
+        written = Delta().overwrite(
+            frame(spark, kind, fresh), folder_at(place), write(batch), part(spark, kind, touched)
+        )
         gone = [row for row in model if row[0] in touched]
         model = [row for row in model if row[0] not in touched] + fresh
         assert (written.version, written.inserted, writer(place)) == (batch - 1, len(fresh), "Lakesmith")
-    feed = Delta().changes(spark, place, written.version - 1, written.version)
+    feed = Delta().changes(spark, folder_at(place), written.version - 1, written.version)
     told = [(row.p, row.v, row._change_type) for row in feed.collect()]
     changed = [(*row, "delete") for row in gone] + [(*row, "insert") for row in fresh]
     assert sorted(map(repr, told)) == sorted(map(repr, changed))
@@ -93,7 +96,9 @@ def test_rows_of_other_partitions_are_refused_and_nothing_is_left(spark: SparkSe
     place = made(spark, tmp_path, [(1, 1), (2, 2)])
     before = sorted(path.name for path in Path(place).iterdir())
     with pytest.raises(DataError) as found:
-        Delta().overwrite(frame(spark, "int", [(1, 9), (2, 9)]), place, write(2), ReplaceWhere("p = 1", ("1",)))
+        Delta().overwrite(
+            frame(spark, "int", [(1, 9), (2, 9)]), folder_at(place), write(2), ReplaceWhere("p = 1", ("1",))
+        )
     assert found.value.code == "partition-escaped"
     assert sorted(path.name for path in Path(place).iterdir()) == before
     assert by_delta(spark, place) == ["Row(p=1, v=1)", "Row(p=2, v=2)"]
@@ -111,7 +116,7 @@ def test_of_two_writers_of_one_version_one_wins(
 
     monkeypatch.setattr(partition_overwrite, "commit_actions", after_another)
     with pytest.raises(InfrastructureError) as found:
-        Delta().overwrite(frame(spark, "int", [(1, 9)]), place, write(2), ReplaceWhere("p = 1", ("1",)))
+        Delta().overwrite(frame(spark, "int", [(1, 9)]), folder_at(place), write(2), ReplaceWhere("p = 1", ("1",)))
     assert found.value.code == "commit-conflict"
     assert by_delta(spark, place) == ["Row(p=1, v=1)"]
 
@@ -120,9 +125,13 @@ def test_rows_that_were_marked_go_with_their_partition(spark: SparkSession, tmp_
     place = made(spark, tmp_path, [(1, 1), (1, 2), (2, 3)])
     spark.sql(f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')").collect()
     spark.sql(f"DELETE FROM delta.`{place}` WHERE v = 1").collect()
-    version = Delta().overwrite(frame(spark, "int", [(1, 9)]), place, write(2), ReplaceWhere("p = 1", ("1",))).version
+    version = (
+        Delta()
+        .overwrite(frame(spark, "int", [(1, 9)]), folder_at(place), write(2), ReplaceWhere("p = 1", ("1",)))
+        .version
+    )
     assert by_delta(spark, place) == ["Row(p=1, v=9)", "Row(p=2, v=3)"]
-    told = Delta().changes(spark, place, version - 1, version).selectExpr("v", "_change_type").collect()
+    told = Delta().changes(spark, folder_at(place), version - 1, version).selectExpr("v", "_change_type").collect()
     assert sorted((row.v, row._change_type) for row in told) == [(2, "delete"), (9, "insert")]
 
 
@@ -146,7 +155,7 @@ def test_a_table_that_needs_a_newer_writer_is_left_to_delta(spark: SparkSession,
         shutil.copytree(plain, place)
         spark.sql(change.format(place)).collect()
         assert not partition_overwrite.can_replace_partitions(part, batch, DeltaTable(place), place, write(2)), change
-    assert Delta().overwrite(batch, place, write(2), part).inserted == 1
+    assert Delta().overwrite(batch, folder_at(place), write(2), part).inserted == 1
     assert writer(place) != "Lakesmith"
     assert by_delta(spark, place) == ["Row(p=1, v=9)", "Row(p=2, v=2)"]
     spelt_otherwise = made(spark, tmp_path / "other", [(1.5, 1)], "double")

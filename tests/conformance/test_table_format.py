@@ -13,6 +13,7 @@ import pytest
 from lakesmith.errors import DataError, InfrastructureError, UsageError
 from lakesmith.formats import Delta, FactsCache
 from lakesmith.ports import Capability, DataFile, ReplaceWhere, TableFormat, Upsert, Write
+from lakesmith.store import folder_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,24 +49,24 @@ def held(format: TableFormat, place: str, version: int | None = None) -> list[tu
     import pyarrow as pa
 
     if version is None:
-        facts = format.facts(place, FLOW)
+        facts = format.facts(folder_at(place), FLOW)
         assert facts
         version = facts.version
-    found = format.arrow(place, version)
+    found = format.arrow(folder_at(place), version)
     table = found.read_all() if isinstance(found, pa.RecordBatchReader) else found.to_table()
     return sorted((tuple(row.values()) for row in table.to_pylist()), key=str)
 
 
 def test_there_are_no_facts_of_a_table_that_is_not_there(format: TableFormat, place: str) -> None:
-    assert format.facts(place, FLOW) is None
-    assert list(format.commits(place)) == []
+    assert format.facts(folder_at(place), FLOW) is None
+    assert list(format.commits(folder_at(place))) == []
 
 
 def test_the_first_append_makes_the_table_with_fence_properties_and_rows_in_one_commit(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    written = format.append(rows(spark, (1, "a"), (2, "b")), place, write(1))
-    facts = format.facts(place, FLOW)
+    written = format.append(rows(spark, (1, "a"), (2, "b")), folder_at(place), write(1))
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     assert (written.version, written.inserted) == (0, 2)
     assert (facts.version, facts.rows, facts.sequence) == (0, 2, 1)
@@ -78,16 +79,16 @@ def test_the_first_append_makes_the_table_with_fence_properties_and_rows_in_one_
 def test_a_batch_that_is_there_already_is_not_written_again(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
     with pytest.raises(InfrastructureError) as caught:
-        format.append(rows(spark, (1, "a")), place, write(1, note="a twin"))
+        format.append(rows(spark, (1, "a")), folder_at(place), write(1, note="a twin"))
     assert caught.value.code == "commit-lost"
     assert held(format, place) == [(1, "a")]
 
 
 def test_an_overwrite_replaces_all_rows_in_one_commit(format: TableFormat, spark: SparkSession, place: str) -> None:
-    format.append(rows(spark, (1, "a"), (2, "b")), place, write(1))
-    written = format.overwrite(rows(spark, (3, "c")), place, write(2))
+    format.append(rows(spark, (1, "a"), (2, "b")), folder_at(place), write(1))
+    written = format.overwrite(rows(spark, (3, "c")), folder_at(place), write(2))
     assert (written.version, written.inserted) == (1, 1)
     assert held(format, place) == [(3, "c")]
 
@@ -96,13 +97,13 @@ def test_an_overwrite_of_some_partitions_leaves_the_others(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     made = write(1, partition_by=("v",))
-    format.append(rows(spark, (1, "a"), (2, "b"), (3, "b")), place, made)
+    format.append(rows(spark, (1, "a"), (2, "b"), (3, "b")), folder_at(place), made)
     written = format.overwrite(
-        rows(spark, (9, "b")), place, replace(made, sequence=2, note="2"), ReplaceWhere("`v` IN ('b')")
+        rows(spark, (9, "b")), folder_at(place), replace(made, sequence=2, note="2"), ReplaceWhere("`v` IN ('b')")
     )
     assert written.inserted == 1
     assert held(format, place) == [(1, "a"), (9, "b")]
-    facts = format.facts(place, FLOW)
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     assert facts.partition_by == ("v",)
 
@@ -110,10 +111,10 @@ def test_an_overwrite_of_some_partitions_leaves_the_others(
 def test_a_merge_updates_what_is_newer_and_inserts_what_is_new(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a"), (2, "z")), place, write(1))
+    format.append(rows(spark, (1, "a"), (2, "z")), folder_at(place), write(1))
     newer = "source.v > target.v"
     written = format.merge(
-        Upsert(rows=rows(spark, (1, "b"), (2, "y"), (3, "c")), key=("id",), newer=newer), place, write(2)
+        Upsert(rows=rows(spark, (1, "b"), (2, "y"), (3, "c")), key=("id",), newer=newer), folder_at(place), write(2)
     )
     assert (written.considered, written.inserted, written.updated) == (3, 1, 1)
     assert held(format, place) == [(1, "b"), (2, "z"), (3, "c")]
@@ -123,9 +124,9 @@ def test_a_merge_updates_what_is_newer_and_inserts_what_is_new(
 def test_a_merge_that_only_replaces_rows_has_inserted_none(
     format: TableFormat, spark: SparkSession, place: str, deletion_vectors: bool
 ) -> None:
-    format.append(rows(spark, (1, "a"), (2, "b"), (3, "c")), place, write(1))
+    format.append(rows(spark, (1, "a"), (2, "b"), (3, "c")), folder_at(place), write(1))
     upsert = Upsert(rows=rows(spark, (2, "z")), key=("id",), newer="true")
-    written = format.merge(upsert, place, write(2, deletion_vectors=deletion_vectors))
+    written = format.merge(upsert, folder_at(place), write(2, deletion_vectors=deletion_vectors))
     assert (written.inserted, written.updated, written.deleted) == (0, 1, 0)
 
 
@@ -133,13 +134,13 @@ def test_a_merge_that_only_replaces_rows_has_inserted_none(
 def test_rows_that_are_others_each_time_they_are_computed_enter_once(
     format: TableFormat, spark: SparkSession, place: str, deletion_vectors: bool
 ) -> None:
-    format.append(spark.sql("SELECT id, 'old' AS v FROM range(60)"), place, write(1))
+    format.append(spark.sql("SELECT id, 'old' AS v FROM range(60)"), folder_at(place), write(1))
     # Each row either meets one of the table or does not, and that changes from one look at it to the next.
     chance = "CAST(java_method('java.lang.Math', 'random') AS double) < 0.5"
     source = spark.sql(f"SELECT IF({chance}, id, id + 1000) AS id, 'new' AS v FROM range(60)")
     assert source.collect() != source.collect()
     written = format.merge(
-        Upsert(rows=source, key=("id",), newer="true"), place, write(2, deletion_vectors=deletion_vectors)
+        Upsert(rows=source, key=("id",), newer="true"), folder_at(place), write(2, deletion_vectors=deletion_vectors)
     )
     table = held(format, place)
     found = {row[0]: row[1] for row in table}
@@ -151,8 +152,8 @@ def test_rows_that_are_others_each_time_they_are_computed_enter_once(
 def test_a_merge_leaves_no_setting_behind_that_would_swallow_the_next_write(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
-    format.merge(Upsert(rows=rows(spark, (2, "b")), key=("id",), newer="false"), place, write(2))
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
+    format.merge(Upsert(rows=rows(spark, (2, "b")), key=("id",), newer="false"), folder_at(place), write(2))
     spark.createDataFrame([(3, "c")], "id bigint, v string").write.format("delta").mode("append").save(place)
     assert len(held(format, place)) == 3
 
@@ -160,47 +161,49 @@ def test_a_merge_leaves_no_setting_behind_that_would_swallow_the_next_write(
 def test_a_merge_of_a_batch_that_is_there_already_is_not_done_again(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
-    format.merge(Upsert(rows=rows(spark, (2, "b")), key=("id",), newer="false"), place, write(2))
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
+    format.merge(Upsert(rows=rows(spark, (2, "b")), key=("id",), newer="false"), folder_at(place), write(2))
     with pytest.raises(InfrastructureError):
-        format.merge(Upsert(rows=rows(spark, (3, "c")), key=("id",), newer="false"), place, write(2, note="a twin"))
+        format.merge(
+            Upsert(rows=rows(spark, (3, "c")), key=("id",), newer="false"), folder_at(place), write(2, note="a twin")
+        )
     assert held(format, place) == [(1, "a"), (2, "b")]
 
 
 def test_the_change_feed_has_inserts_updates_and_deletes_between_two_versions(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a"), (2, "b")), place, write(1))
-    format.merge(Upsert(rows=rows(spark, (1, "x"), (3, "c")), key=("id",), newer="true"), place, write(2))
-    format.overwrite(rows(spark, (3, "c")), place, write(3))
-    found = format.changes(spark, place, 0, 1).select("id", "v", "_change_type").collect()
+    format.append(rows(spark, (1, "a"), (2, "b")), folder_at(place), write(1))
+    format.merge(Upsert(rows=rows(spark, (1, "x"), (3, "c")), key=("id",), newer="true"), folder_at(place), write(2))
+    format.overwrite(rows(spark, (3, "c")), folder_at(place), write(3))
+    found = format.changes(spark, folder_at(place), 0, 1).select("id", "v", "_change_type").collect()
     assert sorted((row.id, row.v, row._change_type) for row in found) == [
         (1, "a", "update_preimage"),
         (1, "x", "update_postimage"),
         (3, "c", "insert"),
     ]
-    later = format.changes(spark, place, 1, 2).where("_change_type = 'delete'").collect()
+    later = format.changes(spark, folder_at(place), 1, 2).where("_change_type = 'delete'").collect()
     assert {row.id for row in later} >= {1, 2}
 
 
 def test_an_earlier_version_can_be_read_with_and_without_spark(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
-    format.append(rows(spark, (2, "b")), place, write(2))
-    assert [tuple(row) for row in format.read(spark, place, 0).collect()] == [(1, "a")]
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
+    format.append(rows(spark, (2, "b")), folder_at(place), write(2))
+    assert [tuple(row) for row in format.read(spark, folder_at(place), 0).collect()] == [(1, "a")]
     assert held(format, place, 0) == [(1, "a")]
 
 
 def test_a_version_that_never_was_is_an_error_with_a_next_step(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
     with pytest.raises(UsageError) as caught:
-        format.arrow(place, 99)
+        format.arrow(folder_at(place), 99)
     assert caught.value.code == "unknown-version"
     with pytest.raises(UsageError) as caught:
-        format.version_at(place, datetime(2020, 1, 1, tzinfo=UTC))
+        format.version_at(folder_at(place), datetime(2020, 1, 1, tzinfo=UTC))
     assert caught.value.code == "before-first-version"
 
 
@@ -208,17 +211,17 @@ def test_the_version_of_a_time_is_the_newest_that_was_there(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     for number in (1, 2, 3):
-        format.append(rows(spark, (number, "a")), place, write(number))
-    for commit in format.commits(place):
-        assert format.version_at(place, commit.committed_at) == commit.version
+        format.append(rows(spark, (number, "a")), folder_at(place), write(number))
+    for commit in format.commits(folder_at(place)):
+        assert format.version_at(folder_at(place), commit.committed_at) == commit.version
 
 
 def test_commits_are_listed_newest_first_with_note_and_metrics(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
-    format.append(rows(spark, (2, "b"), (3, "c")), place, write(2))
-    newest, oldest = format.commits(place)
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
+    format.append(rows(spark, (2, "b"), (3, "c")), folder_at(place), write(2))
+    newest, oldest = format.commits(folder_at(place))
     assert (newest.version, newest.note, oldest.note) == (1, "batch 2", "batch 1")
     assert format.commit_result(newest).inserted == 2
 
@@ -226,18 +229,18 @@ def test_commits_are_listed_newest_first_with_note_and_metrics(
 def test_a_new_column_is_added_with_the_rows_of_an_append_and_of_a_merge(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
     wider = rows(spark, (2, "b", 7), columns="id bigint, v string, n int")
-    format.append(wider, place, write(2, evolve=True))
+    format.append(wider, folder_at(place), write(2, evolve=True))
     widest = rows(spark, (1, "c", 8, True), columns="id bigint, v string, n int, ok boolean")
-    format.merge(Upsert(rows=widest, key=("id",), newer="true"), place, write(3, evolve=True))
+    format.merge(Upsert(rows=widest, key=("id",), newer="true"), folder_at(place), write(3, evolve=True))
     assert held(format, place) == [(1, "c", 8, True), (2, "b", 7, None)]
 
 
 def test_the_position_can_move_without_rows(format: TableFormat, spark: SparkSession, place: str) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
-    assert format.advance(place, write(2)).version == 1
-    facts = format.facts(place, FLOW)
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
+    assert format.advance(folder_at(place), write(2)).version == 1
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     assert (facts.sequence, facts.rows, facts.version) == (2, 1, 1)
 
@@ -246,19 +249,21 @@ def test_a_wider_type_is_taken_on_with_the_rows_or_without_any(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     narrow, wide = "id int, v string, s struct<n:int>", "id bigint, v string, s struct<n:bigint>"
-    format.append(rows(spark, (1, "a", (2,)), columns=narrow), place, write(1))
-    format.append(rows(spark, (1 << 40, "b", (1 << 41,)), columns=wide), place, write(2, evolve=True, widen=True))
+    format.append(rows(spark, (1, "a", (2,)), columns=narrow), folder_at(place), write(1))
+    format.append(
+        rows(spark, (1 << 40, "b", (1 << 41,)), columns=wide), folder_at(place), write(2, evolve=True, widen=True)
+    )
     assert held(format, place) == [(1, "a", {"n": 2}), (1 << 40, "b", {"n": 1 << 41})]
-    assert format.changed_types(place, 0) == ["id", "s.n"]
-    version = format.advance(place, write(3), spark).version
-    assert format.changed_types(place, version) == []
-    format.widen(spark, place, {"ID": "decimal(20,0)"})
-    facts = format.facts(place, FLOW)
+    assert format.changed_types(folder_at(place), 0) == ["id", "s.n"]
+    version = format.advance(folder_at(place), write(3), spark).version
+    assert format.changed_types(folder_at(place), version) == []
+    format.widen(spark, folder_at(place), {"ID": "decimal(20,0)"})
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     assert (facts.widened, facts.rows, facts.sequence, facts.columns[0].type) == (True, 2, 3, "decimal(20,0)")
-    assert format.changed_types(place, version) == ["id"]
+    assert format.changed_types(folder_at(place), version) == ["id"]
     # Of a time when the types were narrower, too.
-    changes = format.changes(spark.newSession(), place, -1, version)
+    changes = format.changes(spark.newSession(), folder_at(place), -1, version)
     assert sorted((int(row.id), row.s.n) for row in changes.collect()) == [(1, 2), (1 << 40, 1 << 41)]
 
 
@@ -266,18 +271,20 @@ def test_a_table_with_deletion_vectors_that_was_widened_is_not_read_wrongly(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     made = write(1, properties={"delta.enableDeletionVectors": "true"})
-    format.append(rows(spark, (1, "a"), columns="id int, v string"), place, made)
-    format.widen(spark, place, {"id": "bigint"})
-    assert format.facts(place, FLOW)
+    format.append(rows(spark, (1, "a"), columns="id int, v string"), folder_at(place), made)
+    format.widen(spark, folder_at(place), {"id": "bigint"})
+    assert format.facts(folder_at(place), FLOW)
     with pytest.raises(DataError) as caught:
-        format.arrow(place, next(iter(format.commits(place))).version)
+        format.arrow(folder_at(place), next(iter(format.commits(folder_at(place)))).version)
     assert caught.value.code == "vectors-and-wider-types"
 
 
 def test_column_names_are_quoted_wherever_they_are_used(format: TableFormat, spark: SparkSession, place: str) -> None:
     odd = "`select` bigint, `a-b'c` string"
-    format.append(rows(spark, (1, "a"), columns=odd), place, write(1))
-    format.merge(Upsert(rows=rows(spark, (1, "b"), columns=odd), key=("select",), newer="true"), place, write(2))
+    format.append(rows(spark, (1, "a"), columns=odd), folder_at(place), write(1))
+    format.merge(
+        Upsert(rows=rows(spark, (1, "b"), columns=odd), key=("select",), newer="true"), folder_at(place), write(2)
+    )
     assert held(format, place) == [(1, "b")]
 
 
@@ -285,23 +292,23 @@ def test_remembered_facts_are_the_facts_and_a_new_commit_makes_them_read_again(
     spark: SparkSession, place: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "facts.json"
-    Delta().append(rows(spark, (1, "a")), place, write(1))
+    Delta().append(rows(spark, (1, "a")), folder_at(place), write(1))
     first = FactsCache(file)
-    facts = Delta(first).facts(place, FLOW)
+    facts = Delta(first).facts(folder_at(place), FLOW)
     first.save()
-    assert FactsCache(file).get(place, FLOW) == facts
-    Delta().append(rows(spark, (2, "b")), place, write(2))
-    assert FactsCache(file).get(place, FLOW) is None
+    assert FactsCache(file).get(folder_at(place), FLOW) == facts
+    Delta().append(rows(spark, (2, "b")), folder_at(place), write(2))
+    assert FactsCache(file).get(folder_at(place), FLOW) is None
 
 
 def test_deleted_rows_do_not_show_where_the_table_uses_deletion_vectors(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     made = write(1, properties={"delta.enableDeletionVectors": "true"})
-    format.append(spark.range(100).selectExpr("id", "'a' AS v").coalesce(1), place, made)
+    format.append(spark.range(100).selectExpr("id", "'a' AS v").coalesce(1), folder_at(place), made)
     spark.sql(f"DELETE FROM delta.`{place}` WHERE id < 90")
     assert len(held(format, place)) == 10
-    facts = format.facts(place, FLOW)
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     assert facts.rows == 10
 
@@ -336,29 +343,31 @@ COLUMNS = """{"type": "struct", "fields": [
 def test_files_that_others_wrote_make_a_table_and_are_added_to_it(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
-    assert format.accepts_files(place)
-    first = format.add([parquet(place, "1.parquet", (1, "a"), (2, "b"))], COLUMNS, place, write(1), None)
+    assert format.accepts_files(folder_at(place))
+    first = format.add([parquet(place, "1.parquet", (1, "a"), (2, "b"))], COLUMNS, folder_at(place), write(1), None)
     assert (first.version, first.inserted, first.files) == (0, 2, 1)
-    assert format.accepts_files(place)
-    second = format.add([parquet(place, "2.parquet", (3, "c"))], COLUMNS, place, write(2), id_of(format, place))
+    assert format.accepts_files(folder_at(place))
+    second = format.add(
+        [parquet(place, "2.parquet", (3, "c"))], COLUMNS, folder_at(place), write(2), id_of(format, place)
+    )
     assert (second.version, second.inserted) == (1, 1)
-    format.append(rows(spark, (4, "d")), place, write(3))
-    facts = format.facts(place, FLOW)
+    format.append(rows(spark, (4, "d")), folder_at(place), write(3))
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     assert (facts.rows, facts.sequence, facts.change_feed) == (4, 3, True)
-    assert sorted(format.read(spark, place, 1).collect()) == [(1, "a"), (2, "b"), (3, "c")]
-    changed = format.changes(spark, place, 0, 2).select("id", "_change_type").collect()
+    assert sorted(format.read(spark, folder_at(place), 1).collect()) == [(1, "a"), (2, "b"), (3, "c")]
+    changed = format.changes(spark, folder_at(place), 0, 2).select("id", "_change_type").collect()
     assert sorted(changed) == [(3, "insert"), (4, "insert")]
 
 
 def test_files_of_a_batch_that_is_there_already_are_not_added_again(format: TableFormat, place: str) -> None:
     file = parquet(place, "1.parquet", (1, "a"))
-    format.add([file], COLUMNS, place, write(1), None)
+    format.add([file], COLUMNS, folder_at(place), write(1), None)
     with pytest.raises(InfrastructureError) as caught:
-        format.add([file], COLUMNS, place, write(1, note="a twin"), id_of(format, place))
+        format.add([file], COLUMNS, folder_at(place), write(1, note="a twin"), id_of(format, place))
     assert caught.value.code == "commit-lost"
     # Its own reply may have been lost: then the commit is there, and is told.
-    assert format.add([file], COLUMNS, place, write(1), id_of(format, place)).inserted == 1
+    assert format.add([file], COLUMNS, folder_at(place), write(1), id_of(format, place)).inserted == 1
     assert held(format, place) == [(1, "a")]
 
 
@@ -369,7 +378,7 @@ def test_of_twins_that_add_the_same_batch_at_the_same_time_one_wins(format: Tabl
 
     def add(number: int) -> bool:
         try:
-            format.add([files[number]], COLUMNS, place, write(1, note=str(number)), None)
+            format.add([files[number]], COLUMNS, folder_at(place), write(1, note=str(number)), None)
         except InfrastructureError:
             return False
         return True
@@ -383,11 +392,11 @@ def test_of_twins_that_add_the_same_batch_at_the_same_time_one_wins(format: Tabl
 def test_files_of_other_flows_that_are_added_at_the_same_time_are_all_there(format: TableFormat, place: str) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    format.add([parquet(place, "first.parquet", (-1, "x"))], COLUMNS, place, write(1), None)
+    format.add([parquet(place, "first.parquet", (-1, "x"))], COLUMNS, folder_at(place), write(1), None)
     files, made = [parquet(place, f"{number}.parquet", (number, "x")) for number in range(6)], id_of(format, place)
 
     def add(number: int) -> None:
-        format.add([files[number]], COLUMNS, place, write(1, flow=f"flow {number}", note=str(number)), made)
+        format.add([files[number]], COLUMNS, folder_at(place), write(1, flow=f"flow {number}", note=str(number)), made)
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(add, range(6)))
@@ -400,17 +409,17 @@ def test_files_are_not_added_to_another_table_than_the_one_they_were_written_for
     import shutil
 
     file = parquet(place, "1.parquet", (1, "a"))
-    format.append(rows(spark, (7,), columns="other bigint"), place, write(1, flow="somebody else"))
+    format.append(rows(spark, (7,), columns="other bigint"), folder_at(place), write(1, flow="somebody else"))
     for expected in (None, "another id", id_of(format, place)):
         with pytest.raises(InfrastructureError) as caught:
-            format.add([file], COLUMNS, place, write(2), expected)
+            format.add([file], COLUMNS, folder_at(place), write(2), expected)
         assert caught.value.code == "commit-conflict"
     assert held(format, place) == [(7,)]
     shutil.rmtree(place)
     file = parquet(place, "1.parquet", (1, "a"))
     with pytest.raises(InfrastructureError):
-        format.add([file], COLUMNS, place, write(2), "the id of a table that was dropped")
-    assert format.facts(place, FLOW) is None
+        format.add([file], COLUMNS, folder_at(place), write(2), "the id of a table that was dropped")
+    assert format.facts(folder_at(place), FLOW) is None
 
 
 @pytest.mark.parametrize(
@@ -424,20 +433,20 @@ def test_files_are_not_added_to_another_table_than_the_one_they_were_written_for
 def test_a_table_that_needs_a_newer_writer_accepts_no_files(
     format: TableFormat, spark: SparkSession, place: str, asked: str
 ) -> None:
-    format.append(rows(spark, (1, "a")), place, write(1))
-    assert format.accepts_files(place)
+    format.append(rows(spark, (1, "a")), folder_at(place), write(1))
+    assert format.accepts_files(folder_at(place))
     spark.sql(asked.format(table=f"delta.`{place}`")).collect()
-    assert not format.accepts_files(place)
+    assert not format.accepts_files(folder_at(place))
 
 
 def test_a_table_with_a_column_that_must_not_be_null_accepts_no_files(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     spark.sql(f"CREATE TABLE delta.`{place}` (id bigint NOT NULL, v string) USING delta").collect()
-    assert not format.accepts_files(place)
+    assert not format.accepts_files(folder_at(place))
 
 
 def id_of(format: TableFormat, place: str) -> str:
-    facts = format.facts(place, FLOW)
+    facts = format.facts(folder_at(place), FLOW)
     assert facts
     return facts.table_id

@@ -8,11 +8,12 @@ from tests.contracts.contracts import column, declared
 from lakesmith.contracts import compare_stored_table
 from lakesmith.declare import Merge
 from lakesmith.ports import ColumnFact, TableFacts
+from lakesmith.store import folder_at
 
 
 def stored(**types: str) -> TableFacts:
     return TableFacts(
-        location="/w/silver/orders",
+        folder=folder_at("/w/silver/orders"),
         version=0,
         table_id="t",
         columns=tuple(ColumnFact(name, type) for name, type in types.items()),

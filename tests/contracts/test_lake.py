@@ -20,7 +20,7 @@ from lakesmith.contracts import compare_all, new_records
 from lakesmith.errors import DeclarationError, Problems, UsageError
 from lakesmith.ledger.tables import Ledger
 from lakesmith.records import RunRecord
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 COLUMNS = """
   order_id: {type: bigint, required: true}
@@ -81,7 +81,7 @@ class Shop:
 
     def store(self, **columns: pa.Array) -> None:
         write_deltalake(
-            self.warehouse.root + "/silver/orders", pa.table(columns), mode="overwrite", schema_mode="overwrite"
+            self.warehouse.store.url + "/silver/orders", pa.table(columns), mode="overwrite", schema_mode="overwrite"
         )
 
     def refused(self) -> list[DeclarationError]:

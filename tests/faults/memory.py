@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import fnmatch
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -24,10 +25,15 @@ from lakesmith.ports import (
     CommitFact,
     CommitResult,
     DataFile,
+    EngineAccess,
+    EngineName,
     FileFact,
+    ObjectFact,
     ReplaceWhere,
     SkippedEntry,
+    StoreCapability,
     TableFacts,
+    TableFolder,
     Upsert,
     Write,
     find_commit,
@@ -150,13 +156,23 @@ class MemoryStorage:
         self._disk = disk
         self._process = process
 
-    def root(self) -> str:
+    @property
+    def url(self) -> str:
         return "/lake"
 
-    def location(self, path: str) -> str:
-        return f"/lake/{path}"
+    @property
+    def capabilities(self) -> frozenset[StoreCapability]:
+        return frozenset((StoreCapability.WRITE, StoreCapability.TABLES))
 
-    def list(
+    def location(self, key: str) -> str:
+        return f"/lake/{key}"
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectFact]:
+        self._look("read", prefix)
+        keys = (key for key in self._disk.files if key.startswith(prefix) and key > (after or ""))
+        return iter([ObjectFact(key, len(self._disk.files[key]), 0, "") for key in sorted(keys)])
+
+    def find(
         self,
         pattern: str,
         known: Mapping[str, FileFact] | None = None,
@@ -167,15 +183,13 @@ class MemoryStorage:
         facts = [fact for fact, _ in self._disk.landed.values() if fnmatch.fnmatch(fact.path, pattern)]
         return iter(sorted(fact for fact in facts if (known or {}).get(fact.path) != fact))
 
-    def read(self, key: str) -> bytes | None:
-        self._look("read", key)
-        return self._disk.files.get(key)
+    def stat(self, key: str) -> ObjectFact | None:
+        return next((found for found in self.list(key) if found.key == key), None)
 
-    def keys(self, folder: str) -> Sequence[str]:
-        self._look("read", folder)
-        start = f"{folder}/"
-        names = (key.removeprefix(start) for key in self._disk.files if key.startswith(start))
-        return sorted(name for name in names if "/" not in name)
+    def read(self, key: str, span: tuple[int, int] | None = None) -> bytes | None:
+        self._look("read", key)
+        data = self._disk.files.get(key)
+        return data if data is None or span is None else data[slice(*span)]
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         with self._change("write", key):
@@ -184,24 +198,34 @@ class MemoryStorage:
         self._reply("write", key)
         return absent
 
-    def replace(self, key: str, data: bytes) -> None:
+    def replace(self, key: str, data: bytes, *, if_match: str | None = None) -> bool:
         with self._change("write", key):
             self._disk.files[key] = data
         self._reply("write", key)
+        return True
 
-    def remove(self, key: str) -> bool:
-        with self._change("remove", key):
-            found = self._disk.files.pop(key, None)
-        return found is not None
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            with self._change("remove", key):
+                self._disk.files.pop(key, None)
+
+    def create(self, key: str) -> AbstractContextManager[BinaryIO]:
+        raise NotImplementedError(key)
+
+    def confirm(self, files: Mapping[str, int | None]) -> None:
+        raise NotImplementedError(files)
+
+    def engine(self, name: EngineName) -> EngineAccess:
+        return EngineAccess(self.url)
+
+    def arrow(self) -> Any:
+        raise NotImplementedError
 
     def probe(self) -> str | None:
         return None
 
     def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
         return io.BytesIO(self._disk.files[path])
-
-    def head(self, path: str, size: int) -> bytes:
-        return self._disk.files[path][:size]
 
     def put_file(self, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
         return self.put_if_absent(key, file.read())
@@ -302,12 +326,12 @@ class MemoryFormat:
         self._disk = disk
         self._process = process
 
-    def facts(self, location: str, flow: str) -> TableFacts | None:
-        table = self._found(location)
+    def facts(self, folder: TableFolder, flow: str) -> TableFacts | None:
+        table = self._found(folder)
         if table is None:
             return None
         return TableFacts(
-            location=location,
+            folder=folder,
             version=table.newest.number,
             table_id=table.id,
             columns=(),
@@ -320,8 +344,8 @@ class MemoryFormat:
             sequence=table.sequences.get(flow, 0),
         )
 
-    def commits(self, location: str, after: int = -1) -> Sequence[CommitFact]:
-        table = self._found(location)
+    def commits(self, folder: TableFolder, after: int = -1) -> Sequence[CommitFact]:
+        table = self._found(folder)
         known = table.versions[max(table.oldest, after + 1) :] if table else []
         return [
             CommitFact(
@@ -344,29 +368,31 @@ class MemoryFormat:
     def commit_result(self, commit: CommitFact) -> CommitResult:
         return CommitResult(version=commit.version, **{name: int(count) for name, count in commit.metrics.items()})
 
-    def has_change_feed(self, location: str, after: int) -> bool:
-        table = self._found(location)
+    def has_change_feed(self, folder: TableFolder, after: int) -> bool:
+        table = self._found(folder)
         return table is not None and table.oldest <= after + 1
 
-    def changed_types(self, location: str, after: int) -> Sequence[str]:
+    def changed_types(self, folder: TableFolder, after: int) -> Sequence[str]:
         return ()
 
-    def read(self, _: object, location: str, version: int, *, positions: bool = False) -> Rows:
-        table = self._found(location)
+    def read(self, _: object, folder: TableFolder, version: int, *, positions: bool = False) -> Rows:
+        table = self._found(folder)
         assert table is not None
         return Rows(table.versions[version].rows)
 
-    def append(self, frame: Rows, location: str, write: Write) -> CommitResult:
-        return self._commit(location, write, lambda rows: (rows + frame.rows, len(frame.rows), 0, 0), blind=True)
+    def append(self, frame: Rows, folder: TableFolder, write: Write) -> CommitResult:
+        return self._commit(folder, write, lambda rows: (rows + frame.rows, len(frame.rows), 0, 0), blind=True)
 
-    def overwrite(self, frame: Rows, location: str, write: Write, part: ReplaceWhere | None = None) -> CommitResult:
+    def overwrite(
+        self, frame: Rows, folder: TableFolder, write: Write, part: ReplaceWhere | None = None
+    ) -> CommitResult:
         def change(rows: Content) -> tuple[Content, int, int, int]:
             remaining = () if part is None else tuple(row for row in rows if not is_in(row, part))
             return remaining + frame.rows, len(frame.rows), 0, 0
 
-        return self._commit(location, write, change, parameters={"mode": "Overwrite"})
+        return self._commit(folder, write, change, parameters={"mode": "Overwrite"})
 
-    def merge(self, upsert: Upsert, location: str, write: Write) -> CommitResult:
+    def merge(self, upsert: Upsert, folder: TableFolder, write: Write) -> CommitResult:
         frame = cast("Rows", upsert.rows)
 
         def change(rows: Content) -> tuple[Content, int, int, int]:
@@ -381,62 +407,66 @@ class MemoryFormat:
             held |= {row.key: row for row in (*come, *later)}
             return tuple(sorted(held.values())), len(come), len(later), 0
 
-        return self._commit(location, write, change, operation="MERGE")
+        return self._commit(folder, write, change, operation="MERGE")
 
-    def advance(self, location: str, write: Write, spark: object = None) -> CommitResult:
-        table = self._found(location)
+    def advance(self, folder: TableFolder, write: Write, spark: object = None) -> CommitResult:
+        table = self._found(folder)
         assert table is not None
         if table.sequences.get(write.flow, 0) >= write.sequence:
             raise committed_by_another_run(write)
-        return self._commit(location, write, lambda rows: (rows, 0, 0, 0), blind=True)
+        return self._commit(folder, write, lambda rows: (rows, 0, 0, 0), blind=True)
 
-    def sync_log(self, location: str) -> None:
+    def sync_log(self, folder: TableFolder) -> None:
         """Do nothing: nothing is lost here."""
 
-    def accepts_files(self, location: str) -> bool:
+    def accepts_files(self, folder: TableFolder) -> bool:
         return False
 
-    def accepts_rows(self, rows: object, location: str) -> bool:
+    def accepts_rows(self, rows: object, folder: TableFolder) -> bool:
         return False
 
-    def rows_added_by(self, location: str, version: int, column: str) -> Mapping[str, int] | None:
+    def rows_added_by(self, folder: TableFolder, version: int, column: str) -> Mapping[str, int] | None:
         return {}
 
-    def adopt(self, location: str) -> None:
+    def adopt(self, folder: TableFolder) -> None:
         raise NotImplementedError
 
-    def version_at(self, location: str, when: datetime) -> int:
+    def version_at(self, folder: TableFolder, when: datetime) -> int:
         raise NotImplementedError
 
-    def is_readable(self, location: str, version: int) -> bool:
+    def is_readable(self, folder: TableFolder, version: int) -> bool:
         raise NotImplementedError
 
-    def arrow(self, location: str, version: int) -> Any:
+    def arrow(self, folder: TableFolder, version: int) -> Any:
         raise NotImplementedError
 
-    def changes(self, spark: object, location: str, after: int, until: int) -> Any:
+    def changes(self, spark: object, folder: TableFolder, after: int, until: int) -> Any:
         raise NotImplementedError
 
-    def widen(self, spark: object, location: str, columns: Mapping[str, str]) -> None:
+    def widen(self, spark: object, folder: TableFolder, columns: Mapping[str, str]) -> None:
         raise NotImplementedError
 
-    def add(self, files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None) -> Any:
+    def add(
+        self, files: Sequence[DataFile], columns: str, folder: TableFolder, write: Write, table_id: str | None
+    ) -> Any:
         raise NotImplementedError
 
-    def commit_folder(self, folder: str, rows: object, location: str, write: Write, *, overwrite: bool) -> Any:
+    def commit_folder(
+        self, staged: TableFolder, rows: object, folder: TableFolder, write: Write, *, overwrite: bool
+    ) -> Any:
         raise NotImplementedError
 
     def fenced(self, table: Table, write: Write) -> bool:
         """Return whether this batch or a later one is in the table: then a write has no effect."""
         return table.sequences.get(write.flow, 0) >= write.sequence
 
-    def _found(self, location: str) -> Table | None:
+    def _found(self, folder: TableFolder) -> Table | None:
         self._process.raise_if_dead()
-        return self._disk.tables.get(location)
+        return self._disk.tables.get(folder.url)
 
     def _commit(
         self,
-        location: str,
+        folder: TableFolder,
         write: Write,
         change: Callable[[Content], tuple[Content, int, int, int]],
         *,
@@ -444,19 +474,19 @@ class MemoryFormat:
         operation: str = "WRITE",
         parameters: Mapping[str, str] | None = None,
     ) -> CommitResult:
-        table = self._found(location)
+        table = self._found(folder)
         if table is None or not self.fenced(table, write):
-            self._write(location, table, write, change, blind, operation, parameters or {})
+            self._write(folder, table, write, change, blind, operation, parameters or {})
             # Other writers can commit here, between the commit and the read of its result.
-            self._process.pause(f"read back {location}")
-        commit = find_commit(self.commits(location), write.flow, write.sequence, write.note)
+            self._process.pause(f"read back {folder}")
+        commit = find_commit(self.commits(folder), write.flow, write.sequence, write.note)
         if commit is None:
             raise committed_by_another_run(write)
         return self.commit_result(commit)
 
     def _write(
         self,
-        location: str,
+        folder: TableFolder,
         table: Table | None,
         write: Write,
         change: Callable[[Content], tuple[Content, int, int, int]],
@@ -465,10 +495,10 @@ class MemoryFormat:
         parameters: Mapping[str, str],
     ) -> None:
         seen = table.newest.number if table else -1
-        self._process.pause(f"commit {location}")
+        self._process.pause(f"commit {folder}")
         if self._disk.faults and self._disk.fails("commit", effect=False):
             raise OSError(5, "Input/output error")
-        now = self._disk.tables.get(location)
+        now = self._disk.tables.get(folder.url)
         if now is not None and now.newest.number != seen:
             others = now.versions[seen + 1 :]
             if table is None or not blind or any(v.flow == write.flow for v in others if not self.unfenced(v)):
@@ -479,7 +509,7 @@ class MemoryFormat:
             raise InfrastructureError("commit-conflict", "the table was rolled back", hint="nothing is lost: run again")
         rows, inserted, updated, deleted = change(now.newest.rows if now else ())
         if now is None:
-            now = self._disk.tables[location] = Table(id=f"{location}@{self._disk.changes}")
+            now = self._disk.tables[folder.url] = Table(id=f"{folder}@{self._disk.changes}")
         now.versions.append(
             Version(
                 number=len(now.versions),

@@ -63,12 +63,14 @@ def _bookmark_first() -> None:
             return original(self, incoming, good, counts)
         from lakesmith.ports import Write
 
-        location, batch = self._location(incoming), incoming.batch
-        self._format.advance(location, Write(flow=flow(incoming.table.name), sequence=batch.sequence, note=batch.note))
+        table_folder, batch = self._folder(incoming), incoming.batch
+        self._format.advance(
+            table_folder, Write(flow=flow(incoming.table.name), sequence=batch.sequence, note=batch.note)
+        )
         failpoint("files.moved", incoming.table.name)
         rows = good.good() if isinstance(good, StagedFiles) else good.select(*incoming.payload)
-        rows.write.format("delta").mode("append").option("userMetadata", batch.note).save(location)
-        return self._format.commit_result(next(iter(self._format.commits(location))))
+        rows.write.format("delta").mode("append").option("userMetadata", batch.note).save(table_folder.url)
+        return self._format.commit_result(next(iter(self._format.commits(table_folder))))
 
     _put(writer, "_commit_to_table", committed)
 
@@ -79,7 +81,7 @@ def _cleanup() -> None:
     original = writer._commit
 
     def commit(self: BatchWriter, incoming: Any, *rest: Any) -> Any:
-        folder = Path(self._location(incoming))
+        folder = Path(self._folder(incoming).url)
         before = set(folder.rglob("*.parquet"))
         try:
             return original(self, incoming, *rest)
@@ -96,8 +98,8 @@ def _vacuum_unlocked() -> None:
     from lakesmith.run.maintenance import Maintenance, result_without_rows
 
     def vacuum(self: Maintenance, *_: Any) -> Any:
-        for location in self._locations():
-            self.format.vacuum(self.session(), location, 0.0)
+        for folder in self._folders():
+            self.format.vacuum(self.session(), folder, 0.0)
         return result_without_rows(self.run_id, self.facts.version)
 
     _no_lock()
@@ -133,14 +135,14 @@ def _null_is_a_value() -> None:
 
 def _plain_names() -> None:
     """Files with odd names are not listed."""
-    from lakesmith.storage.local import LocalStorage
+    from lakesmith.store.local import LocalStore
 
-    original: Any = LocalStorage.list
+    original: Any = LocalStore.list
 
-    def listed(self: LocalStorage, *which: Any, **how: Any) -> Iterator[Any]:
+    def listed(self: LocalStore, *which: Any, **how: Any) -> Iterator[Any]:
         return (file for file in original(self, *which, **how) if re.fullmatch(r"[\w./-]+", file.path))
 
-    _put(LocalStorage, "list", listed)
+    _put(LocalStore, "list", listed)
 
 
 def _one_input() -> None:

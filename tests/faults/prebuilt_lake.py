@@ -17,7 +17,7 @@ from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ledger.content import NewFiles
 from lakesmith.plan.fingerprint import definition
 from lakesmith.ports import FileFact
-from lakesmith.storage import LocalStorage
+from lakesmith.store import LocalStore
 
 BRONZE = TableName("bronze", "orders")
 DECLARED = {
@@ -43,7 +43,7 @@ class PrebuiltLake:
 
     @property
     def batches(self) -> Batches:
-        return Batches(LocalStorage(self.warehouse), BRONZE)
+        return Batches(LocalStore(self.warehouse), BRONZE)
 
     def commit(self, version: int) -> Path:
         return self.table / "_delta_log" / f"{version:020}.json"

@@ -27,7 +27,7 @@ from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.records import RunRecord
 from lakesmith.reports import RunReport
 from lakesmith.spark import write
-from lakesmith.storage import LocalStorage, Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,7 +141,7 @@ def ledger(folder: Path, *, sync: bool) -> None:
     landed = folder / "landing/events/1.json"
     disk.make_folders(landed.parent)
     landed.write_text("{}")  # not synced: not every sender does it
-    LocalStorage(folder).move("landing/events/1.json", "landing/events/archive/1.json")
+    LocalStore(folder).move("landing/events/1.json", "landing/events/archive/1.json")
 
 
 def main(folder: str, *flows: str) -> None:

@@ -55,7 +55,7 @@ from lakesmith.ledger.content import ReplayedRows
 from lakesmith.ledger.lease import LEASE_SECONDS
 from lakesmith.plan.fingerprint import definition as fingerprint
 from lakesmith.plan.steps import Progress
-from lakesmith.ports import CommitFact, FileFact
+from lakesmith.ports import CommitFact, FileFact, TableFolder
 from lakesmith.reports import RunReport
 
 DEFINITIONS = tuple(Definition(floor, query) for floor in (STRICT, LENIENT) for query in range(len(QUERIES)))
@@ -102,11 +102,11 @@ class KnownBatches(Batches):
     _sequence_at = Batches._sequence_at
 
     def done(self, sequence: int) -> CompletedBatch | None:
-        data = self._storage.read(self._key(sequence, "done"))
+        data = self._store.read(self._key(sequence, "done"))
         return None if data is None else _done_of(data, sequence)
 
     def _attempt(self, sequence: int, attempt: int) -> Batch:
-        data = self._storage.read(self._key(sequence, f"{attempt:02}"))
+        data = self._store.read(self._key(sequence, f"{attempt:02}"))
         assert data is not None, f"{self._key(sequence, f'{attempt:02}')} is missing from the warehouse"
         return _batch_of(data, sequence)
 
@@ -365,7 +365,7 @@ class Simulation:
                 self._counted.add(key)
                 name, file = key.removeprefix(_BATCHES).split("/")
                 done = decode_completed(self.disk.files[key], int(file[:8]))
-                table = self.disk.tables[self.warehouse.table(_named(name))]
+                table = self.disk.tables[self.warehouse.table(_named(name)).url]
                 note = f"{BATCH_NOTE}{done.sequence}.{done.attempt} run {done.run_id}"
                 made = next((version.number for version in table.versions if version.note == note), None)
                 # For a deleted commit, only the highest possible version is known.
@@ -548,12 +548,12 @@ class Simulation:
         head = progress.head if progress is not None else 0
         return [row for row in rejected if isinstance(row, RejectedRow) and row.batch <= head]
 
-    def _rows(self, location: str) -> Sequence[object]:
-        table = self.disk.tables.get(location)
+    def _rows(self, folder: TableFolder) -> Sequence[object]:
+        table = self.disk.tables.get(folder.url)
         return table.newest.rows if table else ()
 
     def _table(self, name: TableName) -> Table | None:
-        return self.disk.tables.get(self.warehouse.table(name))
+        return self.disk.tables.get(self.warehouse.table(name).url)
 
     def _batches(self, name: TableName) -> Batches:
         return KnownBatches(self.storage, name)

@@ -43,7 +43,7 @@ from lakesmith.ledger.lease import LEASE_SECONDS, Lease, Leases
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.graph import Graph
 from lakesmith.plan.steps import LakeFacts, QuarantineFilter, Replay, ReplayQuarantine
-from lakesmith.ports import ReplaceWhere, TableFacts, TableFormat, Upsert
+from lakesmith.ports import ReplaceWhere, TableFacts, TableFormat, Upsert, names_in_folder
 from lakesmith.quality import Rules, rules_of
 from lakesmith.records import ReleaseRecord, RunRecord
 from lakesmith.reports import RunReport
@@ -53,7 +53,7 @@ from lakesmith.spark.gate import GateFailed
 from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.spark.replay import QuarantineReplay
 from lakesmith.spark.write import BatchWriter
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 DAYS = 3
 """The number of days; each key belongs to one."""
@@ -105,8 +105,7 @@ class MemoryWarehouse(Warehouse):
     """A warehouse on a store in memory."""
 
     def __init__(self, storage: MemoryStorage) -> None:
-        self.storage = storage
-        self.root = "/lake"
+        self.store = storage
         self._adopted = {}
 
 
@@ -114,7 +113,7 @@ class MemoryLedger(Ledger):
     """Stores only releases and run ids. Other tests interrupt runs before and after them."""
 
     def _append(self, name: str, records: Sequence[object]) -> None:
-        disk = cast(MemoryStorage, self._warehouse.storage)._disk
+        disk = cast(MemoryStorage, self._warehouse.store)._disk
         disk.runs |= {record.run_id for record in records if isinstance(record, RunRecord)}
         released = [record for record in records if isinstance(record, ReleaseRecord)]
         if released:
@@ -243,7 +242,7 @@ class RowCounter:
 
 def hold_batch(warehouse: Warehouse, incoming: IncomingBatch, _: Rows, failed: GateFailed) -> GateFailed:
     batch = incoming.batch
-    HeldBatches(warehouse.storage).save(
+    HeldBatches(warehouse.store).save(
         HeldBatch(
             table=str(incoming.table.name),
             run_id=batch.run_id,
@@ -261,8 +260,8 @@ def hold_batch(warehouse: Warehouse, incoming: IncomingBatch, _: Rows, failed: G
 
 
 def discard_held_batch(warehouse: Warehouse, table: Table) -> None:
-    if warehouse.storage.keys(f"_lakesmith/held/{table.name}"):
-        HeldBatches(warehouse.storage).remove(str(table.name))
+    if names_in_folder(warehouse.store, f"_lakesmith/held/{table.name}"):
+        HeldBatches(warehouse.store).remove(str(table.name))
 
 
 class MemoryWriter(BatchWriter):

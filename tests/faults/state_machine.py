@@ -136,7 +136,7 @@ class Machine(RuleBasedStateMachine):
                     simulation.warehouse.quarantine,
                     simulation.warehouse.quarantine_decisions,
                 )
-                simulation.foreign(beside[b % 3](table), _FOREIGN[c % len(_FOREIGN)], more[0])
+                simulation.foreign(beside[b % 3](table).url, _FOREIGN[c % len(_FOREIGN)], more[0])
             case "clean_log":
                 simulation.clean_log(table)
             case "define":

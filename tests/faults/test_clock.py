@@ -23,7 +23,7 @@ from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import LEASE_SECONDS, Leases
 from lakesmith.monitor import table_status
 from lakesmith.ports import CommitFact
-from lakesmith.storage import LocalStorage
+from lakesmith.store import LocalStore, folder_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,13 +90,13 @@ def test_rows_are_correct_when_the_clock_jumps_between_and_within_runs(
     assert len(versions) == 2
 
 
-def _lease(storage: LocalStorage, expires_at: float) -> None:
+def _lease(storage: LocalStore, expires_at: float) -> None:
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": expires_at, "released": False}
     storage.replace(f"_lakesmith/leases/{BRONZE}/00000001.json", json.dumps(lease).encode())
 
 
 def test_a_dead_holder_does_not_keep_its_lease_when_the_clock_is_set_back(tmp_path: Path) -> None:
-    storage = LocalStorage(tmp_path)
+    storage = LocalStore(tmp_path)
     _lease(storage, 1_000_000.0 + LEASE_SECONDS)
     with (
         pytest.raises(InfrastructureError) as caught,
@@ -109,7 +109,7 @@ def test_a_dead_holder_does_not_keep_its_lease_when_the_clock_is_set_back(tmp_pa
 
 
 def test_a_live_holder_keeps_its_lease_when_the_clock_is_set_back_a_little(tmp_path: Path) -> None:
-    storage = LocalStorage(tmp_path)
+    storage = LocalStore(tmp_path)
     now = [1_000_000.0]
     second = Leases(storage, "second", clock=lambda: now[0]).hold(BRONZE, "run")
     with Leases(storage, "first", clock=lambda: now[0]).hold(BRONZE, "run"):
@@ -121,7 +121,7 @@ def test_a_live_holder_keeps_its_lease_when_the_clock_is_set_back_a_little(tmp_p
 def test_after_a_takeover_by_a_clock_a_day_ahead_the_table_can_be_leased_again(
     tmp_path: Path,
 ) -> None:
-    storage = LocalStorage(tmp_path)
+    storage = LocalStore(tmp_path)
     second = Leases(storage, "second", clock=lambda: time.time() + DAY)
     with Leases(storage, "first").hold(BRONZE, "run"), second.hold(BRONZE, "run"):
         pass
@@ -155,7 +155,7 @@ def test_time_travel_treats_each_version_as_later_than_earlier_versions(
 
 
 def test_a_rollback_to_a_time_finds_the_version_that_delta_restores(made: PrebuiltLake) -> None:
-    commits = list(made.lake()._lake.format.commits(str(made.table)))
+    commits = list(made.lake()._lake.format.commits(folder_at(str(made.table))))
     restore = CommitFact(
         version=4,
         committed_at=datetime(2026, 1, 2, tzinfo=UTC),
@@ -165,7 +165,7 @@ def test_a_rollback_to_a_time_finds_the_version_that_delta_restores(made: Prebui
     )
     facts = made.lake()._lake.table_facts(BRONZE)
     assert facts is not None
-    progress = Batches(LocalStorage(made.warehouse), BRONZE).progress(
+    progress = Batches(LocalStore(made.warehouse), BRONZE).progress(
         replace(facts, version=4), lambda: [restore, *commits]
     )
     assert progress.head == 1

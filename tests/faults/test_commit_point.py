@@ -8,7 +8,7 @@ import pytest
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.lake import Lake
-from lakesmith.storage.local import LocalStorage
+from lakesmith.store.local import LocalStore
 
 
 def test_a_run_rejects_a_store_that_ignores_put_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,11 +18,11 @@ def test_a_run_rejects_a_store_that_ignores_put_conditions(tmp_path: Path, monke
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing/1.json").write_text('{"id": 1}\n')
 
-    def put(self: LocalStorage, key: str, data: bytes) -> bool:
+    def put(self: LocalStore, key: str, data: bytes) -> bool:
         self.replace(key, data)
         return True
 
-    monkeypatch.setattr(LocalStorage, "put_if_absent", put)
+    monkeypatch.setattr(LocalStore, "put_if_absent", put)
     with pytest.raises(InfrastructureError) as caught:
         Lake.open(tmp_path).run()
     assert (caught.value.code, caught.value.exit_code) == ("no-put-if-absent", 4)

@@ -31,7 +31,8 @@ from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.ledger.lease import Leases
 from lakesmith.plan.steps import Finish
-from lakesmith.storage import LocalStorage
+from lakesmith.ports import names_in_folder
+from lakesmith.store import LocalStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -300,15 +301,15 @@ def test_a_batch_without_a_checksum_is_read(made: PrebuiltLake) -> None:
 
 
 def test_a_corrupt_lease_is_treated_as_free(made: PrebuiltLake) -> None:
-    storage = LocalStorage(made.warehouse)
+    storage = LocalStore(made.warehouse)
     for number, data in enumerate((b"", b"garbage", b"\0\0\0", b"[]", b"{}"), 1):
         storage.replace(f"_lakesmith/leases/bronze.orders/{number * 10:08}.json", data)
         with Leases(storage, "run").hold(BRONZE, "run"):
-            assert storage.keys("_lakesmith/leases/bronze.orders") == [f"{number * 10 + 1:08}.json"]
+            assert names_in_folder(storage, "_lakesmith/leases/bronze.orders") == [f"{number * 10 + 1:08}.json"]
 
 
 def test_a_corrupt_held_batch_is_named(made: PrebuiltLake) -> None:
-    storage = LocalStorage(made.warehouse)
+    storage = LocalStore(made.warehouse)
     key = "_lakesmith/held/bronze.orders/batch.json"
     for data in (b"", b"garbage", b"[]", b"{}"):
         storage.replace(key, data)
@@ -321,6 +322,6 @@ def test_a_batch_is_done_by_the_attempt_whose_commit_is_in_the_log(made: Prebuil
     first = made.ingest(5)
     again = made.batches.pin(first)
     made.finish(again, 4)
-    done = Batches(LocalStorage(made.warehouse), BRONZE).done(5)
+    done = Batches(LocalStore(made.warehouse), BRONZE).done(5)
     assert done is not None
     assert done.attempt == again.attempt != first.attempt

@@ -13,6 +13,7 @@ from tests.faults.prebuilt_lake import PrebuiltLake, build_lake
 
 from lakesmith.lake import Lake
 from lakesmith.reports import Version
+from lakesmith.store import folder_at
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +82,13 @@ def test_the_last_of_two_attempts_of_a_run_counts_as_committed_after_a_log_clean
     last = made.batches.pin(first)
     made.batch("00000004.done").unlink()
     cleaned_by_others(made.table)
-    facts = made.lake()._lake.format.facts(str(made.table), "lakesmith.bronze.orders")
-    progress = made.batches.progress(facts, lambda: made.lake()._lake.format.commits(str(made.table)))
+    facts = made.lake()._lake.format.facts(folder_at(str(made.table)), "lakesmith.bronze.orders")
+    progress = made.batches.progress(facts, lambda: made.lake()._lake.format.commits(folder_at(str(made.table))))
     assert progress.unfinished == 4
-    assert made.batches.committed(4, lambda: made.lake()._lake.format.commits(str(made.table))).attempt == last.attempt
+    assert (
+        made.batches.committed(4, lambda: made.lake()._lake.format.commits(folder_at(str(made.table)))).attempt
+        == last.attempt
+    )
 
 
 def test_attempts_of_several_runs_are_not_guessed_and_the_hint_names_the_next_step(made: PrebuiltLake) -> None:
@@ -110,8 +114,8 @@ def test_a_rollback_by_delta_rs_to_a_time_finds_the_version_of_that_time(made: P
     opened = DeltaTable(str(made.table))
     opened.restore(datetime.fromtimestamp(made.commit(1).stat().st_mtime + 0.001, UTC))
     assert len(made.ids()) < 4
-    facts = made.lake()._lake.format.facts(str(made.table), "lakesmith.bronze.orders")
-    commits = list(made.lake()._lake.format.commits(str(made.table)))
+    facts = made.lake()._lake.format.facts(folder_at(str(made.table)), "lakesmith.bronze.orders")
+    commits = list(made.lake()._lake.format.commits(folder_at(str(made.table))))
     assert made.batches.progress(facts, lambda: commits).head == len(made.ids())
 
 

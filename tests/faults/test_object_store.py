@@ -14,7 +14,7 @@ import pytest
 from tests.run.lakes import Written
 from tests.servers.http_proxy import Failure, HttpProxy, Request
 from tests.servers.s3 import S3Server
-from tests.storage.stores import Place, make_place, put
+from tests.store.stores import Place, make_place, put
 
 from lakesmith import failpoints
 from lakesmith.declare import TableName
@@ -23,8 +23,8 @@ from lakesmith.ledger.batch import Batch, CompletedBatch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.content import FullBuild
 from lakesmith.ledger.lease import Leases
-from lakesmith.ports import Storage
-from lakesmith.storage import failures
+from lakesmith.ports import Store, names_in_folder
+from lakesmith.store import failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,14 +70,14 @@ def proxy(place: Place, s3: S3Server, http_proxy_to: Callable[..., HttpProxy]) -
 
 
 @pytest.fixture
-def storage(place: Place, proxy: HttpProxy) -> Storage:
+def storage(place: Place, proxy: HttpProxy) -> Store:
     """The store behind the proxy."""
     return place.through(proxy.port).open()
 
 
 @pytest.mark.parametrize("failure", ["503", "reset", "drop reply"])
 def test_a_batch_is_pinned_and_finished_once_over_a_failing_network(
-    place: Place, proxy: HttpProxy, storage: Storage, failure: Failure
+    place: Place, proxy: HttpProxy, storage: Store, failure: Failure
 ) -> None:
     batches = Batches(storage, NAME)
     proxy.fail(failure, "PUT", times=4)
@@ -87,13 +87,13 @@ def test_a_batch_is_pinned_and_finished_once_over_a_failing_network(
     proxy.fail(failure, "GET", times=4)
     assert pinned == batches.pinned(7, 1) == replace(BATCH, attempt=1)
     assert batches.done(7) == DONE
-    assert list(place.open().keys(FOLDER)) == ["00000007.01.json", "00000007.done.json"]
+    assert names_in_folder(place.open(), FOLDER) == ["00000007.01.json", "00000007.done.json"]
     assert proxy.failed[0].startswith("PUT")
     assert len(proxy.failed) >= 6
 
 
 def test_concurrent_pins_of_a_batch_with_lost_replies_each_find_their_own_attempt(
-    place: Place, proxy: HttpProxy, storage: Storage
+    place: Place, proxy: HttpProxy, storage: Store
 ) -> None:
     proxy.fail("drop reply", "PUT", times=5)
     with ThreadPoolExecutor(4) as pool:
@@ -105,7 +105,7 @@ def test_concurrent_pins_of_a_batch_with_lost_replies_each_find_their_own_attemp
 
 @pytest.mark.parametrize("failure", ["503", "reset", "drop reply"])
 def test_a_lease_is_taken_once_and_released_over_a_failing_network(
-    place: Place, proxy: HttpProxy, storage: Storage, failure: Failure
+    place: Place, proxy: HttpProxy, storage: Store, failure: Failure
 ) -> None:
     proxy.fail(failure, "PUT", times=4)
     with Leases(storage, "run one").hold(NAME, "run"):
@@ -115,20 +115,20 @@ def test_a_lease_is_taken_once_and_released_over_a_failing_network(
     assert len(proxy.failed) == 8
     with Leases(place.open(), "run two").hold(NAME, "run"):
         pass
-    assert list(place.open().keys(LEASES)) == ["00000002.json"]
+    assert names_in_folder(place.open(), LEASES) == ["00000002.json"]
 
 
-def test_a_lease_that_cannot_be_released_expires(place: Place, proxy: HttpProxy, storage: Storage) -> None:
+def test_a_lease_that_cannot_be_released_expires(place: Place, proxy: HttpProxy, storage: Store) -> None:
     with Leases(storage, "run one").hold(NAME, "run"):
         proxy.fail("503", times=-1)
-    (lease,) = place.open().keys(LEASES)
+    (lease,) = names_in_folder(place.open(), LEASES)
     lease_record = json.loads(place.open().read(f"{LEASES}/{lease}") or b"")
     assert lease_record["released"] is False
     with Leases(place.open(), "run two", clock=lambda: lease_record["expires_at"]).hold(NAME, "run"):
         pass
 
 
-def test_a_large_upload_succeeds_when_its_last_reply_is_lost(place: Place, proxy: HttpProxy, storage: Storage) -> None:
+def test_a_large_upload_succeeds_when_its_last_reply_is_lost(place: Place, proxy: HttpProxy, storage: Store) -> None:
     proxy.fail("drop reply", "POST", "uploadId=")
     assert storage.put_file("large.bin", io.BytesIO(LARGE), size=len(LARGE), on_progress=lambda _: None)
     assert len(proxy.failed) == 1
@@ -150,7 +150,7 @@ def test_azure_recognizes_its_own_file_after_a_lost_reply(
 
 @pytest.mark.parametrize("method", ["PUT", "GET"])
 def test_a_store_that_never_answers_is_reported_as_unreachable(
-    place: Place, proxy: HttpProxy, storage: Storage, monkeypatch: pytest.MonkeyPatch, method: str
+    place: Place, proxy: HttpProxy, storage: Store, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     from s3fs import S3FileSystem
 
@@ -163,12 +163,12 @@ def test_a_store_that_never_answers_is_reported_as_unreachable(
     assert (caught.value.code, caught.value.exit_code) == ("storage-unreachable", 4)
     assert "run again" in str(caught.value.hint)
     assert len(proxy.failed) == 6
-    assert list(place.open().keys(FOLDER)) == []
+    assert names_in_folder(place.open(), FOLDER) == []
     proxy.heal()
     assert batches.pin(BATCH).attempt == 1
 
 
-def test_the_probe_rejects_a_store_that_ignores_put_conditions(proxy: HttpProxy, storage: Storage) -> None:
+def test_the_probe_rejects_a_store_that_ignores_put_conditions(proxy: HttpProxy, storage: Store) -> None:
     assert storage.probe() is None
     proxy.fail("unconditional", "PUT", times=-1)
     assert "two writers of one file both succeeded" in str(storage.probe())
@@ -177,7 +177,7 @@ def test_the_probe_rejects_a_store_that_ignores_put_conditions(proxy: HttpProxy,
 
 @pytest.mark.parametrize("failure", ["expired", "expired token"])
 def test_expired_credentials_are_reported_and_no_batch_is_half_written(
-    place: Place, proxy: HttpProxy, storage: Storage, failure: Failure
+    place: Place, proxy: HttpProxy, storage: Store, failure: Failure
 ) -> None:
     batches = Batches(storage, NAME)
     pinned = batches.pin(BATCH)
@@ -193,7 +193,7 @@ def test_expired_credentials_are_reported_and_no_batch_is_half_written(
         assert (caught.value.code, caught.value.exit_code) == ("storage-denied", 4)
         assert "set credentials" in str(caught.value.hint)
     assert len(proxy.failed) <= 5, "rejected requests are not retried"
-    assert list(place.open().keys(FOLDER)) == ["00000007.01.json"]
+    assert names_in_folder(place.open(), FOLDER) == ["00000007.01.json"]
     proxy.heal()
     batches.finish(DONE)
     assert (batches.pinned(7, 1), batches.done(7)) == (pinned, DONE)
@@ -233,4 +233,4 @@ def test_a_landing_zone_that_fails_during_a_run_loses_and_duplicates_no_row(
     assert lake.run() == {}
     assert lake.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,), (3,)]
     assert lake.rows("SELECT count(*) FROM quarantine.bronze_orders") == [(3,)]
-    assert [file.path for file in place.open().list("**")] == [f"done/{number}.json" for number in (1, 2, 3)]
+    assert [file.path for file in place.open().find("**")] == [f"done/{number}.json" for number in (1, 2, 3)]

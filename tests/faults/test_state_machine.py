@@ -22,7 +22,7 @@ from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import LEASE_SECONDS, Lease, Leases
 from lakesmith.plan.steps import Progress
-from lakesmith.ports import CommitFact, CommitResult, TableFacts, Write
+from lakesmith.ports import CommitFact, CommitResult, TableFacts, TableFolder, Write
 from lakesmith.run.failures import is_external
 from lakesmith.run.table_state import TableState
 from lakesmith.spark.incoming import IncomingBatch
@@ -97,9 +97,9 @@ def test_an_interrupted_batch_is_completed_after_its_commit_was_deleted(kind: st
         while run.place != "read back /lake/bronze/orders":
             simulation.advance(run, 1)
         simulation.kill(run)
-        simulation.foreign(simulation.warehouse.table(ORDERS), 120, 0)
+        simulation.foreign(simulation.warehouse.table(ORDERS).url, 120, 0)
         simulation.clean_log(ORDERS)
-        assert simulation.disk.tables[simulation.warehouse.table(ORDERS)].oldest > 100
+        assert simulation.disk.tables[simulation.warehouse.table(ORDERS).url].oldest > 100
         simulation.recover_and_check()
         assert not simulation.outcomes["batch-unknown"]
 
@@ -120,9 +120,9 @@ def _no_lease(patch: pytest.MonkeyPatch) -> None:
 def _bookmark_first(patch: pytest.MonkeyPatch) -> None:
     append = MemoryFormat.append
 
-    def first(self: MemoryFormat, frame: Rows, location: str, write: Write) -> CommitResult:
-        made = append(self, Rows(()), location, write)
-        written = append(self, frame, location, replace(write, flow="rows", note=f"{write.note} rows"))
+    def first(self: MemoryFormat, frame: Rows, folder: TableFolder, write: Write) -> CommitResult:
+        made = append(self, Rows(()), folder, write)
+        written = append(self, frame, folder, replace(write, flow="rows", note=f"{write.note} rows"))
         return replace(written, version=made.version)
 
     patch.setattr(MemoryFormat, "append", first)
@@ -147,9 +147,9 @@ def _done_before_quarantine(patch: pytest.MonkeyPatch) -> None:
     quarantine = MemoryWriter._quarantine
 
     def late(self: MemoryWriter, incoming: IncomingBatch, rows: Any, rejected: int) -> int:
-        batch, facts = incoming.batch, self._format.facts(self._location(incoming), f"lakesmith.{incoming.table.name}")
+        batch, facts = incoming.batch, self._format.facts(self._folder(incoming), f"lakesmith.{incoming.table.name}")
         assert facts is not None
-        Batches(self._warehouse.storage, incoming.table.name).finish(done(batch, facts.version))
+        Batches(self._warehouse.store, incoming.table.name).finish(done(batch, facts.version))
         return quarantine(self, incoming, rows, rejected)
 
     patch.setattr(MemoryWriter, "_quarantine", late)
@@ -160,7 +160,7 @@ def _cleanup_after_a_lost_reply(patch: pytest.MonkeyPatch) -> None:
         if not is_external(error):
             return
         key = f"_lakesmith/batches/{state.table.name}/{batch.sequence:08}.{batch.attempt:02}.json"
-        state.warehouse.storage.remove(key)
+        state.warehouse.store.delete([key])
 
     patch.setattr("lakesmith.run.commit.raise_known_outcome", cleaned)
 
@@ -184,8 +184,8 @@ def _inconsistent_versions_are_released(patch: pytest.MonkeyPatch) -> None:
 def _only_the_newest_commits_are_read(patch: pytest.MonkeyPatch) -> None:
     commits = MemoryFormat.commits
 
-    def newest(self: MemoryFormat, location: str, after: int = -1) -> Sequence[CommitFact]:
-        return commits(self, location, after)[:20]
+    def newest(self: MemoryFormat, folder: TableFolder, after: int = -1) -> Sequence[CommitFact]:
+        return commits(self, folder, after)[:20]
 
     patch.setattr(MemoryFormat, "commits", newest)
 

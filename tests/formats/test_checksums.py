@@ -24,6 +24,7 @@ from lakesmith.formats.delta.commit_results import batch_result
 from lakesmith.formats.delta.rollbacks import refuse_if_rolled_back
 from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_at
 from lakesmith.ports import DataFile, Write
+from lakesmith.store import folder_at
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
 
@@ -43,9 +44,9 @@ def table(tmp_path: Path) -> Path:
     place.mkdir()
     pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), place / "1.parquet")
     file = DataFile("1.parquet", (place / "1.parquet").stat().st_size, 1)
-    Delta().add([file], COLUMNS, str(place), write(1), None)
+    Delta().add([file], COLUMNS, folder_at(str(place)), write(1), None)
     commit_actions(str(place), 0, write(2), ("WRITE", {}), {}, [])
-    Delta().advance(str(place), write(3))
+    Delta().advance(folder_at(str(place)), write(3))
     return place
 
 
@@ -96,18 +97,18 @@ def test_a_commit_below_a_checkpoint_is_verified_when_it_is_read(table: Path) ->
     for place in range(0, len(commit(table, 0).read_bytes()), 7):
         undo = flip(commit(table, 0), place, place % 8)
         assert open_snapshot(str(table)).version() == 2
-        assert len(list(Delta().commits(str(table), after=0))) == 2
+        assert len(list(Delta().commits(folder_at(str(table)), after=0))) == 2
         for reading in (
-            lambda: list(Delta().commits(str(table))),
+            lambda: list(Delta().commits(folder_at(str(table)))),
             lambda: open_snapshot_at(str(table), 0),
-            lambda: Delta().changed_types(str(table), 0),
-            lambda: Delta().arrow(str(table), 0),
-            lambda: Delta().restore(str(table), 0, write(4)),
+            lambda: Delta().changed_types(folder_at(str(table)), 0),
+            lambda: Delta().arrow(folder_at(str(table)), 0),
+            lambda: Delta().restore(folder_at(str(table)), 0, write(4)),
         ):
             with pytest.raises(InfrastructureError, match=f"{0:020}.json is corrupt"):
                 reading()
         undo()
-    assert Delta().restore(str(table), 0, write(4)).version == 3
+    assert Delta().restore(folder_at(str(table)), 0, write(4)).version == 3
 
 
 def test_every_commit_of_lakesmith_has_checksums(table: Path) -> None:
@@ -128,7 +129,7 @@ def test_a_commit_without_checksums_is_read_and_gets_them_with_the_next_commit(t
     checksums = Path(checksum_path(str(commit(table, 1))))
     checksums.unlink()
     assert open_snapshot(str(table)).version() == 2
-    Delta().advance(str(table), write(4))
+    Delta().advance(folder_at(str(table)), write(4))
     assert checksums.exists()
     flip(commit(table, 1), 40, 0)
     with pytest.raises(InfrastructureError, match="does not match its checksum file"):
@@ -242,7 +243,7 @@ def test_a_part_of_a_checkpoint_does_not_replace_earlier_commits(table: Path) ->
 
 
 def test_a_rollback_hidden_by_a_flipped_bit_is_an_error(table: Path) -> None:
-    Delta().restore(str(table), 0, write(4))
+    Delta().restore(folder_at(str(table)), 0, write(4))
     DeltaTable(str(table)).create_checkpoint()
     flip(commit(table, 3), commit(table, 3).read_bytes().index(b"RESTORE"), 0)
     with pytest.raises(InfrastructureError, match=f"{3:020}.json is corrupt"):
@@ -254,9 +255,9 @@ def test_checksums_of_lost_commits_do_not_block_new_commits(table: Path, commits
     for version in range(commits, 3):
         commit(table, version).unlink()
     if commits:
-        Delta().advance(str(table), write(3))
+        Delta().advance(folder_at(str(table)), write(3))
     else:
-        Delta().add([], COLUMNS, str(table), write(1), None)
+        Delta().add([], COLUMNS, folder_at(str(table)), write(1), None)
     assert open_snapshot(str(table)).version() == commits
 
 

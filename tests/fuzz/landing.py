@@ -21,7 +21,7 @@ from lakesmith.declare import Files
 from lakesmith.lake import Lake
 from lakesmith.plan.steps import Plan
 from lakesmith.ports import FileFact, SkippedEntry
-from lakesmith.storage import landing_storage
+from lakesmith.store import landing_store
 
 Kind = Literal["file", "folder", "fifo", "socket", "link"]
 FOLDER = "landing"
@@ -102,12 +102,12 @@ def try_landing(case: Case, folder: Path) -> tuple[str, ...]:
     plan = lake.plan()
     (table,) = lake.tables.values()
     assert isinstance(table.origin, Files)
-    storage, glob = landing_storage(table.origin.files, str(folder), {}, table.origin.symlinks)
+    storage, glob = landing_store(table.origin.files, str(folder), {}, table.origin.symlinks)
     files = [file for step in plan.steps for file in getattr(step, "files", ())]
     skipped = [entry for _, entry in plan.skipped]
     # What the plan leaves out as Lakesmith's own is judged too: all that a listing gives is.
     every: set[SkippedEntry] = set()
-    listed = list(storage.list(glob, None, None, every.add))
+    listed = list(storage.find(glob, None, None, every.add))
     _held(listed == files, "a plan has what a listing has")
     _held(set(skipped) <= every, "a plan skips what a listing skips")
     judge(options["entries"], options["pattern"], listed, every)

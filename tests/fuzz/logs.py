@@ -26,7 +26,7 @@ from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ledger.content import NewFiles
 from lakesmith.plan.fingerprint import definition
 from lakesmith.ports import FileFact
-from lakesmith.storage import LocalStorage
+from lakesmith.store import LocalStore
 
 _TIME = 1_767_225_600_000
 _SCHEMA = {
@@ -172,7 +172,7 @@ def try_log(case: Case, folder: Path, judge: Callable[[LakesmithError], tuple[st
 
 def _pin(folder: Path) -> None:
     """The batches of the own table."""
-    batches = Batches(LocalStorage(folder / ".lakesmith/warehouse"), BRONZE)
+    batches = Batches(LocalStore(folder / ".lakesmith/warehouse"), BRONZE)
     declared = definition(Lake.open(folder).tables[BRONZE])
     (folder / "landing").mkdir()
     for number in (1, 2, 3):

@@ -17,7 +17,7 @@ from tests.fuzz.subjects import Refused, judged, known_codes
 
 from lakesmith.errors import DeclarationError, Place
 from lakesmith.ports import FileFact, SkippedEntry
-from lakesmith.storage import LocalStorage
+from lakesmith.store import LocalStore
 
 
 def reads_well(folder: Path) -> None:
@@ -170,7 +170,7 @@ def makes_up_a_code(folder: Path) -> None:
 
 def follows_a_link_that_leaves_the_folder(folder: Path) -> None:
     make_entries(_ENTRIES, folder)
-    judge_inside(folder, "*.json", LocalStorage(folder).list("landing/*.json"))
+    judge_inside(folder, "*.json", LocalStore(folder).find("landing/*.json"))
 
 
 FOUND: dict[Callable[[Path], None], str] = {

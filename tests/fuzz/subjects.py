@@ -43,7 +43,7 @@ from lakesmith.lake import Lake
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ports import CommitFact, TableFacts
-from lakesmith.storage import LocalStorage
+from lakesmith.store import LocalStore, folder_at
 
 LONGEST = 7_000
 """Characters that one error may have: it is read by people."""
@@ -202,7 +202,7 @@ def _batch(case: Case, folder: Path) -> Refused:
         for n in range(case.options["version"], -1, -1)
     ]
     facts = TableFacts(
-        location="x",
+        folder=folder_at("x"),
         version=case.options["version"],
         table_id="t",
         columns=(),
@@ -215,11 +215,11 @@ def _batch(case: Case, folder: Path) -> Refused:
         sequence=3,
     )
     try:
-        progress = Batches(LocalStorage(folder), name).progress(facts, lambda: commits)
+        progress = Batches(LocalStore(folder), name).progress(facts, lambda: commits)
         _held(isinstance(progress.head, int), "the head is a number")
         _held(all(isinstance(file.size, int) for file in progress.ingested.values()), "sizes are numbers")
         _held(all(isinstance(each.version, int) for each in progress.positions.values()), "versions are numbers")
-        chain = Batches(LocalStorage(folder), name).ancestors(3, lambda: commits)
+        chain = Batches(LocalStore(folder), name).ancestors(3, lambda: commits)
         _held(all(fits(batch, Batch) for batch in chain.values()), "all of a batch is of its declared type")
         if progress.backfill is not None:
             _held(len(list(progress.backfill.chunks())) < 10_000, "a backfill ends")

@@ -19,6 +19,7 @@ from lakesmith.intake.direct import Destination
 from lakesmith.intake.reader import Reader, Task
 from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import schema_of
+from lakesmith.store import folder_at
 
 COLUMNS = {"id": "bigint", "note": "string"}
 
@@ -39,7 +40,7 @@ def diverted(folder: Path, *files: str, held: int = 1 << 20) -> list[dict[str, A
 
 def destination(folder: Path, columns: Sequence[str], files: int) -> Destination:
     return Destination(
-        folder=str(folder),
+        folder=folder_at(str(folder)),
         columns=columns,
         places=[f"/landing/{number}.json" for number in range(files)],
         modified=[1_000 * number for number in range(files)],

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from lakesmith.declare import TableName
 from lakesmith.ledger.batch import Batch, CompletedBatch
 from lakesmith.ports import TableFacts
+from lakesmith.store import folder_at
 
 NAME = TableName("silver", "orders")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,7 +28,7 @@ def done(pinned: Batch, version: int) -> CompletedBatch:
 
 def facts(version: int, sequence: int, maintenance_commits: int = 0) -> TableFacts:
     return TableFacts(
-        location="x",
+        folder=folder_at("x"),
         version=version,
         table_id="id",
         columns=(),

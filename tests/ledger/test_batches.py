@@ -16,12 +16,12 @@ from lakesmith.ledger.content import ChangedRows, NewFiles
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.plan.steps import ListingBookmark, Position, Progress
 from lakesmith.ports import CommitFact, FileFact
-from lakesmith.storage import LocalStorage
+from lakesmith.store import LocalStore
 
 
 @pytest.fixture
 def batches(tmp_path: Path) -> Batches:
-    return Batches(LocalStorage(tmp_path), NAME)
+    return Batches(LocalStore(tmp_path), NAME)
 
 
 def batch(sequence: int, *, parent: int | None = None, files: tuple[FileFact, ...] = (), version: int = 0) -> Batch:
@@ -138,7 +138,7 @@ def test_a_held_batch_that_somebody_overwrote_is_an_error_with_a_next_step(tmp_p
     folder.mkdir(parents=True)
     (folder / "batch.json").write_text(text)
     with pytest.raises(DataError) as caught:
-        HeldBatches(LocalStorage(tmp_path)).get("silver.orders")
+        HeldBatches(LocalStore(tmp_path)).get("silver.orders")
     assert (caught.value.code, caught.value.table) == ("batch-unreadable", "silver.orders")
     assert caught.value.hint
 

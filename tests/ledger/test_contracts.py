@@ -9,7 +9,7 @@ from lakesmith.formats import Delta
 from lakesmith.ledger.contracts import RecordedContracts
 from lakesmith.ledger.tables import Ledger
 from lakesmith.records import ContractRecord
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 
 def record(version: str) -> ContractRecord:

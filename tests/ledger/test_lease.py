@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,13 +17,14 @@ from lakesmith.declare import TableName
 from lakesmith.errors import InfrastructureError
 from lakesmith.ledger import lease as lease_room
 from lakesmith.ledger.lease import LEASE_SECONDS, Leases
-from lakesmith.storage import LocalStorage
+from lakesmith.ports import names_in_folder
+from lakesmith.store import LocalStore
 
 NAME = TableName("gold", "sales")
 
 
 def test_a_second_holder_is_refused_and_reported_who_holds_the_table(tmp_path: Path) -> None:
-    storage = LocalStorage(tmp_path)
+    storage = LocalStore(tmp_path)
     second = Leases(storage, "run two").hold(NAME, "vacuum")
     with Leases(storage, "run one").hold(NAME, "run"), pytest.raises(InfrastructureError) as caught, second:
         pass
@@ -32,15 +34,15 @@ def test_a_second_holder_is_refused_and_reported_who_holds_the_table(tmp_path: P
 
 
 def test_a_released_lease_can_be_taken_again(tmp_path: Path) -> None:
-    leases = Leases(LocalStorage(tmp_path), "run")
+    leases = Leases(LocalStore(tmp_path), "run")
     for _ in range(3):
         with leases.hold(NAME, "run"):
             pass
-    assert len(LocalStorage(tmp_path).keys(f"_lakesmith/leases/{NAME}")) == 1
+    assert len(names_in_folder(LocalStore(tmp_path), f"_lakesmith/leases/{NAME}")) == 1
 
 
 def test_two_tables_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
-    leases = Leases(LocalStorage(tmp_path), "run")
+    leases = Leases(LocalStore(tmp_path), "run")
     with leases.hold(NAME, "run"), leases.hold(TableName("gold", "other"), "run"):
         pass
 
@@ -48,18 +50,18 @@ def test_two_tables_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
 def test_a_lease_whose_process_died_is_taken_over_at_once(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
-        "from lakesmith.ledger.lease import Leases\nfrom lakesmith.storage import LocalStorage\n"
+        "from lakesmith.ledger.lease import Leases\nfrom lakesmith.store import LocalStore\n"
         "from lakesmith.declare import TableName\n"
-        f"context = Leases(LocalStorage({str(tmp_path)!r}), 'run dead').hold(TableName('gold', 'sales'), 'run')\n"
+        f"context = Leases(LocalStore({str(tmp_path)!r}), 'run dead').hold(TableName('gold', 'sales'), 'run')\n"
         "context.__enter__()\nos._exit(9)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
-    with Leases(LocalStorage(tmp_path), "run alive").hold(NAME, "run"):
+    with Leases(LocalStore(tmp_path), "run alive").hold(NAME, "run"):
         pass
 
 
 def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(tmp_path: Path) -> None:
-    storage = LocalStorage(tmp_path)
+    storage = LocalStore(tmp_path)
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 1000.0, "released": False}
     storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
     with pytest.raises(InfrastructureError), Leases(storage, "b", clock=lambda: 999.0).hold(NAME, "run"):
@@ -69,7 +71,7 @@ def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(tmp_path
 
 
 def test_a_lease_of_a_clock_that_was_a_day_ahead_does_not_hold_the_table_for_a_day(tmp_path: Path) -> None:
-    storage = LocalStorage(tmp_path)
+    storage = LocalStore(tmp_path)
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 87400.0, "released": False}
     storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
     with Leases(storage, "b", clock=lambda: 1000.0).hold(NAME, "run"):
@@ -81,15 +83,16 @@ def test_a_sign_of_life_that_the_store_does_not_take_is_followed_by_others(
 ) -> None:
     heard = threading.Event()
 
-    class Faulty(LocalStorage):
+    class Faulty(LocalStore):
         failed = False
 
-        def replace(self, key: str, data: bytes) -> None:
+        def replace(self, key: str, data: bytes, *, if_match: str | None = None) -> bool:
             if not self.failed:
                 self.failed = True
                 raise InfrastructureError("storage-write", "no room", hint="make some")
             super().replace(key, data)
             heard.set()
+            return True
 
     monkeypatch.setattr(lease_room, "LEASE_SECONDS", 0.04)
     with Leases(Faulty(tmp_path), "run").hold(NAME, "run"):
@@ -97,35 +100,35 @@ def test_a_sign_of_life_that_the_store_does_not_take_is_followed_by_others(
 
 
 def test_an_old_lease_that_cannot_be_removed_does_not_keep_the_table_from_its_new_holder(tmp_path: Path) -> None:
-    class Faulty(LocalStorage):
-        def remove(self, key: str) -> bool:
+    class Faulty(LocalStore):
+        def delete(self, keys: Iterable[str]) -> None:
             raise InfrastructureError("storage-write", "not now", hint="later")
 
     for holder in ("one", "two", "three"):
         with Leases(Faulty(tmp_path), f"run {holder}").hold(NAME, "run"):
             pass
-    with Leases(LocalStorage(tmp_path), "run four").hold(NAME, "run"):
-        assert len(LocalStorage(tmp_path).keys(f"_lakesmith/leases/{NAME}")) == 1
+    with Leases(LocalStore(tmp_path), "run four").hold(NAME, "run"):
+        assert len(names_in_folder(LocalStore(tmp_path), f"_lakesmith/leases/{NAME}")) == 1
 
 
 def test_a_holder_that_was_taken_over_while_it_gave_a_sign_of_life_leaves_nothing_behind(tmp_path: Path) -> None:
-    class Slow(LocalStorage):
+    class Slow(LocalStore):
         """Falls asleep for the length of a lease in the middle of a write."""
 
-        def replace(self, key: str, data: bytes) -> None:
-            with Leases(LocalStorage(tmp_path), "run awake", clock=lambda: 2 * LEASE_SECONDS).hold(NAME, "run"):
+        def replace(self, key: str, data: bytes, *, if_match: str | None = None) -> bool:
+            with Leases(LocalStore(tmp_path), "run awake", clock=lambda: 2 * LEASE_SECONDS).hold(NAME, "run"):
                 pass
-            super().replace(key, data)
+            return super().replace(key, data)
 
     folder = f"_lakesmith/leases/{NAME}"
     with Leases(Slow(tmp_path), "run asleep", clock=lambda: 0.0).hold(NAME, "run"):
         pass
-    (left,) = LocalStorage(tmp_path).keys(folder)
+    (left,) = names_in_folder(LocalStore(tmp_path), folder)
     assert "run awake" in (tmp_path / folder / left).read_text()
 
 
 def test_of_many_that_take_over_a_dead_lease_one_wins(tmp_path: Path) -> None:
-    storage = LocalStorage(tmp_path)
+    storage = LocalStore(tmp_path)
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 0.0, "released": False}
     storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
     entered = []

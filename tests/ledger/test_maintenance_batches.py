@@ -14,12 +14,12 @@ from lakesmith.ledger.batches import EMPTY, Batches, version_left_by
 from lakesmith.ledger.content import BatchContent, ChangedRows, FullBuild, NewFiles, RestoredVersion, VacuumFence
 from lakesmith.plan.steps import Position, Rollback
 from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, FileFact
-from lakesmith.storage import LocalStorage
+from lakesmith.store import LocalStore
 
 
 @pytest.fixture
 def batches(tmp_path: Path) -> Batches:
-    return Batches(LocalStorage(tmp_path), NAME)
+    return Batches(LocalStore(tmp_path), NAME)
 
 
 def batch(sequence: int, content: BatchContent | None = None, *, parent: int | None = None) -> Batch:

@@ -10,7 +10,7 @@ import pytest
 from lakesmith.errors import InfrastructureError
 from lakesmith.ledger.tables import Ledger
 from lakesmith.records import ReleaseRecord
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 
 def record(number: int) -> ReleaseRecord:
@@ -24,7 +24,7 @@ def test_a_system_table_in_whose_log_a_bit_has_flipped_is_not_believed_and_the_f
     for number in (1, 2):
         ledger._append("releases", [record(number)])
     assert [each.release for each in ledger.releases(9)] == ["r2", "r1"]
-    for file in sorted(Path(warehouse.system("releases"), "_delta_log").glob("*.json")):
+    for file in sorted(Path(warehouse.system("releases").url, "_delta_log").glob("*.json")):
         whole = file.read_bytes()
         file.write_bytes(whole.replace(b"2026-01-0", b"2026-01-1"))
         assert file.read_bytes() != whole

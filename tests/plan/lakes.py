@@ -21,6 +21,7 @@ from lakesmith.declare import (
 )
 from lakesmith.errors import Place
 from lakesmith.ports import ColumnFact, FileFact, TableFacts
+from lakesmith.store import folder_at
 
 
 def named(text: str) -> TableName:
@@ -95,7 +96,7 @@ def lake(*tables: Table) -> LakeDeclaration:
 
 def facts(version: int = 0, *, table_id: str = "one", oldest: int = 0, maintenance_commits: int = 0) -> TableFacts:
     return TableFacts(
-        location="/lake/warehouse/x",
+        folder=folder_at("/lake/warehouse/x"),
         version=version,
         table_id=table_id,
         columns=(ColumnFact("id", "bigint"),),

@@ -8,7 +8,7 @@ import pytest
 
 from lakesmith.declare import Files
 from lakesmith.run.files import blocked_files, return_from_archive
-from lakesmith.storage import LocalStorage
+from lakesmith.store import LocalStore
 
 GLOB = "landing/*.json"
 
@@ -19,7 +19,7 @@ GLOB = "landing/*.json"
 def test_a_file_of_the_same_name_is_in_the_way_unless_it_is_the_same(
     tmp_path: Path, now: bytes | None, blocked: bool
 ) -> None:
-    landing, source = LocalStorage(tmp_path), Files(files=GLOB, format="json", archive="../done")
+    landing, source = LocalStore(tmp_path), Files(files=GLOB, format="json", archive="../done")
     landing.put_if_absent("landing/../done/1.json", b"same")
     if now is not None:
         landing.put_if_absent("landing/1.json", now)
@@ -31,6 +31,6 @@ def test_a_file_of_the_same_name_is_in_the_way_unless_it_is_the_same(
 
 
 def test_without_an_archive_nothing_is_in_the_way(tmp_path: Path) -> None:
-    landing = LocalStorage(tmp_path)
+    landing = LocalStore(tmp_path)
     landing.put_if_absent("landing/1.json", b"new")
     assert blocked_files(Files(files=GLOB, format="json"), landing, GLOB, ["landing/1.json"]) == []

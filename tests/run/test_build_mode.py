@@ -12,6 +12,7 @@ from tests.faults.foreign import commits_by_others, set_commit_info
 
 from lakesmith.formats import Delta
 from lakesmith.run.build_mode import _rewrite
+from lakesmith.store import folder_at
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def rewrite(table: Path, since: int = 0, upto: int | None = None) -> str | None:
-    facts = Delta().facts(str(table), "")
+    facts = Delta().facts(folder_at(str(table)), "")
     assert facts is not None
     seen = facts if upto is None else replace(facts, version=upto)
     return _rewrite(Delta(), seen, since)

@@ -14,7 +14,7 @@ from lakesmith.plan.steps import Step
 from lakesmith.run.context import RunContext
 from lakesmith.run.execute import Executor
 from lakesmith.run.step_result import StepResult
-from lakesmith.storage import LocalStorage, Warehouse
+from lakesmith.store import LocalStore, Warehouse
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def executed(lake: Lake, tmp_path: Path, jobs: int) -> Executor:
     executor = Executor(
         lake.declaration,
         Warehouse(lake.declaration.environment.warehouse),
-        dict.fromkeys(lake.tables, (LocalStorage(tmp_path), "landing/*.json")),
+        dict.fromkeys(lake.tables, (LocalStore(tmp_path), "landing/*.json")),
         Delta(),
         run_id="run",
         on_event=lambda _: None,

@@ -229,14 +229,14 @@ def test_a_batch_that_finds_new_fields_in_a_later_file_takes_all_of_them_in(writ
 def test_a_run_that_died_before_the_archive_leaves_the_file_for_the_next_one(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakesmith.storage import LocalStorage
+    from lakesmith.store import LocalStore
 
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
     written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json, archive: done}\n"})
     first = written.land("orders/a.json", {"id": 1})
-    monkeypatch.setattr(LocalStorage, "move", die)
+    monkeypatch.setattr(LocalStore, "move", die)
     with pytest.raises(KeyboardInterrupt):
         written.run()
     monkeypatch.undo()

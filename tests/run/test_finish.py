@@ -20,7 +20,7 @@ from lakesmith.run.context import RunContext
 from lakesmith.run.finish import finish
 from lakesmith.run.maintenance import result_without_rows
 from lakesmith.run.table_state import TableState
-from lakesmith.storage import LocalStorage, Warehouse
+from lakesmith.store import LocalStore, Warehouse
 
 RANDOM = made(
     "silver.orders",
@@ -42,7 +42,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableState:
         session=cast(Any, None),
         check_history=lambda *_: {},
     )
-    batches = Batches(LocalStorage(tmp_path), RANDOM.name)
+    batches = Batches(LocalStore(tmp_path), RANDOM.name)
     return TableState(run=run, table=RANDOM, facts=None, batches=batches, progress=Progress())
 
 

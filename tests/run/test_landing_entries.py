@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.run.lakes import Written, watched
-from tests.storage.test_entries import ODD_NAMES
+from tests.store.test_entries import ODD_NAMES
 
 pytestmark = pytest.mark.spark
 

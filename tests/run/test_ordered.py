@@ -13,8 +13,8 @@ from lakesmith.lake import facts
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ports import FileFact
-from lakesmith.storage import LocalStorage
-from lakesmith.storage.skipped import Skip
+from lakesmith.store import LocalStore
+from lakesmith.store.skipped import Skip
 
 pytestmark = pytest.mark.spark
 
@@ -37,10 +37,10 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """The names that listings of the landing zone began after."""
     asked: list[str | None] = []
-    real = LocalStorage.list
+    real = LocalStore.find
 
     def noting(
-        self: LocalStorage,
+        self: LocalStore,
         pattern: str,
         known: Mapping[str, FileFact] | None = None,
         after: str | None = None,
@@ -49,7 +49,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         asked.append(after)
         return real(self, pattern, known, after, on_skipped)
 
-    monkeypatch.setattr(LocalStorage, "list", noting)
+    monkeypatch.setattr(LocalStore, "find", noting)
     return asked
 
 

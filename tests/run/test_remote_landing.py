@@ -8,7 +8,7 @@ import pytest
 from tests.run.lakes import Written
 from tests.servers.http import WebServer
 from tests.servers.proxy import Proxy
-from tests.storage.stores import REMOTE, Place, make_place, put
+from tests.store.stores import REMOTE, Place, make_place, put
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 
@@ -39,7 +39,7 @@ def test_files_of_every_store_are_ingested_once_and_archived(
     for kind, place in places.items():
         (location,) = written.rows(f"SELECT _source_file FROM bronze.{kind}")
         assert str(location[0]).endswith("/a.json")
-        assert list(place.open().list("*.json")) == []
+        assert list(place.open().find("*.json")) == []
 
 
 def test_a_store_that_answers_503_now_and_then_is_waited_for(

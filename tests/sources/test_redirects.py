@@ -10,7 +10,7 @@ import pytest
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.sources.registry import Registry
-from lakesmith.storage import failures, open_storage
+from lakesmith.store import failures, open_store
 
 
 class _Server:
@@ -70,12 +70,12 @@ def test_a_web_server_that_redirects_does_not_pass_credentials_on(
     redirecting: _Server, other: _Server, settings: dict[str, str], pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "WAITS", ())
-    storage = open_storage(redirecting.url, {redirecting.url: settings})
+    storage = open_store(redirecting.url, {redirecting.url: settings})
     if "headers" in settings:
         with pytest.raises(InfrastructureError) as caught:
-            list(storage.list(pattern))
+            list(storage.find(pattern))
         assert caught.value.code == "storage-failed"
     else:
-        assert list(storage.list(pattern)) == []
+        assert list(storage.find(pattern)) == []
     assert "secret" in str(redirecting.headers[0])
     assert "secret" not in str(other.headers)

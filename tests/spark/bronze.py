@@ -20,7 +20,7 @@ from lakesmith.sources import new_slice
 from lakesmith.spark.ingest import IngestContext, pin_slice, read_batch
 from lakesmith.spark.ingest.staged_extract import remove_staged_extracts
 from lakesmith.spark.ingest.table_schema import wider_fields
-from lakesmith.storage import Warehouse, open_storage
+from lakesmith.store import Warehouse, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +45,7 @@ class Bronze:
         environment = Environment(
             name="dev", warehouse=warehouse, landing=str(self.folder), connections=self.connections
         )
-        landing = open_storage(str(self.folder))
+        landing = open_store(str(self.folder))
         return IngestContext(spark=self.spark, landing=landing, warehouse=Warehouse(warehouse), environment=environment)
 
     @property
@@ -104,12 +104,12 @@ class Bronze:
         rows = self.read(table, batch)
         again = rows.where(ALREADY_INGESTED).count() if ALREADY_INGESTED in rows.columns else 0
         self.commit(rows, batch)
-        remove_staged_extracts(self.context, table, batch)
+        remove_staged_extracts(self.context.warehouse, table.name, batch)
         assert batch.slice is not None
         self.sequence, self.reached = batch.sequence, batch.slice.until
         assert self.facts is not None
         return self.facts.rows - (before.rows if before else 0), again
 
     def rows(self, *columns: str, order: str = "id") -> list[tuple[Any, ...]]:
-        stored = self.spark.read.format("delta").load(self.context.warehouse.table(NAME))
+        stored = self.spark.read.format("delta").load(self.context.warehouse.table(NAME).url)
         return [tuple(row) for row in stored.orderBy(*order.split(", ")).selectExpr(*columns).collect()]

@@ -178,7 +178,7 @@ def test_an_incomplete_staged_extract_is_read_again(bronze: Bronze, database: Da
     batch = bronze.pin(table)
     assert batch is not None
     bronze.read(table, batch)
-    Path(staged_folder(bronze.context.warehouse, NAME, batch), "_SUCCESS").unlink()
+    Path(staged_folder(bronze.context.warehouse, NAME, batch).url, "_SUCCESS").unlink()
     database.sql("INSERT INTO orders VALUES (2, 2, NULL)")
     assert bronze.read(table, batch).count() == 2
 
@@ -189,7 +189,7 @@ def test_a_committed_batch_whose_rows_are_gone_is_not_made_up_from_others(bronze
     batch = bronze.pin(table)
     assert batch is not None
     bronze.commit(bronze.read(table, batch), batch)
-    shutil.rmtree(staged_folder(bronze.context.warehouse, NAME, batch))
+    shutil.rmtree(staged_folder(bronze.context.warehouse, NAME, batch).url)
     with pytest.raises(LakesmithError) as caught:
         bronze.read(table, batch)
     assert caught.value.code == "staged-extract-missing"
@@ -223,7 +223,7 @@ def test_a_parallel_read_brings_the_same_rows_as_a_serial_one(bronze: Bronze, da
     found = sorted(row._row_hash for row in read.collect())
     assert found == sorted(row._row_hash for row in serial.collect())
     assert len(found) == 100
-    files = Path(staged_folder(bronze.context.warehouse, NAME, replace(batch, attempt=2))).glob("*.parquet")
+    files = Path(staged_folder(bronze.context.warehouse, NAME, replace(batch, attempt=2)).url).glob("*.parquet")
     assert len([*files]) == 4
 
 

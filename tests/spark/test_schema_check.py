@@ -16,6 +16,7 @@ from lakesmith.errors import DataError, Place
 from lakesmith.ports import ColumnFact, Slice, TableFacts
 from lakesmith.sources.kafka import SCHEMA
 from lakesmith.spark.ingest.kafka import check_schemas
+from lakesmith.store import folder_at
 
 pytestmark = pytest.mark.servers
 HERE = Place("bronze/events.yml")
@@ -65,7 +66,7 @@ class Subject:
 
 def stored(columns: dict[str, str]) -> TableFacts:
     return TableFacts(
-        location="",
+        folder=folder_at("x"),
         version=0,
         table_id="",
         columns=tuple(ColumnFact(name=name, type=type) for name, type in columns.items()),

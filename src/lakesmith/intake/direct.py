@@ -6,12 +6,12 @@ belong to no version, like those of any interrupted writer, until Delta's VACUUM
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,9 +27,8 @@ from lakesmith.columns import (
     SOURCE_ROW,
     WRITTEN_FILE,
 )
-from lakesmith.disk import make_folders
 from lakesmith.intake.shapes import STRING
-from lakesmith.ports import DataFile
+from lakesmith.ports import DataFile, TableFolder
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -44,7 +43,7 @@ WRITTEN_FIELD = pa.field(WRITTEN_FILE, pa.struct([("path", STRING), ("size", pa.
 class Destination:
     """Where the good rows of a batch are written, and their audit values."""
 
-    folder: str
+    folder: TableFolder
     """The table's."""
     columns: Sequence[str]
     """The columns of the incoming rows."""
@@ -57,9 +56,8 @@ class Destination:
 
     def divert(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the good rows; yield the others, and one row for each Parquet file written."""
-        rows = _Rows(self.folder)
         schema: pa.Schema | None = None
-        try:
+        with _Rows(self.folder) as rows:
             for batch in batches:
                 schema = schema or batch.schema.append(WRITTEN_FIELD)
                 good, others = _split(batch)
@@ -69,10 +67,7 @@ class Destination:
                     yield pa.RecordBatch.from_arrays(
                         [*others.columns, pa.nulls(len(others), WRITTEN_FIELD.type)], schema=schema
                     )
-            made = rows.close()
-        except BaseException:
-            rows.discard()
-            raise
+            made = rows.finish()
         if made is not None:
             assert schema is not None
             report = {"path": made.path, "size": made.size, "rows": made.rows}
@@ -97,15 +92,22 @@ class Destination:
 
 @dataclass
 class _Rows:
-    """A Parquet file being written, which is created with its first rows."""
+    """A Parquet file that is created with its first rows. It becomes visible when the block ends without an error."""
 
-    folder: str
+    folder: TableFolder
     path: str = field(default_factory=lambda: f"part-{uuid.uuid4().hex}.zstd.parquet")
     waiting: list[pa.Table] = field(default_factory=list)
     size: int = 0
     count: int = 0
-    file: pa.NativeFile | None = None
+    file: BinaryIO | None = None
     writer: pq.ParquetWriter | None = None
+    opened: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> _Rows:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.opened.__exit__(kind, error, at)
 
     def add(self, rows: pa.Table) -> None:
         self.waiting.append(rows)
@@ -118,8 +120,7 @@ class _Rows:
 
         group = pa.concat_tables(self.waiting)
         if self.writer is None:
-            make_folders(self.folder)
-            self.file = pa.OSFile(os.path.join(self.folder, self.path), "wb")
+            self.file = self.opened.enter_context(self.folder.create(self.path))
             self.writer = pq.ParquetWriter(
                 self.file,
                 group.schema,
@@ -132,22 +133,14 @@ class _Rows:
         self.count += len(group)
         self.waiting, self.size = [], 0
 
-    def close(self) -> DataFile | None:
+    def finish(self) -> DataFile | None:
+        """Write the remaining rows and the footer; None when there are no rows."""
         if self.waiting:
             self._write()
         if self.writer is None or self.file is None:
             return None
         self.writer.close()
-        self.file.close()
-        path = os.path.join(self.folder, self.path)
-        return DataFile(path=self.path, size=os.path.getsize(path), rows=self.count)
-
-    def discard(self) -> None:
-        """Remove the file when its rows are not reported."""
-        if self.file is not None:
-            self.file.close()
-            with suppress(OSError):
-                os.unlink(os.path.join(self.folder, self.path))
+        return DataFile(path=self.path, size=self.file.tell(), rows=self.count)
 
 
 def _split(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:

@@ -43,9 +43,9 @@ def undeclared_tables(lake: OpenLake) -> tuple[str, ...]:
     removed = {name: lake.warehouse.table(name) for name in removed_contracts(lake.tables, lake.recorded_contracts())}
     return tuple(
         f"{name} has a recorded contract, but no file declares it; declare it again, or inform its readers "
-        f"and remove {location}"
-        for name, location in removed.items()
-        if lake.format.facts(location, "")
+        f"and remove {folder}"
+        for name, folder in removed.items()
+        if lake.format.facts(folder, "")
     )
 
 

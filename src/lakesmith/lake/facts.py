@@ -15,7 +15,7 @@ from lakesmith.plan.listing import listed_up_to, next_listing
 from lakesmith.plan.steps import LakeFacts, Progress, QuarantineFilter
 from lakesmith.ports import SkippedEntry, TableFacts
 from lakesmith.sources import new_slice
-from lakesmith.storage import LocalStorage, foreign_entries, list_in_order
+from lakesmith.store import LocalStore, foreign_entries, list_in_order
 
 
 def read_facts(lake: OpenLake, *, remote: bool = True) -> LakeFacts:
@@ -33,7 +33,7 @@ def read_facts(lake: OpenLake, *, remote: bool = True) -> LakeFacts:
         try:
             if isinstance(table.origin, Files):
                 storage, glob = lake.landings[name]
-                if not remote and not isinstance(storage, LocalStorage):
+                if not remote and not isinstance(storage, LocalStore):
                     continue
                 ingested, seen = progress[name].ingested, progress[name].seen
                 not_ingested: set[SkippedEntry] = set()
@@ -42,7 +42,7 @@ def read_facts(lake: OpenLake, *, remote: bool = True) -> LakeFacts:
                     up_to = listed_up_to(seen, listing.pattern)
                     landing[name] = list_in_order(storage, glob, ingested, listing.after, up_to, not_ingested.add)
                 else:
-                    landing[name] = tuple(storage.list(glob, ingested, None, not_ingested.add))
+                    landing[name] = tuple(storage.find(glob, ingested, None, not_ingested.add))
                 if foreign := foreign_entries(not_ingested, glob, table.origin.archive):
                     skipped[name] = foreign
             elif remote and (found := new_slice(table, lake.declaration.environment, progress[name].source_position)):
@@ -71,7 +71,7 @@ def read_progress(lake: OpenLake, name: TableName, facts: TableFacts | None) -> 
     if lake.tables[name].adopted:
         return Progress()  # the batches in its log belong to the lake that writes it
     commits = partial(lake.format.commits, lake.warehouse.table(name))
-    return Batches(lake.warehouse.storage, name).progress(facts, commits)
+    return Batches(lake.warehouse.store, name).progress(facts, commits)
 
 
 def _rows_to_discard(lake: OpenLake) -> dict[TableName, int]:
@@ -93,5 +93,5 @@ def _widened_since(
         source = TableName.parse(name)
         facts = tables.get(source) if source else None
         if source and facts and facts.widened and facts.version > since:
-            retyped[source, since] = lake.format.changed_types(facts.location, since)
+            retyped[source, since] = lake.format.changed_types(facts.folder, since)
     return retyped

@@ -10,8 +10,8 @@ from lakesmith.declare import Files
 from lakesmith.errors import UsageError
 from lakesmith.lake.open_lake import OpenLake
 from lakesmith.reports import Adopted
-from lakesmith.storage import LandingProgress, LandingReport
-from lakesmith.storage import land as storage_land
+from lakesmith.store import LandingProgress, LandingReport
+from lakesmith.store import land as storage_land
 
 if TYPE_CHECKING:
     pass
@@ -50,7 +50,7 @@ def adopt(lake: OpenLake, table: str) -> Adopted:
         )
     if facts := lake.table_facts(name):
         return Adopted(table=str(name), location=location, files=facts.files, rows=facts.rows, created=False)
-    lake.format.adopt(location)
+    lake.format.adopt(lake.warehouse.table(name))
     made = lake.table_facts(name)
     assert made is not None
     return Adopted(table=str(name), location=location, files=made.files, rows=made.rows, created=True)

@@ -15,7 +15,7 @@ from lakesmith.ledger.readers import slowest_reader
 from lakesmith.ledger.staged import last_changed, staged_folders
 from lakesmith.plan.explain import age, explain_step
 from lakesmith.plan.steps import Compact, Plan, Restore, Step, Vacuum
-from lakesmith.ports import TableFacts
+from lakesmith.ports import TableFacts, TableFolder
 from lakesmith.reports import Event, RunReport
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def plan_restore(lake: OpenLake, table: str, version: int) -> Plan:
             table=str(name),
             hint=f"`lakesmith history {name}` lists the versions",
         )
-    lake.format.check_restore(facts.location, version)
+    lake.format.check_restore(facts.folder, version)
     after = sorted(map(str, lake.graph.descendants(name)))
     recomputed = f" and recomputes {', '.join(after)}" if after else ""
     reason = f"from version {facts.version}; the next run re-ingests later data{recomputed}"
@@ -109,7 +109,7 @@ def plan_restore(lake: OpenLake, table: str, version: int) -> Plan:
 
 
 def _compact_step(lake: OpenLake, name: TableName, facts: TableFacts) -> Step | str:
-    beside = (lake.format.facts(location, "") for location in _tables_beside(lake, name))
+    beside = (lake.format.facts(folder, "") for folder in _tables_beside(lake, name))
     found = [facts, *(each for each in beside if each)]
     several = [each for each in found if each.files > 1]
     files, size = sum(each.files for each in several), sum(each.bytes for each in several)
@@ -121,7 +121,7 @@ def _compact_step(lake: OpenLake, name: TableName, facts: TableFacts) -> Step | 
 def _vacuum_step(lake: OpenLake, older_than: float, name: TableName, facts: TableFacts) -> Step | str:
     readers = _readers(lake, name)
     read_at = [(reader, lake.warehouse.table(reader)) for reader in readers]
-    found = slowest_reader(lake.format, lake.warehouse.storage, facts, name, read_at)
+    found = slowest_reader(lake.format, lake.warehouse.store, facts, name, read_at)
     behind = found.age(time.time()) if found else 0.0
     held_up = (
         f"{found.reader} has read it up to version {found.version}; newer files stay until "
@@ -129,7 +129,7 @@ def _vacuum_step(lake: OpenLake, older_than: float, name: TableName, facts: Tabl
         if found and behind > older_than
         else ""
     )
-    places = [facts.location, *_tables_beside(lake, name)]
+    places = [facts.folder, *_tables_beside(lake, name)]
     files = sum(lake.format.count_unused_files(place, max(older_than, behind)) for place in places)
     before = time.time() - max(older_than, behind)
     staged = staged_folders(lake.warehouse.staged(name))
@@ -139,8 +139,8 @@ def _vacuum_step(lake: OpenLake, older_than: float, name: TableName, facts: Tabl
     return Vacuum(table=name, older_than=older_than, readers=readers, reason=reason)
 
 
-def _tables_beside(lake: OpenLake, name: TableName) -> tuple[str, ...]:
-    """The locations of a table's quarantine, quarantine decisions and deleted keys."""
+def _tables_beside(lake: OpenLake, name: TableName) -> tuple[TableFolder, ...]:
+    """The folders of a table's quarantine, quarantine decisions and deleted keys."""
     return (
         lake.warehouse.quarantine(name),
         lake.warehouse.quarantine_decisions(name),

@@ -23,9 +23,9 @@ from lakesmith.ledger.contracts import RecordedContracts
 from lakesmith.ledger.skipped import ReportedEntries
 from lakesmith.ledger.tables import Ledger
 from lakesmith.plan.graph import Graph
-from lakesmith.ports import Storage, TableFacts
+from lakesmith.ports import Store, TableFacts
 from lakesmith.sqlproof.analysis_cache import analysis_cache
-from lakesmith.storage import Warehouse, landing_storage
+from lakesmith.store import Warehouse, landing_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ class OpenLake:
         """Open a lake. Starts nothing and writes nothing."""
         adopted = {name: table.adopted for name, table in declaration.tables.items() if table.adopted is not None}
         warehouse = Warehouse(declaration.environment.warehouse, adopted, declaration.environment.umask)
-        cached = cache_folder() / "lakes" / hashlib.sha256(warehouse.root.encode()).hexdigest()[:16]
+        cached = cache_folder() / "lakes" / hashlib.sha256(warehouse.store.url.encode()).hexdigest()[:16]
         facts_cache, ledger = FactsCache(cached.with_suffix(".facts.json")), Ledger(warehouse)
         return cls(
             declaration=declaration,
@@ -76,11 +76,11 @@ class OpenLake:
         return self.declaration.tables
 
     @cached_property
-    def landings(self) -> Mapping[TableName, tuple[Storage, str]]:
+    def landings(self) -> Mapping[TableName, tuple[Store, str]]:
         """For each table from files, the store that the files arrive in and the glob that finds them."""
         here = self.declaration.environment
         return {
-            name: landing_storage(table.origin.files, here.landing, here.storage, table.origin.symlinks)
+            name: landing_store(table.origin.files, here.landing, here.storage, table.origin.symlinks)
             for name, table in self.tables.items()
             if isinstance(table.origin, Files)
         }

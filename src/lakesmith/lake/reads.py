@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakesmith.contracts import earlier_versions
@@ -15,7 +14,7 @@ from lakesmith.lake.open_lake import OpenLake, not_built, today
 from lakesmith.lake.releases import released_tables
 from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ledger.tables import SYSTEM_TABLES
-from lakesmith.ports import Answer
+from lakesmith.ports import Answer, TableFolder
 from lakesmith.reports import TableProfile
 
 if TYPE_CHECKING:
@@ -69,15 +68,15 @@ def _answer(
     if at and release:
         raise UsageError("conflicting-options", "--at and --release exclude each other", hint="leave one of them out")
     engine, moments = DuckDB(limits), parse_at(at)
-    locations = _locations(lake)
+    folders = _folders(lake)
     referenced = engine.referenced(sql)
     views = earlier_versions(referenced, lake.tables, lake.recorded_contracts, today())
     stored = {*(referenced - views.keys()), *(view.table for view in views.values())}
-    names = tuple(dict.fromkeys(match_tables(stored, locations).values()))
+    names = tuple(dict.fromkeys(match_tables(stored, folders).values()))
     if release is not None:
         moments = _versions_in_release(lake, release, names)
     moments.check(names)
-    tables = {name: _rows_at(lake, name, locations[name], moments.of(name)) for name in names}
+    tables = {name: _rows_at(lake, name, folders[name], moments.of(name)) for name in names}
     return engine.query(sql, tables, {name.lower(): view for name, view in views.items()}, rows=limit)
 
 
@@ -100,43 +99,44 @@ def _versions_in_release(lake: OpenLake, release: str, names: Sequence[str]) -> 
 
 
 def _rows_at(
-    lake: OpenLake, name: str, location: str, moment: int | datetime | None
+    lake: OpenLake, name: str, folder: TableFolder, moment: int | datetime | None
 ) -> pa.dataset.Dataset | pa.RecordBatchReader:
     if name.startswith("held."):
-        return _held_rows(name, location)
-    facts = lake.format.facts(location, "")
+        return _held_rows(name, folder)
+    facts = lake.format.facts(folder, "")
     if facts is None:
         raise not_built(name, f"`lakesmith run +{name}` builds it")
-    _refuse_lost_commits(lake, name, location)
+    _refuse_lost_commits(lake, name, folder)
     if isinstance(moment, datetime):
-        moment = lake.format.version_at(location, moment)
-    return lake.format.arrow(location, facts.version if moment is None else moment)
+        moment = lake.format.version_at(folder, moment)
+    return lake.format.arrow(folder, facts.version if moment is None else moment)
 
 
-def _refuse_lost_commits(lake: OpenLake, name: str, location: str) -> None:
+def _refuse_lost_commits(lake: OpenLake, name: str, folder: TableFolder) -> None:
     """Raise when a table has lost its newest commits: a query would silently return older rows."""
     table = TableName.parse(name)
     if table is None or table not in lake.tables or lake.tables[table].adopted:
         return
-    facts = lake.format.facts(location, flow(table))
+    facts = lake.format.facts(folder, flow(table))
     if facts is not None:
-        commits = partial(lake.format.commits, location)
-        Batches(lake.warehouse.storage, table).refuse_lost_commits(facts, commits)
+        commits = partial(lake.format.commits, folder)
+        Batches(lake.warehouse.store, table).refuse_lost_commits(facts, commits)
 
 
-def _held_rows(name: str, location: str) -> pa.dataset.Dataset:
+def _held_rows(name: str, folder: TableFolder) -> pa.dataset.Dataset:
     import pyarrow.dataset as ds
 
-    files = sorted(map(str, Path(location, "rows").glob("*.parquet")))
+    rows = folder.list("rows/")
+    files = [folder.key(found.key) for found in rows if found.key.endswith(".parquet")]
     if not files:
         raise UsageError(
             "not-held", f"no held batch is named {name}", hint="`lakesmith approve` lists the held batches"
         )
-    return ds.dataset(files)
+    return ds.dataset(files, filesystem=folder.store.arrow())
 
 
-def _locations(lake: OpenLake) -> dict[str, str]:
-    """Every table name that a query may use, and the location of the table."""
+def _folders(lake: OpenLake) -> dict[str, TableFolder]:
+    """Every table name that a query may use, and the folder of the table."""
     tables = {str(name): lake.warehouse.table(name) for name in lake.tables}
     beside = {f"quarantine.{n.layer}_{n.name}": lake.warehouse.quarantine(n) for n in lake.tables}
     beside |= {f"quarantine_decisions.{n.layer}_{n.name}": lake.warehouse.quarantine_decisions(n) for n in lake.tables}
@@ -154,7 +154,7 @@ def profile_table(lake: OpenLake, table: str, *, rows: int = 1_000_000) -> Table
     inputs: dict[TableName, ProfileInput] = {}
     for each, declared in lake.tables.items():
         if each not in downstream and (facts := lake.table_facts(each)):
-            open_rows = partial(lake.format.arrow, facts.location, facts.version)
+            open_rows = partial(lake.format.arrow, facts.folder, facts.version)
             inputs[each] = ProfileInput(table=declared, version=facts.version, rows=facts.rows, open=open_rows)
     if name not in inputs:
         raise not_built(str(name), f"`lakesmith run +{name}` builds it")

@@ -61,7 +61,7 @@ def approve(
 
 def held_batches(lake: OpenLake) -> tuple[HeldBatch, ...]:
     """The batches that gates hold."""
-    batches = HeldBatches(lake.warehouse.storage)
+    batches = HeldBatches(lake.warehouse.store)
     found = (batches.get(str(name)) for name in sorted(lake.tables))
     return tuple(batch for batch in found if batch is not None)
 

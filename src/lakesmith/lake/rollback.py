@@ -88,7 +88,7 @@ def _rollback_step(
         facts=facts,
         progress=progress,
         run_id="",
-        batches=Batches(lake.warehouse.storage, name),
+        batches=Batches(lake.warehouse.store, name),
         warehouse=lake.warehouse,
         format=lake.format,
         session=lake.start_session,
@@ -119,7 +119,7 @@ def _is_restored(lake: OpenLake, text: str, released: ReleaseRecord) -> bool:
         return True
     facts = lake.table_facts(name)
     commits = partial(lake.format.commits, lake.warehouse.table(name))
-    return facts is not None and Batches(lake.warehouse.storage, name).has_rows_of(facts, released.version, commits)
+    return facts is not None and Batches(lake.warehouse.store, name).has_rows_of(facts, released.version, commits)
 
 
 def _overwritten_tables(lake: OpenLake, released: Mapping[str, ReleaseRecord], why: str) -> list[LakesmithError]:

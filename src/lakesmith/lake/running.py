@@ -260,7 +260,7 @@ def _past_checks(lake: OpenLake, table: TableName, checks: Sequence[str]) -> dic
 
 def _check_commit_point(lake: OpenLake) -> None:
     """Refuse a store that cannot create a file exclusively: two writers could overwrite each other's commits."""
-    wrong = lake.warehouse.storage.probe()
+    wrong = lake.warehouse.store.probe()
     if wrong:
         raise InfrastructureError(
             "no-put-if-absent",

@@ -69,4 +69,4 @@ def doctor(lake: OpenLake, *, fix: bool = False, deep: bool = False) -> tuple[Fi
     """Check Java, jars, Spark, storage and versions, and say how to fix each problem."""
     from lakesmith import doctor
 
-    return doctor.diagnose(lake.warehouse.storage, lake.declaration.environment.connections, fix=fix, deep=deep)
+    return doctor.diagnose(lake.warehouse.store, lake.declaration.environment.connections, fix=fix, deep=deep)

@@ -37,7 +37,7 @@ from lakesmith.ledger.batch import (
 )
 from lakesmith.ledger.content import NewFiles, RestoredVersion
 from lakesmith.plan.steps import Progress
-from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, FileFact, Storage, TableFacts, in_commit_order
+from lakesmith.ports import MAINTENANCE_NOTE, CommitFact, FileFact, Store, TableFacts, in_commit_order, names_in_folder
 
 Decoded = TypeVar("Decoded", Batch, CompletedBatch, dict[str, FileFact])
 EMPTY = -1
@@ -80,8 +80,8 @@ def flow(name: TableName) -> str:
 class Batches:
     """The batches of one table."""
 
-    def __init__(self, storage: Storage, table: TableName) -> None:
-        self._storage = storage
+    def __init__(self, store: Store, table: TableName) -> None:
+        self._store = store
         self._folder = f"_lakesmith/batches/{table}"
         self._table = table
 
@@ -90,7 +90,7 @@ class Batches:
         attempt = 1 + sum(name.startswith(f"{batch.sequence:08}.") for name in self._names())
         while True:
             pinned = replace(batch, attempt=attempt)
-            if self._storage.put_if_absent(self._key(batch.sequence, f"{attempt:02}"), encode(pinned)):
+            if self._store.put_if_absent(self._key(batch.sequence, f"{attempt:02}"), encode(pinned)):
                 failpoint("batch.pinned", self._table)
                 return pinned
             attempt += 1
@@ -106,11 +106,11 @@ class Batches:
         """Record that every part of the batch is committed."""
         failpoint("batch.finishing", self._table)
         key = self._key(done.sequence, "done")
-        if not self._storage.put_if_absent(key, encode(done)):
+        if not self._store.put_if_absent(key, encode(done)):
             recorded = self.done(done.sequence)
             # The commit of another attempt was lost with the end of a log; the table's log has this one.
             if recorded is None or recorded.attempt != done.attempt:
-                self._storage.replace(key, encode(done))
+                self._store.replace(key, encode(done))
         failpoint("batch.done", self._table)
 
     def pinned(self, sequence: int, attempt: int) -> Batch:
@@ -119,7 +119,7 @@ class Batches:
 
     def done(self, sequence: int) -> CompletedBatch | None:
         key = self._key(sequence, "done")
-        data = self._storage.read(key)
+        data = self._store.read(key)
         return None if data is None else self._decode(key, lambda: decode_completed(data, sequence))
 
     def committed(self, sequence: int, commits: Callable[[], Iterable[CommitFact]]) -> Batch:
@@ -243,10 +243,10 @@ class Batches:
             return  # it was committed since the facts were read
         raise DataError(
             "commits-missing",
-            f"{facts.location}/_delta_log/{done.version:020}.json is missing or was replaced: batch {done.sequence} "
+            f"{facts.folder}/_delta_log/{done.version:020}.json is missing or was replaced: batch {done.sequence} "
             f"is complete, but the table's log ends with batch {facts.sequence}",
             table=str(self._table),
-            hint=f"restore the log from a copy of the warehouse, or rebuild the table: remove {facts.location} and run",
+            hint=f"restore the log from a copy of the warehouse, or rebuild the table: remove {facts.folder} and run",
         )
 
     def ancestors(self, head: int, commits: Callable[[], Iterable[CommitFact]]) -> dict[int, Batch]:
@@ -302,7 +302,7 @@ class Batches:
     def write_summary(self, sequence: int, attempt: int, taken: Mapping[str, FileFact]) -> None:
         """Write the list of all files that are ingested up to a batch."""
         rows = [[file.path, file.size, file.modified] for file in taken.values()]
-        self._storage.put_if_absent(self._summary_key(sequence, attempt), with_checksum(json.dumps({"files": rows})))
+        self._store.put_if_absent(self._summary_key(sequence, attempt), with_checksum(json.dumps({"files": rows})))
 
     def _ingested_files(self, head: Batch, commits: Callable[[], Iterable[CommitFact]]) -> Mapping[str, FileFact]:
         if not isinstance(head.content, NewFiles) or head.content.seen is None:
@@ -332,14 +332,14 @@ class Batches:
         return taken
 
     def _summary(self, key: str) -> dict[str, FileFact] | None:
-        data = self._storage.read(key)
+        data = self._store.read(key)
         return None if data is None else self._decode(key, partial(decode_ingested_files, data))
 
     def _summary_key(self, sequence: int, attempt: int) -> str:
         return f"_lakesmith/ingested/{self._table}/{sequence:08}.{attempt:02}.json"
 
     def _attempt(self, sequence: int, attempt: int) -> Batch:
-        data = self._storage.read(self._key(sequence, f"{attempt:02}"))
+        data = self._store.read(self._key(sequence, f"{attempt:02}"))
         if data is None:
             raise DataError(
                 "batch-unknown",
@@ -369,7 +369,7 @@ class Batches:
         return f"restore {self._folder} from a copy, or rebuild the table: lakesmith run {self._table} --full-refresh"
 
     def _names(self) -> Sequence[str]:
-        return self._storage.keys(self._folder)
+        return names_in_folder(self._store, self._folder)
 
     def _key(self, sequence: int, suffix: str) -> str:
         return f"{self._folder}/{sequence:08}.{suffix}.json"

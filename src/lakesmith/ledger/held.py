@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from lakesmith.errors import DataError
-from lakesmith.ports import Storage
+from lakesmith.ports import Store
 
 _FOLDER = "_lakesmith/held"
 
@@ -34,14 +34,14 @@ class HeldBatch:
 class HeldBatches:
     """The held batches of a warehouse."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def save(self, held: HeldBatch) -> None:
-        self._storage.replace(_key(held.table), json.dumps(asdict(held)).encode())
+        self._store.replace(_key(held.table), json.dumps(asdict(held)).encode())
 
     def get(self, table: str) -> HeldBatch | None:
-        data = self._storage.read(_key(table))
+        data = self._store.read(_key(table))
         if data is None:
             return None
         try:
@@ -56,7 +56,7 @@ class HeldBatches:
             ) from error
 
     def remove(self, table: str) -> None:
-        self._storage.remove(_key(table))
+        self._store.delete([_key(table)])
 
 
 def _key(table: str) -> str:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from lakesmith.declare import TableName
 from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.failpoints import failpoint
-from lakesmith.ports import Storage
+from lakesmith.ports import Store, names_in_folder
 
 LEASE_SECONDS = 60.0
 """How long a lease lasts after its last renewal."""
@@ -54,8 +54,8 @@ class Lease:
 class Leases:
     """The leases of a warehouse, kept alive while this process works."""
 
-    def __init__(self, storage: Storage, holder: str, *, clock: Callable[[], float] = time.time) -> None:
-        self._storage = storage
+    def __init__(self, store: Store, holder: str, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
         self._holder = holder
         self._clock = clock
 
@@ -83,10 +83,10 @@ class Leases:
         failpoint("lease.released", table)
 
     def _is_over(self, key: str, lease: Lease) -> bool:
-        return lease.is_dead(self._clock()) or (self._storage.location(key), lease.holder) in _unrecorded_releases
+        return lease.is_dead(self._clock()) or (self._store.location(key), lease.holder) in _unrecorded_releases
 
     def _take(self, folder: str, table: TableName, purpose: str) -> tuple[str, Lease]:
-        numbers = [int(name.removesuffix(".json")) for name in self._storage.keys(folder)]
+        numbers = [int(name.removesuffix(".json")) for name in names_in_folder(self._store, folder)]
         newest = max(numbers, default=0)
         held = self._read(f"{folder}/{newest:08}.json")
         if held and not self._is_over(f"{folder}/{newest:08}.json", held):
@@ -98,20 +98,20 @@ class Leases:
             expires_at=self._clock() + LEASE_SECONDS,
         )
         key = f"{folder}/{newest + 1:08}.json"
-        if not self._storage.put_if_absent(key, _encode(lease)):
+        if not self._store.put_if_absent(key, _encode(lease)):
             winner = self._read(key)
             raise LeaseTaken(table, winner or lease)
-        later = [name for name in self._storage.keys(folder) if name > f"{newest + 1:08}.json"]
+        later = [name for name in names_in_folder(self._store, folder) if name > f"{newest + 1:08}.json"]
         if later:  # the number was free only because another holder came and went meanwhile
-            self._storage.remove(key)
+            self._store.delete([key])
             raise LeaseTaken(table, self._read(f"{folder}/{later[-1]}") or lease)
         for number in numbers:
             with suppress(LakesmithError, OSError):  # the lease is taken, and older ones no longer count
-                self._storage.remove(f"{folder}/{number:08}.json")
+                self._store.delete([f"{folder}/{number:08}.json"])
         return key, lease
 
     def _read(self, key: str) -> Lease | None:
-        data = self._storage.read(key)
+        data = self._store.read(key)
         try:
             return Lease(**json.loads(data)) if data else None
         except (TypeError, ValueError):  # not a lease: nobody holds the table
@@ -146,20 +146,20 @@ class Leases:
         try:
             self._write(key, replace(lease, released=True))
         except (LakesmithError, OSError):
-            _unrecorded_releases.add((self._storage.location(key), lease.holder))
+            _unrecorded_releases.add((self._store.location(key), lease.holder))
 
     def _write(self, key: str, lease: Lease) -> bool:
         if self._is_taken_over(key):
             return False
-        self._storage.replace(key, _encode(lease))
+        self._store.replace(key, _encode(lease))
         if self._is_taken_over(key):  # while it was written, perhaps after its old number was removed
-            self._storage.remove(key)
+            self._store.delete([key])
             return False
         return True
 
     def _is_taken_over(self, key: str) -> bool:
         folder, _, name = key.rpartition("/")
-        return any(later > name for later in self._storage.keys(folder))
+        return any(later > name for later in names_in_folder(self._store, folder))
 
 
 class LeaseTaken(InfrastructureError):

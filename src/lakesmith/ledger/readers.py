@@ -9,7 +9,7 @@ from functools import partial
 
 from lakesmith.declare import TableName
 from lakesmith.ledger.batches import Batches, flow
-from lakesmith.ports import Storage, TableFacts, TableFormat
+from lakesmith.ports import Store, TableFacts, TableFolder, TableFormat
 
 _MARGIN = 3600.0
 """How many seconds files may be older than the commit that adds them."""
@@ -31,18 +31,22 @@ class SlowestReader:
 
 
 def slowest_reader(
-    format: TableFormat, storage: Storage, source: TableFacts, name: TableName, readers: Iterable[tuple[TableName, str]]
+    format: TableFormat,
+    store: Store,
+    source: TableFacts,
+    name: TableName,
+    readers: Iterable[tuple[TableName, TableFolder]],
 ) -> SlowestReader | None:
-    """Return which of the readers, given with their locations, is furthest behind; None when they need no older
+    """Return which of the readers, given with their folders, is furthest behind; None when they need no older
     files that they could still read."""
     behind = {
         version: reader
-        for reader, location in readers
-        if (version := _needed(format, Batches(storage, reader), location, reader, name, source)) is not None
+        for reader, folder in readers
+        if (version := _needed(format, Batches(store, reader), folder, reader, name, source)) is not None
     }
     if not behind:
         return None
-    moments = {commit.version: commit.committed_at for commit in format.commits(source.location)}
+    moments = {commit.version: commit.committed_at for commit in format.commits(source.folder)}
     known = [version for version in behind if version in moments]
     if not known:
         return None
@@ -51,11 +55,11 @@ def slowest_reader(
 
 
 def _needed(
-    format: TableFormat, batches: Batches, location: str, reader: TableName, name: TableName, source: TableFacts
+    format: TableFormat, batches: Batches, folder: TableFolder, reader: TableName, name: TableName, source: TableFacts
 ) -> int | None:
     """Return the version of the source that the reader will read from."""
-    facts = format.facts(location, flow(reader))
-    commits = partial(format.commits, location)
+    facts = format.facts(folder, flow(reader))
+    commits = partial(format.commits, folder)
     progress = batches.progress(facts, commits)
     if progress.unfinished is not None:
         # Its checks run again, on the very versions that it was made from.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import shutil
 from collections.abc import Iterable
-from contextlib import suppress
+
+from lakesmith.ports import TableFolder
 
 SUCCESS_MARKER = "_SUCCESS"
 """Spark creates this file when all other files of a folder are in place."""
@@ -19,28 +18,27 @@ def staged_name(sequence: int, attempt: int) -> str:
     return f"{sequence:08}.{attempt:02}"
 
 
-def staged_folders(beside: str) -> list[str]:
+def staged_folders(beside: TableFolder) -> list[TableFolder]:
     """Return the folders of all attempts; other entries are not ours."""
-    names = os.listdir(beside) if os.path.isdir(beside) else []
-    return [os.path.join(beside, name) for name in sorted(names) if _ATTEMPT.fullmatch(name)]
+    names = dict.fromkeys(found.key.partition("/")[0] for found in beside.list())
+    return [beside.below(name) for name in names if _ATTEMPT.fullmatch(name)]
 
 
-def remove_staged(folders: Iterable[str], upto: int) -> None:
+def remove_staged(folders: Iterable[TableFolder], upto: int) -> None:
     """Remove the folders of attempts at batches up to this one, which can no longer be committed."""
     for folder in folders:
-        found = _ATTEMPT.fullmatch(os.path.basename(folder))
+        found = _ATTEMPT.fullmatch(folder.path.rpartition("/")[2])
         if found and int(found[1]) <= upto:
-            # First of all files: without it, readers know that others may be missing.
-            with suppress(OSError):
-                os.unlink(os.path.join(folder, SUCCESS_MARKER))
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_files(folder)
 
 
-def last_changed(folder: str) -> float:
+def remove_files(folder: TableFolder) -> None:
+    """Remove all files of a folder: first the marker, without which readers know that other files may be missing."""
+    names = [found.key for found in folder.list()]
+    folder.delete([name for name in names if name.rpartition("/")[2] == SUCCESS_MARKER])
+    folder.delete(names)
+
+
+def last_changed(folder: TableFolder) -> float:
     """Return when a file below a folder was last changed; infinity when there is none."""
-    times: list[float] = []
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):  # a concurrent run removed it
-                times.append(os.stat(os.path.join(parent, name)).st_mtime)
-    return max(times, default=math.inf)
+    return max((found.modified / 1000 for found in folder.list()), default=math.inf)

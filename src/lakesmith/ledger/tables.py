@@ -23,7 +23,7 @@ from lakesmith.records import (
     SkippedRecord,
     StepRecord,
 )
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,16 +121,16 @@ class Ledger:
         rows = pa.Table.from_pylist(
             [dataclasses.asdict(record) for record in records], schema=_arrow_schema(type(records[0]))
         )
-        location = self._warehouse.system(name)
+        folder = self._warehouse.system(name)
         try:
-            append_arrow(location, rows)
+            append_arrow(folder.url, rows)
         except InfrastructureError as failed:
             raise _write_error(failed.what, failed.hint) from failed
         except (exceptions.DeltaError, OSError) as error:
             failure = disk_failure(str(error), f"cannot write system.{name}")
             text = str(error).splitlines()[0]
             raise (_write_error(failure.what, failure.hint) if failure else _write_error(text)) from error
-        write_checksums(location)
+        write_checksums(folder.url)
         failpoint("ledger.appended", f"system.{name}")
 
     def _read(
@@ -144,7 +144,7 @@ class Ledger:
         limit: int | None = None,
     ) -> tuple[Record, ...]:
         try:
-            table = open_snapshot_if_any(self._warehouse.system(name))
+            table = open_snapshot_if_any(self._warehouse.system(name).url)
         except InfrastructureError as error:
             raise _read_error(name, error) from error
         if table is None:

@@ -7,6 +7,7 @@ from functools import partial
 
 from lakesmith.declare import Append, Files, Source
 from lakesmith.ledger.batch import Batch
+from lakesmith.ports import TableFolder
 from lakesmith.quality import checks_only_readability, rules_of
 from lakesmith.run.table_state import TableState
 from lakesmith.spark.build import build_batch
@@ -16,7 +17,7 @@ from lakesmith.spark.ingest.table_schema import new_fields, wider_fields
 from lakesmith.spark.row_checks import field_paths
 
 
-def direct_write_folder(state: TableState) -> str | None:
+def direct_write_folder(state: TableState) -> TableFolder | None:
     """Return the folder of the table when readers can write good rows to it directly; None when more is to be done."""
     table = state.table
     if not (
@@ -26,11 +27,11 @@ def direct_write_folder(state: TableState) -> str | None:
         and table.drift.missing_column == "evolve"
     ):
         return None
-    return state.location if state.format.accepts_files(state.location) else None
+    return state.folder if state.format.accepts_files(state.folder) else None
 
 
 def read_incoming(
-    state: TableState, batch: Batch, *, survey: bool = False, into: str | None = None
+    state: TableState, batch: Batch, *, survey: bool = False, into: TableFolder | None = None
 ) -> IncomingBatch | None:
     """Return the rows of a batch; None when its changes touch no row.
 

@@ -72,7 +72,7 @@ def _why_full(
         position = progress.positions.get(name)
         if position is None or position.table_id != found.table_id:
             return f"{name} was rebuilt"
-        if found.version > position.version and not format.has_change_feed(found.location, position.version):
+        if found.version > position.version and not format.has_change_feed(found.folder, position.version):
             return f"{name} has no change feed since version {position.version}"
         if found.changed > position.version and found.oldest > position.version + 1:
             raise DataError(
@@ -80,7 +80,7 @@ def _why_full(
                 f"{name} has lost the changes of versions {position.version + 1} to {found.oldest - 1}",
                 hint=f"its log was cleaned up; `lakesmith run {table} --full-refresh` reads all of it",
             )
-        if found.version > position.version and (retyped := format.changed_types(found.location, position.version)):
+        if found.version > position.version and (retyped := format.changed_types(found.folder, position.version)):
             return type_change_text(name, retyped)
         if new_rows_only and (operation := _rewrite(format, found, position.version)):
             return f"rows of {name} changed ({operation})"
@@ -89,5 +89,5 @@ def _why_full(
 
 def _rewrite(format: TableFormat, found: TableFacts, since: int) -> str | None:
     """Return the newest operation after `since` that changed or removed rows of a table, if there is one."""
-    commits = format.commits(found.location, since)
+    commits = format.commits(found.folder, since)
     return next((each.operation for each in commits if each.version <= found.version and each.removes_rows), None)

@@ -60,7 +60,7 @@ def complete(state: TableState, batch: Batch, result: BatchResult) -> tuple[File
     if isinstance(table.origin, Jdbc | OtherTable):
         from lakesmith.spark.ingest.staged_extract import remove_staged_extracts
 
-        remove_staged_extracts(run.ingest_context(table), table, batch)
+        remove_staged_extracts(run.warehouse, table.name, batch)
     return records
 
 
@@ -124,7 +124,7 @@ def _commit_no_rows(state: TableState, batch: Batch) -> BatchResult:
     """Commit the sequence number of a batch whose changes touch no row."""
     name = flow(state.table.name)
     write = Write(flow=name, sequence=batch.sequence, note=batch.note, based_on=batch.base_version)
-    version = state.format.advance(state.location, write, state.run.session()).version
+    version = state.format.advance(state.folder, write, state.run.session()).version
     return result_without_rows(batch.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakesmith.declare import Environment, Table, TableName
-from lakesmith.ports import Storage, TableFormat
+from lakesmith.ports import Store, TableFormat
 from lakesmith.quality import PastResult
 from lakesmith.spark.ingest import IngestContext
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ class RunContext:
     run_id: str
     environment: Environment
     warehouse: Warehouse
-    landings: Mapping[TableName, tuple[Storage, str]]
+    landings: Mapping[TableName, tuple[Store, str]]
     """By bronze table from files, the store that its files arrive in, and the glob that finds them there."""
     format: TableFormat
     session: Callable[[], SparkSession] = field(repr=False)
@@ -35,7 +35,7 @@ class RunContext:
 
     def ingest_context(self, table: Table) -> IngestContext:
         """Return what reads the source of a table."""
-        landing, _ = self.landings.get(table.name, (self.warehouse.storage, ""))
+        landing, _ = self.landings.get(table.name, (self.warehouse.store, ""))
         return IngestContext(
             spark=self.session(), landing=landing, warehouse=self.warehouse, environment=self.environment
         )

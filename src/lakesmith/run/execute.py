@@ -17,7 +17,7 @@ from lakesmith.jvm.process import JvmDied
 from lakesmith.jvm.session import close_session, isolated, open_session, refuse_foreign
 from lakesmith.ledger.lease import BACKFILL, BACKFILL_PAUSE_SECONDS, Leases
 from lakesmith.plan.steps import BackfillChunk, Compact, Plan, Restore, Step, TablePlan, Vacuum
-from lakesmith.ports import Storage, TableFormat
+from lakesmith.ports import Store, TableFormat
 from lakesmith.quality import PastResult
 from lakesmith.records import CheckRecord, FileRecord, StepRecord
 from lakesmith.reports import Event, SparkStarting, StepStarted
@@ -26,7 +26,7 @@ from lakesmith.run.failures import translate
 from lakesmith.run.step import run_step
 from lakesmith.run.step_result import StepResult
 from lakesmith.spark.gate import GateFailed
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ class Executor:
         self,
         lake: LakeDeclaration,
         warehouse: Warehouse,
-        landings: Mapping[TableName, tuple[Storage, str]],
+        landings: Mapping[TableName, tuple[Store, str]],
         format: TableFormat,
         *,
         run_id: str,
@@ -52,7 +52,7 @@ class Executor:
         self._lake = lake
         self.run_id = run_id
         self._report = on_event
-        self._leases = Leases(warehouse.storage, f"run {run_id}")
+        self._leases = Leases(warehouse.store, f"run {run_id}")
         if session is not None and "spark.remote" not in lake.environment.spark:
             # One whose JVM has ended fails the first step that needs it: then the run is recorded.
             with suppress(JvmDied):

@@ -11,10 +11,10 @@ from lakesmith.declare import Files, Table
 from lakesmith.errors import InfrastructureError, LakesmithError
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import flow
-from lakesmith.ports import FileFact, Storage, TableFormat, find_commit
+from lakesmith.ports import FileFact, Store, TableFolder, TableFormat, find_commit
 from lakesmith.records import FileRecord
 from lakesmith.spark.incoming import BatchResult
-from lakesmith.storage import Warehouse, archive_path
+from lakesmith.store import Warehouse, archive_path
 
 _CHUNK = 1 << 20
 
@@ -26,7 +26,7 @@ def file_records(
     result: BatchResult,
     format: TableFormat,
     warehouse: Warehouse,
-    landing: Storage,
+    landing: Store,
 ) -> tuple[FileRecord, ...]:
     """Reconcile each file: the rows that its reader counted against its rows in the table and in quarantine.
 
@@ -86,13 +86,13 @@ def file_records(
     return tuple(records)
 
 
-def _added(format: TableFormat, location: str, table: Table, batch: Batch, column: str) -> Counter[str] | None:
+def _added(format: TableFormat, folder: TableFolder, table: Table, batch: Batch, column: str) -> Counter[str] | None:
     """Return how many rows a batch added to a table, by a column; None when its commit or files are gone."""
-    commit = find_commit(format.commits(location), flow(table.name), batch.sequence, batch.note)
+    commit = find_commit(format.commits(folder), flow(table.name), batch.sequence, batch.note)
     if commit is not None:
-        found = format.rows_added_by(location, commit.version, column)
+        found = format.rows_added_by(folder, commit.version, column)
         return None if found is None else Counter(found)
-    facts = format.facts(location, flow(table.name))
+    facts = format.facts(folder, flow(table.name))
     # A complete log without the commit shows that nothing was added.
     return Counter() if facts is None or facts.oldest == 0 else None
 
@@ -107,27 +107,27 @@ def _by_file(positions: Counter[str] | None) -> Counter[str] | None:
     return found
 
 
-def missing_files(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> list[str]:
+def missing_files(source: Files, landing: Store, glob: str, files: Sequence[str]) -> list[str]:
     """Return which of the files are neither in the landing folder nor in the archive."""
-    there = {file.path for file in landing.list(glob)} if files else set()
+    there = {file.path for file in landing.find(glob)} if files else set()
     missing = [path for path in files if path not in there]
     if source.archive is None or not missing:
         return missing
-    in_archive = {file.path for file in landing.list(archive_path(glob, source.archive, glob))}
+    in_archive = {file.path for file in landing.find(archive_path(glob, source.archive, glob))}
     return [path for path in missing if archive_path(glob, source.archive, path) not in in_archive]
 
 
-def blocked_files(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> list[str]:
+def blocked_files(source: Files, landing: Store, glob: str, files: Sequence[str]) -> list[str]:
     """Return which files cannot leave the archive, because the landing folder has another file of the same name."""
     if source.archive is None or not files:
         return []
-    there = {file.path: file for file in landing.list(glob)}
-    in_archive = {file.path: file for file in landing.list(archive_path(glob, source.archive, glob))}
+    there = {file.path: file for file in landing.find(glob)}
+    in_archive = {file.path: file for file in landing.find(archive_path(glob, source.archive, glob))}
     pairs = ((there.get(path), in_archive.get(archive_path(glob, source.archive, path))) for path in files)
     return [new.path for new, old in pairs if new and old and not _have_same_content(landing, new, old)]
 
 
-def _have_same_content(landing: Storage, one: FileFact, other: FileFact) -> bool:
+def _have_same_content(landing: Store, one: FileFact, other: FileFact) -> bool:
     if one.size != other.size:
         return False
     with landing.open(one.path) as left, landing.open(other.path) as right:
@@ -137,7 +137,7 @@ def _have_same_content(landing: Storage, one: FileFact, other: FileFact) -> bool
     return False
 
 
-def return_from_archive(source: Files, landing: Storage, glob: str, files: Sequence[str]) -> None:
+def return_from_archive(source: Files, landing: Store, glob: str, files: Sequence[str]) -> None:
     """Move files from the archive back to the landing folder. Repeating it does no harm."""
     if source.archive is None:
         return
@@ -146,14 +146,14 @@ def return_from_archive(source: Files, landing: Storage, glob: str, files: Seque
 
 
 def archive_ingested(
-    source: Files, landing: Storage, glob: str, ingested: Sequence[Mapping[str, FileFact]]
+    source: Files, landing: Store, glob: str, ingested: Sequence[Mapping[str, FileFact]]
 ) -> list[LakesmithError]:
     """Move ingested files from the landing folder to the archive, also those that an interrupted run left. A file that
     was rewritten stays: its new content is not ingested."""
     if source.archive is None:
         return []
     errors: list[LakesmithError] = []
-    for file in landing.list(glob):
+    for file in landing.find(glob):
         if any(files.get(file.path) == file for files in ingested):
             try:
                 landing.move(file.path, archive_path(glob, source.archive, file.path))

@@ -26,8 +26,8 @@ def finish(state: TableState, step: Finish, *, before_restore: bool = False) -> 
     """Complete the batch. With `before_restore`, rows below it may be rolled back: a restore of the table follows."""
     table, facts = state.table, state.facts
     failpoint("finish.started", table.name)
-    for location in state.warehouse.tables_of(table.name):
-        state.format.sync_log(location)
+    for folder in state.warehouse.tables_of(table.name):
+        state.format.sync_log(folder)
     batch = state.batches.committed(step.sequence, state.commits)
     if batch.is_maintenance and facts is not None:
         result = maintenance_of(replace(state, progress=Progress()), facts).finish(batch)

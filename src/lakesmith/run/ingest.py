@@ -46,8 +46,8 @@ def widen(state: TableState, step: Widen) -> StepResult:
     wider = [column for column in step.columns if types.get(column.name.lower(), column.type) != column.type]
     if facts is None or not wider:
         return StepResult(mode=step.mode, reason="another run has widened them", before=facts)
-    state.format.widen(state.run.session(), facts.location, {column.name: column.type for column in wider})
-    now = state.format.facts(facts.location, flow(state.table.name))
+    state.format.widen(state.run.session(), facts.folder, {column.name: column.type for column in wider})
+    now = state.format.facts(facts.folder, flow(state.table.name))
     assert now is not None
     changes = tuple(f"{column.name}: {types[column.name.lower()]} → {column.type}" for column in wider)
     batch = replace(result_without_rows(state.run.run_id, now.version), columns_widened=changes)

@@ -7,7 +7,6 @@ may be deleted by now, or its base version rolled back.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,16 +21,16 @@ from lakesmith.ledger.batches import EMPTY, Batches, committed_version, flow, ve
 from lakesmith.ledger.content import BatchContent, MovedBookmarks, RestoredVersion, VacuumFence
 from lakesmith.ledger.held import HeldBatches
 from lakesmith.ledger.readers import slowest_reader
-from lakesmith.ledger.staged import last_changed, remove_staged, staged_folders
+from lakesmith.ledger.staged import last_changed, remove_files, remove_staged, staged_folders
 from lakesmith.plan.steps import Compact, Position, Progress, Restore, Rollback, Vacuum
-from lakesmith.ports import CommitFact, Storage, TableFacts, TableFormat, Write
+from lakesmith.ports import CommitFact, Store, TableFacts, TableFolder, TableFormat, Write
 from lakesmith.run.files import blocked_files, missing_files, return_from_archive
 from lakesmith.run.step_result import StepResult
 from lakesmith.run.table_state import TableState
 from lakesmith.spark.hold_batch import discard_held_batch
 from lakesmith.spark.incoming import BatchResult
 from lakesmith.spark.loads.deleted_keys import DeletedKeys
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,22 +54,22 @@ class Maintenance:
     warehouse: Warehouse
     format: TableFormat
     session: Callable[[], SparkSession] = field(repr=False)
-    landing: tuple[Storage, str] | None = None
+    landing: tuple[Store, str] | None = None
 
     def compact(self) -> BatchResult | None:
         """Compact small files; return None when there are none. A kill in between does no harm: no row changes."""
         note = f"lakesmith compact run {self.run_id}"
         bytes, made = 0, False
-        for location in self._locations():
-            facts = self.format.facts(location, self._flow)
+        for folder in self._folders():
+            facts = self.format.facts(folder, self._flow)
             if facts is not None and facts.files > 1:
-                written = self.format.compact(self.session(), location, note)
+                written = self.format.compact(self.session(), folder, note)
                 made = made or written is not None
                 bytes += written.bytes if written else 0
-                failpoint("files.compacted", location)
+                failpoint("files.compacted", folder)
         if not made:
             return None
-        now = self.format.facts(self.facts.location, self._flow)
+        now = self.format.facts(self.facts.folder, self._flow)
         assert now is not None
         return replace(result_without_rows(self.run_id, now.version), bytes=bytes)
 
@@ -78,32 +77,32 @@ class Maintenance:
         """Fence the table and its side tables, then delete old unneeded files; return None when there are none."""
         age = self._age(step)
         left = self._abandoned_folders(age)
-        if not left and not any(self.format.count_unused_files(location, age) for location in self._locations()):
+        if not left and not any(self.format.count_unused_files(folder, age) for folder in self._folders()):
             return None
         made = new_batch(VacuumFence(), inputs=self._advanced_positions())
         batch = self.batches.pin(replace(made, definition=self._definition(self.progress)))
         fence = replace(self._write(batch), based_on=batch.base_version)
-        version = self.format.advance(self.facts.location, fence, self.session()).version
+        version = self.format.advance(self.facts.folder, fence, self.session()).version
         failpoint("table.committed", self.table.name)
-        for location in (self._quarantine, self._decisions):
-            facts = self.format.facts(location, self._flow)
+        for folder in (self._quarantine, self._decisions):
+            facts = self.format.facts(folder, self._flow)
             if facts is not None and facts.sequence < batch.sequence:
-                self.format.advance(location, self._write(batch), self.session())
-                failpoint("table.fenced", location)
+                self.format.advance(folder, self._write(batch), self.session())
+                failpoint("table.fenced", folder)
         self._deleted_keys.fence(batch)
         failpoint("table.fenced", self.table.name)
-        for location in self._locations():
+        for folder in self._folders():
             # Counted from when the batch was pinned: this process may have been suspended since.
             kept = age + max(0.0, time.time() - batch.pinned_at / 1000)
-            if not self.format.count_unused_files(location, kept):
+            if not self.format.count_unused_files(folder, kept):
                 continue
-            self.format.vacuum(self.session(), location, kept, partial(self._refuse_overtaken, batch))
-            failpoint("files.vacuumed", location)
+            self.format.vacuum(self.session(), folder, kept, partial(self._refuse_overtaken, batch))
+            failpoint("files.vacuumed", folder)
         if left:
             self._refuse_overtaken(batch)
             remove_staged(left, batch.sequence)
             if (held := self.warehouse.held(self.table.name)) in left:
-                shutil.rmtree(held, ignore_errors=True)
+                remove_files(held)
         return self._complete(batch, version)
 
     def _refuse_overtaken(self, batch: Batch) -> None:
@@ -135,7 +134,7 @@ class Maintenance:
             )
         )
         failpoint("table.committing", self.table.name)
-        self.format.restore(self.facts.location, step.version, self._write(batch))
+        self.format.restore(self.facts.folder, step.version, self._write(batch))
         failpoint("table.committed", self.table.name)
         return self.finish(batch)
 
@@ -169,7 +168,7 @@ class Maintenance:
         batch = self.batches.pin(replace(made, definition=self._definition(self.progress)))
         failpoint("table.committing", self.table.name)
         fence = replace(self._write(batch), based_on=batch.base_version)
-        self.format.advance(self.facts.location, fence, self.session() if self.facts.widened else None)
+        self.format.advance(self.facts.folder, fence, self.session() if self.facts.widened else None)
         failpoint("table.committed", self.table.name)
         return self.finish(batch)
 
@@ -182,13 +181,11 @@ class Maintenance:
             name = TableName.parse(text)
             if name is None or text not in moved:
                 continue
-            location = self.warehouse.table(name)
-            found = self.format.facts(location, flow(name))
+            folder = self.warehouse.table(name)
+            found = self.format.facts(folder, flow(name))
             if found is None or found.table_id != moved[text].table_id or found.changed <= moved[text].version:
                 continue
-            if Batches(self.warehouse.storage, name).has_rows_of(
-                found, version, partial(self.format.commits, location)
-            ):
+            if Batches(self.warehouse.store, name).has_rows_of(found, version, partial(self.format.commits, folder)):
                 moved[text] = replace(moved[text], version=found.version)
         return moved
 
@@ -214,10 +211,10 @@ class Maintenance:
             failpoint("files.returning", self.table.name)
             return_from_archive(self.table.origin, *self.landing, self._removed_files(rollback, batch.parent))
 
-    def _roll_back(self, location: str, batch: Batch, version: int | None) -> None:
-        facts = self.format.facts(location, self._flow)
+    def _roll_back(self, folder: TableFolder, batch: Batch, version: int | None) -> None:
+        facts = self.format.facts(folder, self._flow)
         if version is not None and facts is not None and facts.sequence < batch.sequence:
-            self.format.restore(location, None if version == EMPTY else version, self._write(batch))
+            self.format.restore(folder, None if version == EMPTY else version, self._write(batch))
 
     def _complete(self, batch: Batch, version: int) -> BatchResult:
         result = result_without_rows(self.run_id, version, sequence=batch.sequence, attempt=batch.attempt)
@@ -238,13 +235,13 @@ class Maintenance:
 
     def _refuse_incomplete(self, rollback: Rollback, parent: int) -> None:
         """Raise, before anything is changed, when the restore cannot be complete or files cannot be ingested again."""
-        for location, version in (
-            (self.facts.location, rollback.version),
+        for folder, version in (
+            (self.facts.folder, rollback.version),
             (self._decisions, rollback.decisions),
             (self._quarantine, rollback.quarantine),
         ):
             if version is not None:
-                self.format.check_restore(location, None if version == EMPTY else version)
+                self.format.check_restore(folder, None if version == EMPTY else version)
         if self.landing is None or not isinstance(self.table.origin, Files):
             return
         files = self._removed_files(rollback, parent)
@@ -286,32 +283,32 @@ class Maintenance:
     def _age(self, step: Vacuum) -> float:
         """Return how old files must be to be deleted; files that other tables have yet to read are not."""
         readers = [(reader, self.warehouse.table(reader)) for reader in step.readers]
-        found = slowest_reader(self.format, self.warehouse.storage, self.facts, self.table.name, readers)
+        found = slowest_reader(self.format, self.warehouse.store, self.facts, self.table.name, readers)
         return step.older_than if found is None else max(step.older_than, found.age(time.time()))
 
-    def _abandoned_folders(self, age: float) -> list[str]:
+    def _abandoned_folders(self, age: float) -> list[TableFolder]:
         """Return the staged folders of killed runs. A held batch stays until the table has a newer batch."""
         name = self.table.name
         folders = staged_folders(self.warehouse.staged(name))
-        if HeldBatches(self.warehouse.storage).get(str(name)) is None:
+        if HeldBatches(self.warehouse.store).get(str(name)) is None:
             folders.append(self.warehouse.held(name))
         return [folder for folder in folders if last_changed(folder) < time.time() - age]
 
-    def _locations(self) -> tuple[str, ...]:
-        """Return the locations of the table and its side tables."""
-        return (self.facts.location, self._quarantine, self._decisions, self.warehouse.deleted_keys(self.table.name))
+    def _folders(self) -> tuple[TableFolder, ...]:
+        """Return the folders of the table and its side tables."""
+        return (self.facts.folder, self._quarantine, self._decisions, self.warehouse.deleted_keys(self.table.name))
 
     @property
-    def _quarantine(self) -> str:
+    def _quarantine(self) -> TableFolder:
         return self.warehouse.quarantine(self.table.name)
 
     @property
-    def _decisions(self) -> str:
+    def _decisions(self) -> TableFolder:
         return self.warehouse.quarantine_decisions(self.table.name)
 
     @property
     def _deleted_keys(self) -> DeletedKeys:
-        return DeletedKeys(format=self.format, location=self.warehouse.deleted_keys(self.table.name), flow=self._flow)
+        return DeletedKeys(format=self.format, folder=self.warehouse.deleted_keys(self.table.name), flow=self._flow)
 
     @property
     def _flow(self) -> str:
@@ -321,7 +318,7 @@ class Maintenance:
         return Write(flow=self._flow, sequence=batch.sequence, note=batch.note)
 
     def _commits(self) -> Iterable[CommitFact]:
-        return self.format.commits(self.facts.location)
+        return self.format.commits(self.facts.folder)
 
 
 def maintenance_of(state: TableState, facts: TableFacts) -> Maintenance:

@@ -12,12 +12,12 @@ from lakesmith.ledger.batches import Batches, flow
 from lakesmith.ledger.content import BatchContent, FullBuild, RestoredVersion
 from lakesmith.plan.fingerprint import definition
 from lakesmith.plan.steps import Position, Progress
-from lakesmith.ports import CommitFact, TableFacts, TableFormat
+from lakesmith.ports import CommitFact, TableFacts, TableFolder, TableFormat
 from lakesmith.quality import referenced_tables, rules_of
 from lakesmith.run.context import RunContext
 from lakesmith.run.errors import committed_on_rollback
 from lakesmith.spark.write import BatchWriter
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +33,15 @@ class TableState:
     @classmethod
     def read(cls, run: RunContext, table: Table, *, rebuild: bool) -> TableState:
         """Read the table's facts and bookmarks. A rebuild needs no bookmarks, and they may be lost."""
-        batches = Batches(run.warehouse.storage, table.name)
+        batches = Batches(run.warehouse.store, table.name)
         # Before the facts: a batch is in the table before it is anywhere else, so the facts contain every batch found
         # here. A batch that another run commits later gets the number that this run will use, and they collide.
         highest = batches.highest_sequence()
         quarantine = run.format.facts(run.warehouse.quarantine(table.name), flow(table.name))
         highest = max(highest, quarantine.sequence if quarantine else 0)
-        location = run.warehouse.table(table.name)
-        facts = run.format.facts(location, flow(table.name))
-        progress = Progress() if rebuild else batches.progress(facts, lambda: run.format.commits(location))
+        folder = run.warehouse.table(table.name)
+        facts = run.format.facts(folder, flow(table.name))
+        progress = Progress() if rebuild else batches.progress(facts, lambda: run.format.commits(folder))
         progress = replace(progress, highest_sequence=highest)
         return cls(run=run, table=table, facts=facts, batches=batches, progress=progress)
 
@@ -54,7 +54,7 @@ class TableState:
         return self.run.warehouse
 
     @property
-    def location(self) -> str:
+    def folder(self) -> TableFolder:
         return self.warehouse.table(self.table.name)
 
     @property
@@ -63,11 +63,11 @@ class TableState:
 
     def commits(self) -> Iterable[CommitFact]:
         """Return the commits of the table, the newest first."""
-        return self.format.commits(self.location)
+        return self.format.commits(self.folder)
 
     def is_committed(self, sequence: int) -> bool:
         """Whether the table now has a batch with this number or a later one."""
-        facts = self.format.facts(self.location, flow(self.table.name))
+        facts = self.format.facts(self.folder, flow(self.table.name))
         return facts is not None and facts.sequence >= sequence
 
     def new_batch(self, content: BatchContent, *, inputs: Mapping[str, Position] | None = None) -> Batch:
@@ -104,7 +104,7 @@ class TableState:
         commits fail there. A commit of Spark succeeds when the rollback comes in the moment before it."""
         if batch.base_version is None or version <= batch.base_version + 1:
             return  # no commit lies between
-        commits = tuple(self.format.commits(self.location, batch.base_version))
+        commits = tuple(self.format.commits(self.folder, batch.base_version))
         own = next((commit.version for commit in commits if commit.note == batch.note), 0)
         between = (commit for commit in commits if commit.version < own)
         rollback = next((commit.version for commit in between if commit.operation == "RESTORE"), None)

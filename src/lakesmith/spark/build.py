@@ -32,7 +32,7 @@ from lakesmith.ledger.content import (
 from lakesmith.load import call_function
 from lakesmith.plan.backfill import day_column
 from lakesmith.plan.steps import Span
-from lakesmith.ports import ReplaceWhere, TableFormat
+from lakesmith.ports import ReplaceWhere, TableFolder, TableFormat
 from lakesmith.spark.day_range import in_days, quarantined_in_days
 from lakesmith.spark.loads import apply_load, is_keyed
 from lakesmith.spark.loads.order import all_not_null
@@ -41,7 +41,7 @@ from lakesmith.spark.types import parse_columns, type_sql
 from lakesmith.sql import literal, quoted
 from lakesmith.sqlproof.binding import bind
 from lakesmith.sqlproof.query import KeyFinder, PartitionTrace, key_finder, partition_source, uses_key_finder
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,14 +131,14 @@ class _QueryBatch:
 
     def read(self, name: str) -> DataFrame:
         """Return all rows of an input at its pinned version."""
-        return self.format.read(self.spark, self._location(name), self.batch.inputs[name].version)
+        return self.format.read(self.spark, self._folder(name), self.batch.inputs[name].version)
 
-    def _location(self, name: str) -> str:
+    def _folder(self, name: str) -> TableFolder:
         return self.warehouse.table(_table_name(name))
 
     def _feed(self, name: str) -> DataFrame:
         until = self.batch.inputs[name].version
-        return self.format.changes(self.spark, self._location(name), self.batch.since[name], until)
+        return self.format.changes(self.spark, self._folder(name), self.batch.since[name], until)
 
     def _input(self, name: str) -> DataFrame:
         """Return the rows that the query reads of an input."""
@@ -179,8 +179,8 @@ class _QueryBatch:
 
     def _selected_days(self, frames: dict[str, DataFrame], days: Span) -> Built:
         """Return the rows of some days. For keyed loads, also their keys (new and stored) and all rows."""
-        location = self.warehouse.table(self.table.name)
-        facts = self.format.facts(location, flow(self.table.name))
+        folder = self.warehouse.table(self.table.name)
+        facts = self.format.facts(folder, flow(self.table.name))
         assert facts is not None
         column = day_column(self.table, facts)
         kind = next(stored.type for stored in facts.columns if stored.name == column)
@@ -203,7 +203,7 @@ class _QueryBatch:
             return built
         keys = touched_keys(load, built.rows)
         if keys is not None:
-            stored = self.format.read(self.spark, location, facts.version).where(inside)
+            stored = self.format.read(self.spark, folder, facts.version).where(inside)
             keys = keys.unionByName(stored.select(*keys.columns).where(all_not_null(keys.columns))).distinct()
         return replace(built, replace_where=None, keys=keys)
 

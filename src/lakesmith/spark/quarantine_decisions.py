@@ -12,7 +12,7 @@ from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.spark.row_checks import raw_text
 from lakesmith.spark.types import EXACT_JSON, type_sql
 from lakesmith.sql import literal, quoted
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,13 +24,13 @@ def apply_decisions(rows: DataFrame, incoming: IncomingBatch, format: TableForma
     """Return the checked rows. A rejected row that was fixed or discarded before is fixed or discarded again."""
     if isinstance(incoming.table.origin, Source) or not incoming.rules.rows:
         return rows
-    location = warehouse.quarantine_decisions(incoming.table.name)
-    facts = format.facts(location, flow(incoming.table.name))
+    folder = warehouse.quarantine_decisions(incoming.table.name)
+    facts = format.facts(folder, flow(incoming.table.name))
     if facts is None:
         return rows
     from pyspark.sql import functions as F
 
-    decisions = format.read(rows.sparkSession, location, facts.version)
+    decisions = format.read(rows.sparkSession, folder, facts.version)
     newest = F.expr("max_by(struct(decision, fixed), decided_at)").alias(_DECIDED)
     decided = decisions.where("decision = 'discarded' OR fixed IS NOT NULL").groupBy(
         F.col("raw").alias(f"{_RAW}_decided")

@@ -19,7 +19,7 @@ from lakesmith.failpoints import failpoint
 from lakesmith.ledger.batch import Batch, CompletedBatch
 from lakesmith.ledger.batches import committed_version, flow
 from lakesmith.plan.steps import Replay
-from lakesmith.ports import CommitResult, TableFacts, TableFormat, Upsert, Write, find_commit
+from lakesmith.ports import CommitResult, TableFacts, TableFolder, TableFormat, Upsert, Write, find_commit
 from lakesmith.quality import RowRule, Rules, rules_of
 from lakesmith.quality.rules import unreadable_version
 from lakesmith.spark.build import Built, cast_to_declared, full_query
@@ -31,7 +31,7 @@ from lakesmith.spark.rule_flags import add_rule_flags, is_comparable, without_ow
 from lakesmith.spark.types import EXACT_JSON, parse_columns, type_sql
 from lakesmith.spark.write import BatchWriter
 from lakesmith.sql import literal, quoted
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,15 +74,15 @@ class QuarantineReplay:
         """Complete a batch whose rows are committed to the table already."""
         rows_in = self._chosen().count()
         batch = self.batch
-        made = find_commit(self.format.commits(self._location), self._flow, batch.sequence, batch.note)
+        made = find_commit(self.format.commits(self._folder), self._flow, batch.sequence, batch.note)
         if made is None:
-            written = CommitResult(version=committed_version(batch, self.format.commits(self._location)))
+            written = CommitResult(version=committed_version(batch, self.format.commits(self._folder)))
         else:
             written = self.format.commit_result(made)
         if self.replay.discard:
             return self._discard(rows_in, committed=written)
         # Judge the batch as it was judged: against the table before its commit.
-        if made is None or not is_comparable(self._rules, self.format, self._location, made.version - 1):
+        if made is None or not is_comparable(self._rules, self.format, self._folder, made.version - 1):
             earlier = replace(self, is_committed=True)
         else:
             before = replace(self.facts, version=made.version - 1) if self.facts and made.version else None
@@ -150,7 +150,7 @@ class QuarantineReplay:
         return BatchResult(done=done, bytes=bytes, checks=())
 
     @property
-    def _location(self) -> str:
+    def _folder(self) -> TableFolder:
         return self.warehouse.table(self.table.name)
 
     @property
@@ -366,7 +366,7 @@ class QuarantineReplay:
             return CommitResult(version=0)
         batch = self.batch
         write = Write(flow=self._flow, sequence=batch.sequence, note=batch.note, based_on=batch.base_version)
-        return self.format.advance(self._location, write, self.spark)
+        return self.format.advance(self._folder, write, self.spark)
 
     def _take_out(self, good: DataFrame) -> None:
         payload = [name for name in self._incoming(good).payload if name not in AUDIT]
@@ -377,7 +377,7 @@ class QuarantineReplay:
     def _store_decisions(self, decided: DataFrame, decision: str) -> None:
         """Store the decisions about the rows, then remove the rows from the quarantine. Each is committed once."""
         replay, batch = self.replay, self.batch
-        location = self.warehouse.quarantine_decisions(self.table.name)
+        folder = self.warehouse.quarantine_decisions(self.table.name)
         rows = self._chosen().join(decided.withColumnRenamed(_ID, "id"), "id")
         decisions = rows.selectExpr(
             "*",
@@ -389,9 +389,9 @@ class QuarantineReplay:
             f"CAST({batch.sequence} AS bigint) AS decided_batch",
         )
         write = Write(flow=self._flow, sequence=batch.sequence, note=batch.note, evolve=True)
-        facts = self.format.facts(location, self._flow)
+        facts = self.format.facts(folder, self._flow)
         if facts is None or facts.sequence < batch.sequence:
-            self.format.append(decisions, location, write)
+            self.format.append(decisions, folder, write)
         failpoint("decisions.committed", self.table.name)
         quarantine = self.warehouse.quarantine(self.table.name)
         own_sequence = self.format.facts(quarantine, self._flow)

@@ -12,13 +12,13 @@ from lakesmith.declare.checks import Predicate, References, Unique
 from lakesmith.declare.loads import key_columns
 from lakesmith.errors import DataError
 from lakesmith.load import call_predicate
-from lakesmith.ports import TableFormat
+from lakesmith.ports import TableFolder, TableFormat
 from lakesmith.quality import RowRule, Rules
 from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.spark.loads import is_keyed
 from lakesmith.spark.loads.order import all_not_null
 from lakesmith.sql import literal, quoted
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,9 +52,9 @@ def add_rule_flags(
     return replace(incoming, rows=rows)
 
 
-def is_comparable(rules: Rules, format: TableFormat, location: str, version: int) -> bool:
+def is_comparable(rules: Rules, format: TableFormat, folder: TableFolder, version: int) -> bool:
     """Whether the rules can compare rows with a version of the table. True when no rule does."""
-    return version < 0 or not _across_table(rules) or format.is_readable(location, version)
+    return version < 0 or not _across_table(rules) or format.is_readable(folder, version)
 
 
 def without_own_rows(incoming: IncomingBatch) -> IncomingBatch:

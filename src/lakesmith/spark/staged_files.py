@@ -6,8 +6,6 @@ The file footers provide the row counts. When the gate passes, the files of good
 from __future__ import annotations
 
 import errno
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +23,8 @@ from lakesmith.columns import (
     HIDDEN,
     RESCUED,
 )
-from lakesmith.ledger.staged import SUCCESS_MARKER, remove_staged, staged_folders, staged_name
+from lakesmith.ledger.staged import SUCCESS_MARKER, remove_files, remove_staged, staged_folders, staged_name
+from lakesmith.ports import TableFolder
 from lakesmith.spark.batch_counts import Counts, compute_measures, count_by_rule
 from lakesmith.spark.build import BEFORE
 from lakesmith.spark.incoming import FileRead, IncomingBatch
@@ -52,18 +51,18 @@ class StagedFiles:
     can no longer be committed, even when one of them is still running.
     """
 
-    attempts_folder: str
+    attempts: TableFolder
     """The folder of all attempts."""
     incoming: IncomingBatch
 
     @property
-    def folder(self) -> str:
+    def folder(self) -> TableFolder:
         batch = self.incoming.batch
-        return os.path.join(self.attempts_folder, staged_name(batch.sequence, batch.attempt))
+        return self.attempts.below(staged_name(batch.sequence, batch.attempt))
 
     def write(self, rows: DataFrame) -> None:
         """Write the checked rows in one pass, each kind to its own folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_files(self.folder)
         rules, columns = self.incoming.rules, rows.columns
         kinds = {
             "end": is_file_end(columns),
@@ -82,8 +81,9 @@ class StagedFiles:
             *([f"CASE WHEN NOT ({good}) THEN struct({selected}) END AS {_EXTRA}"] if extra else []),
             f"CASE {' '.join(cases)} ELSE 'good' END AS {_KIND}" if cases else f"'good' AS {_KIND}",
         )
+        target = self.folder.engine_url("spark")
         with _without_sort(rows.sparkSession):
-            staged.write.option(_MARK_SUCCESS, "true").partitionBy(_KIND).parquet(self.folder)
+            staged.write.option(_MARK_SUCCESS, "true").partitionBy(_KIND).mode("overwrite").parquet(target)
 
     def counts(self) -> Counts:
         """Return the row counts from the file footers, and compute the metrics of batch checks over the good rows."""
@@ -102,8 +102,8 @@ class StagedFiles:
             file_reads=self._file_reads(),
         )
         # Spark writes the mark after the last file. Whoever removes the folder removes the mark first.
-        if not os.path.isfile(os.path.join(self.folder, SUCCESS_MARKER)):
-            raise FileNotFoundError(errno.ENOENT, "the files of the batch are gone", self.folder)
+        if self.folder.stat(SUCCESS_MARKER) is None:
+            raise FileNotFoundError(errno.ENOENT, "the files of the batch are gone", self.folder.url)
         return counts
 
     def good(self) -> DataFrame:
@@ -122,34 +122,35 @@ class StagedFiles:
         return rows
 
     @property
-    def good_folder(self) -> str:
+    def good_folder(self) -> TableFolder:
         return self._folder("good")
 
     @property
     def has_good(self) -> bool:
-        return os.path.isdir(self.good_folder)
+        return bool(self._files["good"])
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_files(self.folder)
 
     def remove_outdated(self) -> None:
         """Remove the folders of all attempts at this batch and at earlier ones: the batch is committed."""
-        remove_staged(staged_folders(self.attempts_folder), self.incoming.batch.sequence)
+        remove_staged(staged_folders(self.attempts), self.incoming.batch.sequence)
 
-    def _folder(self, kind: str) -> str:
-        return os.path.join(self.folder, f"{_KIND}={kind}")
+    def _folder(self, kind: str) -> TableFolder:
+        return self.folder.below(f"{_KIND}={kind}")
 
     @cached_property
     def _files(self) -> dict[str, list[Any]]:
         """The footers of the files, by kind."""
         import pyarrow.parquet as pq
 
-        found: dict[str, list[Any]] = {}
-        for kind in ("good", "rejected", "discarded", "again", "end"):
-            folder = self._folder(kind)
-            names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-            paths = [os.path.join(folder, name) for name in names if name.endswith(".parquet")]
-            found[kind] = [pq.ParquetFile(path).metadata for path in paths]
+        found: dict[str, list[Any]] = {kind: [] for kind in ("good", "rejected", "discarded", "again", "end")}
+        files = self.folder.store.arrow()
+        for file in self.folder.list():
+            folder, _, name = file.key.partition("/")
+            if name.endswith(".parquet"):
+                footer = pq.read_metadata(self.folder.key(file.key), filesystem=files)
+                found[folder.partition("=")[2]].append(footer)
         return found
 
     def _rows(self, kind: str) -> int:
@@ -195,8 +196,8 @@ class StagedFiles:
 
     def _read(self, kind: str) -> DataFrame:
         rows, folder = self.incoming.rows, self._folder(kind)
-        if os.path.isdir(folder):
-            found = rows.sparkSession.read.parquet(folder)
+        if self._files[kind]:
+            found = rows.sparkSession.read.parquet(folder.engine_url("spark"))
         else:
             failed = [f"CAST(0 AS bigint) AS {name}" for name in self.incoming.rules.failed()]
             selected = [*map(quoted, self.incoming.payload), *failed, *map(quoted, _extra_columns(rows.columns))]

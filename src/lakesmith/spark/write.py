@@ -14,7 +14,17 @@ from lakesmith.failpoints import failpoint
 from lakesmith.ledger.batch import CompletedBatch
 from lakesmith.ledger.batches import committed_version, flow
 from lakesmith.ledger.content import AddedSums, BackfilledDays, ChangedKeys, ChangedRows, FullBuild, ReplayedRows
-from lakesmith.ports import CommitResult, DataFile, ReplaceWhere, TableFacts, TableFormat, Upsert, Write, find_commit
+from lakesmith.ports import (
+    CommitResult,
+    DataFile,
+    ReplaceWhere,
+    TableFacts,
+    TableFolder,
+    TableFormat,
+    Upsert,
+    Write,
+    find_commit,
+)
 from lakesmith.records import CheckRecord
 from lakesmith.spark.batch_counts import Counts, RowCounter, count_rows, count_written_files
 from lakesmith.spark.gate import GateFailed, judge_batch
@@ -30,7 +40,7 @@ from lakesmith.spark.rule_flags import add_rule_flags, is_comparable, without_ow
 from lakesmith.spark.staged_files import StagedFiles
 from lakesmith.sql import quoted
 from lakesmith.sqlproof.query import Sums, sums
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -120,11 +130,11 @@ class BatchWriter:
         stored = incoming.rows.select(*map(quoted, incoming.payload))
         if "void" in stored.schema.simpleString():
             return False  # Parquet has no type for a column that has only been NULL so far
-        return self._format.accepts_rows(stored, self._location(incoming))
+        return self._format.accepts_rows(stored, self._folder(incoming))
 
     def _write_staged(self, incoming: IncomingBatch, rows: DataFrame) -> BatchResult:
         """Write good and rejected rows to files in one pass that also counts them. Commit the files after the gate."""
-        stage = StagedFiles(attempts_folder=self._warehouse.staged(incoming.table.name), incoming=incoming)
+        stage = StagedFiles(attempts=self._warehouse.staged(incoming.table.name), incoming=incoming)
         try:
             stage.write(rows)
             failpoint("batch.staged", incoming.table.name)
@@ -169,15 +179,15 @@ class BatchWriter:
             rows.unpersist()
         return self._reconcile(incoming, counts, written, quarantined, judge_batch(incoming, counts)[0])
 
-    def _location(self, incoming: IncomingBatch) -> str:
+    def _folder(self, incoming: IncomingBatch) -> TableFolder:
         return self._warehouse.table(incoming.table.name)
 
     def finish(self, incoming: IncomingBatch) -> BatchResult:
         """Complete a batch whose good rows are committed already: only the rejected rows may be missing."""
-        location, batch = self._location(incoming), incoming.batch
-        made = find_commit(self._format.commits(location), flow(incoming.table.name), batch.sequence, batch.note)
+        folder, batch = self._folder(incoming), incoming.batch
+        made = find_commit(self._format.commits(folder), flow(incoming.table.name), batch.sequence, batch.note)
         # Judge the batch as it was judged: against the table before its commit.
-        if made is None or not is_comparable(incoming.rules, self._format, location, made.version - 1):
+        if made is None or not is_comparable(incoming.rules, self._format, folder, made.version - 1):
             before = without_own_rows(incoming)
         else:
             facts = replace(incoming.facts, version=made.version - 1) if incoming.facts and made.version else None
@@ -196,7 +206,7 @@ class BatchWriter:
         if made is None:
             # The table has the batch number, so it has all good rows, although the commit with the counts is gone.
             good = counts.rows_in - counts.rejected - counts.discarded - counts.already_ingested
-            written = CommitResult(version=committed_version(batch, self._format.commits(location)), inserted=good)
+            written = CommitResult(version=committed_version(batch, self._format.commits(folder)), inserted=good)
         else:
             written = self._format.commit_result(made)
         return self._reconcile(flagged, counts, written, quarantined, judge_batch(flagged, counts)[0], newest)
@@ -217,15 +227,15 @@ class BatchWriter:
     def _commit_to_table(
         self, incoming: IncomingBatch, good: DataFrame | StagedFiles | tuple[DataFile, ...], counts: Counts | None
     ) -> CommitResult:
-        location, write, load = self._location(incoming), _write(incoming), incoming.table.load
+        folder, write, load = self._folder(incoming), _write(incoming), incoming.table.load
         stored = list(map(quoted, incoming.payload))
         if isinstance(good, tuple):
             table_id = incoming.facts.table_id if incoming.facts else None
-            return self._format.add(good, incoming.rows.select(*stored).schema.json(), location, write, table_id)
+            return self._format.add(good, incoming.rows.select(*stored).schema.json(), folder, write, table_id)
         if isinstance(good, StagedFiles):
             overwrite = incoming.facts is not None and incoming.replaces
             like = incoming.rows.select(*stored)
-            return self._format.commit_folder(good.good_folder, like, location, write, overwrite=overwrite)
+            return self._format.commit_folder(good.good_folder, like, folder, write, overwrite=overwrite)
         good = good.select(*stored)
         if incoming.facts is None or incoming.replaces:
             if is_keyed(load) and incoming.replace_where is not None:
@@ -241,16 +251,16 @@ class BatchWriter:
                 self._deleted_keys(incoming).store(load, good, incoming.batch, replace_all=True)
                 good = apply_load(load, good)
             if incoming.facts is None:
-                return self._format.append(good, location, replace(write, evolve=False))
-            return self._format.overwrite(good, location, write, incoming.replace_where)
+                return self._format.append(good, folder, replace(write, evolve=False))
+            return self._format.overwrite(good, folder, write, incoming.replace_where)
         is_empty = counts is not None and counts.rows_in == 0
         if is_empty and not incoming.recomputes:
-            return self._format.advance(location, write, incoming.rows.sparkSession)
+            return self._format.advance(folder, write, incoming.rows.sparkSession)
         if not is_keyed(load):
-            return self._format.append(good, location, write)
+            return self._format.append(good, folder, write)
         merge_input = self._merge_input(incoming, load, good, incoming.facts)
         try:
-            return self._format.merge(self._upsert(incoming, merge_input), location, write)
+            return self._format.merge(self._upsert(incoming, merge_input), folder, write)
         finally:
             for frame in merge_input.cached:
                 frame.unpersist()
@@ -292,8 +302,8 @@ class BatchWriter:
         )
 
     def _deleted_keys(self, incoming: IncomingBatch) -> DeletedKeys:
-        location = self._warehouse.deleted_keys(incoming.table.name)
-        return DeletedKeys(format=self._format, location=location, flow=flow(incoming.table.name))
+        folder = self._warehouse.deleted_keys(incoming.table.name)
+        return DeletedKeys(format=self._format, folder=folder, flow=flow(incoming.table.name))
 
     def _newest_extract(self, incoming: IncomingBatch, rows: DataFrame) -> str | None:
         """Return the newest extract in the table after this batch, for the load `snapshot`.
@@ -312,9 +322,9 @@ class BatchWriter:
     def _quarantine(self, incoming: IncomingBatch, rows: DataFrame, quarantined: int) -> int:
         """Write the rejected rows to the quarantine. Replace the rows of a recomputed part of the table, and the rows
         of batches that were rolled back: these rows are ingested again."""
-        location = self._warehouse.quarantine(incoming.table.name)
+        folder = self._warehouse.quarantine(incoming.table.name)
         name = flow(incoming.table.name)
-        facts = self._format.facts(location, name)
+        facts = self._format.facts(folder, name)
         part = incoming.replace_quarantine
         if not incoming.replaces and part is None and incoming.batch.follows_rollback:
             part = ReplaceWhere(rolled_back(incoming.batch))
@@ -334,9 +344,9 @@ class BatchWriter:
             evolve=True,
         )
         if not replaces or facts is None:
-            committed = self._format.append(rows, location, write)
+            committed = self._format.append(rows, folder, write)
         else:
-            committed = self._format.overwrite(rows, location, write, part)
+            committed = self._format.overwrite(rows, folder, write, part)
         failpoint("quarantine.committed", incoming.table.name)
         return committed.inserted
 

@@ -15,7 +15,7 @@ from lakesmith.cli.formatting import size
 from lakesmith.cli.output import Style, Styled, is_terminal, page, print_json, terminal_console
 
 if TYPE_CHECKING:
-    from lakesmith.storage import LandingProgress
+    from lakesmith.store import LandingProgress
 
 _STYLES: dict[str, Style] = {"landed": "good", "already landed": "quiet", "rejected": "bad"}
 

@@ -28,6 +28,7 @@ from lakesmith.ports import (
     DataFile,
     ReplaceWhere,
     TableFacts,
+    TableFolder,
     Upsert,
     Write,
 )
@@ -47,102 +48,106 @@ class Delta:
     def __init__(self, cache: FactsCache | None = None) -> None:
         self._cache = cache
 
-    def facts(self, location: str, flow: str) -> TableFacts | None:
-        cached = self._cache.get(location, flow) if self._cache else None
+    def facts(self, folder: TableFolder, flow: str) -> TableFacts | None:
+        cached = self._cache.get(folder, flow) if self._cache else None
         if cached:
             return cached
-        found = facts.read_facts(location, flow)
+        found = facts.read_facts(folder, flow)
         if found and self._cache:
-            self._cache.put(location, flow, found)
+            self._cache.put(folder, flow, found)
         return found
 
-    def commits(self, location: str, after: int = -1) -> Iterator[CommitFact]:
-        return commits.table_commits(location, after)
+    def commits(self, folder: TableFolder, after: int = -1) -> Iterator[CommitFact]:
+        return commits.table_commits(folder.url, after)
 
     def commit_result(self, commit: CommitFact) -> CommitResult:
         return commit_results.commit_result(commit)
 
-    def rows_added_by(self, location: str, version: int, column: str) -> Mapping[str, int] | None:
-        return arrow_reader.rows_added_by(location, version, column)
+    def rows_added_by(self, folder: TableFolder, version: int, column: str) -> Mapping[str, int] | None:
+        return arrow_reader.rows_added_by(folder.url, version, column)
 
-    def has_change_feed(self, location: str, after: int) -> bool:
-        return facts.has_change_feed(location, after)
+    def has_change_feed(self, folder: TableFolder, after: int) -> bool:
+        return facts.has_change_feed(folder.url, after)
 
-    def changed_types(self, location: str, after: int) -> Sequence[str]:
-        return facts.changed_types(location, after)
+    def changed_types(self, folder: TableFolder, after: int) -> Sequence[str]:
+        return facts.changed_types(folder.url, after)
 
-    def adopt(self, location: str) -> None:
-        adopt.adopt_files(location)
+    def adopt(self, folder: TableFolder) -> None:
+        adopt.adopt_files(folder.url)
 
-    def version_at(self, location: str, when: datetime) -> int:
-        return commits.version_at(location, when)
+    def version_at(self, folder: TableFolder, when: datetime) -> int:
+        return commits.version_at(folder.url, when)
 
-    def is_readable(self, location: str, version: int) -> bool:
-        return arrow_reader.is_readable(location, version)
+    def is_readable(self, folder: TableFolder, version: int) -> bool:
+        return arrow_reader.is_readable(folder.url, version)
 
-    def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
-        return arrow_reader.read_arrow(location, version)
+    def arrow(self, folder: TableFolder, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
+        return arrow_reader.read_arrow(folder.url, version)
 
-    def read(self, spark: SparkSession, location: str, version: int, *, positions: bool = False) -> DataFrame:
-        return spark_reads.read(spark, location, version, positions=positions)
+    def read(self, spark: SparkSession, folder: TableFolder, version: int, *, positions: bool = False) -> DataFrame:
+        return spark_reads.read(spark, folder.url, version, positions=positions)
 
-    def changes(self, spark: SparkSession, location: str, after: int, until: int) -> DataFrame:
-        return spark_reads.changes(spark, location, after, until)
+    def changes(self, spark: SparkSession, folder: TableFolder, after: int, until: int) -> DataFrame:
+        return spark_reads.changes(spark, folder.url, after, until)
 
-    def append(self, frame: DataFrame, location: str, write: Write) -> CommitResult:
-        return spark_writes.append(frame, location, write)
+    def append(self, frame: DataFrame, folder: TableFolder, write: Write) -> CommitResult:
+        return spark_writes.append(frame, folder.url, write)
 
     def overwrite(
-        self, frame: DataFrame, location: str, write: Write, only: ReplaceWhere | None = None
+        self, frame: DataFrame, folder: TableFolder, write: Write, only: ReplaceWhere | None = None
     ) -> CommitResult:
-        return spark_writes.overwrite(frame, location, write, only)
+        return spark_writes.overwrite(frame, folder.url, write, only)
 
-    def merge(self, upsert: Upsert, location: str, write: Write) -> CommitResult:
-        return spark_writes.merge(upsert, location, write)
+    def merge(self, upsert: Upsert, folder: TableFolder, write: Write) -> CommitResult:
+        return spark_writes.merge(upsert, folder.url, write)
 
-    def widen(self, spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
-        spark_writes.widen(spark, location, columns)
+    def widen(self, spark: SparkSession, folder: TableFolder, columns: Mapping[str, str]) -> None:
+        spark_writes.widen(spark, folder.url, columns)
 
-    def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> CommitResult:
-        if spark is not None and facts.is_widened(open_snapshot(location)):
-            return spark_writes.append(spark_reads.no_rows(spark, location), location, write)
-        return add_files.advance(location, write)
+    def advance(self, folder: TableFolder, write: Write, spark: SparkSession | None = None) -> CommitResult:
+        if spark is not None and facts.is_widened(open_snapshot(folder.url)):
+            return spark_writes.append(spark_reads.no_rows(spark, folder.url), folder.url, write)
+        return add_files.advance(folder.url, write)
 
-    def compact(self, spark: SparkSession, location: str, note: str) -> CommitResult | None:
-        return spark_writes.compact(spark, location, note)
+    def compact(self, spark: SparkSession, folder: TableFolder, note: str) -> CommitResult | None:
+        return spark_writes.compact(spark, folder.url, note)
 
     def vacuum(
-        self, spark: SparkSession, location: str, older_than: float, before_delete: Callable[[], None] | None = None
+        self,
+        spark: SparkSession,
+        folder: TableFolder,
+        older_than: float,
+        before_delete: Callable[[], None] | None = None,
     ) -> None:
-        vacuum.vacuum(spark, location, older_than, before_delete)
+        vacuum.vacuum(spark, folder.url, older_than, before_delete)
 
-    def count_unused_files(self, location: str, older_than: float) -> int:
-        return vacuum.count_unused_files(location, older_than)
+    def count_unused_files(self, folder: TableFolder, older_than: float) -> int:
+        return vacuum.count_unused_files(folder.url, older_than)
 
-    def restore(self, location: str, version: int | None, write: Write) -> CommitResult:
-        return restore.restore(location, version, write)
+    def restore(self, folder: TableFolder, version: int | None, write: Write) -> CommitResult:
+        return restore.restore(folder.url, version, write)
 
-    def check_restore(self, location: str, version: int | None) -> None:
-        restore.check_restore(location, version)
+    def check_restore(self, folder: TableFolder, version: int | None) -> None:
+        restore.check_restore(folder.url, version)
 
-    def sync_log(self, location: str) -> None:
-        commit.sync_log(location)
+    def sync_log(self, folder: TableFolder) -> None:
+        commit.sync_log(folder.url)
 
-    def accepts_files(self, location: str) -> bool:
-        return add_files.accepts_files(open_snapshot_if_any(location))
+    def accepts_files(self, folder: TableFolder) -> bool:
+        return add_files.accepts_files(open_snapshot_if_any(folder.url))
 
     def add(
-        self, files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None
+        self, files: Sequence[DataFile], columns: str, folder: TableFolder, write: Write, table_id: str | None
     ) -> CommitResult:
-        return add_files.add(files, columns, location, write, table_id)
+        return add_files.add(files, columns, folder.url, write, table_id)
 
-    def accepts_rows(self, rows: DataFrame, location: str) -> bool:
-        return spark_writes.accepts_rows(rows, location)
+    def accepts_rows(self, rows: DataFrame, folder: TableFolder) -> bool:
+        return spark_writes.accepts_rows(rows, folder.url)
 
     def commit_folder(
-        self, folder: str, rows: DataFrame, location: str, write: Write, *, overwrite: bool
+        self, staged: TableFolder, rows: DataFrame, folder: TableFolder, write: Write, *, overwrite: bool
     ) -> CommitResult:
-        return spark_writes.commit_folder(folder, rows, location, write, overwrite=overwrite)
+        return spark_writes.commit_folder(staged.url, rows, folder.url, write, overwrite=overwrite)
 
 
 __all__ = ["Delta", "FactsCache"]

@@ -14,7 +14,7 @@ from lakesmith.formats.delta.commits import is_maintenance, read_commits
 from lakesmith.formats.delta.integrity import log_failure
 from lakesmith.formats.delta.log_files import list_log_files, log_folder
 from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_at, open_snapshot_if_any
-from lakesmith.ports import ColumnFact, TableFacts
+from lakesmith.ports import ColumnFact, TableFacts, TableFolder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -22,26 +22,27 @@ if TYPE_CHECKING:
 _SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
-def read_facts(location: str, flow: str) -> TableFacts | None:
+def read_facts(folder: TableFolder, flow: str) -> TableFacts | None:
     """The facts of the newest version; None when there is no table."""
     from deltalake import exceptions
 
-    table = open_snapshot_if_any(location)
+    table = open_snapshot_if_any(folder.url)
     if table is None:
         return None
     try:
-        return _facts_of(table, location, flow)
+        return _facts_of(table, folder, flow)
     except exceptions.DeltaError as error:  # delta-rs reads some actions only when they are needed
-        raise log_failure(location, str(error)) from error
+        raise log_failure(folder.url, str(error)) from error
 
 
-def _facts_of(table: DeltaTable, location: str, flow: str) -> TableFacts:
+def _facts_of(table: DeltaTable, folder: TableFolder, flow: str) -> TableFacts:
+    location = folder.url
     metadata = table.metadata()
     version = table.version()
     newest = next(read_commits(location, version), None)
     adds = table.get_add_actions(flatten=True)
     return TableFacts(
-        location=location,
+        folder=folder,
         version=version,
         table_id=str(metadata.id),
         columns=tuple(ColumnFact(field["name"], sql_type(field["type"])) for field in _schema(table)["fields"]),

@@ -11,10 +11,11 @@ import dataclasses
 import os
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from lakesmith.cache import read_cache, write_cache
 from lakesmith.formats.delta.log_files import commit_path, log_folder
-from lakesmith.ports import ColumnFact, TableFacts
+from lakesmith.ports import ColumnFact, TableFacts, TableFolder
 
 
 class FactsCache:
@@ -25,22 +26,24 @@ class FactsCache:
         self._changed = False
         self._entries: dict[str, dict[str, object]] = read_cache(file)
 
-    def get(self, location: str, flow: str) -> TableFacts | None:
+    def get(self, folder: TableFolder, flow: str) -> TableFacts | None:
         """The cached facts, if the end of the table's log has not changed since they were read."""
+        location = folder.url
         entry = self._entries.get(f"{flow} {location}")
         if entry is None:
             return None
         try:
-            facts = _decode(entry["facts"])
+            facts = _decode(entry["facts"], folder)
             if entry["log_end"] != _log_end(location, facts.version) or _is_commit(location, facts.version + 1):
                 return None
         except (AttributeError, KeyError, TypeError, ValueError):  # written by another version of Lakesmith
             return None
         return facts
 
-    def put(self, location: str, flow: str, facts: TableFacts) -> None:
-        log_end = _log_end(location, facts.version)
-        self._entries[f"{flow} {location}"] = {"log_end": log_end, "facts": dataclasses.asdict(facts)}
+    def put(self, folder: TableFolder, flow: str, facts: TableFacts) -> None:
+        stored = {name: value for name, value in _fields(facts).items() if name != "folder"}
+        log_end = _log_end(folder.url, facts.version)
+        self._entries[f"{flow} {folder.url}"] = {"log_end": log_end, "facts": stored}
         self._changed = True
 
     def save(self) -> None:
@@ -50,12 +53,18 @@ class FactsCache:
             self._changed = False
 
 
-def _decode(stored: object) -> TableFacts:
+def _fields(facts: TableFacts) -> dict[str, Any]:
+    found = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts)}
+    return {**found, "columns": [dataclasses.asdict(column) for column in facts.columns]}
+
+
+def _decode(stored: object, folder: TableFolder) -> TableFacts:
     if not isinstance(stored, dict):
         raise TypeError("not facts")
     return TableFacts(
         **{
             **stored,
+            "folder": folder,
             "columns": tuple(ColumnFact(**column) for column in stored["columns"]),
             "partition_by": tuple(stored["partition_by"]),
             "committed_at": datetime.fromisoformat(stored["committed_at"]),

@@ -15,14 +15,14 @@ from lakesmith.plan.graph import Graph
 from lakesmith.plan.planner import make_plan
 from lakesmith.plan.steps import LakeFacts
 from lakesmith.plan.tests import read_by
-from lakesmith.ports import TableFacts, Upsert, Write
+from lakesmith.ports import TableFacts, TableFolder, Upsert, Write
 from lakesmith.reports import Event
 from lakesmith.run.execute import Executor
 from lakesmith.run.unit_tests.frames import create_frame
 from lakesmith.run.unit_tests.infer_types import infer_type
 from lakesmith.spark.types import parse_columns
 from lakesmith.sqlproof.query import read_query
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,33 +85,33 @@ class UnitTestWarehouse:
             error = self._run(self.table)
         return error
 
-    def rows(self, location: str) -> DataFrame | None:
+    def rows(self, folder: TableFolder) -> DataFrame | None:
         """Return the current rows of a table."""
-        facts = self.format.facts(location, "")
-        return self.format.read(self.own, location, facts.version) if facts else None
+        facts = self.format.facts(folder, "")
+        return self.format.read(self.own, folder, facts.version) if facts else None
 
     def _give(self, batch: Batch) -> None:
         for name, rows in batch.items():
             self._append(name, rows)
 
     def _append(self, name: TableName, rows: Sequence[Row]) -> None:
-        location, load = self.warehouse.table(name), self.lake.tables[name].load
-        facts = self.format.facts(location, "")
+        folder, load = self.warehouse.table(name), self.lake.tables[name].load
+        facts = self.format.facts(folder, "")
         if facts is not None and not rows:
             return
         given = create_frame(self.own, rows, self._types(name, facts))
         self._writes += 1
         write = Write(flow=_FLOW, sequence=self._writes, note=f"given {self._writes}")
         if name == self.test.table:
-            self.format.append(given, location, write)
+            self.format.append(given, folder, write)
         elif facts is not None and isinstance(load, Merge):
             # A table with one row per key has so in a test too.
-            self.format.merge(Upsert(rows=given, key=load.key, newer="true"), location, write)
+            self.format.merge(Upsert(rows=given, key=load.key, newer="true"), folder, write)
         else:
             # No other writer has to be fenced here: without a Spark job a test takes half the time.
             from deltalake import write_deltalake
 
-            write_deltalake(location, _with_nulls(given.toArrow()), mode="append", configuration=_FOLLOWED)
+            write_deltalake(folder.url, _with_nulls(given.toArrow()), mode="append", configuration=_FOLLOWED)
 
     def _types(self, name: TableName, facts: TableFacts | None) -> StructType:
         """Return the columns of a table: as declared, else as stored in the lake, else inferred from values."""
@@ -160,7 +160,7 @@ class UnitTestWarehouse:
         for each in (*read_by(self.table, self.graph), name):
             if facts := self.format.facts(self.warehouse.table(each), flow(each)):
                 tables[each] = facts
-        batches = Batches(self.warehouse.storage, name)
+        batches = Batches(self.warehouse.store, name)
         progress = batches.progress(tables.get(name), lambda: self.format.commits(self.warehouse.table(name)))
         return LakeFacts(tables=tables, progress={name: progress})
 

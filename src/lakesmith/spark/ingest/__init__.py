@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from lakesmith.declare import Environment, Files, Jdbc, Kafka, OtherTable, Table
 from lakesmith.ledger.batch import Batch
-from lakesmith.ports import Storage, TableFacts
+from lakesmith.ports import Store, TableFacts, TableFolder
 from lakesmith.sources import connection
-from lakesmith.storage import Warehouse
+from lakesmith.store import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +20,7 @@ class IngestContext:
     """What every reader needs: the Spark session, the stores and the environment."""
 
     spark: SparkSession
-    landing: Storage
+    landing: Store
     warehouse: Warehouse
     environment: Environment
 
@@ -32,7 +32,7 @@ def read_batch(
     facts: TableFacts | None,
     *,
     survey: bool,
-    into: str | None = None,
+    into: TableFolder | None = None,
 ) -> DataFrame:
     """Return the rows of a batch: payload, audit columns, and hidden columns about records that cannot be parsed.
 

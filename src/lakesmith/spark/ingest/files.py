@@ -30,10 +30,10 @@ from lakesmith.intake.rows import Abort, Target
 from lakesmith.intake.shapes import STRING, arrow_type, schema_of, spark_type, wider
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.content import NewFiles
-from lakesmith.ports import FileFact, Storage, TableFacts
+from lakesmith.ports import FileFact, Store, TableFacts, TableFolder
 from lakesmith.spark.ingest.table_schema import evolved_schema, table_schema, widenable_columns
 from lakesmith.sql import literal, quoted
-from lakesmith.storage import LocalStorage
+from lakesmith.store import LocalStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +59,7 @@ class _SurveyResult:
 class _ListedFiles:
     """Opens files as they were listed. A file that was overwritten since raises an error."""
 
-    storage: Storage
+    storage: Store
     facts: Mapping[str, FileFact]
 
     def __call__(self, path: str) -> BinaryIO:
@@ -74,7 +74,7 @@ def read_files(
     facts: TableFacts | None,
     *,
     survey: bool,
-    into: str | None = None,
+    into: TableFolder | None = None,
 ) -> DataFrame:
     """Return the rows of the batch's files, and one marker row per file with what was read from it.
 
@@ -87,7 +87,7 @@ def read_files(
     opened = _ListedFiles(context.landing, {file.path: file for file in new.files})
     tasks = [Task(number, file.path, file.size, new.rejected.get(file.path)) for number, file in enumerate(new.files)]
     # A job that is aborted because of a new column costs more than a survey of a little local data.
-    little = isinstance(context.landing, LocalStorage) and sum(task.size for task in tasks) < _SMALL
+    little = isinstance(context.landing, LocalStore) and sum(task.size for task in tasks) < _SMALL
     surveyed = survey or little or table.drift.new_column != "evolve" or not len(known)
     if surveyed:
         look = _survey(context, source, opened, known.names, tasks)

@@ -17,7 +17,7 @@ from lakesmith.jvm.drivers import driver_class
 from lakesmith.jvm.process import death
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.content import SourceSlice
-from lakesmith.ports import Slice, TableFacts
+from lakesmith.ports import Slice, TableFacts, TableFolder
 from lakesmith.sources import connection
 from lakesmith.sources.jdbc import EXTRACTED, OVERLAPPING, WATERMARK, Watermark, instant, partition_conditions
 from lakesmith.spark.ingest import IngestContext
@@ -73,7 +73,7 @@ def read_database(
         server = _Server.connect(context, table, source)
         with server.translate_errors():
             server.stage(batch, facts, staged)
-    rows = context.spark.read.parquet(staged)
+    rows = context.spark.read.parquet(staged.engine_url("spark"))
     beside = [name for name in rows.columns if name.startswith(_UNFIT)]
     unfit = {rows.columns[int(name.removeprefix(_UNFIT))]: name for name in beside}
     added = tuple(name for name in (ROW_HASH, ALREADY_INGESTED) if name in rows.columns)
@@ -164,7 +164,7 @@ class _Server:
             column=column.quoted, kind=column.kind, overlap=self.source.overlap, fits=comparable(column)
         )
 
-    def stage(self, batch: Batch, facts: TableFacts | None, staged: str) -> None:
+    def stage(self, batch: Batch, facts: TableFacts | None, staged: TableFolder) -> None:
         """Write the rows of the batch to a folder, with row hashes and a flag for rows that were ingested before."""
         bronze_types = {column.name.lower(): spark_type(column.type) for column in table_schema(self.table, facts)}
         columns = [
@@ -188,20 +188,20 @@ class _Server:
         )
         if self.source.watermark and pinned.since and facts is not None:
             hashed = self._mark_ingested(hashed, facts, since)
-        hashed.write.mode("overwrite").parquet(staged)
+        hashed.write.mode("overwrite").parquet(staged.engine_url("spark"))
 
     def _mark_ingested(self, rows: DataFrame, facts: TableFacts, since: str) -> DataFrame:
         """Flag rows that are in the table or its quarantine, as many times as they are there."""
         spark = self.context.spark
-        stored = spark.read.format("delta").option("versionAsOf", facts.version).load(facts.location)
+        stored = spark.read.format("delta").option("versionAsOf", facts.version).load(facts.folder.engine_url("spark"))
         known = stored.where(self._overlap_condition(facts, since)).select(ROW_HASH)
         quarantine = self.context.warehouse.quarantine(self.table.name)
         if Delta().facts(quarantine, "") is not None:
-            known = known.union(spark.read.format("delta").load(quarantine).select("row_hash"))
+            known = known.union(spark.read.format("delta").load(quarantine.engine_url("spark")).select("row_hash"))
         decisions = self.context.warehouse.quarantine_decisions(self.table.name)
         if Delta().facts(decisions, "") is not None:
             # Discarded rows are no longer in the quarantine, and must not be ingested again.
-            discarded = spark.read.format("delta").load(decisions).where("decision = 'discarded'")
+            discarded = spark.read.format("delta").load(decisions.engine_url("spark")).where("decision = 'discarded'")
             known = known.union(discarded.select("row_hash"))
         seen = known.groupBy(ROW_HASH).count()
         seen = seen.selectExpr(f"{ROW_HASH} AS {_SEEN}", "`count`")

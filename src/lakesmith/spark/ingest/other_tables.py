@@ -18,7 +18,7 @@ from lakesmith.ports import TableFacts
 from lakesmith.sources.tables import VERSION, newest_metadata, open_iceberg
 from lakesmith.spark.ingest import IngestContext
 from lakesmith.spark.ingest.fit_columns import SourceRows, check_columns, fit_to_table
-from lakesmith.spark.ingest.staged_extract import staged_folder, staged_key
+from lakesmith.spark.ingest.staged_extract import staged_folder
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -102,11 +102,11 @@ class _TableReader:
         files, path = FileSystem.from_uri(metadata)
         with files.open_input_stream(path, compression=None) as stream:
             content = stream.read()
-        key = f"{staged_key(self._table.name, batch)}/metadata"
+        folder = staged_folder(self._warehouse, self._table.name, batch)
         packed = ".gz" if metadata.endswith(".gz.metadata.json") else ""
-        self._warehouse.storage.replace(f"{key}/v1{packed}.metadata.json", content)
-        self._warehouse.storage.replace(f"{key}/version-hint.text", b"1")
-        return staged_folder(self._warehouse, self._table.name, batch)
+        folder.replace(f"metadata/v1{packed}.metadata.json", content)
+        folder.replace("metadata/version-hint.text", b"1")
+        return folder.engine_url("spark")
 
     def _actions(self, since: int, until: int) -> Sequence[Action]:
         """Return the log actions of the commits after `since`."""
@@ -185,9 +185,9 @@ class _TableReader:
             *({"add": {**each, "path": self._absolute(each["path"])}} for each in added),
         ]
         log = "\n".join(json.dumps(action) for action in actions)
-        key = staged_key(self._table.name, batch)
-        self._warehouse.storage.replace(f"{key}/_delta_log/{0:020}.json", log.encode())
-        return self._spark.read.format("delta").load(staged_folder(self._warehouse, self._table.name, batch))
+        folder = staged_folder(self._warehouse, self._table.name, batch)
+        folder.replace(f"_delta_log/{0:020}.json", log.encode())
+        return self._spark.read.format("delta").load(folder.engine_url("spark"))
 
     def _absolute(self, path: str) -> str:
         if "://" in path or path.startswith(("/", "file:")):

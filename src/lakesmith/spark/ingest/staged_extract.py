@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
-from lakesmith.declare import Table, TableName
+from lakesmith.declare import TableName
 from lakesmith.ledger.batch import Batch
-from lakesmith.spark.ingest import IngestContext
-from lakesmith.storage import Warehouse
+from lakesmith.ledger.staged import SUCCESS_MARKER, remove_staged, staged_folders, staged_name
+from lakesmith.ports import TableFolder
+from lakesmith.store import Warehouse
+
+_EXTRACT_IN = "_extract_in"
+"""The file, in the folder of an attempt, with the name of the folder that has the extract."""
 
 
-def staged_key(table: TableName, batch: Batch) -> str:
-    """Return the storage key of the extract of one attempt."""
-    return f"{_folder(table)}/{batch.sequence:08}.{batch.attempt:02}"
-
-
-def staged_folder(warehouse: Warehouse, table: TableName, batch: Batch) -> str:
-    return f"{warehouse.root}/{staged_key(table, batch)}"
+def staged_folder(warehouse: Warehouse, table: TableName, batch: Batch) -> TableFolder:
+    """Return the folder with the extract of one attempt."""
+    attempts = _attempts(warehouse, table)
+    folder = attempts.below(staged_name(batch.sequence, batch.attempt))
+    other = folder.read(_EXTRACT_IN)
+    return folder if other is None else attempts.below(other.decode())
 
 
 def is_staged(warehouse: Warehouse, table: TableName, batch: Batch) -> bool:
     """Whether the extract is complete: Spark writes `_SUCCESS` after the last file."""
-    return warehouse.storage.read(f"{staged_key(table, batch)}/_SUCCESS") is not None
+    return staged_folder(warehouse, table, batch).stat(SUCCESS_MARKER) is not None
 
 
 def hand_over_staged(warehouse: Warehouse, table: TableName, held: Batch, batch: Batch) -> None:
-    """Move the extract of one attempt to the next, because the source might return other rows by now."""
+    """Give the extract of one attempt to the next, because the source might return other rows by now."""
     if is_staged(warehouse, table, held):
-        Path(staged_folder(warehouse, table, held)).rename(staged_folder(warehouse, table, batch))
+        name = staged_folder(warehouse, table, held).path.rpartition("/")[2]
+        folder = _attempts(warehouse, table).below(staged_name(batch.sequence, batch.attempt))
+        folder.replace(_EXTRACT_IN, name.encode())
 
 
-def remove_staged_extracts(context: IngestContext, table: Table, batch: Batch) -> None:
+def remove_staged_extracts(warehouse: Warehouse, table: TableName, batch: Batch) -> None:
     """Remove the extracts of a completed batch and of earlier batches, for all attempts."""
-    folder = _folder(table.name)
-    for name in context.warehouse.storage.keys(folder):
-        if int(name.partition(".")[0]) <= batch.sequence:
-            shutil.rmtree(Path(context.warehouse.root, folder, name), ignore_errors=True)
+    remove_staged(staged_folders(_attempts(warehouse, table)), batch.sequence)
 
 
-def _folder(table: TableName) -> str:
-    return f"_lakesmith/staged/{table}"
+def _attempts(warehouse: Warehouse, table: TableName) -> TableFolder:
+    return warehouse.folder(f"_lakesmith/staged/{table}")

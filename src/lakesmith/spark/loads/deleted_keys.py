@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakesmith.declare.loads import Changes, Load, Merge, Scd2
 from lakesmith.failpoints import failpoint
 from lakesmith.ledger.batch import Batch
-from lakesmith.ports import TableFormat, Write
+from lakesmith.ports import TableFolder, TableFormat, Write
 from lakesmith.quality.rules import operation_sql
 from lakesmith.spark.loads.order import IS_DELETE, greatest, null_of, with_deletes
 from lakesmith.sql import quoted
@@ -60,30 +60,30 @@ class DeletedKeys:
     """The deleted keys of one table."""
 
     format: TableFormat
-    location: str
+    folder: TableFolder
     flow: str
 
     def is_current(self, parent: int) -> bool:
         """Whether they exist and no batch after `parent` has written them (one that never committed or was rolled
         back)."""
-        facts = self.format.facts(self.location, self.flow)
+        facts = self.format.facts(self.folder, self.flow)
         return facts is not None and facts.sequence // _ATTEMPTS <= parent
 
     def fence(self, batch: Batch, *, valid: bool = True) -> None:
         """Prevent suspended runs from writing to them. Invalid deleted keys stay invalid for the next batch."""
-        facts = self.format.facts(self.location, self.flow)
+        facts = self.format.facts(self.folder, self.flow)
         own = batch.sequence * _ATTEMPTS + batch.attempt
         if facts is None or facts.sequence == own:
             return
         valid = valid and self.is_current(batch.parent)
         sequence = own if valid else (batch.sequence + 1) * _ATTEMPTS
         if facts.sequence < sequence:
-            self.format.advance(self.location, Write(flow=self.flow, sequence=sequence, note=batch.note))
+            self.format.advance(self.folder, Write(flow=self.flow, sequence=sequence, note=batch.note))
 
     def read(self, spark: SparkSession) -> DataFrame | None:
         """Return all deleted keys, or None when they were never written."""
-        facts = self.format.facts(self.location, self.flow)
-        return None if facts is None else self.format.read(spark, self.location, facts.version)
+        facts = self.format.facts(self.folder, self.flow)
+        return None if facts is None else self.format.read(spark, self.folder, facts.version)
 
     def store(self, load: Load, rows: DataFrame, batch: Batch, *, replace_all: bool = False) -> None:
         """Add the keys that the rows delete, or replace all deleted keys by them."""
@@ -93,10 +93,10 @@ class DeletedKeys:
         deleted = find_deleted_keys(load, rows)
         if not replace_all and deleted.isEmpty():
             return
-        facts = self.format.facts(self.location, self.flow)
+        facts = self.format.facts(self.folder, self.flow)
         write = Write(flow=self.flow, sequence=batch.sequence * _ATTEMPTS + batch.attempt, note=batch.note)
         if facts is None or not replace_all:
-            self.format.append(deleted, self.location, write)
+            self.format.append(deleted, self.folder, write)
         else:
-            self.format.overwrite(deleted, self.location, write)
+            self.format.overwrite(deleted, self.folder, write)
         failpoint("deleted_keys.stored", self.flow)

@@ -158,7 +158,7 @@ class MergeInput:
         """Return the table rows of the batch's keys, with their positions in files."""
         from pyspark.sql import functions as F
 
-        old = self.format.read(self.good.sparkSession, self.facts.location, self.facts.version, positions=True)
+        old = self.format.read(self.good.sparkSession, self.facts.folder, self.facts.version, positions=True)
         keys = self.good.select(*map(quoted, key))
         if self.large:
             count, inside = bounds(keys, key[0])
@@ -168,4 +168,4 @@ class MergeInput:
         return old.join(keys, list(key), "left_semi")
 
     def _table_rows(self) -> DataFrame:
-        return self.format.read(self.good.sparkSession, self.facts.location, self.facts.version)
+        return self.format.read(self.good.sparkSession, self.facts.folder, self.facts.version)

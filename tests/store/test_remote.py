@@ -13,12 +13,12 @@ from tests.servers.http import WebServer, http
 from tests.servers.proxy import Cut, Fault, Proxy, proxy_to
 from tests.servers.s3 import S3Server, s3
 from tests.servers.sftp import SftpServer, sftp
-from tests.storage.stores import REMOTE, Place, make_place, put
+from tests.store.stores import REMOTE, Place, make_place, put
 
 from lakesmith.errors import DataError, DeclarationError, InfrastructureError
 from lakesmith.ports import SkippedEntry
-from lakesmith.storage import RemoteStorage, failures, landing_storage, open_storage
-from lakesmith.storage.access import find_access
+from lakesmith.store import RemoteStore, failures, landing_store, open_store
+from lakesmith.store.access import find_access
 
 __all__ = ["azure", "http", "proxy_to", "s3", "sftp"]
 
@@ -48,7 +48,7 @@ def test_a_busy_store_is_retried(place: Place, proxy_to: ProxyTo, hasty: None) -
     proxy = proxy_to(place.port)
     storage = place.behind(proxy)
     proxy.fail(*storms(place))
-    assert [file.path for file in storage.list("*.json")] == ["a.json"]
+    assert [file.path for file in storage.find("*.json")] == ["a.json"]
     proxy.fail(*storms(place))
     assert storage.open("a.json").read() == b"1"
     proxy.fail(*storms(place))
@@ -64,7 +64,7 @@ def test_a_store_that_stays_busy_is_an_error(place: Place, proxy_to: ProxyTo, ha
     proxy = proxy_to(place.port)
     proxy.fail_always(storms(place)[0])
     with pytest.raises(InfrastructureError) as caught:
-        list(place.behind(proxy).list("*.json"))
+        list(place.behind(proxy).find("*.json"))
     assert caught.value.code == "storage-unreachable"
     assert proxy.faulted == 6
 
@@ -74,7 +74,7 @@ def test_a_missing_server_is_an_error(place: Place, proxy_to: ProxyTo, hasty: No
     proxy = proxy_to(place.port)
     proxy.close()
     with pytest.raises(InfrastructureError) as caught:
-        list(place.behind(proxy).list("*.json"))
+        list(place.behind(proxy).find("*.json"))
     assert caught.value.code == "storage-unreachable"
 
 
@@ -109,14 +109,14 @@ def test_an_upload_over_a_bad_connection_arrives_complete(place: Place, proxy_to
     proxy.fail(*storms(place))
     put(place.behind(proxy), "large.bin", LARGE)
     assert place.open().open("large.bin").read() == LARGE
-    assert [file.path for file in place.open().list("**")] == ["large.bin"]
+    assert [file.path for file in place.open().find("**")] == ["large.bin"]
 
 
 @pytest.mark.servers
 def test_refused_credentials_are_reported_and_not_shown(place: Place) -> None:
     put(place.open(), "a.json")
     for ask in (
-        lambda storage: list(storage.list("*.json")),
+        lambda storage: list(storage.find("*.json")),
         lambda storage: storage.open("a.json"),
         lambda storage: storage.put_if_absent("b.json", b""),
         lambda storage: storage.move("a.json", "b.json"),
@@ -136,8 +136,8 @@ def test_refused_credentials_are_reported_and_not_shown(place: Place) -> None:
 def test_a_missing_bucket_is_not_an_empty_one(kind: str, request: pytest.FixtureRequest) -> None:
     (settings,) = make_place(kind, request).settings.values()
     scheme = {"s3": "s3", "azure": "az"}[kind]
-    storage = open_storage(f"{scheme}://nowhere", {f"{scheme}://nowhere": settings})
-    for ask in (lambda: list(storage.list("*.json")), lambda: storage.put_if_absent("a", b"")):
+    storage = open_store(f"{scheme}://nowhere", {f"{scheme}://nowhere": settings})
+    for ask in (lambda: list(storage.find("*.json")), lambda: storage.put_if_absent("a", b"")):
         with pytest.raises(InfrastructureError) as caught:
             ask()
         assert caught.value.code == "storage-missing"
@@ -150,7 +150,7 @@ def test_a_folder_without_permission_is_an_error(sftp: SftpServer, request: pyte
     folder = Path(place.url.removeprefix(f"sftp://127.0.0.1:{sftp.port}")) / "in"
     folder.chmod(0)
     try:
-        for ask in (lambda: list(place.open().list("in/*.json")), lambda: place.open().open("in/a.json")):
+        for ask in (lambda: list(place.open().find("in/*.json")), lambda: place.open().open("in/a.json")):
             with pytest.raises(InfrastructureError) as caught:
                 ask()
             assert caught.value.code == "storage-denied"
@@ -163,9 +163,9 @@ def test_a_server_with_another_host_key_is_refused(sftp: SftpServer) -> None:
     root = f"sftp://127.0.0.1:{sftp.port}"
     other = (sftp.folder / "user.pub").read_text().split()[1]
     for known in (f"[127.0.0.1]:{sftp.port} ssh-ed25519 {other}", f"elsewhere ssh-ed25519 {other}"):
-        storage = open_storage(f"{root}{sftp.drop()}", {root: sftp.settings() | {"known_hosts": known}})
+        storage = open_store(f"{root}{sftp.drop()}", {root: sftp.settings() | {"known_hosts": known}})
         with pytest.raises(InfrastructureError) as caught:
-            list(storage.list("*"))
+            list(storage.find("*"))
         assert caught.value.code == "unknown-host-key"
         assert "ssh-keyscan" in str(caught.value.hint)
 
@@ -176,7 +176,7 @@ def test_keys_may_be_files_or_their_content(sftp: SftpServer) -> None:
     hosts = sftp.folder / "known_hosts"
     hosts.write_text(settings["known_hosts"])
     texts = {"user": sftp.user, "key_file": Path(settings["key_file"]).read_text(), "known_hosts": str(hosts)}
-    assert list(open_storage(f"{root}{sftp.drop()}", {root: texts}).list("*")) == []
+    assert list(open_store(f"{root}{sftp.drop()}", {root: texts}).find("*")) == []
 
 
 @pytest.mark.servers
@@ -187,11 +187,11 @@ def test_many_pages_of_a_listing_are_read(s3: S3Server) -> None:
     for number in range(2_500):
         (folder / f"{number:04}.json").touch()
     (folder / "archive" / "old.json").touch()
-    storage = open_storage(f"s3a://{bucket}", {f"s3://{bucket}": s3.settings()})
-    known = {file.path: file for file in storage.list("in/*.json")}
+    storage = open_store(f"s3a://{bucket}", {f"s3://{bucket}": s3.settings()})
+    known = {file.path: file for file in storage.find("in/*.json")}
     assert len(known) == 2_500
     (folder / "new.json").touch()
-    assert [file.path for file in storage.list("in/*.json", known)] == ["in/new.json"]
+    assert [file.path for file in storage.find("in/*.json", known)] == ["in/new.json"]
 
 
 @pytest.mark.servers
@@ -204,7 +204,7 @@ def test_s3_lists_only_keys_after_a_path(s3: S3Server, monkeypatch: pytest.Monke
         folder.mkdir(parents=True)
         for number in range(1_000 if day < 3 else 1_500):
             (folder / f"{number:04}.json").touch()
-    storage = open_storage(f"s3://{bucket}", {f"s3://{bucket}": s3.settings()})
+    storage = open_store(f"s3://{bucket}", {f"s3://{bucket}": s3.settings()})
     requests: list[str] = []
     real = S3FileSystem.call_s3
 
@@ -213,14 +213,14 @@ def test_s3_lists_only_keys_after_a_path(s3: S3Server, monkeypatch: pytest.Monke
         return real(self, method, **words)
 
     monkeypatch.setattr(S3FileSystem, "call_s3", counted)
-    assert len(list(storage.list("in/*/*.json"))) == 3_500
+    assert len(list(storage.find("in/*/*.json"))) == 3_500
     assert len(requests) == 4
     requests.clear()
-    found = [file.path for file in storage.list("in/*/*.json", after="in/day=3/0001.json")]
+    found = [file.path for file in storage.find("in/*/*.json", after="in/day=3/0001.json")]
     assert (len(found), found[0], len(requests)) == (1_498, "in/day=3/0002.json", 2)  # a stream of two pages
     requests.clear()
     url = f"s3://{bucket}/in/day=*/*.json"
-    assert [file.path for file in storage.list(url, after=f"s3://{bucket}/in/day=3/1498.json")] == [
+    assert [file.path for file in storage.find(url, after=f"s3://{bucket}/in/day=3/1498.json")] == [
         f"s3://{bucket}/in/day=3/1499.json"
     ]
     assert len(requests) == 1
@@ -247,7 +247,7 @@ def test_folders_before_a_path_are_not_listed(
         return real(self, folder)
 
     monkeypatch.setattr(owner, name, noting)
-    found = storage.list("*/*.json", after="day=4/a.json")
+    found = storage.find("*/*.json", after="day=4/a.json")
     assert [file.path for file in found] == ["day=4/b.json", "day=5/a.json", "day=5/b.json"]
     assert sorted(listed[1:]) == ["day=4", "day=5"]
 
@@ -257,8 +257,8 @@ def test_a_web_server_gets_no_request_for_files_before_a_path(http: WebServer) -
         for name in "ab":
             (http.folder / f"in/day={day}").mkdir(parents=True, exist_ok=True)
             (http.folder / f"in/day={day}/{name}.json").write_text("{}")
-    storage = open_storage(f"http://127.0.0.1:{http.port}")
-    found = storage.list("in/*/*.json", after="in/day=2/a.json")
+    storage = open_store(f"http://127.0.0.1:{http.port}")
+    found = storage.find("in/*/*.json", after="in/day=2/a.json")
     assert [file.path for file in found] == ["in/day=2/b.json", "in/day=3/a.json", "in/day=3/b.json"]
     assert sorted(http.asked) == [
         *("GET /in/", "GET /in/day%3D2/", "GET /in/day%3D3/"),
@@ -277,27 +277,27 @@ def test_azure_accepts_a_connection_string(azure: AzureServer) -> None:
     }
     connection = ";".join(f"{name}={value}" for name, value in parts.items())
     url = f"abfss://{container}@devstoreaccount1.dfs.core.windows.net/in"
-    storage = open_storage(url, {f"abfss://{container}": {"connection_string": connection}})
+    storage = open_store(url, {f"abfss://{container}": {"connection_string": connection}})
     put(storage, "a.json")
-    assert [file.path for file in storage.list("*")] == ["a.json"]
+    assert [file.path for file in storage.find("*")] == ["a.json"]
 
 
 def test_a_web_server_is_listed_by_its_index_pages(http: WebServer) -> None:
     for name in ("in/a.json", "in/b c.json", "in/b.csv", "in/y=1/d.json", "in/_notes/e.json"):
         (http.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (http.folder / name).write_text("{}")
-    storage = open_storage(f"http://127.0.0.1:{http.port}")
-    assert [file.path for file in storage.list("in/*.json")] == ["in/a.json", "in/b c.json"]
-    assert [file.path for file in storage.list("in/**/*.json")] == ["in/a.json", "in/b c.json", "in/y=1/d.json"]
-    assert [file.path for file in storage.list("in/b.csv")] == ["in/b.csv"]
-    assert list(storage.list("in/none.csv")) == list(storage.list("nowhere/*")) == []
+    storage = open_store(f"http://127.0.0.1:{http.port}")
+    assert [file.path for file in storage.find("in/*.json")] == ["in/a.json", "in/b c.json"]
+    assert [file.path for file in storage.find("in/**/*.json")] == ["in/a.json", "in/b c.json", "in/y=1/d.json"]
+    assert [file.path for file in storage.find("in/b.csv")] == ["in/b.csv"]
+    assert list(storage.find("in/none.csv")) == list(storage.find("nowhere/*")) == []
 
 
 def test_a_file_of_a_web_server_is_read_and_checked_for_changes(http: WebServer) -> None:
     file = http.folder / "a.json"
     file.write_bytes(LARGE)
-    storage = open_storage(f"http://127.0.0.1:{http.port}/")
-    (fact,) = storage.list("*.json")
+    storage = open_store(f"http://127.0.0.1:{http.port}/")
+    (fact,) = storage.find("*.json")
     assert fact.size == len(LARGE)
     assert storage.open("a.json", fact).read() == LARGE
     os.utime(file, (0, 0))
@@ -310,13 +310,13 @@ def test_a_web_server_gets_its_token_and_headers(http: WebServer) -> None:
     (http.folder / "a.json").write_text("{}")
     http.token = "abracadabra"
     root = f"http://127.0.0.1:{http.port}"
-    assert [file.path for file in open_storage(root, {root: {"token": "abracadabra"}}).list("*.json")] == ["a.json"]
+    assert [file.path for file in open_store(root, {root: {"token": "abracadabra"}}).find("*.json")] == ["a.json"]
     by_header = {"headers": "Authorization: Bearer abracadabra\nX-Other: 1"}
-    assert open_storage(root, {root: by_header}).read("a.json") == b"{}"
+    assert open_store(root, {root: by_header}).read("a.json") == b"{}"
     for settings in ({}, {root: {"token": "another"}}):
         for pattern in ("*.json", "a.json"):
             with pytest.raises(InfrastructureError) as caught:
-                list(open_storage(root, settings).list(pattern))
+                list(open_store(root, settings).find(pattern))
             assert caught.value.code == "storage-denied"
             assert "another" not in str(caught.value)
 
@@ -326,22 +326,22 @@ def test_a_busy_web_server_is_retried_and_a_broken_stream_resumes(
 ) -> None:
     (http.folder / "a.bin").write_bytes(LARGE)
     proxy = proxy_to(http.port)
-    storage = open_storage(f"http://127.0.0.1:{proxy.port}")
+    storage = open_store(f"http://127.0.0.1:{proxy.port}")
     proxy.fail("503", "reset", "503")
-    assert [file.path for file in storage.list("*.bin")] == ["a.bin"]
+    assert [file.path for file in storage.find("*.bin")] == ["a.bin"]
     with storage.open("a.bin") as file:
         start = file.read(100)
         proxy.fail(Cut(3_000_000))
         assert start + file.read() == LARGE
     proxy.fail_always("503")
     with pytest.raises(InfrastructureError) as caught:
-        list(storage.list("*.bin"))
+        list(storage.find("*.bin"))
     assert caught.value.code == "storage-unreachable"
 
 
 def test_a_web_server_is_not_written_to(http: WebServer) -> None:
     with pytest.raises(InfrastructureError) as caught:
-        open_storage(f"http://127.0.0.1:{http.port}").put_if_absent("a", b"")
+        open_store(f"http://127.0.0.1:{http.port}").put_if_absent("a", b"")
     assert caught.value.code == "storage-read-only"
 
 
@@ -361,7 +361,7 @@ def test_the_longest_url_prefix_wins() -> None:
 
 def test_a_misspelt_setting_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(DeclarationError) as caught:
-        open_storage("s3://drops", {"s3://drops": {"endpiont": "x"}})
+        open_store("s3://drops", {"s3://drops": {"endpiont": "x"}})
     assert caught.value.code == "unknown-key"
     assert "did you mean 'endpoint'?" in str(caught.value.hint)
 
@@ -369,28 +369,28 @@ def test_a_misspelt_setting_is_an_error_with_a_suggestion() -> None:
 @pytest.mark.parametrize(("url", "code"), [("ftp://host/a", "unknown-storage"), ("s3:///a", "bad-path")])
 def test_a_url_without_a_store_is_an_error(url: str, code: str) -> None:
     with pytest.raises(DeclarationError) as caught:
-        open_storage(url)
+        open_store(url)
     assert caught.value.code == code
 
 
 def test_an_azure_url_without_an_account_is_an_error() -> None:
     with pytest.raises(DeclarationError) as caught:
-        list(open_storage("az://container").list("*"))
+        list(open_store("az://container").find("*"))
     assert caught.value.code == "missing-key"
 
 
 @pytest.mark.parametrize("setting", [{"key_file": "/nowhere/key"}, {"key_file": "-----BEGIN X"}, {"known_hosts": "x"}])
 def test_a_key_that_cannot_be_read_is_an_error(setting: dict[str, str]) -> None:
     with pytest.raises(DeclarationError) as caught:
-        list(open_storage("sftp://host/in", {"sftp://host": setting}).list("*"))
+        list(open_store("sftp://host/in", {"sftp://host": setting}).find("*"))
     assert caught.value.code == "bad-key-file"
 
 
 def test_settings_are_not_shown() -> None:
-    storage = open_storage("s3://drops/in", {"s3://drops": {"secret": "hush"}})
+    storage = open_store("s3://drops/in", {"s3://drops": {"secret": "hush"}})
     assert "hush" not in repr(storage)
     assert "hush" not in repr(find_access("s3://drops", {"s3://drops": {"secret": "hush"}}))
-    assert pickle.loads(pickle.dumps(storage)).root() == "s3://drops/in"
+    assert pickle.loads(pickle.dumps(storage)).url == "s3://drops/in"
 
 
 @pytest.mark.parametrize(
@@ -406,18 +406,18 @@ def test_settings_are_not_shown() -> None:
 def test_a_source_is_in_the_landing_zone_unless_it_says_where(
     files: str, landing: str, root: str, pattern: str
 ) -> None:
-    storage, found = landing_storage(files, landing, {})
-    assert (storage.root(), found) == (root, pattern)
+    storage, found = landing_store(files, landing, {})
+    assert (storage.url, found) == (root, pattern)
 
 
 @pytest.mark.servers
 def test_files_listed_by_url_have_urls_as_paths(s3: S3Server) -> None:
     bucket = s3.bucket()
     settings = {f"s3://{bucket}": s3.settings()}
-    storage, pattern = landing_storage(f"s3://{bucket}/in/*.json", "/data", settings)
-    assert isinstance(storage, RemoteStorage)
+    storage, pattern = landing_store(f"s3://{bucket}/in/*.json", "/data", settings)
+    assert isinstance(storage, RemoteStore)
     put(storage, "in/a.json", b"1")
-    (fact,) = storage.list(pattern)
+    (fact,) = storage.find(pattern)
     assert fact.path == storage.location(fact.path) == f"s3://{bucket}/in/a.json"
     assert storage.open(fact.path, fact).read() == b"1"
     storage.move(fact.path, f"s3://{bucket}/archive/a.json")
@@ -434,12 +434,12 @@ def test_hidden_names_of_every_store_are_reported_and_folders_once(place: Place)
         ("in/**/*.json", ["in/a.json"], ["in/.c.json", "in/_b.json", "in/_tmp", "in/day/_f.json"]),
     ):
         skipped: set[SkippedEntry] = set()
-        assert [file.path for file in storage.list(pattern, None, None, skipped.add)] == files
+        assert [file.path for file in storage.find(pattern, None, None, skipped.add)] == files
         assert sorted((entry.path, entry.code) for entry in skipped) == [(path, "hidden-name") for path in hidden]
         skipped.clear()
-        whole = f"{storage.root()}/{pattern}"
-        list(storage.list(whole, None, None, skipped.add))
-        assert sorted(entry.path for entry in skipped) == [f"{storage.root()}/{path}" for path in hidden]
+        whole = f"{storage.url}/{pattern}"
+        list(storage.find(whole, None, None, skipped.add))
+        assert sorted(entry.path for entry in skipped) == [f"{storage.url}/{path}" for path in hidden]
 
 
 @pytest.mark.servers
@@ -449,7 +449,7 @@ def test_odd_keys_of_every_store_are_listed_and_read_by_their_names(place: Place
     names += ["caf\u00e9.json", "cafe\u0301.json", "A.json", "a.json", "a'b.json", 'a"b.json', "a+b.json", "a&b.json"]
     for name in names:
         put(storage, f"in/{name}", name.encode())
-    found = list(storage.list("in/*.json"))
+    found = list(storage.find("in/*.json"))
     assert sorted(file.path for file in found) == sorted(f"in/{name}" for name in names)
     for file in found:
         assert storage.open(file.path, file).read().decode() == file.path.removeprefix("in/")
@@ -464,12 +464,12 @@ def test_entries_that_are_not_files_and_names_that_are_not_utf8_are_skipped(sftp
     (folder / "x.json").mkdir()
     os.mkfifo(folder / "fifo.json")
     root = f"sftp://127.0.0.1:{sftp.port}"
-    storage = open_storage(f"{root}{folder}", {root: sftp.settings()})
+    storage = open_store(f"{root}{folder}", {root: sftp.settings()})
     skipped: set[SkippedEntry] = set()
 
     def listed(pattern: str) -> dict[str, str]:
         skipped.clear()
-        assert [file.path for file in storage.list(pattern, None, None, skipped.add)] == ["good.json"]
+        assert [file.path for file in storage.find(pattern, None, None, skipped.add)] == ["good.json"]
         return {entry.path: entry.code for entry in skipped}
 
     kinds = dict.fromkeys(("link.json", "loop.json"), "link-not-followed") | {"fifo.json": "not-a-file"}
@@ -486,9 +486,9 @@ def test_names_of_a_web_server_that_are_not_utf8_are_skipped(http: WebServer) ->
     (http.folder / "_hidden.json").write_text("1")
     (http.folder / "x.json").mkdir()
     Path(os.fsdecode(os.fsencode(http.folder) + b"/caf\xe9.json")).write_text("1")
-    storage = open_storage(f"http://127.0.0.1:{http.port}")
+    storage = open_store(f"http://127.0.0.1:{http.port}")
     skipped: set[SkippedEntry] = set()
-    assert [file.path for file in storage.list("*.json", None, None, skipped.add)] == ["good.json"]
+    assert [file.path for file in storage.find("*.json", None, None, skipped.add)] == ["good.json"]
     assert {entry.path: entry.code for entry in skipped} == {
         "caf\\xed\\xb3\\xa9.json": "name-not-utf8",  # as Python's server writes the link
         "_hidden.json": "hidden-name",

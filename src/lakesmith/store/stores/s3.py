@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from lakesmith.ports import FileFact
-from lakesmith.storage.access import Access
-from lakesmith.storage.failures import WRITE, failure_kind, retrying
-from lakesmith.storage.globs import Glob
-from lakesmith.storage.skipped import Skip, hidden
+from lakesmith.store.access import Access
+from lakesmith.store.failures import WRITE, failure_kind, retrying
+from lakesmith.store.globs import Glob
+from lakesmith.store.skipped import Skip, hidden
 
 _PART = 8 * 1024 * 1024
 _MAX_PARTS = 9000

@@ -12,9 +12,9 @@ from pathlib import Path
 from lakesmith.disk import disk_failure
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact, SkippedEntry
-from lakesmith.storage.confined import is_within
-from lakesmith.storage.globs import Glob, walk
-from lakesmith.storage.skipped import (
+from lakesmith.store.confined import is_within
+from lakesmith.store.globs import Glob, walk
+from lakesmith.store.skipped import (
     Skip,
     broken_link,
     link_loop,

@@ -1,30 +1,31 @@
 """Stores for everything that is not a table: landing files, pinned batches, leases."""
 
-from lakesmith.storage.landing import (
+from lakesmith.store.landing import (
     LandedFile,
     LandingProgress,
     LandingReport,
     archive_path,
     foreign_entries,
     land,
-    landing_storage,
+    landing_store,
     list_in_order,
 )
-from lakesmith.storage.local import LocalStorage
-from lakesmith.storage.remote import RemoteStorage
-from lakesmith.storage.warehouse import Warehouse, open_storage
+from lakesmith.store.local import LocalStore
+from lakesmith.store.remote import RemoteStore
+from lakesmith.store.warehouse import Warehouse, folder_at, open_store
 
 __all__ = [
     "LandedFile",
     "LandingProgress",
     "LandingReport",
-    "LocalStorage",
-    "RemoteStorage",
+    "LocalStore",
+    "RemoteStore",
     "Warehouse",
     "archive_path",
+    "folder_at",
     "foreign_entries",
     "land",
-    "landing_storage",
+    "landing_store",
     "list_in_order",
-    "open_storage",
+    "open_store",
 ]

@@ -11,10 +11,10 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from lakesmith.errors import DeclarationError, InfrastructureError
 from lakesmith.ports import FileFact
-from lakesmith.storage.access import Access
-from lakesmith.storage.failures import failure_kind, retrying
-from lakesmith.storage.globs import Glob, walk
-from lakesmith.storage.skipped import Skip, not_a_file
+from lakesmith.store.access import Access
+from lakesmith.store.failures import failure_kind, retrying
+from lakesmith.store.globs import Glob, walk
+from lakesmith.store.skipped import Skip, not_a_file
 
 
 class Http:

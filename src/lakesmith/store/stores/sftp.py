@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from lakesmith.errors import DeclarationError
 from lakesmith.ports import FileFact
-from lakesmith.storage.access import Access
-from lakesmith.storage.failures import failure_kind, retrying
-from lakesmith.storage.globs import Glob, walk
-from lakesmith.storage.skipped import Skip, link_not_followed, not_a_file, temporary_name
+from lakesmith.store.access import Access
+from lakesmith.store.failures import failure_kind, retrying
+from lakesmith.store.globs import Glob, walk
+from lakesmith.store.skipped import Skip, link_not_followed, not_a_file, temporary_name
 
 if TYPE_CHECKING:
     from remote_store import Store

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from lakesmith.errors import DataError, InfrastructureError
-from lakesmith.storage import LocalStorage
+from lakesmith.store import LocalStore
 
 
 def test_no_temporary_file_stays_behind(tmp_path: Path) -> None:
-    storage = LocalStorage(tmp_path)
+    storage = LocalStore(tmp_path)
     storage.put_if_absent("log/1", b"x")
     storage.put_if_absent("log/1", b"y")
     storage.replace("log/1", b"z")
@@ -25,14 +25,14 @@ def test_no_temporary_file_stays_behind(tmp_path: Path) -> None:
 def test_a_listing_has_sizes_and_modification_times(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("12345")
     os.utime(tmp_path / "a.json", ns=(0, 1_700_000_000_123_000_000))
-    (file,) = LocalStorage(tmp_path).list("*.json")
+    (file,) = LocalStore(tmp_path).find("*.json")
     assert (file.size, file.modified) == (5, 1_700_000_000_123)
 
 
 def test_the_probe_refuses_a_store_where_two_writers_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", os.replace)
     monkeypatch.setattr(os, "unlink", lambda path: None)
-    assert "both succeeded" in str(LocalStorage(tmp_path).probe())
+    assert "both succeeded" in str(LocalStore(tmp_path).probe())
 
 
 def test_a_disk_without_hard_links_is_refused_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_a_disk_without_hard_links_is_refused_with_a_hint(tmp_path: Path, monkey
 
     monkeypatch.setattr(os, "link", refuse)
     with pytest.raises(InfrastructureError) as caught:
-        LocalStorage(tmp_path).put_if_absent("x", b"")
+        LocalStore(tmp_path).put_if_absent("x", b"")
     assert caught.value.code == "no-put-if-absent"
     assert "hard links" in str(caught.value.hint)
 
@@ -62,7 +62,7 @@ def failing(call: Callable[..., object], number: int, *, times: int = 1) -> Call
 def test_a_file_is_archived_on_another_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.json").write_bytes(b"1")
     monkeypatch.setattr(os, "link", failing(os.link, errno.EXDEV))
-    LocalStorage(tmp_path).move("a.json", "archive/a.json")
+    LocalStore(tmp_path).move("a.json", "archive/a.json")
     assert not (tmp_path / "a.json").exists()
     assert os.listdir(tmp_path / "archive") == ["a.json"]
 
@@ -72,14 +72,14 @@ def test_an_unlistable_folder_is_not_an_empty_folder(tmp_path: Path, monkeypatch
     # Not by mode: whoever runs the tests as root may list everything.
     monkeypatch.setattr(os, "open", failing(os.open, errno.EACCES))
     with pytest.raises(InfrastructureError) as caught:
-        list(LocalStorage(tmp_path).list("*.json"))
+        list(LocalStore(tmp_path).find("*.json"))
     assert caught.value.code == "storage-denied"
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", failing(os.fsync, errno.ENOSPC))
     with pytest.raises(InfrastructureError) as caught:
-        LocalStorage(tmp_path).put_if_absent("in/a.json", b"1")
+        LocalStore(tmp_path).put_if_absent("in/a.json", b"1")
     assert caught.value.code == "disk-full"
     assert os.listdir(tmp_path / "in") == []
 
@@ -89,8 +89,8 @@ def test_a_link_loop_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.json").touch()
     (tmp_path / "in" / "again").symlink_to(tmp_path / "in")
     (tmp_path / "in" / "b.json").symlink_to(tmp_path / "in" / "a.json")
-    assert [file.path for file in LocalStorage(tmp_path).list("in/**/*.json")] == ["in/a.json", "in/b.json"]
-    assert [file.path for file in LocalStorage(tmp_path).list("*/again/a.json")] == []
+    assert [file.path for file in LocalStore(tmp_path).find("in/**/*.json")] == ["in/a.json", "in/b.json"]
+    assert [file.path for file in LocalStore(tmp_path).find("*/again/a.json")] == []
 
 
 class Watched:
@@ -129,7 +129,7 @@ def test_a_listing_after_a_path_checks_no_earlier_file_and_enters_no_earlier_fol
             yield (Watched(entry, looked_at) for entry in entries)
 
     monkeypatch.setattr(os, "scandir", watched)
-    found = LocalStorage(tmp_path).list("in/*/*.json", after="in/day=8/b8.json")
+    found = LocalStore(tmp_path).find("in/*/*.json", after="in/day=8/b8.json")
     assert [file.path for file in found] == ["in/day=8/c8.json", *(f"in/day=9/{name}9.json" for name in "abc")]
     assert (folders, sorted(looked_at)) == (3, ["a9.json", "b9.json", "c8.json", "c9.json"])
 
@@ -137,14 +137,14 @@ def test_a_listing_after_a_path_checks_no_earlier_file_and_enters_no_earlier_fol
 def test_a_path_without_wildcards_is_listed_even_in_a_hidden_folder(tmp_path: Path) -> None:
     (tmp_path / ".drops").mkdir()
     (tmp_path / ".drops" / "a.json").touch()
-    (file,) = LocalStorage("/elsewhere").list(f"{tmp_path}/.drops/*.json")
+    (file,) = LocalStore("/elsewhere").find(f"{tmp_path}/.drops/*.json")
     assert file.path == f"{tmp_path}/.drops/a.json"
 
 
 def test_a_touched_file_differs_from_its_listing(tmp_path: Path) -> None:
     (tmp_path / "a.json").touch()
-    (fact,) = LocalStorage(tmp_path).list("*.json")
+    (fact,) = LocalStore(tmp_path).find("*.json")
     os.utime(tmp_path / "a.json", (0, 0))
     with pytest.raises(DataError) as caught:
-        LocalStorage(tmp_path).open("a.json", fact)
+        LocalStore(tmp_path).open("a.json", fact)
     assert caught.value.code == "file-rewritten"

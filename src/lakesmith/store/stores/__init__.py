@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from lakesmith.errors import InfrastructureError
 from lakesmith.ports import FileFact
-from lakesmith.storage.access import Access
-from lakesmith.storage.globs import Glob
-from lakesmith.storage.skipped import Skip
+from lakesmith.store.access import Access
+from lakesmith.store.globs import Glob
+from lakesmith.store.skipped import Skip
 
 if TYPE_CHECKING:
     from remote_store import Store
@@ -62,19 +62,19 @@ def _connect(access: Access) -> ConnectedStore:
     try:
         match access.kind:
             case "s3":
-                from lakesmith.storage.stores.s3 import S3
+                from lakesmith.store.stores.s3 import S3
 
                 return S3(access)
             case "az":
-                from lakesmith.storage.stores.azure import Azure
+                from lakesmith.store.stores.azure import Azure
 
                 return Azure(access)
             case "sftp":
-                from lakesmith.storage.stores.sftp import Sftp
+                from lakesmith.store.stores.sftp import Sftp
 
                 return Sftp(access)
             case _:
-                from lakesmith.storage.stores.http import Http
+                from lakesmith.store.stores.http import Http
 
                 return Http(access)
     except ImportError as error:

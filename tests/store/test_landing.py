@@ -15,19 +15,19 @@ from tests.servers.http import WebServer, http
 from tests.servers.proxy import Proxy, proxy_to
 from tests.servers.s3 import s3
 from tests.servers.sftp import SftpServer, sftp
-from tests.storage.stores import REMOTE, make_place, names, put
+from tests.store.stores import REMOTE, make_place, names, put
 
 from lakesmith.errors import UsageError
-from lakesmith.ports import FileFact, SkippedEntry, Storage
-from lakesmith.storage import (
+from lakesmith.ports import FileFact, SkippedEntry, Store, names_in_folder
+from lakesmith.store import (
     LandingProgress,
     LandingReport,
-    LocalStorage,
+    LocalStore,
     failures,
     land,
-    landing_storage,
+    landing_store,
     list_in_order,
-    open_storage,
+    open_store,
 )
 
 __all__ = ["azure", "http", "proxy_to", "s3", "sftp"]
@@ -36,8 +36,8 @@ STORES = ["local", *(pytest.param(kind, marks=pytest.mark.servers) for kind in R
 
 
 @pytest.fixture(params=STORES)
-def zone(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return LocalStorage(tmp_path / "zone") if request.param == "local" else make_place(request.param, request).open()
+def zone(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return LocalStore(tmp_path / "zone") if request.param == "local" else make_place(request.param, request).open()
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def file(tmp_path: Path) -> Path:
     return found
 
 
-def landed(zone: Storage, *files: Path, glob: str = "orders/*.json", name: str | None = None) -> LandingReport:
+def landed(zone: Store, *files: Path, glob: str = "orders/*.json", name: str | None = None) -> LandingReport:
     return land(zone, glob, files, table="bronze.orders", name=name)
 
 
@@ -55,32 +55,32 @@ def states(landing: LandingReport) -> list[str]:
     return [file.state for file in landing.files]
 
 
-def test_a_file_lands_where_the_table_looks(zone: Storage, file: Path) -> None:
+def test_a_file_lands_where_the_table_looks(zone: Store, file: Path) -> None:
     landing = landed(zone, file)
     assert (states(landing), landing.errors) == (["landed"], ())
-    (fact,) = zone.list("orders/*.json")
+    (fact,) = zone.find("orders/*.json")
     assert (fact.path, landing.files[0].location) == ("orders/2026-01-01.json", zone.location(fact.path))
     assert zone.read(fact.path) == file.read_bytes()
 
 
-def test_a_manifest_is_stored_where_listings_skip_it(zone: Storage, file: Path) -> None:
+def test_a_manifest_is_stored_where_listings_skip_it(zone: Store, file: Path) -> None:
     landed(zone, file)
     note = json.loads(zone.read("orders/_manifest/2026-01-01.json.json") or b"")
     assert note.pop("landed_at")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     assert note == {"file": "2026-01-01.json", "bytes": 16, "sha256": digest}
-    assert [found.path for found in zone.list("**")] == ["orders/2026-01-01.json"]
+    assert [found.path for found in zone.find("**")] == ["orders/2026-01-01.json"]
 
 
-def test_the_same_bytes_land_once(zone: Storage, file: Path) -> None:
+def test_the_same_bytes_land_once(zone: Store, file: Path) -> None:
     landed(zone, file)
-    before = list(zone.list("orders/*"))
+    before = list(zone.find("orders/*"))
     again = landed(zone, file)
     assert (states(again), again.errors) == (["already landed"], ())
-    assert list(zone.list("orders/*")) == before
+    assert list(zone.find("orders/*")) == before
 
 
-def test_other_content_under_the_same_name_is_refused(zone: Storage, file: Path) -> None:
+def test_other_content_under_the_same_name_is_refused(zone: Store, file: Path) -> None:
     landed(zone, file)
     before = file.read_bytes()
     file.write_bytes(b'{"order_id": 2}\n')
@@ -90,7 +90,7 @@ def test_other_content_under_the_same_name_is_refused(zone: Storage, file: Path)
     assert zone.read("orders/2026-01-01.json") == before
 
 
-def test_a_name_stays_in_use_after_its_file_was_archived(zone: Storage, file: Path) -> None:
+def test_a_name_stays_in_use_after_its_file_was_archived(zone: Store, file: Path) -> None:
     landed(zone, file)
     zone.move("orders/2026-01-01.json", "orders/_done/2026-01-01.json")
     assert states(landed(zone, file)) == ["already landed"]
@@ -98,7 +98,7 @@ def test_a_name_stays_in_use_after_its_file_was_archived(zone: Storage, file: Pa
     assert states(landed(zone, file)) == ["rejected"]
 
 
-def test_a_file_without_a_manifest_is_compared_by_its_content(zone: Storage, file: Path) -> None:
+def test_a_file_without_a_manifest_is_compared_by_its_content(zone: Store, file: Path) -> None:
     put(zone, "orders/2026-01-01.json", file.read_bytes())
     assert states(landed(zone, file)) == ["already landed"]
     put(zone, "orders/other.json", b"other bytes, more")
@@ -106,11 +106,11 @@ def test_a_file_without_a_manifest_is_compared_by_its_content(zone: Storage, fil
 
 
 def test_a_landing_that_lost_the_race_is_reported_as_already_landed(
-    zone: Storage, file: Path, monkeypatch: pytest.MonkeyPatch
+    zone: Store, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = type(zone).put_file
 
-    def put_file(self: Storage, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
+    def put_file(self: Store, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
         monkeypatch.undo()
         put(zone, key, b"of another, who was faster")
         return given(self, key, file, size=size, on_progress=on_progress)
@@ -120,7 +120,7 @@ def test_a_landing_that_lost_the_race_is_reported_as_already_landed(
     assert zone.read("orders/2026-01-01.json") == b"of another, who was faster"
 
 
-def test_a_refused_file_does_not_stop_the_others(zone: Storage, file: Path, tmp_path: Path) -> None:
+def test_a_refused_file_does_not_stop_the_others(zone: Store, file: Path, tmp_path: Path) -> None:
     put(zone, "orders/2026-01-01.json", b"other")
     second = tmp_path / "2026-01-02.json"
     second.write_text("{}")
@@ -128,7 +128,7 @@ def test_a_refused_file_does_not_stop_the_others(zone: Storage, file: Path, tmp_
     assert (states(landing), len(landing.errors)) == (["rejected", "landed"], 1)
 
 
-def test_an_interrupted_landing_leaves_nothing_visible(zone: Storage, tmp_path: Path) -> None:
+def test_an_interrupted_landing_leaves_nothing_visible(zone: Store, tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     large.write_bytes(b"x" * 20_000_000)
 
@@ -138,11 +138,11 @@ def test_an_interrupted_landing_leaves_nothing_visible(zone: Storage, tmp_path: 
 
     with pytest.raises(KeyboardInterrupt):
         land(zone, "orders/*.json", [large], table="bronze.orders", on_progress=interrupt)
-    assert (list(zone.list("**")), list(zone.keys("orders"))) == ([], [])
+    assert (list(zone.find("**")), names_in_folder(zone, "orders")) == ([], [])
     assert states(landed(zone, large)) == ["landed"]
 
 
-def test_a_file_that_is_still_being_written_does_not_land(zone: Storage, tmp_path: Path) -> None:
+def test_a_file_that_is_still_being_written_does_not_land(zone: Store, tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     large.write_bytes(b"x" * 20_000_000)
 
@@ -153,10 +153,10 @@ def test_a_file_that_is_still_being_written_does_not_land(zone: Storage, tmp_pat
 
     landing = land(zone, "orders/*.json", [large], table="bronze.orders", on_progress=write)
     assert [error.code for error in landing.errors] == ["file-rewritten"]
-    assert list(zone.list("**")) == []
+    assert list(zone.find("**")) == []
 
 
-def test_progress_is_reported_up_to_the_last_byte(zone: Storage, tmp_path: Path) -> None:
+def test_progress_is_reported_up_to_the_last_byte(zone: Store, tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     large.write_bytes(b"x" * 10_000_000)
     reports: list[LandingProgress] = []
@@ -181,13 +181,13 @@ def test_a_landing_survives_a_busy_store(
     assert states(landed(place.behind(proxy), file)) == ["landed"]
     proxy.fail_always("reset")
     assert [error.code for error in landed(place.behind(proxy), file, name="b.json").errors] == ["storage-unreachable"]
-    assert [found.path for found in place.open().list("**")] == ["orders/2026-01-01.json"]
+    assert [found.path for found in place.open().find("**")] == ["orders/2026-01-01.json"]
 
 
 @pytest.mark.servers
 def test_only_the_file_and_its_manifest_stay_on_the_server(sftp: SftpServer, file: Path) -> None:
     root, folder = f"sftp://127.0.0.1:{sftp.port}", sftp.drop()
-    zone = open_storage(f"{root}{folder}", {root: sftp.settings()})
+    zone = open_store(f"{root}{folder}", {root: sftp.settings()})
     landed(zone, file)
     file.write_bytes(b"other")
     landed(zone, file)
@@ -195,7 +195,7 @@ def test_only_the_file_and_its_manifest_stay_on_the_server(sftp: SftpServer, fil
 
 
 def test_nothing_lands_on_a_web_server(http: WebServer, file: Path) -> None:
-    assert [error.code for error in landed(open_storage(f"http://127.0.0.1:{http.port}"), file).errors] == [
+    assert [error.code for error in landed(open_store(f"http://127.0.0.1:{http.port}"), file).errors] == [
         "storage-read-only"
     ]
 
@@ -212,13 +212,13 @@ def test_nothing_lands_on_a_web_server(http: WebServer, file: Path) -> None:
 def test_the_name_is_below_the_folder_of_the_glob(
     tmp_path: Path, file: Path, glob: str, name: str | None, key: str
 ) -> None:
-    zone = LocalStorage(tmp_path / "zone")
+    zone = LocalStore(tmp_path / "zone")
     landed(zone, file, glob=glob, name=name)
-    assert [found.path for found in zone.list(glob)] == [key]
+    assert [found.path for found in zone.find(glob)] == [key]
 
 
 def test_a_source_with_an_absolute_path_is_landed_there(tmp_path: Path, file: Path) -> None:
-    zone, glob = landing_storage(f"{tmp_path}/elsewhere/*.json", "s3://drops", {})
+    zone, glob = landing_store(f"{tmp_path}/elsewhere/*.json", "s3://drops", {})
     assert states(landed(zone, file, glob=glob)) == ["landed"]
     assert (tmp_path / "elsewhere" / "2026-01-01.json").read_bytes() == file.read_bytes()
 
@@ -227,7 +227,7 @@ def test_a_source_with_an_absolute_path_is_landed_there(tmp_path: Path, file: Pa
 def test_a_name_that_does_not_match_the_glob_is_refused_before_anything_lands(
     tmp_path: Path, file: Path, name: str
 ) -> None:
-    zone = LocalStorage(tmp_path / "zone")
+    zone = LocalStore(tmp_path / "zone")
     with pytest.raises(UsageError) as caught:
         landed(zone, file, name=name)
     assert caught.value.code == "landing-name"
@@ -238,7 +238,7 @@ def test_a_name_that_does_not_match_the_glob_is_refused_before_anything_lands(
 def test_a_name_that_is_not_utf8_is_refused_and_shown_escaped(tmp_path: Path, glob: str) -> None:
     file = tmp_path / os.fsdecode(b"caf\xe9.json")
     file.write_bytes(b"{}")
-    zone = LocalStorage(tmp_path / "zone")
+    zone = LocalStore(tmp_path / "zone")
     with pytest.raises(UsageError, match=r"caf\\xe9\.json would not be ingested") as caught:
         landed(zone, file, glob=glob)
     assert caught.value.code == "landing-name"
@@ -247,7 +247,7 @@ def test_a_name_that_is_not_utf8_is_refused_and_shown_escaped(tmp_path: Path, gl
 
 
 def test_a_missing_file_is_reported_before_anything_lands(tmp_path: Path, file: Path) -> None:
-    zone = LocalStorage(tmp_path / "zone")
+    zone = LocalStore(tmp_path / "zone")
     for wrong in (tmp_path / "nothing.json", tmp_path):
         with pytest.raises(UsageError):
             landed(zone, file, wrong, glob="orders/*")
@@ -256,11 +256,11 @@ def test_a_missing_file_is_reported_before_anything_lands(tmp_path: Path, file: 
 
 def test_one_name_is_for_one_file(tmp_path: Path, file: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        landed(LocalStorage(tmp_path), file, file, name="a.json")
+        landed(LocalStore(tmp_path), file, file, name="a.json")
     assert caught.value.code == "one-name"
 
 
-class Changing(LocalStorage):
+class Changing(LocalStore):
     """A folder in which files come while it is listed for the first time, of which the listing shows the last only."""
 
     def __init__(self, root: Path, *coming: str) -> None:
@@ -268,7 +268,7 @@ class Changing(LocalStorage):
         self.coming = coming
         self.starts: list[str | None] = []
 
-    def list(
+    def find(
         self,
         pattern: str,
         known: Mapping[str, FileFact] | None = None,
@@ -276,11 +276,11 @@ class Changing(LocalStorage):
         on_skipped: Callable[[SkippedEntry], None] | None = None,
     ) -> Iterator[FileFact]:
         self.starts.append(after)
-        found = super().list(pattern, known, after)
+        found = super().find(pattern, known, after)
         for name in self.coming:
             put(self, name)
         shown, self.coming = self.coming[-1:], ()
-        return iter([*found, *(file for file in super().list(pattern) if file.path in shown)])
+        return iter([*found, *(file for file in super().find(pattern) if file.path in shown)])
 
 
 @pytest.mark.parametrize(("after", "settled"), [(None, None), ("in/a.json", "in/a.json"), (None, "in/a.json")])
@@ -289,7 +289,7 @@ def test_a_file_that_arrives_during_a_listing_is_not_missed(
 ) -> None:
     zone = Changing(tmp_path, "in/b.json", "in/c.json")
     put(zone, "in/a.json")
-    (known,) = LocalStorage(tmp_path).list("in/*.json")
+    (known,) = LocalStore(tmp_path).find("in/*.json")
     found = list_in_order(zone, "in/*.json", {known.path: known}, after, settled)
     assert [file.path for file in found] == ["in/b.json", "in/c.json"]
     assert zone.starts == [after, settled]
@@ -298,7 +298,7 @@ def test_a_file_that_arrives_during_a_listing_is_not_missed(
 def test_a_file_after_the_last_name_of_a_listing_waits_for_the_next(tmp_path: Path) -> None:
     zone = Changing(tmp_path)
     put(zone, "in/b.json")
-    first = zone.list
+    first = zone.find
     zone.starts.clear()
 
     def then_more(
@@ -312,14 +312,14 @@ def test_a_file_after_the_last_name_of_a_listing_waits_for_the_next(tmp_path: Pa
             put(zone, "in/c.json")
         return iter(found)
 
-    zone.list = then_more  # type: ignore[method-assign]
+    zone.find = then_more  # type: ignore[method-assign]
     assert [file.path for file in list_in_order(zone, "in/*.json", {}, "in/a.json", "in/a.json")] == ["in/b.json"]
 
 
 def test_a_landing_zone_with_nothing_new_is_listed_once(tmp_path: Path) -> None:
     zone = Changing(tmp_path)
     put(zone, "in/b.json")
-    known = {file.path: file for file in LocalStorage(tmp_path).list("in/*.json")}
+    known = {file.path: file for file in LocalStore(tmp_path).find("in/*.json")}
     assert list_in_order(zone, "in/*.json", known, None, "in/b.json") == ()
     put(zone, "in/a.json")  # late
     assert [file.path for file in list_in_order(zone, "in/*.json", known, None, "in/b.json")] == ["in/a.json"]

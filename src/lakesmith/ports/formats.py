@@ -1,8 +1,4 @@
-"""The ports to table formats, storage and query engines, with the values that they exchange.
-
-An adapter declares what it supports in `capabilities`; a plan that needs more fails before any I/O. Every adapter of a
-port passes the suite in `tests/conformance`.
-"""
+"""The port to table formats, with the values that it exchanges."""
 
 from __future__ import annotations
 
@@ -10,7 +6,9 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from lakesmith.ports.stores import TableFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +46,7 @@ class ColumnFact:
 class TableFacts:
     """Facts of a table from its log, read without a JVM."""
 
-    location: str
+    folder: TableFolder
     version: int
     table_id: str
     """Changes when the table is dropped and created again."""
@@ -210,235 +208,103 @@ class TableFormat(Protocol):
     name: str
     capabilities: frozenset[Capability]
 
-    def facts(self, location: str, flow: str) -> TableFacts | None:
+    def facts(self, folder: TableFolder, flow: str) -> TableFacts | None:
         """The facts of the newest version, or None when there is no table."""
 
-    def commits(self, location: str, after: int = -1) -> Iterable[CommitFact]:
+    def commits(self, folder: TableFolder, after: int = -1) -> Iterable[CommitFact]:
         """The commits of versions > `after`, newest first. Each is read on demand, so the newest costs the same however
         long the log is."""
 
     def commit_result(self, commit: CommitFact) -> CommitResult:
         """What a commit did."""
 
-    def rows_added_by(self, location: str, version: int, column: str) -> Mapping[str, int] | None:
+    def rows_added_by(self, folder: TableFolder, version: int, column: str) -> Mapping[str, int] | None:
         """How many rows the commit of a version added, for each value of a text column; None where the commit or its
         files are gone."""
 
-    def has_change_feed(self, location: str, after: int) -> bool:
+    def has_change_feed(self, folder: TableFolder, after: int) -> bool:
         """Whether the change feed was on from the version after `after` to now."""
 
-    def changed_types(self, location: str, after: int) -> Sequence[str]:
+    def changed_types(self, folder: TableFolder, after: int) -> Sequence[str]:
         """The columns, nested ones by dotted names, that had another type at version `after` than they have now."""
 
-    def adopt(self, location: str) -> None:
+    def adopt(self, folder: TableFolder) -> None:
         """Make a table of the Parquet files in a folder, without copying them."""
 
-    def version_at(self, location: str, when: datetime) -> int:
+    def version_at(self, folder: TableFolder, when: datetime) -> int:
         """The version that was current at `when`."""
 
-    def is_readable(self, location: str, version: int) -> bool:
+    def is_readable(self, folder: TableFolder, version: int) -> bool:
         """Whether the log and the data files of a version exist."""
 
-    def arrow(self, location: str, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
+    def arrow(self, folder: TableFolder, version: int) -> pa.dataset.Dataset | pa.RecordBatchReader:
         """The rows of a version for engines that read Arrow."""
 
-    def read(self, spark: SparkSession, location: str, version: int, *, positions: bool = False) -> DataFrame:
+    def read(self, spark: SparkSession, folder: TableFolder, version: int, *, positions: bool = False) -> DataFrame:
         """The rows of exactly that version; with `positions` and where the format can, hidden columns hold the position
         of each row."""
 
-    def changes(self, spark: SparkSession, location: str, after: int, until: int) -> DataFrame:
+    def changes(self, spark: SparkSession, folder: TableFolder, after: int, until: int) -> DataFrame:
         """The rows that changed in versions after < v <= until, with `_change_type` (insert, update_preimage,
         update_postimage, delete) and `_commit_version`."""
 
-    def append(self, frame: DataFrame, location: str, write: Write) -> CommitResult:
+    def append(self, frame: DataFrame, folder: TableFolder, write: Write) -> CommitResult:
         """Add the rows; creates the table when there is none."""
 
     def overwrite(
-        self, frame: DataFrame, location: str, write: Write, only: ReplaceWhere | None = None
+        self, frame: DataFrame, folder: TableFolder, write: Write, only: ReplaceWhere | None = None
     ) -> CommitResult:
         """Replace all rows, or those that `only` selects, in one commit; creates the table when there is none. Raises
         for new rows that `only` does not select."""
 
-    def merge(self, upsert: Upsert, location: str, write: Write) -> CommitResult:
+    def merge(self, upsert: Upsert, folder: TableFolder, write: Write) -> CommitResult:
         """Update, insert and delete rows by key."""
 
-    def widen(self, spark: SparkSession, location: str, columns: Mapping[str, str]) -> None:
+    def widen(self, spark: SparkSession, folder: TableFolder, columns: Mapping[str, str]) -> None:
         """Widen columns to Spark SQL types. Writes no row."""
 
-    def advance(self, location: str, write: Write, spark: SparkSession | None = None) -> CommitResult:
+    def advance(self, folder: TableFolder, write: Write, spark: SparkSession | None = None) -> CommitResult:
         """Commit the sequence number alone. Without a JVM, unless the table is one that only `spark` can write."""
 
-    def compact(self, spark: SparkSession, location: str, note: str) -> CommitResult | None:
+    def compact(self, spark: SparkSession, folder: TableFolder, note: str) -> CommitResult | None:
         """Combine small files in a commit that changes no row; None when there is nothing to do."""
 
     def vacuum(
-        self, spark: SparkSession, location: str, older_than: float, before_delete: Callable[[], None] | None = None
+        self,
+        spark: SparkSession,
+        folder: TableFolder,
+        older_than: float,
+        before_delete: Callable[[], None] | None = None,
     ) -> None:
         """Delete the files that no version of the last `older_than` seconds references. `before_delete` may raise to
         stop it: files that appear after the call are not deleted."""
 
-    def count_unused_files(self, location: str, older_than: float) -> int:
+    def count_unused_files(self, folder: TableFolder, older_than: float) -> int:
         """The most files that a vacuum would delete. Without a JVM."""
 
-    def restore(self, location: str, version: int | None, write: Write) -> CommitResult:
+    def restore(self, folder: TableFolder, version: int | None, write: Write) -> CommitResult:
         """Restore the rows and columns of an earlier version, or no rows, in one commit. Without a JVM."""
 
-    def check_restore(self, location: str, version: int | None) -> None:
+    def check_restore(self, folder: TableFolder, version: int | None) -> None:
         """Raise where the table cannot be restored to the version: commits or data files are gone."""
 
-    def sync_log(self, location: str) -> None:
+    def sync_log(self, folder: TableFolder) -> None:
         """Sync the table's log, so that commits survive a power cut: a killed writer may not have done it."""
 
-    def accepts_files(self, location: str) -> bool:
+    def accepts_files(self, folder: TableFolder) -> bool:
         """Whether external Parquet files can be committed to the table, or can create it."""
 
     def add(
-        self, files: Sequence[DataFile], columns: str, location: str, write: Write, table_id: str | None
+        self, files: Sequence[DataFile], columns: str, folder: TableFolder, write: Write, table_id: str | None
     ) -> CommitResult:
         """Commit Parquet files that lie in the table's folder, without a JVM. Creates the table when `table_id` is
         None, and raises when the table has another id. `columns` is Spark's JSON: the table has them all."""
 
-    def accepts_rows(self, rows: DataFrame, location: str) -> bool:
+    def accepts_rows(self, rows: DataFrame, folder: TableFolder) -> bool:
         """Whether Parquet files of such rows can be committed to the table, or can create it."""
 
     def commit_folder(
-        self, folder: str, rows: DataFrame, location: str, write: Write, *, overwrite: bool
+        self, staged: TableFolder, rows: DataFrame, folder: TableFolder, write: Write, *, overwrite: bool
     ) -> CommitResult:
         """Move the Parquet files of a folder into the table and commit them; with `overwrite`, in place of all its
         rows. They have the columns of `rows`, and may have hidden ones."""
-
-
-class FileFact(NamedTuple):
-    """A file of a listing. A tuple: a plan may have a hundred thousand of them."""
-
-    path: str
-    """Relative to the store's root, so that a lake can be moved; absolute when the glob is."""
-    size: int
-    modified: int
-    """Milliseconds since 1970."""
-
-
-class SkippedEntry(NamedTuple):
-    """An entry of a landing folder that a listing skips, although its name matches the glob, or would without a leading
-    `_` or `.`."""
-
-    path: str
-    """As in `FileFact`. Bytes that are not UTF-8 are escaped, as in `caf\\xe9.json`."""
-    code: str
-    """`hidden-name`, `name-not-utf8`, `not-a-file`, `path-too-long`, `broken-link`, `link-loop`, `link-outside` or
-    `link-not-followed`."""
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
-    """A range of a source that is not files: after `since`, up to and including `until`."""
-
-    since: Mapping[str, int | str] = field(default_factory=dict)
-    """Empty before the first batch."""
-    until: Mapping[str, int | str] = field(default_factory=dict)
-    """Empty until it is pinned, where only a run can find the end of the source."""
-
-
-class Storage(Protocol):
-    """Bytes that are not tables: landing files, pinned batches, leases. Keys are relative to one root."""
-
-    def root(self) -> str:
-        """The absolute folder or URL of the root."""
-
-    def location(self, path: str) -> str:
-        """The absolute path or URL of a listed file."""
-
-    def list(
-        self,
-        pattern: str,
-        ingested: Mapping[str, FileFact] | None = None,
-        after: str | None = None,
-        on_skipped: Callable[[SkippedEntry], None] | None = None,
-    ) -> Iterable[FileFact]:
-        """The files that match a glob, in order of path, without the unchanged files of `ingested`. `on_skipped` gets
-        each skipped entry; the same one may come more than once.
-
-        With `after`, only files whose full path, compared letter by letter, sorts after it. Other files are not
-        checked, and folders that have only such files are not listed."""
-
-    def read(self, key: str) -> bytes | None:
-        """The bytes, or None when there is no such file."""
-
-    def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
-        """The bytes of a listed file, as a stream; raises when it is gone, or has changed since `as_of`."""
-
-    def head(self, path: str, size: int) -> bytes:
-        """The first bytes of a listed file."""
-
-    def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Create the file with all its bytes, or return False and change nothing because it exists."""
-
-    def put_file(self, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
-        """`put_if_absent` for content larger than memory; `on_progress` gets the number of bytes read so far. Errors of
-        `file` end it, and leave nothing visible."""
-
-    def replace(self, key: str, data: bytes) -> None:
-        """Create or overwrite the file; readers see the old bytes or the new, never a part."""
-
-    def move(self, path: str, to: str) -> None:
-        """Move a listed file to another path. A repeated move does nothing; an existing file is never overwritten with
-        other bytes."""
-
-    def remove(self, key: str) -> bool:
-        """Remove the file; False when it is gone already."""
-
-    def keys(self, folder: str) -> Sequence[str]:
-        """The file names directly in a folder, sorted."""
-
-    def probe(self) -> str | None:
-        """Test put-if-absent in the store; return what is wrong with it, or None."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The rows of a query."""
-
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-    truncated: bool = False
-    """Whether there are more rows than these."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewColumn:
-    """A column of a view."""
-
-    name: str
-    sql: str | None = None
-    """Spark SQL over the columns of the table; by default the column of the same name."""
-    type: str | None = None
-    """The Spark SQL type that it is cast to."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """A view of one table."""
-
-    table: str
-    columns: tuple[ViewColumn, ...]
-
-
-class QueryEngine(Protocol):
-    """Answers SQL over tables of the lake."""
-
-    name: str
-
-    def referenced(self, sql: str) -> frozenset[str]:
-        """The table names, as written, that a statement reads; an error when it is not a single SELECT."""
-
-    def query(
-        self,
-        sql: str,
-        tables: Mapping[str, pa.dataset.Dataset | pa.RecordBatchReader],
-        views: Mapping[str, View] | None = None,
-        *,
-        rows: int | None = None,
-    ) -> Answer:
-        """Run the statement over these tables, these views of them, and nothing else. Returns the first `rows`."""

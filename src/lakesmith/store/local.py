@@ -6,26 +6,31 @@ library alone would cost a quarter of its time budget (see `docs/decisions/0002-
 
 from __future__ import annotations
 
+import fcntl
 import filecmp
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from lakesmith.disk import create, disk_failure, make_folders, sync
+from lakesmith.disk import create, disk_failure, make_folders, sync, sync_all
 from lakesmith.errors import InfrastructureError
-from lakesmith.ports import FileFact
-from lakesmith.storage.confined import open_file, resolve
-from lakesmith.storage.errors import archive_conflict, file_gone, file_rewritten, probe_put_if_absent
-from lakesmith.storage.globs import Glob
-from lakesmith.storage.local_listing import LocalListing, access_denied, read_error
-from lakesmith.storage.skipped import Skip, ignore, temporary_name
+from lakesmith.ports import EngineAccess, EngineName, FileFact, ObjectFact, StoreCapability
+from lakesmith.store.confined import open_file, resolve
+from lakesmith.store.errors import archive_conflict, file_gone, file_rewritten, probe_put_if_absent, unconfirmed
+from lakesmith.store.globs import Glob
+from lakesmith.store.local_listing import LocalListing, access_denied, read_error
+from lakesmith.store.skipped import Skip, ignore, is_temporary, temporary_name
+
+if TYPE_CHECKING:
+    import pyarrow.fs
 
 _CHUNK = 1024 * 1024
 
 
-class LocalStorage:
+class LocalStore:
     """Files below one folder.
 
     `links_within` is the folder, relative to the root, that symbolic links to files must not leave; None allows all
@@ -36,13 +41,38 @@ class LocalStorage:
         self._root = Path(root)
         self._links_within = links_within
 
-    def root(self) -> str:
+    @property
+    def url(self) -> str:
         return str(self._root)
 
-    def location(self, path: str) -> str:
-        return os.path.join(self._root, path)
+    @property
+    def capabilities(self) -> frozenset[StoreCapability]:
+        return _CAPABILITIES
 
-    def list(
+    def location(self, key: str) -> str:
+        return os.path.join(self._root, key)
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectFact]:
+        folder = prefix[: prefix.rfind("/") + 1]
+        return iter(sorted(self._below(folder, prefix, after)))
+
+    def _below(self, folder: str, prefix: str, after: str | None) -> Iterator[ObjectFact]:
+        try:
+            entries = list(os.scandir(self.location(folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise read_error(self.location(folder), error) from error
+        for entry in entries:
+            key = folder + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
+                    yield from self._below(f"{key}/", prefix, after)
+            elif key.startswith(prefix) and (after is None or key > after) and not is_temporary(entry.name):
+                with suppress(FileNotFoundError):  # deleted since the folder was read
+                    yield _fact(key, entry.stat())
+
+    def find(
         self,
         pattern: str,
         ingested: Mapping[str, FileFact] | None = None,
@@ -62,11 +92,23 @@ class LocalStorage:
         own = path[: path.rfind("/") + 1]
         return os.path.realpath(self.location(self._links_within if path.startswith(self._links_within) else own))
 
-    def read(self, key: str) -> bytes | None:
+    def stat(self, key: str) -> ObjectFact | None:
+        try:
+            found = os.stat(self.location(key))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise read_error(self.location(key), error) from error
+        return _fact(key, found) if stat.S_ISREG(found.st_mode) else None
+
+    def read(self, key: str, span: tuple[int, int] | None = None) -> bytes | None:
         try:
             with self._open(key) as file:
-                return file.read()
-        except FileNotFoundError:
+                if span is None:
+                    return file.read()
+                file.seek(span[0])
+                return file.read(span[1] - span[0])
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise read_error(self.location(key), error) from error
@@ -88,25 +130,55 @@ class LocalStorage:
     def _open(self, path: str) -> BinaryIO:
         return open_file(self.location(path), self._boundary(path))
 
-    def head(self, path: str, size: int) -> bytes:
-        with self.open(path) as file:
-            return file.read(size)
-
     def put_if_absent(self, key: str, data: bytes) -> bool:
         return self._link_new(self._root / key, [data])
 
     def put_file(self, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int], None]) -> bool:
         return self._link_new(self._root / key, _chunks(file, on_progress))
 
-    def replace(self, key: str, data: bytes) -> None:
+    @contextmanager
+    def create(self, key: str) -> Iterator[BinaryIO]:
+        target = self._root / key
+        temporary = target.with_name(temporary_name(target.name))
+        try:
+            with os.fdopen(_create(temporary), "wb") as file:
+                yield file
+            os.rename(temporary, target)
+        except OSError as error:
+            raise write_error(target, error) from error
+        finally:
+            _discard(temporary)
+
+    def replace(self, key: str, data: bytes, *, if_match: str | None = None) -> bool:
         target = self._root / key
         temporary = self._write_beside(target, [data])
         try:
-            os.replace(temporary, target)
+            with _locked(target.parent):
+                if if_match is not None and ((found := self.stat(key)) is None or found.etag != if_match):
+                    return False
+                os.replace(temporary, target)
             sync(target.parent)
         except OSError as error:
-            _discard(Path(temporary))
             raise write_error(target, error) from error
+        finally:
+            _discard(Path(temporary))
+        return True
+
+    def confirm(self, files: Mapping[str, int | None]) -> None:
+        paths = set()
+        for key, size in files.items():
+            found = self.stat(key)
+            if found is None or size not in (None, found.size):
+                raise unconfirmed(self.location(key), size, found)
+            path = self.location(key)
+            paths.add(path)
+            while len(path) > len(str(self._root)):
+                path = os.path.dirname(path)
+                paths.add(path)
+        try:
+            sync_all(sorted(paths))
+        except OSError as error:
+            raise write_error(self._root, error) from error
 
     def move(self, path: str, to: str) -> None:
         source, target = self.location(path), self.location(to)
@@ -141,22 +213,34 @@ class LocalStorage:
         except OSError as error:
             raise write_error(Path(target), error) from error
 
-    def remove(self, key: str) -> bool:
-        try:
-            os.unlink(self._root / key)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise write_error(self._root / key, error) from error
-        return True
+    def delete(self, keys: Iterable[str]) -> None:
+        folders = set()
+        for key in keys:
+            path = self._root / key
+            try:
+                os.unlink(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise write_error(path, error) from error
+            folders.add(path.parent)
+        for folder in folders:
+            self._remove_if_empty(folder)
 
-    def keys(self, folder: str) -> Sequence[str]:
-        try:
-            return sorted(name for name in os.listdir(self._root / folder) if not name.startswith("."))
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise read_error(self.location(folder), error) from error
+    def _remove_if_empty(self, folder: Path) -> None:
+        """Remove empty folders: in a store, a folder is no more than the names of its files."""
+        with suppress(OSError):
+            while folder != self._root and self._root in folder.parents:
+                os.rmdir(folder)
+                folder = folder.parent
+
+    def engine(self, name: EngineName) -> EngineAccess:
+        return EngineAccess(os.path.abspath(self._root))
+
+    def arrow(self) -> pyarrow.fs.FileSystem:
+        from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+        return SubTreeFileSystem(os.path.abspath(self._root), LocalFileSystem())
 
     def probe(self) -> str | None:
         try:
@@ -204,6 +288,25 @@ class LocalStorage:
             _discard(temporary)
             raise
         return str(temporary)
+
+
+_CAPABILITIES = frozenset(StoreCapability) - {StoreCapability.SHARED}
+
+
+def _fact(key: str, found: os.stat_result) -> ObjectFact:
+    etag = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+    return ObjectFact(key, found.st_size, found.st_mtime_ns // 1_000_000, etag)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a folder against other processes that replace files in it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _chunks(file: BinaryIO, on_progress: Callable[[int], None]) -> Iterator[bytes]:

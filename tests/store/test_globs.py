@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakesmith.storage.globs import Glob, sorts_before, walk
+from lakesmith.store.globs import Glob, sorts_before, walk
 
 PATHS = [
     *("in/a.json", "in/day=1-late.json", "in/day=1/a.json", "in/day=1/b.json", "in/day=1/x/c.json"),

@@ -1,25 +1,26 @@
 """Stores over the network, through remote-store: S3, Azure, SFTP and HTTP behave alike.
 
-A `RemoteStorage` can be sent to another process: it holds the settings, and connects where it is used.
+A `RemoteStore` can be sent to another process: it holds the settings, and connects where it is used.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from lakesmith.errors import InfrastructureError
-from lakesmith.ports import FileFact, SkippedEntry
-from lakesmith.storage.access import Access
-from lakesmith.storage.errors import archive_conflict, file_gone, file_rewritten, probe_put_if_absent
-from lakesmith.storage.failures import failure_kind, retrying, store_errors
-from lakesmith.storage.globs import Glob
-from lakesmith.storage.skipped import Skip
-from lakesmith.storage.stores import ConnectedStore, connect
+from lakesmith.ports import EngineAccess, EngineName, FileFact, ObjectFact, SkippedEntry, StoreCapability
+from lakesmith.store.access import Access
+from lakesmith.store.errors import archive_conflict, file_gone, file_rewritten, probe_put_if_absent
+from lakesmith.store.failures import failure_kind, retrying, store_errors
+from lakesmith.store.globs import Glob
+from lakesmith.store.skipped import Skip
+from lakesmith.store.stores import ConnectedStore, connect
 
 if TYPE_CHECKING:
+    import pyarrow.fs
     from remote_store import FileInfo
 
 Result = TypeVar("Result")
@@ -29,7 +30,7 @@ _ONE_REQUEST = 8 * 1024 * 1024
 _CHUNK = 4 * 1024 * 1024
 
 
-class RemoteStorage:
+class RemoteStore:
     """Files below one URL."""
 
     def __init__(self, access: Access, base: str = "") -> None:
@@ -37,15 +38,31 @@ class RemoteStorage:
         self._base = f"{base}/" if base else ""
 
     def __repr__(self) -> str:
-        return f"RemoteStorage({self.root()})"
+        return f"RemoteStore({self.url})"
 
-    def root(self) -> str:
+    @property
+    def capabilities(self) -> frozenset[StoreCapability]:
+        writes = () if self._access.kind == "http" else (StoreCapability.WRITE,)
+        return frozenset((StoreCapability.SHARED, *writes))
+
+    @property
+    def url(self) -> str:
         return f"{self._access.url}/{self._base}".rstrip("/")
 
-    def location(self, path: str) -> str:
-        return path if "://" in path else f"{self._access.url}/{self._base}{path}"
+    def location(self, key: str) -> str:
+        return key if "://" in key else f"{self._access.url}/{self._base}{key}"
 
-    def list(
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectFact]:
+        with store_errors(self._access, self.location(prefix)):
+            folder = prefix[: prefix.rfind("/") + 1]
+            listed = retrying(lambda: tuple(self._store.store.list_files(self._key(folder), recursive=True)))
+        base = len(self._base)
+        facts = (_fact(str(file.path)[base:], file) for file in listed)
+        return iter(
+            sorted(fact for fact in facts if fact.key.startswith(prefix) and (after is None or fact.key > after))
+        )
+
+    def find(
         self,
         pattern: str,
         ingested: Mapping[str, FileFact] | None = None,
@@ -71,8 +88,13 @@ class RemoteStorage:
                     found.add(named)
         return iter(sorted(found))
 
-    def read(self, key: str) -> bytes | None:
-        return self._unless_missing(key, lambda: self._store.fetch(self._key(key)))
+    def stat(self, key: str) -> ObjectFact | None:
+        found = self._info(key)
+        return None if found is None else _fact(key, found)
+
+    def read(self, key: str, span: tuple[int, int] | None = None) -> bytes | None:
+        data = self._unless_missing(key, lambda: self._store.fetch(self._key(key)))
+        return data if data is None or span is None else data[slice(*span)]
 
     def open(self, path: str, as_of: FileFact | None = None) -> BinaryIO:
         key, location = self._key(path), self.location(path)
@@ -91,10 +113,6 @@ class RemoteStorage:
             return io.BytesIO(data)
         return cast(BinaryIO, io.BufferedReader(_Resuming(self._access, key, location, info), _CHUNK))
 
-    def head(self, path: str, size: int) -> bytes:
-        with self.open(path) as file:
-            return file.read(size)
-
     def put_if_absent(self, key: str, data: bytes) -> bool:
         return self.put_file(key, io.BytesIO(data), size=len(data), on_progress=_no_progress)
 
@@ -108,9 +126,34 @@ class RemoteStorage:
                 return False
         return True
 
-    def replace(self, key: str, data: bytes) -> None:
+    @contextmanager
+    def create(self, key: str) -> Iterator[BinaryIO]:
+        written = io.BytesIO()
+        yield written
+        self.put_if_absent(key, written.getvalue())
+
+    def replace(self, key: str, data: bytes, *, if_match: str | None = None) -> bool:
+        if if_match is not None:
+            raise self._no_tables()
         with store_errors(self._access, self.location(key)):
             retrying(lambda: self._store.store.write_atomic(self._key(key), data, overwrite=True))
+        return True
+
+    def confirm(self, files: Mapping[str, int | None]) -> None:
+        raise self._no_tables()
+
+    def engine(self, name: EngineName) -> EngineAccess:
+        raise self._no_tables()
+
+    def arrow(self) -> pyarrow.fs.FileSystem:
+        raise self._no_tables()
+
+    def _no_tables(self) -> InfrastructureError:
+        return InfrastructureError(
+            "landing-only",
+            f"{self.url} can be a landing zone, and cannot hold tables",
+            hint="use a folder, s3://, az:// or gs:// as the warehouse",
+        )
 
     def move(self, path: str, to: str) -> None:
         source, target = self._info(path), self._info(to)
@@ -124,7 +167,7 @@ class RemoteStorage:
                 retrying(lambda: self._store.store.copy(self._key(path), self._key(to), overwrite=True))
                 retrying(lambda: self._store.store.delete(self._key(path), missing_ok=True))
         elif self._are_equal(path, to, source, target):
-            self.remove(path)
+            self.delete([path])
         else:
             raise archive_conflict(self.location(path), self.location(to))
 
@@ -139,17 +182,9 @@ class RemoteStorage:
                 if not chunk:
                     return True
 
-    def remove(self, key: str) -> bool:
-        def delete() -> bool:
-            self._store.store.delete(self._key(key))
-            return True
-
-        return self._unless_missing(key, delete) is True
-
-    def keys(self, folder: str) -> Sequence[str]:
-        with store_errors(self._access, self.location(folder)):
-            listed = retrying(lambda: tuple(self._store.store.list_files(self._key(folder))))
-        return sorted(file.name for file in listed if not file.name.startswith("."))
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._unless_missing(key, lambda key=key: self._store.store.delete(self._key(key)))  # type: ignore[misc]
 
     def probe(self) -> str | None:
         try:
@@ -181,6 +216,11 @@ class RemoteStorage:
 
     def _key(self, path: str) -> str:
         return "".join(self._split(path))
+
+
+def _fact(key: str, info: FileInfo) -> ObjectFact:
+    modified = max(0, int(info.modified_at.timestamp() * 1000))
+    return ObjectFact(key, info.size, modified, str(info.etag or modified))
 
 
 class _Resuming(io.RawIOBase):

@@ -15,13 +15,13 @@ from typing import BinaryIO, Literal, cast
 from lakesmith.declare.sources import Symlinks
 from lakesmith.errors import DataError, LakesmithError, UsageError
 from lakesmith.file_names import escaped, is_utf8
-from lakesmith.ports import FileFact, SkippedEntry, Storage
-from lakesmith.storage.access import find_access, is_remote
-from lakesmith.storage.globs import Glob
-from lakesmith.storage.local import LocalStorage
-from lakesmith.storage.remote import RemoteStorage
-from lakesmith.storage.skipped import Skip
-from lakesmith.storage.warehouse import open_storage
+from lakesmith.ports import FileFact, SkippedEntry, Store
+from lakesmith.store.access import find_access, is_remote
+from lakesmith.store.globs import Glob
+from lakesmith.store.local import LocalStore
+from lakesmith.store.remote import RemoteStore
+from lakesmith.store.skipped import Skip
+from lakesmith.store.warehouse import open_store
 
 MANIFEST = "_manifest"
 """The folder of the manifests, beside the files; listings skip it."""
@@ -59,19 +59,19 @@ class LandingReport:
     errors: tuple[LakesmithError, ...] = ()
 
 
-def landing_storage(
+def landing_store(
     files: str, landing: str, settings: Mapping[str, Mapping[str, str]], symlinks: Symlinks = "inside"
-) -> tuple[Storage, str]:
+) -> tuple[Store, str]:
     """The store of a source's glob, and the glob in it. An absolute path or URL stays one, so that files of two stores
     are never confused. On local disk, links must not leave the folder before the first wildcard."""
     if is_remote(files):
         access, _ = find_access(files, settings)
-        return RemoteStorage(access), files
+        return RemoteStore(access), files
     root, glob = ("/", files.removeprefix("file://")) if files.startswith(("file://", "/")) else (landing, files)
     if is_remote(root):
-        return open_storage(root, settings), glob
+        return open_store(root, settings), glob
     links_within = Glob(glob).folder if symlinks == "inside" else None
-    return LocalStorage(root.removeprefix("file://"), links_within=links_within), glob
+    return LocalStore(root.removeprefix("file://"), links_within=links_within), glob
 
 
 def foreign_entries(entries: Iterable[SkippedEntry], glob: str, archive: str | None) -> tuple[SkippedEntry, ...]:
@@ -87,7 +87,7 @@ def foreign_entries(entries: Iterable[SkippedEntry], glob: str, archive: str | N
 
 
 def list_in_order(
-    storage: Storage,
+    storage: Store,
     glob: str,
     ingested: Mapping[str, FileFact],
     after: str | None,
@@ -99,10 +99,10 @@ def list_in_order(
     A listing is not a snapshot: of two files that arrive meanwhile, it may show only the later one. All files before
     the last one shown exist by then, so a second listing shows them. Up to `complete_until`, no new file can arrive.
     """
-    found = {file.path: file for file in storage.list(glob, ingested, after, on_skipped)}
+    found = {file.path: file for file in storage.find(glob, ingested, after, on_skipped)}
     last = max(found, default="")
     if last > (complete_until or ""):
-        found |= {file.path: file for file in storage.list(glob, ingested, complete_until) if file.path <= last}
+        found |= {file.path: file for file in storage.find(glob, ingested, complete_until) if file.path <= last}
     return tuple(sorted(found.values()))
 
 
@@ -114,7 +114,7 @@ def archive_path(files: str, archive: str, path: str) -> str:
 
 
 def land(
-    storage: Storage,
+    storage: Store,
     glob: str,
     files: Sequence[str | Path],
     *,
@@ -172,7 +172,7 @@ def _key(glob: str, name: str, table: str) -> str:
 
 
 def _land_one(
-    storage: Storage, file: str | Path, key: str, digest: str, size: int, table: str, on_progress: Callable[[int], None]
+    storage: Store, file: str | Path, key: str, digest: str, size: int, table: str, on_progress: Callable[[int], None]
 ) -> Literal["landed", "already landed"]:
     manifest = _manifest_key(key)
     with open(file, "rb") as source:
@@ -199,12 +199,12 @@ def _manifest_key(key: str) -> str:
     return f"{folder}{slash}{MANIFEST}/{name}.json"
 
 
-def _landed_digest(storage: Storage, key: str, manifest: str) -> str | None:
+def _landed_digest(storage: Store, key: str, manifest: str) -> str | None:
     """The SHA-256 of the landed file, or None when there is none. Computed from the file where it has no manifest."""
     content = storage.read(manifest)
     if content is not None:  # the file itself may have been archived since
         return str(json.loads(content)["sha256"])
-    if not any(True for _ in storage.list(_literal(key))):
+    if not any(True for _ in storage.find(_literal(key))):
         return None
     with storage.open(key) as file:
         return _sha256(file)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from remote_store import NotFound, PermissionDenied
 
-from lakesmith.storage.failures import Kind, failure_kind
+from lakesmith.store.failures import Kind, failure_kind
 
 
 def raised(outer: Exception, inner: Exception) -> Exception:

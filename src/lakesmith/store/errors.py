@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from lakesmith.errors import DataError
-from lakesmith.ports import Storage
+from lakesmith.errors import DataError, InfrastructureError
+from lakesmith.ports import ObjectFact, Store
 
 
 def file_gone(location: str) -> DataError:
@@ -32,12 +32,23 @@ def archive_conflict(source: str, target: str) -> DataError:
     )
 
 
-def probe_put_if_absent(storage: Storage) -> str | None:
+def unconfirmed(location: str, size: int | None, found: ObjectFact | None) -> InfrastructureError:
+    """The error for a file that a commit would name, and that the store does not have as it was written."""
+    problem = "is not in the store" if found is None else f"has {found.size} bytes, and {size} were written"
+    return InfrastructureError(
+        "file-unconfirmed",
+        f"{location} {problem}",
+        hint="nothing was committed; if Spark runs on a cluster, its executors must write to the same warehouse: use "
+        "an object store, or a folder that all machines share",
+    )
+
+
+def probe_put_if_absent(store: Store) -> str | None:
     """Test put-if-absent in the store; return what is wrong with it, or None."""
     key = f"_lakesmith/probe/{uuid.uuid4().hex}"
-    if not storage.put_if_absent(key, b"first"):
-        return f"{storage.root()}: a new file was reported as existing"
-    if storage.put_if_absent(key, b"second") or storage.read(key) != b"first":
-        return f"{storage.root()}: two writers of one file both succeeded"
-    storage.remove(key)
+    if not store.put_if_absent(key, b"first"):
+        return f"{store.url}: a new file was reported as existing"
+    if store.put_if_absent(key, b"second") or store.read(key) != b"first":
+        return f"{store.url}: two writers of one file both succeeded"
+    store.delete([key])
     return None

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from typing import TypeVar
 
 from lakesmith.file_names import is_utf8
-from lakesmith.storage.skipped import Skip, hidden, ignore, is_temporary, not_utf8
+from lakesmith.store.skipped import Skip, hidden, ignore, is_temporary, not_utf8
 
 _WILD = re.compile(r"[*?\[]")
 _NOT_HIDDEN = r"(?![_.])"

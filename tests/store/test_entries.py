@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from lakesmith.errors import DataError, InfrastructureError
-from lakesmith.ports import SkippedEntry, Storage
-from lakesmith.storage import LocalStorage, foreign_entries, landing_storage
-from lakesmith.storage.globs import Glob
-from lakesmith.storage.skipped import temporary_name
+from lakesmith.ports import SkippedEntry, Store
+from lakesmith.store import LocalStore, foreign_entries, landing_store
+from lakesmith.store.globs import Glob
+from lakesmith.store.skipped import temporary_name
 
 ODD_NAMES = [
     *("a b.json", "a\nb.json", "a\tb.json", "a\rb.json", "a'b.json", 'a"b.json', "a\\b.json", "a`b.json"),
@@ -28,9 +28,9 @@ NOT_UTF8 = [b"caf\xe9.json", b"\xff.json", b"\xed\xa0\x80.json", b"a\x80b.json"]
 
 def listed(folder: Path, pattern: str, **how: str) -> tuple[list[str], dict[str, str]]:
     """The paths that are listed, and the codes of those that are skipped, by path."""
-    storage, glob = landing_storage(pattern, str(folder), {}, **how)  # type: ignore[arg-type]
+    storage, glob = landing_store(pattern, str(folder), {}, **how)  # type: ignore[arg-type]
     skipped: set[SkippedEntry] = set()
-    files = [file.path for file in storage.list(glob, None, None, skipped.add)]
+    files = [file.path for file in storage.find(glob, None, None, skipped.add)]
     assert len({entry.path for entry in skipped}) == len(skipped)
     for entry in skipped:
         entry.path.encode()
@@ -42,8 +42,8 @@ def test_files_of_every_name_are_listed_and_read(tmp_path: Path) -> None:
     for name in ODD_NAMES:
         (tmp_path / name).write_text(name)
     for pattern in ("*.json", f"{tmp_path}/*.json"):
-        storage, glob = landing_storage(pattern, str(tmp_path), {})
-        found = list(storage.list(glob))
+        storage, glob = landing_store(pattern, str(tmp_path), {})
+        found = list(storage.find(glob))
         assert sorted(os.path.basename(file.path) for file in found) == sorted(ODD_NAMES)
         for file in found:
             with storage.open(file.path, file) as opened:
@@ -157,8 +157,8 @@ def test_links_must_not_leave_the_folder_of_the_glob_unless_allowed(tmp_path: Pa
     assert listed(tmp_path, "in/*/*.json", symlinks="anywhere") == (["in/out/d.json", "in/sub/c.json"], {})
 
 
-def _zone(folder: Path) -> Storage:
-    return landing_storage("in/*.json", str(folder), {})[0]
+def _zone(folder: Path) -> Store:
+    return landing_store("in/*.json", str(folder), {})[0]
 
 
 def test_a_file_that_is_swapped_after_the_listing_is_not_read(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_file_that_is_swapped_after_the_listing_is_not_read(tmp_path: Path) ->
     file.write_text("secret")
     os.utime(file, ns=(1, 1))
     os.utime(outside, ns=(1, 1))
-    (fact,) = _zone(tmp_path).list("in/*.json")
+    (fact,) = _zone(tmp_path).find("in/*.json")
     swaps: list[tuple[Callable[[Path], None], str]] = [
         (_link("../secret.json"), "link-outside"),
         (_fifo, "not-a-file"),
@@ -193,7 +193,7 @@ def test_a_folder_that_is_swapped_while_a_file_is_opened_is_not_followed(
     for folder, text in ((inside, "mine"), (outside, "secret")):
         folder.mkdir(parents=True)
         (folder / "x.json").write_text(text)
-    zone, _ = landing_storage("in/*/*.json", str(tmp_path), {})
+    zone, _ = landing_store("in/*/*.json", str(tmp_path), {})
     realpath = os.path.realpath
 
     def then_swapped(path: str) -> str:
@@ -212,7 +212,7 @@ def test_a_folder_that_is_swapped_while_a_file_is_opened_is_not_followed(
 def test_a_fifo_in_place_of_a_manifest_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "note")
     with pytest.raises(DataError) as caught:
-        LocalStorage(tmp_path).read("note")
+        LocalStore(tmp_path).read("note")
     assert caught.value.code == "not-a-file"
 
 
@@ -272,7 +272,7 @@ def test_hidden_folders_are_reported_once_without_those_of_lakesmith(tmp_path: P
         (tmp_path / name).touch()
     (tmp_path / "in" / temporary_name("f.json")).touch()
     skipped: set[SkippedEntry] = set()
-    list(LocalStorage(tmp_path).list("in/**", None, None, skipped.add))
+    list(LocalStore(tmp_path).find("in/**", None, None, skipped.add))
     foreign = foreign_entries(skipped, "in/**", "_done")
     assert [(entry.path, entry.code) for entry in foreign] == [("in/.git", "hidden-name"), ("in/_tmp", "hidden-name")]
     assert listed(tmp_path, "in/*.json") == ([], {})  # it enters no folder, and none matches
@@ -281,7 +281,7 @@ def test_hidden_folders_are_reported_once_without_those_of_lakesmith(tmp_path: P
 def test_an_archive_beside_the_files_is_not_reported(tmp_path: Path) -> None:
     (tmp_path / "in" / "done" / "x").mkdir(parents=True)
     skipped: set[SkippedEntry] = set()
-    list(LocalStorage(tmp_path).list("in/*", None, None, skipped.add))
+    list(LocalStore(tmp_path).find("in/*", None, None, skipped.add))
     assert {entry.path for entry in skipped} == {"in/done"}
     assert foreign_entries(skipped, "in/*", "done") == ()
     assert foreign_entries(skipped, "in/*", "done/x") == ()

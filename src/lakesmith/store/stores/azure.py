@@ -9,10 +9,10 @@ from typing import Any, BinaryIO
 
 from lakesmith.errors import DeclarationError
 from lakesmith.ports import FileFact
-from lakesmith.storage.access import Access
-from lakesmith.storage.failures import WRITE, failure_kind, retrying
-from lakesmith.storage.globs import Glob, walk
-from lakesmith.storage.skipped import Skip, hidden
+from lakesmith.store.access import Access
+from lakesmith.store.failures import WRITE, failure_kind, retrying
+from lakesmith.store.globs import Glob, walk
+from lakesmith.store.skipped import Skip, hidden
 
 _BLOCK = 8 * 1024 * 1024
 _MAX_BLOCKS = 45_000

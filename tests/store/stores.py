@@ -13,8 +13,8 @@ from tests.servers.proxy import Proxy
 from tests.servers.s3 import S3Server
 from tests.servers.sftp import SftpServer
 
-from lakesmith.ports import Storage
-from lakesmith.storage import open_storage
+from lakesmith.ports import Store
+from lakesmith.store import open_store
 
 REMOTE = ("s3", "azure", "sftp")
 """The writable stores; a web server is read-only."""
@@ -33,14 +33,14 @@ class Place:
     through: Callable[[int], Place]
     """The same place through another port."""
 
-    def open(self) -> Storage:
-        return open_storage(self.url, self.settings)
+    def open(self) -> Store:
+        return open_store(self.url, self.settings)
 
-    def open_denied(self) -> Storage:
+    def open_denied(self) -> Store:
         (root,) = self.settings
-        return open_storage(self.url, {root: self.settings[root] | self.wrong})
+        return open_store(self.url, {root: self.settings[root] | self.wrong})
 
-    def behind(self, proxy: Proxy) -> Storage:
+    def behind(self, proxy: Proxy) -> Store:
         return self.through(proxy.port).open()
 
 
@@ -73,7 +73,7 @@ def _place(root: str, path: str, port: int, settings: Callable[[int], dict[str, 
     return through(port)
 
 
-def put(storage: Storage, key: str, data: bytes = b"{}") -> None:
+def put(storage: Store, key: str, data: bytes = b"{}") -> None:
     assert storage.put_file(key, io.BytesIO(data), size=len(data), on_progress=lambda sent: None)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 from lakesmith.errors import InfrastructureError, LakesmithError
-from lakesmith.storage.access import Access
+from lakesmith.store.access import Access
 
 Kind = Literal["missing", "exists", "denied", "unknown-host", "rejected", "transient"]
 Result = TypeVar("Result")
