@@ -27,7 +27,7 @@ from lakesmith.plan.steps import QuarantineFilter
 from lakesmith.records import RunRecord
 from lakesmith.reports import RunReport
 from lakesmith.spark import write
-from lakesmith.store import Warehouse
+from lakesmith.store import LocalStore, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
