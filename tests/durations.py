@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 _FILE = Path(__file__).with_suffix(".json")
 SLOWEST_SECONDS = 20.0
-"""The most that one test may take in `make test`."""
+"""The most that one test, or its setup, may take in `make test`."""
 SLOW_TESTS: dict[str, str] = {
     "tests/docs/test_readme.py::test_all_commands_work_one_after_the_other_and_show_what_the_readme_shows": (
         "each command of the README starts Python, and two of them a JVM, as they do for a newcomer"
@@ -26,6 +28,7 @@ SLOW_TESTS: dict[str, str] = {
     ),
 }
 """By test, without parameters: why it takes longer."""
+SHARED_SECONDS = "shared_seconds"
 _SPARE = 1.5
 """The budget of a folder is so many times its recorded seconds, because machines differ."""
 
@@ -38,12 +41,41 @@ class Durations:
         self._recorded = recorded
         self.files: defaultdict[str, float] = defaultdict(float)
         self.tests: dict[str, float] = {}
+        self.setups: dict[str, float] = {}
+        """By test, its fixtures without those of the session, such as Spark and servers."""
+        self._shared = 0.0
+        self._depth = 0
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+        if fixturedef.scope != "session" or self._depth:
+            return (yield)
+        self._depth += 1
+        began = time.monotonic()
+        try:
+            return (yield)
+        finally:
+            self._depth -= 1
+            self._shared += time.monotonic() - began
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "setup":
+            # The process that runs the test sends this with its report.
+            setattr(report, SHARED_SECONDS, self._shared)
+            self._shared = 0.0
+        return report
 
     @pytest.hookimpl
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.files[report.nodeid.partition("::")[0]] += report.duration
         if report.when == "call":
             self.tests[report.nodeid] = report.duration
+        if report.when == "setup":
+            self.setups[report.nodeid] = report.duration - getattr(report, SHARED_SECONDS, 0.0)
 
     def slowness(self) -> float:
         """How many times slower this machine is now than when durations were recorded; at least 1."""
@@ -58,8 +90,9 @@ class Durations:
             return []
         limit = SLOWEST_SECONDS * self.slowness()
         return [
-            f"{test} took {seconds:.1f} s"
-            for test, seconds in self.tests.items()
+            f"{what}{test} took {seconds:.1f} s"
+            for what, taken in (("", self.tests), ("the setup of ", self.setups))
+            for test, seconds in taken.items()
             if seconds > limit and test.partition("[")[0] not in SLOW_TESTS
         ]
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 import pytest
 from tests import durations
 from tests.durations import Durations
 
+When = Literal["setup", "call"]
 
-def report(test: str, seconds: float) -> pytest.TestReport:
-    return pytest.TestReport(test, (test, None, ""), {}, "passed", None, "call", duration=seconds)
+
+def report(test: str, seconds: float, when: When = "call", shared: float = 0.0) -> pytest.TestReport:
+    found = pytest.TestReport(test, (test, None, ""), {}, "passed", None, when, duration=seconds)
+    setattr(found, durations.SHARED_SECONDS, shared)
+    return found
 
 
 def measured(seconds: float, *, verify: bool = False, before: float = 0.0) -> Durations:
@@ -20,6 +27,20 @@ def measured(seconds: float, *, verify: bool = False, before: float = 0.0) -> Du
 def test_a_test_over_the_limit_is_named() -> None:
     assert measured(19.9).too_slow() == []
     assert measured(20.1).too_slow() == ["tests/test_a.py::test_slow[1] took 20.1 s"]
+
+
+def test_a_setup_over_the_limit_is_named_but_the_start_of_spark_does_not_count() -> None:
+    found = Durations(False, {})
+    found.pytest_runtest_logreport(report("tests/test_a.py::test_one", 30.0, "setup", shared=11.0))
+    assert found.too_slow() == []
+    found.pytest_runtest_logreport(report("tests/test_a.py::test_two", 30.0, "setup", shared=9.0))
+    assert found.too_slow() == ["the setup of tests/test_a.py::test_two took 21.0 s"]
+
+
+@pytest.mark.parametrize("test", durations.SLOW_TESTS)
+def test_every_test_with_a_reason_exists(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert f"def {name}(" in (Path(__file__).parents[1] / file).read_text()
 
 
 def test_a_test_with_a_reason_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:

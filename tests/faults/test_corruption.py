@@ -23,6 +23,7 @@ from tests.faults.lakes import (
     warehouse,
 )
 from tests.faults.prebuilt_lake import BRONZE, PrebuiltLake, build_lake
+from tests.marks import chosen_only
 from tests.run.lakes import Written
 
 from lakesmith.errors import LakesmithError, Problems
@@ -199,7 +200,7 @@ def test_a_run_stops_at_a_corrupt_data_file_and_names_it(tmp_path: Path, spark: 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("cached", chosen_only([True, False], True))
 def test_a_run_stops_at_a_commit_with_a_changed_digit_and_names_it(
     tmp_path: Path, spark: SparkSession, cached: bool
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_full_disk_of_a_log_leaves_the_table_unchanged(lake: Written) -> None:
 
 
 @mounts
+@pytest.mark.verify
 def test_a_full_disk_of_batch_records_loses_no_batch(lake: Written, disk: Disk) -> None:
     before = content(lake)
     disk.fill()
@@ -181,6 +182,7 @@ def test_a_read_error_of_the_disk_names_the_file(lake: Written, tmp_path: Path) 
     assert content(lake) == before
 
 
+@pytest.mark.verify
 def test_a_run_with_a_read_error_changes_nothing_and_the_next_one_is_correct(lake: Written, tmp_path: Path) -> None:
     lake.run("bronze.orders")
     data = sorted((warehouse(lake) / "bronze/orders").glob("*.parquet"), key=os.path.getmtime)[-1]

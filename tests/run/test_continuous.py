@@ -39,6 +39,7 @@ def test_each_round_ingests_what_is_new_and_the_end_comes_when_it_is_requested(w
     assert written.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,)]
 
 
+@pytest.mark.verify
 def test_sigterm_lets_the_round_end_and_nothing_is_doubled_by_the_next_run(tmp_path: Path) -> None:
     """Slow: a process of its own, with a JVM of its own."""
     lake = tmp_path / "shop"

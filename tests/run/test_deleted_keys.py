@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from tests.marks import first_only
+from tests.marks import chosen_only, first_only
 from tests.run.lakes import Cut, Written, cut_at
 
 from lakesmith.formats import Delta
@@ -77,7 +77,7 @@ def test_a_late_row_brings_no_key_back_and_a_later_one_does(events: Written) -> 
     assert history(events) == [(1, 1, 5), (1, 7, None), (2, 1, None), (3, 8, 9)]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", chosen_only(["before", "after"], "after"))
 def test_a_run_that_dies_around_the_merge_is_made_good(
     events: Written, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -110,7 +110,7 @@ def test_the_end_of_a_key_that_was_rolled_back_does_not_count(events: Written, t
     assert history(events) == [(1, 1, None), (2, 1, None)]
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", chosen_only([False, True], True))
 def test_deleted_keys_of_a_batch_that_was_never_committed_do_not_count_when_its_input_went_back(
     events: Written, killed: bool
 ) -> None:

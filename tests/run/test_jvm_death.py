@@ -18,7 +18,7 @@ from tests.run.lakes import ORDERS
 
 from lakesmith.lake import Lake
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.verify, pytest.mark.timeout(300)]
 
 ROWS = [{"id": 1, "amount": 5, "day": "2026-01-01", "at": "2026-01-01"}]
 APART = {f"bronze/{name}.yml": f"source: {{files: landing/{name}/*.json}}\n" for name in ("clicks", "visits")}
@@ -124,7 +124,6 @@ def test_a_run_whose_jvm_is_killed_is_recorded_and_the_next_one_finishes_it(shop
     assert list(Lake.open(shop).plan().steps) == []
 
 
-@pytest.mark.verify
 @pytest.mark.parametrize(
     ("place", "about", "delay", "code"),
     [
@@ -151,7 +150,6 @@ def test_whenever_the_jvm_is_killed_the_run_is_recorded_and_the_next_one_finishe
     assert list(Lake.open(shop).plan().steps) == []
 
 
-@pytest.mark.verify
 def test_a_jvm_that_is_killed_after_the_last_step_takes_nothing_from_the_run(shop: Path) -> None:
     answer = killed_at("lease.released", "gold.sales", shop, ["run"], ["run"])
     assert answer.codes == [0, 0]
@@ -159,7 +157,6 @@ def test_a_jvm_that_is_killed_after_the_last_step_takes_nothing_from_the_run(sho
     assert recorded(shop) == [("ok", answer.outcomes)]
 
 
-@pytest.mark.verify
 @pytest.mark.parametrize(
     ("query", "code"),
     [
@@ -181,7 +178,6 @@ def test_a_jvm_that_runs_out_of_memory_says_which_setting_to_raise(shop: Path, q
     assert recorded(shop) == [("failed", answer.outcomes)]
 
 
-@pytest.mark.verify
 def test_a_continuous_run_ends_with_its_jvm(shop: Path) -> None:
     answer = killed_at("batch.pinned", "silver.orders", shop, ["run", "--continuous", "--every", "0"])
     assert answer.codes == [4]
@@ -203,7 +199,6 @@ print(json.dumps([codes, first.outcome, dead.outcome, last.outcome]))
 """
 
 
-@pytest.mark.verify
 def test_runs_in_a_given_session_whose_jvm_died_are_recorded_and_a_run_without_it_goes_on(shop: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-c", GIVEN, str(shop)], capture_output=True, text=True, timeout=240, check=False

@@ -54,6 +54,7 @@ def test_files_of_all_writers_are_private(written: Written, monkeypatch: pytest.
 
 
 @pytest.mark.spark
+@pytest.mark.verify
 @pytest.mark.timeout(300)
 def test_with_another_umask_the_group_may_read_and_nothing_temporary_is_left(tmp_path: Path) -> None:
     lake, temporary = Written(tmp_path / "shop", cast("SparkSession", None)), tmp_path / "temporary"

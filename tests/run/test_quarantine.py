@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.marks import first_only
+from tests.marks import chosen_only, first_only
 from tests.run.lakes import Cut, Written
 
 from lakesmith.plan.steps import QuarantineFilter
@@ -167,7 +167,7 @@ CUTS = {
 }
 
 
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", chosen_only(CUTS, "before the commit", "after the commit"))
 def test_a_replay_that_is_interrupted_is_completed_and_no_row_enters_twice(
     written: Written, monkeypatch: pytest.MonkeyPatch, cut: str
 ) -> None:

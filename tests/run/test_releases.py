@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.marks import chosen_only
 from tests.run.lakes import ORDERS, Cut, Written, cut_at
 
 from lakesmith import failpoints
 from lakesmith.errors import LakesmithError, UsageError
+from lakesmith.jvm.session import isolated
 from lakesmith.plan.steps import QuarantineFilter, Restore
 
 if TYPE_CHECKING:
@@ -22,13 +24,20 @@ SALES = "SELECT day, orders, amount FROM gold.sales ORDER BY day"
 BEHIND = "SELECT count(*) FROM silver.orders s LEFT JOIN gold.sales g USING (day) WHERE g.day IS NULL"
 
 
-@pytest.fixture
-def lake(tmp_path: Path, spark: SparkSession) -> Written:
-    made = Written(tmp_path / "shop", spark)
+@pytest.fixture(scope="module")
+def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A lake after its first run. Tests copy it: a lake can be moved."""
+    made = Written(tmp_path_factory.mktemp("first") / "shop", isolated(shared_spark))
     made.declare({"lakesmith.yml": "name: shop\n", **ORDERS})
     land(made, 1)
     made.run()
     return made
+
+
+@pytest.fixture
+def lake(first_day: Written, tmp_path: Path, spark: SparkSession) -> Written:
+    folder = shutil.copytree(first_day.folder, tmp_path / "shop")
+    return Written(folder, spark, list(first_day.reports))
 
 
 def land(lake: Written, day: int, amount: int = 10) -> None:
@@ -203,7 +212,10 @@ def test_nothing_goes_back_where_one_table_could_not(lake: Written) -> None:
         assert first in (unknown.value.hint or "")
 
 
-@pytest.mark.parametrize(("behind", "stays"), [("silver.orders", "gold.sales"), ("bronze.orders", "silver.orders")])
+@pytest.mark.parametrize(
+    ("behind", "stays"),
+    chosen_only([("silver.orders", "gold.sales"), ("bronze.orders", "silver.orders")], ("silver.orders", "gold.sales")),
+)
 def test_a_table_that_did_not_move_follows_its_inputs_back_and_is_not_computed_again(
     lake: Written, behind: str, stays: str
 ) -> None:

@@ -10,6 +10,8 @@ from tests.servers.http import WebServer
 from tests.servers.proxy import Proxy
 from tests.store.stores import REMOTE, Place, make_place, put
 
+from lakesmith.store import failures
+
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 
 
@@ -55,8 +57,9 @@ def test_a_store_that_answers_503_now_and_then_is_waited_for(
 
 
 def test_a_store_that_cannot_be_reached_is_a_problem_of_its_table_alone(
-    written: Written, request: pytest.FixtureRequest
+    written: Written, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(failures, "WAITS", (0.01,) * len(failures.WAITS))
     place = make_place("s3", request)
     declare(written, {"s3": place.through(1)})
     written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json}\n"})

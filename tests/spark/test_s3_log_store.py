@@ -69,6 +69,7 @@ def test_two_processes_that_commit_to_one_log_lose_nothing(command: list[str], s
     assert sorted(result.present) == sorted(result.acknowledged)
 
 
+@pytest.mark.verify
 def test_the_same_two_processes_lose_commits_with_the_store_of_delta(
     command: list[str], s3: S3Server, tmp_path: Path
 ) -> None:
