@@ -52,7 +52,7 @@ def test_a_type_is_parsed_with_backticks_unescaped(text: str, parsed: SparkType)
 @pytest.mark.parametrize(
     ("type", "text"),
     [
-        (StructType((("a", INT), ("größe", INT))), "struct<a:int,größe:int>"),
+        (StructType((("a", INT), ("größe", INT))), "struct<a:int,`größe`:int>"),
         (StructType((("a b", INT), ("c`d", INT), ("1", INT))), "struct<`a b`:int,`c``d`:int,`1`:int>"),
     ],
 )

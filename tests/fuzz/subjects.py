@@ -287,7 +287,7 @@ def _data(case: Case, folder: Path) -> Refused:
         if seen.passing:
             raise Broke(f"the file is left for later, though nothing happens to it: {seen.why}")
         # As it goes to and from Spark's workers.
-        found = arrow_type(spark_type(null_types_as_text(seen.shape))) if len(seen.shape) else seen.shape
+        found = arrow_type(str(spark_type(null_types_as_text(seen.shape)))) if len(seen.shape) else seen.shape
         known = pa.schema(list(with_new_fields(pa.struct(list(known)), found)))
         if seen.why is not None:
             task = Task(0, task.path, task.size, seen.why)

@@ -403,28 +403,28 @@ def test_digits_are_kept_where_a_number_is_rescued() -> None:
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        ([b'{"a": 1}', b'{"a": 2.5}'], "struct<`a`:double>"),
-        ([b'{"a": 1}', b'{"b": "x"}'], "struct<`a`:bigint,`b`:string>"),
-        ([b'{"a": {}}'], "struct<`a`:void>"),
-        ([b'{"a": {}}', b'{"a": {"b": 1}}'], "struct<`a`:struct<`b`:bigint>>"),
-        ([b'{"a": [{}]}', b'{"a": [{"b": 1}]}'], "struct<`a`:array<struct<`b`:bigint>>>"),
-        ([b'{"a": {"x y": 1}}'], "struct<`a`:string>"),
-        ([b'{"a": {"x y": 1, "z": 1}}'], "struct<`a`:struct<`z`:bigint>>"),
-        ([b'{"x y": 1, "_row_hash": "h", "a": 1}'], "struct<`a`:bigint>"),
-        ([b'{"x y": 1}', b'{"a": 1}'], "struct<`a`:bigint>"),
-        ([b'{"a": 1}', b'{"A": 2.5}'], "struct<`a`:double>"),
-        ([b'{"n": {"a": 1}}', b'{"n": {"A": 2.5}}'], "struct<`n`:struct<`a`:double>>"),
+        ([b'{"a": 1}', b'{"a": 2.5}'], "struct<a:double>"),
+        ([b'{"a": 1}', b'{"b": "x"}'], "struct<a:bigint,b:string>"),
+        ([b'{"a": {}}'], "struct<a:void>"),
+        ([b'{"a": {}}', b'{"a": {"b": 1}}'], "struct<a:struct<b:bigint>>"),
+        ([b'{"a": [{}]}', b'{"a": [{"b": 1}]}'], "struct<a:array<struct<b:bigint>>>"),
+        ([b'{"a": {"x y": 1}}'], "struct<a:string>"),
+        ([b'{"a": {"x y": 1, "z": 1}}'], "struct<a:struct<z:bigint>>"),
+        ([b'{"x y": 1, "_row_hash": "h", "a": 1}'], "struct<a:bigint>"),
+        ([b'{"x y": 1}', b'{"a": 1}'], "struct<a:bigint>"),
+        ([b'{"a": 1}', b'{"A": 2.5}'], "struct<a:double>"),
+        ([b'{"n": {"a": 1}}', b'{"n": {"A": 2.5}}'], "struct<n:struct<a:double>>"),
         ([b'{"a": 1, "A": 2}'], None),
-        ([b'{"b": 1}', b'{"n": [{"a": 1, "A": 2}]}'], "struct<`b`:bigint>"),
-        ([b'{"a": "2026-01-31"}'], "struct<`a`:string>"),
-        ([b'{"a": "2026-01-31T00:00:00Z"}'], "struct<`a`:string>"),
-        ([b'{"a": 9223372036854775808}'], "struct<`a`:decimal(38,0)>"),
-        ([b'{"a": 1}', b'{"a": "x"}'], "struct<`a`:string>"),
-        ([b'{"a": 1}', b'{"a": {"b": 1}}'], "struct<`a`:string>"),
-        ([b'{"a": null}'], "struct<`a`:void>"),
-        ([b'{"a": []}'], "struct<`a`:array<void>>"),
-        ([b'{"a": 1}', b"null"], "struct<`a`:bigint>"),
-        ([b'{"a": 1}', b'{"b": NaN}'], "struct<`a`:bigint>"),
+        ([b'{"b": 1}', b'{"n": [{"a": 1, "A": 2}]}'], "struct<b:bigint>"),
+        ([b'{"a": "2026-01-31"}'], "struct<a:string>"),
+        ([b'{"a": "2026-01-31T00:00:00Z"}'], "struct<a:string>"),
+        ([b'{"a": 9223372036854775808}'], "struct<a:decimal(38,0)>"),
+        ([b'{"a": 1}', b'{"a": "x"}'], "struct<a:string>"),
+        ([b'{"a": 1}', b'{"a": {"b": 1}}'], "struct<a:string>"),
+        ([b'{"a": null}'], "struct<a:void>"),
+        ([b'{"a": []}'], "struct<a:array<void>>"),
+        ([b'{"a": 1}', b"null"], "struct<a:bigint>"),
+        ([b'{"a": 1}', b'{"b": NaN}'], "struct<a:bigint>"),
         ([b"null"], None),
         ([b"{}"], None),
         ([b'{"a":' * 30_000 + b"1" + b"}" * 30_000], None),
@@ -433,14 +433,14 @@ def test_digits_are_kept_where_a_number_is_rescued() -> None:
 )
 def test_a_survey_tells_the_type_that_holds_all_values(texts: list[bytes], expected: str | None) -> None:
     found = shape(as_records(texts))
-    assert (spark_type(found) if len(found) else None) == expected
+    assert (str(spark_type(found)) if len(found) else None) == expected
 
 
 @given(texts=st.lists(RECORDS, min_size=1, max_size=4))
 @settings(max_examples=60, deadline=None)
 def test_a_survey_finds_the_same_in_a_block_and_one_by_one(texts: list[bytes]) -> None:
     each = reduce(wider, (shape(as_records([text])) for text in texts))
-    assert spark_type(shape(as_records(texts))) == spark_type(each)
+    assert str(spark_type(shape(as_records(texts)))) == str(spark_type(each))
 
 
 def test_a_field_without_a_column_ends_the_job_unless_it_was_looked_for() -> None:

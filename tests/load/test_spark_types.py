@@ -22,7 +22,7 @@ from lakesmith.load.spark_types import normalized_type
         ("timestamp_ntz", "timestamp_ntz"),
         ("array<string>", "array<string>"),
         ("map<string, array<int>>", "map<string,array<int>>"),
-        ("struct<a: int, Größe: struct<c string>>", "struct<a:int,Größe:struct<c:string>>"),
+        ("struct<a: int, Größe: struct<c string>>", "struct<a:int,`Größe`:struct<c:string>>"),
         ("struct<`a`: int>", "struct<a:int>"),
     ],
 )

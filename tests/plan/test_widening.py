@@ -10,6 +10,7 @@ from tests.plan.test_planner import ORDERS, of, plan, problem
 
 from lakesmith.declare import Append, Column, Table
 from lakesmith.declare.contract import Contract
+from lakesmith.declare.spark_type import parse_type
 from lakesmith.errors import Place
 from lakesmith.plan.explain import explain_step
 from lakesmith.plan.fingerprint import definition
@@ -38,8 +39,8 @@ SILVER = made("silver.orders", "SELECT id FROM bronze.orders", Append())
     ],
 )
 def test_a_type_that_holds_every_value_of_another_can_follow_it(stored: str, wanted: str) -> None:
-    assert widens(stored, wanted)
-    assert not widens(wanted, stored)
+    assert widens(parse_type(stored), parse_type(wanted))
+    assert not widens(parse_type(wanted), parse_type(stored))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_type_that_holds_every_value_of_another_can_follow_it(stored: str, wan
     ],
 )
 def test_nothing_else_can(stored: str, wanted: str) -> None:
-    assert not widens(stored, wanted)
+    assert not widens(parse_type(stored), parse_type(wanted))
 
 
 def declared(type: str, contract: Contract = "additive") -> Table:

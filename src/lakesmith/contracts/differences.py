@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lakesmith.contracts.promotion import can_read, read_type
+from lakesmith.contracts.promotion import can_read
 from lakesmith.contracts.published import Definition, PromisedColumn
 from lakesmith.declare.contract import Compatibility
-from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, SimpleType, SparkType, StructType
+from lakesmith.declare.spark_type import ArrayType, DecimalType, MapType, SimpleType, SparkType, StructType, read_type
 
 Kind = Literal["added", "removed", "type", "required", "key", "unique", "meaning", "terms", "documentation"]
 
@@ -129,8 +129,8 @@ def _of_type(path: str, old: SparkType, new: SparkType) -> Iterator[Difference]:
                 kind="type",
                 path=path,
                 what=f"{path} is {new}, was {old}",
-                backward=simple and can_read(str(new), str(old)),
-                forward=simple and can_read(str(old), str(new)),
+                backward=simple and can_read(new, old),
+                forward=simple and can_read(old, new),
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakesmith.declare.spark_type import SimpleType, SparkType, SparkTypeError, parse_type
+from lakesmith.declare.spark_type import SparkType
 from lakesmith.plan.widening import widens
 
 _PROMOTED = {
@@ -16,14 +16,6 @@ _PROMOTED = {
 """What Avro lets a reader promote, besides a wider type of the same kind."""
 
 
-def read_type(text: str) -> SparkType:
-    """Parse the type of a declaration or a table's log; a type that Spark's grammar does not have is one word."""
-    try:
-        return parse_type(text)
-    except SparkTypeError:
-        return SimpleType(text)
-
-
-def can_read(reader: str, writer: str) -> bool:
+def can_read(reader: SparkType, writer: SparkType) -> bool:
     """Whether a reader of the one simple type can read values that were written as the other."""
-    return reader == writer or reader in _PROMOTED.get(writer, ()) or widens(writer, reader)
+    return reader == writer or str(reader) in _PROMOTED.get(str(writer), ()) or widens(writer, reader)

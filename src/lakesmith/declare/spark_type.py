@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 SIMPLE_TYPES = (
     "bigint",
@@ -29,6 +30,9 @@ TYPE_ALIASES = {
     "dec": "decimal",
     "numeric": "decimal",
 }
+INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+"""By integer type, the narrowest first, the greatest number of digits."""
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:])")
 _MAX_DEPTH = 250
 """Deeper types would exhaust Python's stack."""
@@ -97,6 +101,38 @@ def parse_type(text: str, simple: Callable[[str], SparkType] = SimpleType) -> Sp
     return found
 
 
+def read_type(text: str) -> SparkType:
+    """Parse the type of a declaration or a table's log; a type that Spark's grammar does not have is one word."""
+    try:
+        return parse_type(text)
+    except SparkTypeError:
+        return SimpleType(text)
+
+
+def read_schema(schema: str | Mapping[str, Any]) -> SparkType:
+    """Return the type of a schema in JSON, as Spark and Delta's log write it."""
+    match schema:
+        case str():
+            return read_type(schema)
+        case {"type": "array", "elementType": element}:
+            return ArrayType(read_schema(element))
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return MapType(read_schema(key), read_schema(value))
+        case _:
+            return StructType(tuple((field["name"], read_schema(field["type"])) for field in schema["fields"]))
+
+
+def digits(type: SparkType) -> tuple[int, int] | None:
+    """Return the digits of a number, and how many of them follow the point; None when these are not fixed."""
+    match type:
+        case DecimalType():
+            return type.precision, type.scale
+        case SimpleType() if type.name in INTEGER_DIGITS:
+            return INTEGER_DIGITS[type.name], 0
+        case _:
+            return None
+
+
 def _text(type: SparkType) -> str:
     # One function with direct calls: nested `str()` calls would exhaust the stack earlier.
     match type:
@@ -113,7 +149,7 @@ def _text(type: SparkType) -> str:
 
 
 def _field_name(name: str) -> str:
-    return name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
+    return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 class _Parser:
@@ -175,7 +211,7 @@ class _Parser:
     def _struct(self, depth: int) -> StructType:
         self._expect("<")
         fields: list[tuple[str, SparkType]] = []
-        while self.next != ">" or not fields:
+        while self.next != ">":
             if fields:
                 self._expect(",")
             name = self._word("a field's name", quoted=True)

@@ -79,4 +79,4 @@ _TYPE_NAMES = {STRUCT: "struct", LIST: "array", MAP: "map"}
 
 def type_name(type: pa.DataType) -> str:
     """Return the Spark SQL name of a type, without its parts."""
-    return _TYPE_NAMES.get(outer_type(type)) or spark_type(type)
+    return _TYPE_NAMES.get(outer_type(type)) or str(spark_type(type))

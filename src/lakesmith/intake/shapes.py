@@ -5,11 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, assert_never
 
 import pyarrow as pa
 
 from lakesmith.columns import AUDIT, HIDDEN
+from lakesmith.declare.spark_type import (
+    ArrayType,
+    DecimalType,
+    MapType,
+    SimpleType,
+    SparkType,
+    StructType,
+    digits,
+    read_type,
+)
 from lakesmith.plan.widening import whole_digits, widens
 
 STRING = pa.string()
@@ -29,7 +39,6 @@ _SIMPLE = {
     "void": pa.null(),
 }
 _TYPE_NAMES = {type: name for name, type in _SIMPLE.items()}
-_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[\w.]+|[<>(),:])")
 _UNSTORABLE = re.compile(r"[ ,;{}()=\x00-\x1f]")
 _EXACT = 2**53
 """Whole numbers up to here are exact as doubles."""
@@ -51,64 +60,37 @@ class Number(float):
         return Number, (self.text,)
 
 
-def arrow_type(text: str) -> pa.DataType:
+def arrow_type(type: SparkType | str) -> pa.DataType:
     """Return the Arrow type of a Spark SQL type, such as `struct<a:bigint,b:array<string>>`."""
-    tokens = _TOKEN.findall(text)
-    tokens.reverse()
-    return _type(tokens)
-
-
-def _type(tokens: list[str]) -> pa.DataType:
-    word = tokens.pop().lower()
-    match word:
-        case "decimal":
-            tokens.pop()
-            precision = int(tokens.pop())
-            scale = int(tokens.pop()) if tokens.pop() == "," else 0
-            if tokens and tokens[-1] == ")":
-                tokens.pop()
-            return pa.decimal128(precision, scale)
-        case "array":
-            tokens.pop()
-            item = _type(tokens)
-            tokens.pop()
-            return pa.list_(item)
-        case "map":
-            tokens.pop()
-            key = _type(tokens)
-            tokens.pop()
-            value = _type(tokens)
-            tokens.pop()
-            return pa.map_(key, value)
-        case "struct":
-            tokens.pop()
-            fields = []
-            while tokens[-1] != ">":
-                name = tokens.pop()
-                tokens.pop()
-                names = name[1:-1].replace("``", "`") if name.startswith("`") else name
-                fields.append((names, _type(tokens)))
-                if tokens[-1] == ",":
-                    tokens.pop()
-            tokens.pop()
-            return pa.struct(fields)
+    match type:
+        case str():
+            return arrow_type(read_type(type))
+        case SimpleType():
+            return _SIMPLE[type.name]
+        case DecimalType():
+            return pa.decimal128(type.precision, type.scale)
+        case ArrayType():
+            return pa.list_(arrow_type(type.element))
+        case MapType():
+            return pa.map_(arrow_type(type.key), arrow_type(type.value))
+        case StructType():
+            return pa.struct([(name, arrow_type(each)) for name, each in type.fields])
         case _:
-            return _SIMPLE[word]
+            assert_never(type)
 
 
-def spark_type(type: pa.DataType) -> str:
+def spark_type(type: pa.DataType) -> SparkType:
     """Return the Spark SQL type that fits every value of an Arrow type without loss."""
     if type in _TYPE_NAMES:
-        return _TYPE_NAMES[type]
+        return SimpleType(_TYPE_NAMES[type])
     if pa.types.is_decimal(type):
-        return f"decimal({type.precision},{type.scale})"
+        return DecimalType(type.precision, type.scale)
     if pa.types.is_struct(type):
-        fields = (f"`{field.name.replace('`', '``')}`:{spark_type(field.type)}" for field in type)
-        return f"struct<{','.join(fields)}>"
+        return StructType(tuple((field.name, spark_type(field.type)) for field in type))
     if pa.types.is_map(type):
-        return f"map<{spark_type(type.key_type)},{spark_type(type.item_type)}>"
+        return MapType(spark_type(type.key_type), spark_type(type.item_type))
     if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
-        return f"array<{spark_type(type.value_type)}>"
+        return ArrayType(spark_type(type.value_type))
     return spark_type(stored_type(type))
 
 
@@ -126,7 +108,12 @@ def stored_type(type: pa.DataType) -> pa.DataType:
             return pa.date32()
         case _ if is_.is_float16(type):
             return pa.float32()
-        case _ if is_.is_binary(type) or is_.is_large_binary(type) or is_.is_fixed_size_binary(type):
+        case _ if (
+            is_.is_binary(type)
+            or is_.is_large_binary(type)
+            or is_.is_fixed_size_binary(type)
+            or is_.is_binary_view(type)
+        ):
             return pa.binary()
         case _ if is_.is_decimal(type):
             return pa.decimal128(min(type.precision, 38), min(type.scale, 38))
@@ -207,8 +194,9 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return pa.float64()
     if all(is_.is_integer(type) for type in numbers):
         return max(numbers, key=lambda type: type.bit_width)
-    digits, scale = zip(*(_digits(type) for type in numbers), strict=True)
-    return pa.decimal128(min(38, max(digits) + max(scale)), max(scale))
+    sized = [size for type in numbers if (size := digits(spark_type(type)))]
+    scale = max(scale for _, scale in sized)
+    return pa.decimal128(min(38, max(precision - own for precision, own in sized) + scale), scale)
 
 
 def one_each(fields: Iterable[pa.Field]) -> pa.DataType:
@@ -219,12 +207,6 @@ def one_each(fields: Iterable[pa.Field]) -> pa.DataType:
         name = names.setdefault(field.name.lower(), field.name)
         types[name] = wider(types[name], field.type) if name in types else field.type
     return pa.struct(list(types.items()))
-
-
-def _digits(type: pa.DataType) -> tuple[int, int]:
-    if pa.types.is_decimal(type):
-        return type.precision - type.scale, type.scale
-    return {8: 3, 16: 5, 32: 10, 64: 19}[type.bit_width], 0
 
 
 def null_types_as_text(type: pa.DataType) -> pa.DataType:
@@ -268,8 +250,8 @@ def widest(known: pa.DataType, found: pa.DataType) -> pa.DataType:
         return known
     made = wider(known, found)
     if is_.is_integer(known) and is_.is_decimal(made):
-        digits = max(made.precision - made.scale, whole_digits(spark_type(known)) or 0)
-        made = pa.decimal128(min(38, digits + made.scale), made.scale)
+        whole = max(made.precision - made.scale, whole_digits(spark_type(known)) or 0)
+        made = pa.decimal128(min(38, whole + made.scale), made.scale)
     return made if widens(spark_type(known), spark_type(made)) else known
 
 

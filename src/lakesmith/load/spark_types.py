@@ -70,6 +70,8 @@ def _check(type: SparkType, depth: int) -> None:
             _check(type.key, depth + 1)
             _check(type.value, depth + 1)
         case StructType():
+            if not type.fields:
+                raise SparkTypeError("a struct without fields has no values")
             names: set[str] = set()
             for name, inner in type.fields:
                 if not is_identifier(name):

@@ -22,6 +22,7 @@ from lakesmith.declare import (
     Table,
     TableName,
 )
+from lakesmith.declare.spark_type import DecimalType, SimpleType, read_type
 from lakesmith.plan.graph import Graph, is_append_only
 from lakesmith.plan.steps import Build, BuildMode, LakeFacts, Progress, TablePlan, Widen
 from lakesmith.plan.widening import type_change_text
@@ -104,13 +105,13 @@ class Modes:
         cast = [column.name for column in table.columns if column.type and column.name.lower() not in keys]
         if cast:
             return f"new rows cannot be added to the sums: {cast[0]} is cast to its declared type"
-        types = {column.name.lower(): column.type for column in self.facts.tables[table.name].columns}
-        inexact = [name for name in summed.exact_only_for if types.get(name.lower(), "") in ("double", "float")]
-        if inexact:
-            return f"new rows cannot be added to the sums: {inexact[0]} is a floating-point sum"
-        wide = [name for name in summed.exact_only_for if types.get(name.lower(), "").startswith("decimal(38,")]
-        if wide:
-            return f"new rows cannot be added to the sums: {wide[0]} is decimal(38), so a sum may overflow"
+        types = {column.name.lower(): read_type(column.type) for column in self.facts.tables[table.name].columns}
+        for name in summed.exact_only_for:
+            match types.get(name.lower()):
+                case SimpleType("double" | "float"):
+                    return f"new rows cannot be added to the sums: {name} is a floating-point sum"
+                case DecimalType(precision=38):
+                    return f"new rows cannot be added to the sums: {name} is decimal(38), so a sum may overflow"
         return None
 
     def _rows_mode(self, table: Table, progress: Progress) -> tuple[BuildMode, str | None]:

@@ -21,6 +21,7 @@ from lakesmith.declare import (
     TableName,
     source_text,
 )
+from lakesmith.declare.spark_type import read_type
 from lakesmith.errors import DataError, DeclarationError, LakesmithError, Problems, UsageError
 from lakesmith.plan.backfill import backfill_chunks, day_column, unfinished_backfill_text
 from lakesmith.plan.checks import referenced_tables, shuffle_checks
@@ -392,7 +393,7 @@ def _wider_types(table: Table, stored: TableFacts | None) -> list[Widen]:
         found = types.get(column.name.lower())
         if column.type is None or found is None or found == column.type:
             continue
-        if not widens(found, column.type):
+        if not widens(read_type(found), read_type(column.type)):
             raise DeclarationError(
                 "type-changed",
                 f"{column.name} is declared as {column.type}, but {table.name} stores it as {found}",

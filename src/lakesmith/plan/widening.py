@@ -2,48 +2,62 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_TOKEN = re.compile(r"decimal\(\d+,\d+\)|`(?:[^`]|``)*`|\w+|[<>,:]")
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+from lakesmith.declare.spark_type import (
+    INTEGER_DIGITS,
+    ArrayType,
+    DecimalType,
+    MapType,
+    SimpleType,
+    SparkType,
+    StructType,
+)
 
 
-def widens(stored: str, target: str) -> bool:
-    """Whether a column of Spark SQL type `stored` can be widened to `target`, also inside nested types.
+def widens(stored: SparkType, target: SparkType) -> bool:
+    """Whether a column of the type `stored` can be widened to `target`, also inside nested types.
 
     Integers widen to integers or decimals, never to doubles, which cannot hold every `bigint`. Delta can widen more,
     but that changes the meaning of a value, such as a date that becomes a timestamp.
     """
-    before, after = _TOKEN.findall(stored), _TOKEN.findall(target)
-    if before == after or len(before) != len(after):
-        return False
-    follows = [*before[1:], ""]
-    return all(
-        one == other or (then != ":" and _leaf_widens(one, other))
-        for one, other, then in zip(before, after, follows, strict=True)
-    )
+    return stored != target and _fits(stored, target)
 
 
-def _leaf_widens(stored: str, target: str) -> bool:
-    if stored == "float":
-        return target == "double"
-    if stored in _INTEGERS and target in _INTEGERS:
-        return _INTEGERS.index(stored) < _INTEGERS.index(target)
-    before, after = whole_digits(stored), _DECIMAL.fullmatch(target)
-    if before is None or after is None:
-        return False
-    precision, scale = map(int, after.groups())
-    decimal = _DECIMAL.fullmatch(stored)
-    return before <= precision - scale and (decimal is None or int(decimal[2]) <= scale)
+def _fits(stored: SparkType, target: SparkType) -> bool:
+    match stored, target:
+        case _ if stored == target:
+            return True
+        case ArrayType(), ArrayType():
+            return _fits(stored.element, target.element)
+        case MapType(), MapType():
+            return _fits(stored.key, target.key) and _fits(stored.value, target.value)
+        case StructType(), StructType():
+            before, after = dict(stored.fields), dict(target.fields)
+            return list(before) == list(after) and all(_fits(before[name], after[name]) for name in before)
+        case SimpleType("float"), SimpleType("double"):
+            return True
+        case SimpleType(one), SimpleType(other) if one in INTEGER_DIGITS and other in INTEGER_DIGITS:
+            return INTEGER_DIGITS[one] < INTEGER_DIGITS[other]
+        case ((SimpleType() | DecimalType()), DecimalType(precision, scale)):
+            whole = whole_digits(stored)
+            fraction = stored.scale if isinstance(stored, DecimalType) else 0
+            return whole is not None and whole <= precision - scale and fraction <= scale
+        case _:
+            return False
 
 
-def whole_digits(type: str) -> int | None:
+def whole_digits(type: SparkType) -> int | None:
     """Return how many digits before the point a decimal needs to replace a type, by the rules of Delta."""
-    if decimal := _DECIMAL.fullmatch(type):
-        return int(decimal[1]) - int(decimal[2])
-    return None if type not in _INTEGERS else 20 if type == "bigint" else 10
+    match type:
+        case DecimalType():
+            return type.precision - type.scale
+        case SimpleType("bigint"):
+            return 20
+        case SimpleType() if type.name in INTEGER_DIGITS:
+            return 10
+        case _:
+            return None
 
 
 def type_change_text(source: object, columns: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from lakesmith.declare.checks import (
     columns_named,
 )
 from lakesmith.declare.loads import key_columns
+from lakesmith.declare.spark_type import INTEGER_DIGITS, SIMPLE_TYPES, DecimalType, read_type
 from lakesmith.load.yaml_writer import yaml_block, yaml_flow
 from lakesmith.quality.text_patterns import TEXT_PATTERNS
 from lakesmith.reports import ColumnProfile, Proposal
@@ -42,7 +43,6 @@ _HOURS = {"1h": 1, "6h": 6, "1d": 24, "2d": 48, "7d": 168, "14d": 336, "30d": 72
 _MAX_DIGITS = 25
 """Bounds with more digits are not proposed: nobody can read them."""
 _KEY_ENDS = ("id", "key", "uuid", "guid", "number", "no", "code", "hash", "sku", "iban", "email")
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _KEYS: Mapping[type, str] = {
     Required: "required",
@@ -177,7 +177,7 @@ def _list(column: ColumnProfile, seen: ProfiledTable) -> _Candidate | None:
     short = all(isinstance(value, int) or len(str(value)) <= _LONG_VALUE for value in values)
     if not (listed and often and short) or column.masked or len(values) >= seen.profiled_rows * _MAX_DISTINCT_SHARE:
         return None
-    if column.type not in (*_WHOLE, "string"):
+    if column.type not in (*INTEGER_DIGITS, "string"):
         return None
     ordered = sorted(values, key=lambda value: (isinstance(value, str), value))
     reason = f"{column.column} has {len(values)} values in {_counted(seen.profiled_rows)}"
@@ -219,7 +219,7 @@ def _bounds(column: ColumnProfile, present: int, seen: ProfiledTable) -> Iterato
     bounds = _outwards(low, high)
     if bounds is None:
         return
-    counts_up = column.type in _WHOLE and (named_like_key(name) or (column.unique and present >= _ENOUGH))
+    counts_up = column.type in INTEGER_DIGITS and (named_like_key(name) or (column.unique and present >= _ENOUGH))
     reason = f"{name} is between {low} and {high}"
     if counts_up:
         if low < 0:
@@ -289,8 +289,8 @@ def _types(columns: Sequence[ColumnProfile], declared: set[str]) -> Iterator[Pro
 
 def is_simple(kind: str) -> bool:
     """Whether the type is complete, so that it can be declared."""
-    simple = (*_WHOLE, *_TIMES, "string", "boolean", "double", "float", "binary")
-    return kind in simple or kind.startswith("decimal(")
+    type = read_type(kind)
+    return isinstance(type, DecimalType) or str(type) in SIMPLE_TYPES
 
 
 def _named(found: Sequence[_Candidate], seen: ProfiledTable) -> Iterator[Proposal]:

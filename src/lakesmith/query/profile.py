@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from lakesmith.columns import AUDIT
 from lakesmith.declare import Table, TableName
 from lakesmith.declare.loads import added_columns, key_columns
+from lakesmith.declare.spark_type import INTEGER_DIGITS, SimpleType, SparkType, digits
 from lakesmith.errors import InfrastructureError
 from lakesmith.quality.profile import FEW_VALUES, ForeignKey, ProfiledTable, proposals_text, propose
 from lakesmith.quality.text_patterns import TEXT_PATTERNS, TextPattern
@@ -47,8 +48,7 @@ class _ProfiledColumn:
 
     number: int
     name: str
-    kind: str
-    """A Spark SQL type where there is one; else Arrow's."""
+    kind: SparkType
     masked: bool
 
     @property
@@ -57,23 +57,23 @@ class _ProfiledColumn:
 
     @property
     def text(self) -> bool:
-        return self.kind == "string"
+        return self.kind == SimpleType("string")
 
     @property
     def float(self) -> bool:
-        return self.kind in ("double", "float")
+        return self.kind in (SimpleType("double"), SimpleType("float"))
 
     @property
     def whole(self) -> bool:
-        return self.kind in ("tinyint", "smallint", "int", "bigint")
+        return isinstance(self.kind, SimpleType) and self.kind.name in INTEGER_DIGITS
 
     @property
     def amount(self) -> bool:
-        return self.whole or self.float or self.kind.startswith("decimal(")
+        return self.float or digits(self.kind) is not None
 
     @property
     def ordered(self) -> bool:
-        return self.amount or self.text or self.kind in ("date", "timestamp", "timestamp_ntz", "boolean")
+        return self.amount or self.text or str(self.kind) in ("date", "timestamp", "timestamp_ntz", "boolean")
 
 
 def profile(
@@ -125,36 +125,14 @@ def _profiled_columns(schema: pa.Schema, table: Table) -> list[_ProfiledColumn]:
     added = {name.lower() for name in (*AUDIT, *added_columns(table.load))}
     private = {column.name.lower() for column in table.columns if column.is_private}
     own = [field for field in schema if field.name.lower() not in added]
+    from lakesmith.intake.shapes import spark_type
+
     return [
-        _ProfiledColumn(number=number, name=field.name, kind=_kind(field.type), masked=field.name.lower() in private)
+        _ProfiledColumn(
+            number=number, name=field.name, kind=spark_type(field.type), masked=field.name.lower() in private
+        )
         for number, field in enumerate(own)
     ]
-
-
-def _kind(kind: pa.DataType) -> str:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_timestamp(kind):
-        return "timestamp" if kind.tz else "timestamp_ntz"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return "string"
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
-        return "binary"
-    simple = {
-        pa.int8(): "tinyint",
-        pa.int16(): "smallint",
-        pa.int32(): "int",
-        pa.int64(): "bigint",
-        pa.float32(): "float",
-        pa.float64(): "double",
-        pa.bool_(): "boolean",
-        pa.date32(): "date",
-    }
-    return simple.get(kind, str(kind))
 
 
 def _sampled(engine: DuckDB, rows: Rows, columns: Sequence[str], limit: int) -> Callable[[], Rows]:
@@ -181,7 +159,7 @@ def _first_aggregates(profiled: Iterable[_ProfiledColumn]) -> list[tuple[str, st
     for column in profiled:
         name, number = column.sql, column.number
         aggregates.append((f"{number}.present", f"count({name})"))
-        if column.ordered or column.kind == "binary":
+        if column.ordered or column.kind == SimpleType("binary"):
             aggregates.append((f"{number}.distinct", f"approx_count_distinct({name})"))
         if column.text:
             aggregates += [
@@ -253,7 +231,7 @@ def _column(column: _ProfiledColumn, values_by_key: Mapping[str, Any]) -> Column
     quantiles = of("quantiles")
     made = ColumnProfile(
         column=column.name,
-        type=column.kind,
+        type=str(column.kind),
         nulls=rows - present,
         null_rate=(rows - present) / rows if rows else 0.0,
         distinct=min(distinct, present) if distinct is not None else None,
@@ -301,14 +279,16 @@ def _references(
     """Return columns named like another table's key, where the key contains all their values."""
     opened: dict[str, Rows] = {}
     candidates: list[ForeignKey] = []
+    from lakesmith.intake.shapes import spark_type
+
     for name, other in others.items():
         key = _single_key(other.table)
         named = [column for column in profiled if key and column.name.lower() in _names(name.name, key)]
         if key is None or not named:
             continue
         found = other.open()
-        kinds = {field.name.lower(): (field.name, _kind(field.type)) for field in found.schema}
-        name_in_schema, kind = kinds.get(key.lower(), (key, ""))
+        kinds = {field.name.lower(): (field.name, spark_type(field.type)) for field in found.schema}
+        name_in_schema, kind = kinds.get(key.lower(), (key, None))
         for column in named:
             if column.kind == kind and (column.text or column.whole):
                 opened[str(name)] = found

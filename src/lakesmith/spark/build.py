@@ -37,7 +37,7 @@ from lakesmith.spark.day_range import in_days, quarantined_in_days
 from lakesmith.spark.loads import apply_load, is_keyed
 from lakesmith.spark.loads.order import all_not_null
 from lakesmith.spark.loads.touched_keys import touched_keys
-from lakesmith.spark.types import parse_columns, type_sql
+from lakesmith.spark.types import parse_columns, sql_type
 from lakesmith.sql import literal, quoted
 from lakesmith.sqlproof.binding import bind
 from lakesmith.sqlproof.query import KeyFinder, PartitionTrace, key_finder, partition_source, uses_key_finder
@@ -249,7 +249,7 @@ class _QueryBatch:
         own = built.rows.select(*map(quoted, key))
         keys = reduce(DataFrame.unionByName, found) if found else own.limit(0)
         # Cast to the table's types: a declared type may map several keys to one.
-        types = {field.name: type_sql(field.dataType) for field in own.schema.fields}
+        types = {field.name: sql_type(field.dataType) for field in own.schema.fields}
         keys = keys.selectExpr(*(f"try_cast({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in key))
         keys = keys.where(all_not_null(key)).distinct()
         rows = built.rows.join(keys, list(key), "left_semi")

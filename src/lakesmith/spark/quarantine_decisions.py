@@ -10,7 +10,7 @@ from lakesmith.ledger.batches import flow
 from lakesmith.ports import TableFormat
 from lakesmith.spark.incoming import IncomingBatch
 from lakesmith.spark.row_checks import raw_text
-from lakesmith.spark.types import EXACT_JSON, type_sql
+from lakesmith.spark.types import EXACT_JSON, sql_type
 from lakesmith.sql import literal, quoted
 from lakesmith.store import Warehouse
 
@@ -40,7 +40,7 @@ def apply_decisions(rows: DataFrame, incoming: IncomingBatch, format: TableForma
         F.broadcast(decided.agg(newest)), F.expr(f"{_RAW} = {_RAW}_decided"), "left"
     )
     stored = set(incoming.payload)
-    columns = ", ".join(f"{quoted(f.name)} {type_sql(f.dataType)}" for f in rows.schema.fields if f.name in stored)
+    columns = ", ".join(f"{quoted(f.name)} {sql_type(f.dataType)}" for f in rows.schema.fields if f.name in stored)
     joined = joined.selectExpr("*", f"from_json({_DECIDED}.fixed, {literal(columns)}, {EXACT_JSON}) AS {_ROW}")
 
     def decided_value(name: str) -> str:

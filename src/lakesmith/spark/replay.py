@@ -28,7 +28,7 @@ from lakesmith.spark.loads import is_keyed
 from lakesmith.spark.loads.touched_keys import touched_keys
 from lakesmith.spark.row_checks import check_rows, field_paths, good_rows, rolled_back
 from lakesmith.spark.rule_flags import add_rule_flags, is_comparable, without_own_rows
-from lakesmith.spark.types import EXACT_JSON, parse_columns, type_sql
+from lakesmith.spark.types import EXACT_JSON, parse_columns, sql_type
 from lakesmith.spark.write import BatchWriter
 from lakesmith.sql import literal, quoted
 from lakesmith.store import Warehouse
@@ -252,7 +252,7 @@ class QuarantineReplay:
         fixes = dict(self.replay.set) if fixed else {}
         raw = fixes.pop("raw", None)
         from_source = isinstance(self.table.origin, Source)
-        fields = [*(f"{quoted(f.name)} {type_sql(f.dataType)}" for f in self._schema.fields), f"{_BAD} string"]
+        fields = [*(f"{quoted(f.name)} {sql_type(f.dataType)}" for f in self._schema.fields), f"{_BAD} string"]
         fields += [f"{RESCUED} string"] if from_source else []
         options = EXACT_JSON.removesuffix(")") + f", 'columnNameOfCorruptRecord', '{_BAD}')"
         rows = quarantined.selectExpr(
@@ -264,7 +264,8 @@ class QuarantineReplay:
             f"coalesce(array_contains(rule_versions, {literal(unreadable_version())}), false) AS {_WAS_BAD}",
         )
         values = {
-            f.name: self._column_value(f.name, type_sql(f.dataType), fixes, fixed=fixed) for f in self._schema.fields
+            f.name: self._column_value(f.name, str(sql_type(f.dataType)), fixes, fixed=fixed)
+            for f in self._schema.fields
         }
         misfits = [misfit for _, misfit in values.values() if misfit]
         rows = rows.selectExpr(
@@ -409,5 +410,5 @@ def _delete_rows(columns: DataFrame, removed: DataFrame) -> DataFrame:
     """Return delete rows with all columns of the quarantine."""
     others = [f for f in columns.schema.fields if f.name != "id"]
     return removed.selectExpr(
-        "id", *(f"CAST(NULL AS {type_sql(f.dataType)}) AS {quoted(f.name)}" for f in others), DELETE_ROW
+        "id", *(f"CAST(NULL AS {sql_type(f.dataType)}) AS {quoted(f.name)}" for f in others), DELETE_ROW
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lakesmith.declare.spark_type import SparkType, read_schema
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -18,11 +19,9 @@ EXACT_JSON = (
     "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'timeZone', 'UTC')"
 )
 """SQL: options for `to_json` and `from_json` that preserve microseconds."""
-INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-"""Integer types with their maximum number of digits."""
 
 
-def parse_columns(spark: SparkSession, columns: Mapping[str, str]) -> StructType:
+def parse_columns(spark: SparkSession, columns: Mapping[str, object]) -> StructType:
     """Return the Spark schema of columns that are given as name and SQL type."""
     from pyspark.sql.types import StructType
 
@@ -54,16 +53,6 @@ def _merge_types(known: DataType, found: DataType) -> DataType:
     return known
 
 
-def type_sql(type: DataType) -> str:
-    """Return a type as complete SQL text. `simpleString` truncates structs with many fields."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    match type:
-        case StructType():
-            return f"struct<{', '.join(f'{quoted(each.name)}:{type_sql(each.dataType)}' for each in type.fields)}>"
-        case ArrayType():
-            return f"array<{type_sql(type.elementType)}>"
-        case MapType():
-            return f"map<{type_sql(type.keyType)},{type_sql(type.valueType)}>"
-        case _:
-            return str(type.simpleString())
+def sql_type(type: DataType) -> SparkType:
+    """Return a type as a value that prints as complete SQL text. `simpleString` truncates structs with many fields."""
+    return read_schema(type.jsonValue())

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from lakesmith.declare.spark_type import ArrayType, MapType, SimpleType, SparkType, StructType
+from lakesmith.declare.spark_type import read_schema
 from lakesmith.formats.delta.commits import is_maintenance, read_commits
 from lakesmith.formats.delta.integrity import log_failure
 from lakesmith.formats.delta.log_files import list_log_files, log_folder
@@ -18,8 +18,6 @@ from lakesmith.ports import ColumnFact, TableFacts, TableFolder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-
-_SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
 def read_facts(folder: TableFolder, flow: str) -> TableFacts | None:
@@ -45,7 +43,7 @@ def _facts_of(table: DeltaTable, folder: TableFolder, flow: str) -> TableFacts:
         folder=folder,
         version=version,
         table_id=str(metadata.id),
-        columns=tuple(ColumnFact(field["name"], sql_type(field["type"])) for field in _schema(table)["fields"]),
+        columns=tuple(ColumnFact(field["name"], str(read_schema(field["type"]))) for field in _schema(table)["fields"]),
         partition_by=tuple(metadata.partition_columns),
         rows=_count(table),
         bytes=sum(adds["size_bytes"].to_pylist()),
@@ -83,21 +81,6 @@ def changed_types(location: str, after: int) -> Sequence[str]:
     return [name for name, type in _leaf_types("", _schema(table)) if before.get(name, type) != type]
 
 
-def sql_type(stored: str | dict[str, Any]) -> str:
-    """Convert a type from Delta's log into Spark SQL."""
-    return str(_spark_type(stored))
-
-
-def _spark_type(stored: str | dict[str, Any]) -> SparkType:
-    if isinstance(stored, str):
-        return SimpleType(_SQL_TYPES.get(stored, stored))
-    if stored["type"] == "array":
-        return ArrayType(_spark_type(stored["elementType"]))
-    if stored["type"] == "map":
-        return MapType(_spark_type(stored["keyType"]), _spark_type(stored["valueType"]))
-    return StructType(tuple((field["name"], _spark_type(field["type"])) for field in stored["fields"]))
-
-
 def deletes_by_vector(table: DeltaTable) -> bool:
     """Whether files of the table may have deletion vectors."""
     return "deletionVectors" in (table.protocol().reader_features or ())
@@ -117,7 +100,7 @@ def _schema(table: DeltaTable) -> dict[str, Any]:
 def _leaf_types(name: str, stored: str | dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The primitive types inside a type, with dotted names."""
     if isinstance(stored, str):
-        yield name, sql_type(stored)
+        yield name, stored
     elif stored["type"] == "struct":
         for field in stored["fields"]:
             yield from _leaf_types(f"{name}.{field['name']}".lstrip("."), field["type"])

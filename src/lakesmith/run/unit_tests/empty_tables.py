@@ -19,7 +19,7 @@ from lakesmith.reports import EmptyReport, Event
 from lakesmith.run.failures import translate
 from lakesmith.run.unit_tests.session import local_session
 from lakesmith.spark.build import empty_result
-from lakesmith.spark.types import parse_columns, type_sql
+from lakesmith.spark.types import parse_columns, sql_type
 from lakesmith.sqlproof.query import read_query
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class _EmptyTables:
         self._check_conditions(table, given)
         if self._has_unknown_columns(table) and any(each in self.open for each in self.graph.upstream(table.name)):
             self.open.add(table.name)
-        columns = {column.name: type_sql(column.dataType) for column in rows.schema.fields}
+        columns = {column.name: str(sql_type(column.dataType)) for column in rows.schema.fields}
         # As a plain empty table: tables that read it need not analyse its query again.
         self.frames[table.name] = self._empty_frame(columns)
 

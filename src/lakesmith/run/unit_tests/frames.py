@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakesmith.declare.tests import Row, Value, Word
 from lakesmith.errors import DeclarationError, LakesmithError, Place, did_you_mean, raise_all
-from lakesmith.spark.types import EXACT_JSON, type_sql
+from lakesmith.spark.types import EXACT_JSON, sql_type
 from lakesmith.sql import literal, quoted
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class _Casting:
 
         if isinstance(value, Word) and isinstance(kind, StructType | ArrayType | MapType):
             value = self._nested(value)
-        type_text = type_sql(kind)
+        type_text = str(sql_type(kind))
         match value, kind:
             case None, _:
                 return f"CAST(NULL AS {type_text})"

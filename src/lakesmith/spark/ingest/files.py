@@ -186,7 +186,7 @@ def _survey_in_spark(
         for batch in batches:
             for task in (task for number in batch.column(0).to_pylist() for task in groups[number]):
                 seen = survey(source, open, expected, task)
-                shape = spark_type(seen.shape) if len(seen.shape) else ""
+                shape = str(spark_type(seen.shape)) if len(seen.shape) else ""
                 yield pa.RecordBatch.from_pylist(
                     [{"number": task.number, "shape": shape, "why": seen.why, "passing": seen.passing}], schema=_ANSWER
                 )

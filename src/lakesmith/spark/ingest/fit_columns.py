@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from lakesmith.columns import ALREADY_INGESTED, AUDIT, CHANGE_AUDIT, CORRUPT, ERROR_CODE, HIDDEN, RESCUED, ROW_HASH
 from lakesmith.declare import Table
+from lakesmith.declare.spark_type import SimpleType, digits
 from lakesmith.errors import DataError
 from lakesmith.intake.differences import differences
 from lakesmith.intake.shapes import arrow_type, spark_type, storable
 from lakesmith.ledger.batch import Batch
 from lakesmith.ports import TableFacts
 from lakesmith.spark.ingest.table_schema import table_schema, widened_schema
-from lakesmith.spark.types import EXACT_JSON, INTEGER_DIGITS, merge_fields, parse_columns, type_sql
+from lakesmith.spark.types import EXACT_JSON, merge_fields, parse_columns, sql_type
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _column_fills(table: Table, extract: SourceRows, facts: TableFacts | None) -
     for column in target.fields:
         name, target_type = column.name, column.dataType
         if name.lower() not in found:
-            yield _ColumnFill(name, f"CAST(NULL AS {type_sql(target_type)})")
+            yield _ColumnFill(name, f"CAST(NULL AS {sql_type(target_type)})")
             continue
         source_field = found[name.lower()]
         source, text = quoted(source_field.name), extract.unfit.get(source_field.name)
@@ -143,12 +144,12 @@ def _column_fills(table: Table, extract: SourceRows, facts: TableFacts | None) -
         elif not _are_numbers(source_field.dataType, target_type):
             yield _ColumnFill(
                 name,
-                f"CAST(NULL AS {type_sql(target_type)})",
+                f"CAST(NULL AS {sql_type(target_type)})",
                 f"coalesce({_text(source, source_field.dataType)}, {text or 'NULL'})",
             )
         else:
-            narrow = f"try_cast({source} AS {type_sql(target_type)})"
-            same = f"try_cast({narrow} AS {type_sql(source_field.dataType)}) <=> {source}"
+            narrow = f"try_cast({source} AS {sql_type(target_type)})"
+            same = f"try_cast({narrow} AS {sql_type(source_field.dataType)}) <=> {source}"
             text = f"coalesce(IF({same}, NULL, CAST({source} AS string)), {text or 'NULL'})"
             yield _ColumnFill(name, f"IF({same}, {narrow}, NULL)", text)
 
@@ -163,7 +164,7 @@ def _arrow_type(extract: SourceRows) -> pa.DataType:
     found = []
     for each in extract.payload:
         with suppress(KeyError):
-            found.append((each.name, arrow_type(type_sql(each.dataType))))
+            found.append((each.name, arrow_type(sql_type(each.dataType))))
     return pa.struct(found)
 
 
@@ -171,14 +172,14 @@ def _lossless_cast(source: str, found: DataType, target_type: DataType, depth: i
     """Return SQL that casts the value to the target type, or None when some value would not fit."""
     from pyspark.sql.types import ArrayType, StructType
 
-    if type_sql(found) == type_sql(target_type) or _fits_into(found, target_type):
+    if sql_type(found) == sql_type(target_type) or _fits_into(found, target_type):
         # The cast also removes column metadata of the source, such as a length that Delta would enforce.
-        return f"CAST({source} AS {type_sql(target_type)})"
+        return f"CAST({source} AS {sql_type(target_type)})"
     if isinstance(found, StructType) and isinstance(target_type, StructType):
         names = {each.name.lower(): each for each in found.fields}
         parts: list[str] = []
         for each in target_type.fields:
-            part: str | None = f"CAST(NULL AS {type_sql(each.dataType)})"
+            part: str | None = f"CAST(NULL AS {sql_type(each.dataType)})"
             if field := names.get(each.name.lower()):
                 part = _lossless_cast(f"{source}.{quoted(field.name)}", field.dataType, each.dataType, depth)
             if part is None:
@@ -194,24 +195,16 @@ def _lossless_cast(source: str, found: DataType, target_type: DataType, depth: i
 
 def _fits_into(found: DataType, target_type: DataType) -> bool:
     """Whether every number of the found type is representable in the target type."""
-    one, other = type_sql(found), type_sql(target_type)
-    if one == "float":
-        return other == "double"
-    digits, room = _integer_and_scale(found), _integer_and_scale(target_type)
-    return digits is not None and room is not None and digits[0] <= room[0] and digits[1] <= room[1]
-
-
-def _integer_and_scale(type: DataType) -> tuple[int, int] | None:
-    """Return the digits before and after the decimal point, or None when the type has no fixed number of digits."""
-    from pyspark.sql.types import DecimalType
-
-    if isinstance(type, DecimalType):
-        return type.precision - type.scale, type.scale
-    return (INTEGER_DIGITS[type_sql(type)], 0) if type_sql(type) in INTEGER_DIGITS else None
+    one, other = sql_type(found), sql_type(target_type)
+    if one == SimpleType("float"):
+        return other == SimpleType("double")
+    size, room = digits(one), digits(other)
+    return size is not None and room is not None and size[0] - size[1] <= room[0] - room[1] and size[1] <= room[1]
 
 
 def _are_numbers(*types: DataType) -> bool:
-    return all(type_sql(type) in ("float", "double") or _integer_and_scale(type) is not None for type in types)
+    inexact = (SimpleType("float"), SimpleType("double"))
+    return all(type in inexact or digits(type) is not None for type in map(sql_type, types))
 
 
 def _text(source: str, type: DataType) -> str:
@@ -240,4 +233,9 @@ def _contract_violations(table: Table, extract: SourceRows, facts: TableFacts | 
 def _differences(table: Table, extract: SourceRows, facts: TableFacts | None) -> list[str]:
     before = {each.name: each.dataType for each in _expected_columns(table, extract, facts).fields}
     now = {each.name: each.dataType for each in extract.payload}
-    return differences(before, now, type_name=type_sql, fits=lambda old, new: _lossless_cast("", new, old) is not None)
+    return differences(
+        before,
+        now,
+        type_name=lambda type: str(sql_type(type)),
+        fits=lambda old, new: _lossless_cast("", new, old) is not None,
+    )

@@ -25,7 +25,7 @@ from lakesmith.spark.ingest.fit_columns import SourceRows, check_columns, fit_to
 from lakesmith.spark.ingest.jdbc_columns import DatabaseColumn, comparable, database_column, database_name
 from lakesmith.spark.ingest.staged_extract import is_staged, staged_folder
 from lakesmith.spark.ingest.table_schema import table_schema
-from lakesmith.spark.types import type_sql
+from lakesmith.spark.types import sql_type
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class _Server:
         if column.kind is None or (column.kind == "text" and (key != "watermark" or self.source.overlap)):
             raise DeclarationError(
                 "column-not-ordered",
-                f"{key}: '{field.name}' of {self.source.table} is {type_sql(field.dataType)}",
+                f"{key}: '{field.name}' of {self.source.table} is {sql_type(field.dataType)}",
                 at=self.table.declared_at,
                 table=str(self.table.name),
                 hint="name a timestamp, a date or a number; a watermark without overlap may also be text",
@@ -183,7 +183,7 @@ class _Server:
         check_columns(self.table, extract, facts)
         hashed = extract.rows.selectExpr(
             # The cast removes column metadata of the driver, such as a length that Delta would enforce.
-            *(f"CAST({quoted(f.name)} AS {type_sql(f.dataType)}) AS {quoted(f.name)}" for f in extract.rows.schema),
+            *(f"CAST({quoted(f.name)} AS {sql_type(f.dataType)}) AS {quoted(f.name)}" for f in extract.rows.schema),
             f"{row_hash(extract)} AS {ROW_HASH}",
         )
         if self.source.watermark and pinned.since and facts is not None:

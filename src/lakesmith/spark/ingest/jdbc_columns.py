@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakesmith.declare.spark_type import INTEGER_DIGITS, SparkType, digits
 from lakesmith.errors import DataError
 from lakesmith.sources.jdbc import Kind
-from lakesmith.spark.types import INTEGER_DIGITS, type_sql
+from lakesmith.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DecimalType, StructField
@@ -52,7 +53,7 @@ class DatabaseColumn:
         return f"CAST({found} AS text)" if self.as_text else found
 
 
-def database_column(field: StructField, url: str, target_type: str | None = None) -> DatabaseColumn:
+def database_column(field: StructField, url: str, target_type: SparkType | None = None) -> DatabaseColumn:
     """Return how to read a column. `target_type` is its type in the bronze table."""
     quoted = database_name(field.name, url)
     if url.startswith("jdbc:postgresql:"):
@@ -61,7 +62,7 @@ def database_column(field: StructField, url: str, target_type: str | None = None
         described = field.metadata.get("jdbcClientType", "of a type")
         raise DataError(
             "type-inexact",
-            f"the column '{field.name}' is {described}, and Spark would change its values ({type_sql(field.dataType)})",
+            f"the column '{field.name}' is {described}, and Spark would change its values ({sql_type(field.dataType)})",
             hint=f"cast it in the source: jdbc: (SELECT CAST({field.name} AS VARCHAR(40)) AS {field.name}, …)",
         )
     return DatabaseColumn(name=field.name, quoted=quoted, value=quoted, kind=_kind(field))
@@ -73,7 +74,7 @@ def database_name(name: str, url: str) -> str:
     return sign + name.replace(sign, sign * 2) + sign
 
 
-def _postgresql_column(field: StructField, quoted: str, target_type: str | None) -> DatabaseColumn:
+def _postgresql_column(field: StructField, quoted: str, target_type: SparkType | None) -> DatabaseColumn:
     type = str(field.metadata.get("jdbcClientType", ""))
     value, kind, fits = quoted, _kind(field), None
     match type:
@@ -95,22 +96,16 @@ def _postgresql_column(field: StructField, quoted: str, target_type: str | None)
     return DatabaseColumn(name=field.name, quoted=quoted, value=value, fits=fits, kind=kind, as_text=type == "numeric")
 
 
-def _number(field: StructField, quoted: str, target_type: str | None) -> tuple[str, str | None]:
+def _number(field: StructField, quoted: str, target_type: SparkType | None) -> tuple[str, str | None]:
     """Return SQL for a number and for whether it fits. Unconstrained numbers get the target type, or become text."""
-    from pyspark.sql.types import DecimalType
-
-    if not _is_cut(field):
-        assert isinstance(field.dataType, DecimalType)
-        digits, scale = field.dataType.precision, field.dataType.scale
-    elif target_type in INTEGER_DIGITS:
-        digits, scale = INTEGER_DIGITS[target_type], 0
-    elif target_type and target_type.startswith("decimal("):
-        digits, scale = map(int, target_type.removeprefix("decimal(").rstrip(")").split(","))
-    else:
+    type = target_type if _is_cut(field) else sql_type(field.dataType)
+    size = digits(type) if type else None
+    if size is None:
         return f"CAST({quoted} AS text)", None
-    fits = f"abs({quoted}) < 1e{digits - scale} AND round({quoted}, {scale}) = {quoted}"
+    precision, scale = size
+    fits = f"abs({quoted}) < 1e{precision - scale} AND round({quoted}, {scale}) = {quoted}"
     # A CASE loses the precision of its branches.
-    return f"CAST(CASE WHEN {fits} THEN {quoted} END AS numeric({digits},{scale}))", fits
+    return f"CAST(CASE WHEN {fits} THEN {quoted} END AS numeric({precision},{scale}))", fits
 
 
 def comparable(column: DatabaseColumn) -> str | None:
@@ -127,4 +122,4 @@ def _is_cut(field: StructField) -> bool:
 
 
 def _kind(field: StructField) -> Kind | None:
-    return "number" if field.dataType.typeName() == "decimal" else _KINDS.get(type_sql(field.dataType))
+    return "number" if field.dataType.typeName() == "decimal" else _KINDS.get(str(sql_type(field.dataType)))

@@ -235,7 +235,7 @@ def _survey(records: DataFrame, decoder: ValueDecoder) -> tuple[pa.DataType, lis
             found |= headers(values, decoder.values)
             if decoder.values == "json":
                 shape = wider(shape, decoder.shape(values, keys))
-        result = {"shape": [spark_type(shape) if len(shape) else ""], "found": [json.dumps(sorted(found))]}
+        result = {"shape": [str(spark_type(shape)) if len(shape) else ""], "found": [json.dumps(sorted(found))]}
         yield pa.RecordBatch.from_pydict(result, schema=pa.schema([("shape", STRING), ("found", STRING)]))
 
     shapes: list[pa.DataType] = [pa.struct([])]

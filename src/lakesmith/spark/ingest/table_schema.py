@@ -22,7 +22,7 @@ from lakesmith.intake.shapes import (
     with_new_fields,
 )
 from lakesmith.ports import TableFacts
-from lakesmith.spark.types import type_sql
+from lakesmith.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -100,5 +100,5 @@ def _schemas(rows: DataFrame, facts: TableFacts) -> tuple[pa.Schema, pa.Schema]:
     """Return the schemas of the table and of the rows."""
     stored = schema_of({column.name: column.type for column in facts.columns})
     shown = [field for field in rows.schema.fields if not field.name.startswith(HIDDEN)]
-    arriving = [(field.name, arrow_type(type_sql(field.dataType))) for field in shown]
+    arriving = [(field.name, arrow_type(sql_type(field.dataType))) for field in shown]
     return stored, pa.schema(arriving)

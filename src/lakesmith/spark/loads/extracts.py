@@ -23,7 +23,7 @@ from lakesmith.spark.loads.order import (
     payload,
     sparse_columns,
 )
-from lakesmith.spark.types import EXACT_JSON, type_sql
+from lakesmith.spark.types import EXACT_JSON, sql_type
 from lakesmith.sql import literal, quoted
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def newest_extract(load: Snapshot, rows: DataFrame, known: str | None) -> str | 
 
 def _decode_date(load: Snapshot, rows: DataFrame, encoded: str) -> str:
     """Return SQL: the date of an extract, from JSON."""
-    column = literal(f"taken {type_sql(rows.schema[load.taken].dataType)}")
+    column = literal(f"taken {sql_type(rows.schema[load.taken].dataType)}")
     return f"from_json({literal(encoded)}, {column}, {EXACT_JSON}).taken"
 
 

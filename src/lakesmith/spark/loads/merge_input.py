@@ -19,7 +19,7 @@ from lakesmith.spark.loads.open_intervals import continue_intervals, late_keys
 from lakesmith.spark.loads.order import IS_DELETE, greatest, payload, sparse_columns
 from lakesmith.spark.loads.touched_keys import rows_for_keys, touched_keys
 from lakesmith.spark.loads.upsert import upsert_difference, upsert_rows, upsert_with_deletes, upsert_without_deletes
-from lakesmith.spark.types import type_sql
+from lakesmith.spark.types import sql_type
 from lakesmith.sql import bounds, quoted
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class MergeInput:
             f"{quoted(_STORED + name)}, {quoted(name)}) AS {quoted(name)}"
             for name, word in combine.items()
         }
-        types = {field.name: type_sql(field.dataType) for field in self.good.schema.fields}
+        types = {field.name: sql_type(field.dataType) for field in self.good.schema.fields}
         rows = both.selectExpr(*(made.get(name, quoted(name)) for name in self.good.columns))
         cast = [f"CAST({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in self.good.columns]
         return Upsert(rows=rows.selectExpr(*cast), key=self.load.key, newer="true")

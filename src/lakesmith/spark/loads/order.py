@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakesmith.columns import HIDDEN
-from lakesmith.spark.types import EXACT_JSON, type_sql
+from lakesmith.spark.types import EXACT_JSON, sql_type
 from lakesmith.sql import quoted
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def all_not_null(names: Iterable[str]) -> str:
 
 def null_of(rows: DataFrame, name: str) -> str:
     """Return SQL: NULL with a column's type."""
-    return f"CAST(NULL AS {type_sql(rows.schema[name].dataType)})"
+    return f"CAST(NULL AS {sql_type(rows.schema[name].dataType)})"
 
 
 def sparse_columns(rows: DataFrame, expressions: Mapping[str, str]) -> list[str]:
