@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakesmith.load.yaml_writer import yaml_block, yaml_flow, yaml_table, yaml_word
+from lakesmith.load.yaml_writer import yaml_block, yaml_document, yaml_flow, yaml_table, yaml_word
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(lambda text: "${" not in text)
 values = st.recursive(
@@ -44,6 +44,25 @@ def test_a_value_is_read_back_unchanged(value: object) -> None:
 )
 def test_a_text_is_quoted_only_where_it_has_to_be(text: str, written: str) -> None:
     assert yaml_word(text) == written
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), values, max_size=4))
+def test_a_document_is_read_back_unchanged(document: dict[str, object]) -> None:
+    assert yaml.safe_load(yaml_document(document)) == document
+
+
+def test_a_document_has_a_line_for_each_value() -> None:
+    document = {"a": [{"b": "${c}", "d": []}, ["e", 1]], "f": {"g": None}}
+    assert yaml_document(document).splitlines() == [
+        "a:",
+        '  - b: "${c}"',
+        "    d: []",
+        "  - - e",
+        "    - 1",
+        "f:",
+        "  g: null",
+    ]
 
 
 def test_numbers_are_written_exactly() -> None:

@@ -32,6 +32,7 @@ from lakesmith.exchange.declaration_keys import (
     share_text,
 )
 from lakesmith.exchange.odcs_sql import VENDOR, batch_condition, batch_query, row_condition, row_query
+from lakesmith.load.yaml_writer import yaml_document
 
 if TYPE_CHECKING:
     from open_data_contract_standard.model import CustomProperty, DataQuality, SchemaProperty
@@ -108,7 +109,7 @@ def odcs_text(table: Table, *, lake: str) -> str:
             **terms,
         ),
     )
-    return _yaml(made.model_dump(exclude_none=True, by_alias=True))
+    return yaml_document(made.model_dump(exclude_none=True, by_alias=True))
 
 
 def _freshness(seconds: float | None) -> list[Any] | None:
@@ -276,27 +277,3 @@ def _custom(**values: Any) -> list[CustomProperty] | None:
 
 def _number(value: Decimal) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
-
-
-def _yaml(document: Mapping[str, Any]) -> str:
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        """Writes exact numbers unchanged, and repeats values instead of writing aliases."""
-
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    def exact(dumper: yaml.SafeDumper, value: Decimal) -> yaml.Node:
-        text = format(value, "f")
-        return dumper.represent_scalar(f"tag:yaml.org,2002:{'float' if '.' in text else 'int'}", text)
-
-    def text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-        # Only double quotes can escape every character.
-        style = None if value.isprintable() else '"'
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-    Dumper.add_representer(Decimal, exact)
-    Dumper.add_representer(str, text)
-    dumped: str = yaml.dump(dict(document), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
-    return dumped

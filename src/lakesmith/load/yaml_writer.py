@@ -1,4 +1,4 @@
-"""Write declarations as YAML that `load` reads back unchanged, with quotes only where they are needed."""
+"""Write YAML that every reader reads back unchanged, with quotes only where they are needed."""
 
 from __future__ import annotations
 
@@ -59,13 +59,40 @@ def yaml_flow(value: object) -> str:
 
 def yaml_word(text: str) -> str:
     """Return a text that every YAML reader reads as this text, and in which `load` sees no variable."""
+    return _word(text.replace("${", "$${"))
+
+
+def yaml_document(document: Mapping[str, Any]) -> str:
+    """Return a nested document that other tools read: one line per value, and nothing stands for a variable."""
+    return "".join(f"{line}\n" for line in _lines(document))
+
+
+def _lines(value: object) -> list[str]:
+    match value:
+        case str():
+            return [_word(value)]
+        case Mapping() if value:
+            return [line for key, item in value.items() for line in _below(f"{_word(str(key))}:", item)]
+        case Sequence() if value:
+            return [line for item in value for line in _below("-", item)]
+        case _:
+            return [yaml_flow(value)]
+
+
+def _below(start: str, value: object) -> list[str]:
+    first, *rest = _lines(value)
+    block = bool(value) and isinstance(value, Mapping | Sequence) and not isinstance(value, str)
+    lines = [start, f"  {first}"] if block and start != "-" else [f"{start} {first}"]
+    return [*lines, *(f"  {line}" for line in rest)]
+
+
+def _word(text: str) -> str:
     if _PLAIN.fullmatch(text) and plain_sort(text) == "text":
         return text
-    escaped = text.replace("${", "$${")
     # A regular expression is easier to read in single quotes. The end of a comment has to be escaped in SQL files.
-    if escaped.isprintable() and ("\\" in escaped or '"' in escaped) and "*/" not in escaped:
-        return "'" + escaped.replace("'", "''") + "'"
-    return '"' + "".join(map(_character, escaped)) + '"'
+    if text.isprintable() and ("\\" in text or '"' in text) and "*/" not in text:
+        return "'" + text.replace("'", "''") + "'"
+    return '"' + "".join(map(_character, text)) + '"'
 
 
 def yaml_comment(text: str) -> str:
