@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.run.lakes import Cut, Written
 
 from lakesmith.declare import Table
+from lakesmith.jvm.session import isolated
 from lakesmith.lake import Lake
 from lakesmith.plan.steps import Step
 from lakesmith.run.context import RunContext
 from lakesmith.run.step import run_step
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -53,6 +59,23 @@ def event(id: int, day: int, amount: int = 1) -> dict[str, object]:
 @pytest.fixture
 def events(written: Written) -> Written:
     written.declare({"bronze/events.yml": "source: {files: landing/events/*.json}\n"})
+    return written
+
+
+@pytest.fixture(scope="module")
+def made(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with an event for each day of a month in gold.traced. Tests copy it: a lake can be moved."""
+    lake = Written(tmp_path_factory.mktemp("made") / "shop", isolated(shared_spark))
+    lake.declare({"lakesmith.yml": "name: shop\n", "bronze/events.yml": "source: {files: landing/events/*.json}\n"})
+    declare(lake, "gold.traced")
+    lake.land("events/1.json", *(event(day, day, day) for day in range(1, 31)))
+    lake.run()
+    return lake.folder
+
+
+@pytest.fixture
+def month(written: Written, made: Path) -> Written:
+    shutil.copytree(made, written.folder, dirs_exist_ok=True)
     return written
 
 
@@ -125,12 +148,9 @@ def test_what_comes_after_a_backfill_is_added_once(events: Written) -> None:
     assert held(events, *tables) == now
 
 
-def test_a_backfill_that_was_cut_goes_on_where_it_stopped(events: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    declare(events, "gold.traced")
-    events.land("events/1.json", *(event(day, day, day) for day in range(1, 31)))
-    events.run()
-    whole = held(events, "gold.traced")
-    damage(events, "gold.traced")
+def test_a_backfill_that_was_cut_goes_on_where_it_stopped(month: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = held(month, "gold.traced")
+    damage(month, "gold.traced")
     taken = []
 
     def cut(run: RunContext, table: Table, step: Step) -> object:
@@ -141,40 +161,37 @@ def test_a_backfill_that_was_cut_goes_on_where_it_stopped(events: Written, monke
 
     monkeypatch.setattr("lakesmith.run.execute.run_step", cut)
     with pytest.raises(Cut):
-        events.run("gold.traced", days=MARCH, chunk=7)
+        month.run("gold.traced", days=MARCH, chunk=7)
     monkeypatch.undo()
-    told = events.lake().plan(["gold.traced"])
+    told = month.lake().plan(["gold.traced"])
     assert "is done up to 2026-03-14: lakesmith run gold.traced --from 2026-03-01" in told.tables[0].reason
     assert not list(told.steps)
-    events.land("events/2.json", event(99, 9, 1000))
-    events.run()  # runs go on beside it, and do not forget it
-    left = events.lake().plan(["gold.traced"], days=MARCH, chunk=7)
+    month.land("events/2.json", event(99, 9, 1000))
+    month.run()  # runs go on beside it, and do not forget it
+    left = month.lake().plan(["gold.traced"], days=MARCH, chunk=7)
     assert [str(step.chunk) for step in left.steps] == [  # type: ignore[union-attr]
         "2026-03-15 to 2026-03-21",
         "2026-03-22 to 2026-03-28",
         "2026-03-29 to 2026-03-31",
     ]
-    other = events.lake().plan(["gold.traced"], days=WEEK, chunk=7)
+    other = month.lake().plan(["gold.traced"], days=WEEK, chunk=7)
     assert "the backfill of 2026-03-01 to 2026-03-31, done up to 2026-03-14, is abandoned" in next(other.steps).reason
-    events.run("gold.traced", days=MARCH, chunk=7)
+    month.run("gold.traced", days=MARCH, chunk=7)
     expected = {**{row[0]: row[1] for row in whole["gold.traced"]}, date(2026, 3, 9): 1009}
-    assert {row[0]: row[1] for row in held(events, "gold.traced")["gold.traced"]} == expected
-    assert "backfill" not in events.lake().plan(["gold.traced"]).tables[0].reason
-    assert len(list(events.lake().plan(["gold.traced"], days=MARCH, chunk=7).steps)) == 5, "asked again, all again"
+    assert {row[0]: row[1] for row in held(month, "gold.traced")["gold.traced"]} == expected
+    assert "backfill" not in month.lake().plan(["gold.traced"]).tables[0].reason
+    assert len(list(month.lake().plan(["gold.traced"], days=MARCH, chunk=7).steps)) == 5, "asked again, all again"
 
 
-def test_a_rollback_takes_chunks_of_a_backfill_back_too(events: Written) -> None:
-    declare(events, "gold.traced")
-    events.land("events/1.json", *(event(day, day) for day in range(1, 8)))
-    events.run()
-    before = events.version("gold.traced")
+def test_a_rollback_takes_chunks_of_a_backfill_back_too(month: Written) -> None:
+    before = month.version("gold.traced")
     days = (date(2026, 3, 1), date(2026, 3, 6))
-    plan = events.lake().plan(["gold.traced"], days=days, chunk=2)
+    plan = month.lake().plan(["gold.traced"], days=days, chunk=2)
     assert len(list(plan.steps)) == 3
-    events.run("gold.traced", days=days, chunk=2)
-    path = events.folder / ".lakesmith/warehouse/gold/traced"
-    events.spark.sql(f"RESTORE delta.`{path}` TO VERSION AS OF {before + 2}")  # type: ignore[operator]
-    left = events.lake().plan(["gold.traced"], days=days, chunk=2)
+    month.run("gold.traced", days=days, chunk=2)
+    path = month.folder / ".lakesmith/warehouse/gold/traced"
+    month.spark.sql(f"RESTORE delta.`{path}` TO VERSION AS OF {before + 2}")  # type: ignore[operator]
+    left = month.lake().plan(["gold.traced"], days=days, chunk=2)
     assert [str(step.chunk) for step in left.steps] == ["2026-03-05 to 2026-03-06"]  # type: ignore[union-attr]
 
 
@@ -199,14 +216,11 @@ def test_refused_rows_of_the_days_are_stored_once_and_leave_when_they_pass(event
     assert len(events.rows("SELECT raw FROM quarantine.silver_latest")) == 1
 
 
-def test_runs_and_a_backfill_take_turns(events: Written) -> None:
-    declare(events, "gold.traced")
-    events.land("events/1.json", *(event(day, day) for day in range(1, 31)))
-    events.run("bronze.events", "gold.traced")
+def test_runs_and_a_backfill_take_turns(month: Written) -> None:
     errors: list[object] = []
 
     def fill() -> None:
-        report = Lake.open(events.folder).run(["gold.traced"], days=MARCH, chunk=8, session=events.spark)
+        report = Lake.open(month.folder).run(["gold.traced"], days=MARCH, chunk=8, session=month.spark)
         errors.extend(report.errors)
 
     filling = threading.Thread(target=fill)
@@ -214,16 +228,16 @@ def test_runs_and_a_backfill_take_turns(events: Written) -> None:
     beside = 0
     while filling.is_alive():
         beside += 1
-        events.land(f"events/{beside + 1}.json", event(200 + beside, 1 + beside % 28))
-        events.run("bronze.events", "gold.traced")
+        month.land(f"events/{beside + 1}.json", event(200 + beside, 1 + beside % 28))
+        month.run("bronze.events", "gold.traced")
     filling.join()
     assert errors == []
     assert beside >= 2
-    rows = events.rows("SELECT * FROM gold.traced ORDER BY day")
-    assert sum(row[1] for row in rows) == 30 + beside  # type: ignore[misc]
-    events.run("gold.traced", full_refresh=True)
-    assert events.rows("SELECT * FROM gold.traced ORDER BY day") == rows
-    versions = [each.run_id for each in Lake.open(events.folder).history("gold.traced")]
+    rows = month.rows("SELECT * FROM gold.traced ORDER BY day")
+    assert sum(row[1] for row in rows) == sum(range(31)) + beside  # type: ignore[misc]
+    month.run("gold.traced", full_refresh=True)
+    assert month.rows("SELECT * FROM gold.traced ORDER BY day") == rows
+    versions = [each.run_id for each in Lake.open(month.folder).history("gold.traced")]
     assert len(set(versions)) > 2
 
 

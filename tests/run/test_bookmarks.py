@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.run.lakes import Cut, Written
+from tests.run.lakes import ORDERS, Cut, Written
 
 from lakesmith.errors import LakesmithError
 from lakesmith.formats import Delta
 from lakesmith.formats.delta.spark_settings import FENCE
+from lakesmith.jvm.session import isolated
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import Batches
 from lakesmith.ledger.lease import Lease
@@ -85,37 +86,57 @@ def clean_log(lake: Written, table: str) -> None:
         (path(lake, table) / f"_delta_log/{version:020}.json").unlink()
 
 
-def test_a_rollback_by_hand_and_a_rerun_lose_nothing_and_double_nothing(orders: Written, spark: SparkSession) -> None:
-    orders.declare(LOG)
+@pytest.fixture(scope="module")
+def three_days(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake after three runs, each with a row that silver rejects. Tests copy it: a lake can be moved."""
+    lake = Written(tmp_path_factory.mktemp("three") / "shop", isolated(shared_spark))
+    lake.declare({"lakesmith.yml": "name: shop\n", **ORDERS, **LOG})
     for number in (1, 2, 3):
-        orders.land(f"orders/{number}.json", row(number, number))
-        orders.run()
+        lake.land(f"orders/{number}.json", row(number, number), row(10 + number, -1))
+        lake.run()
+    return lake.folder
+
+
+@pytest.fixture(scope="module")
+def bronze_ahead(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake whose bronze table has two batches that silver has not read."""
+    lake = Written(tmp_path_factory.mktemp("ahead") / "shop", isolated(shared_spark))
+    lake.declare({"lakesmith.yml": "name: shop\n", **ORDERS})
+    for number in (1, 2, 3):
+        lake.land(f"orders/{number}.json", row(number))
+        lake.run("bronze.orders") if number > 1 else lake.run()
+    return lake.folder
+
+
+def copied(made: Path, lake: Written) -> Written:
+    shutil.copytree(made, lake.folder, dirs_exist_ok=True)
+    return lake
+
+
+def test_a_rollback_by_hand_and_a_rerun_lose_nothing_and_double_nothing(
+    written: Written, spark: SparkSession, three_days: Path
+) -> None:
+    orders = copied(three_days, written)
+
+    def rejected() -> list[tuple[object, ...]]:
+        return orders.rows("SELECT raw->>'$.id' FROM quarantine.silver_orders ORDER BY 1")
+
     for table in ("silver.orders", "silver.log"):
         spark.sql(f"RESTORE delta.`{path(orders, table)}` TO VERSION AS OF 0").collect()
     steps = orders.run()
-    assert {(steps[table].mode, steps[table].rows_in) for table in ("silver.orders", "silver.log")} == {("changes", 2)}
-    assert ids(orders, "bronze.orders") == ids(orders, "silver.orders") == ids(orders, "silver.log") == [1, 2, 3]
+    assert {(steps[table].mode, steps[table].rows_in) for table in ("silver.orders", "silver.log")} == {("changes", 4)}
+    assert ids(orders, "bronze.orders") == ids(orders, "silver.log") == [1, 2, 3, 11, 12, 13]
+    assert ids(orders, "silver.orders") == [1, 2, 3]
     assert orders.rows("SELECT orders, amount FROM gold.sales") == [(3, 6)]
+    assert steps["silver.orders"].rows_quarantined == 2
+    assert rejected() == [("11",), ("12",), ("13",)]
 
-
-def test_rows_that_a_batch_refused_which_was_rolled_back_are_in_quarantine_once(
-    orders: Written, spark: SparkSession
-) -> None:
-    def refused() -> list[tuple[object, ...]]:
-        return orders.rows("SELECT raw->>'$.id' FROM quarantine.silver_orders ORDER BY 1")
-
-    for number in (1, 2, 3):
-        orders.land(f"orders/{number}.json", row(number, number), row(10 + number, -1))
-        orders.run()
-    back = f"RESTORE delta.`{path(orders, 'silver.orders')}` TO VERSION AS OF 0"
-    spark.sql(back).collect()
-    assert orders.run()["silver.orders"].rows_quarantined == 2
-    assert refused() == [("11",), ("12",), ("13",)]
-    spark.sql(back).collect()
+    # Rows of a batch that was rolled back are in quarantine once, also after a decision.
+    spark.sql(f"RESTORE delta.`{path(orders, 'silver.orders')}` TO VERSION AS OF 0").collect()
     report = orders.lake().discard("silver.orders", QuarantineFilter(), why="wrong", session=orders.spark)
     assert [step.rows_discarded for step in report.steps] == [1]
     orders.run()
-    assert refused() == [("12",), ("13",)]
+    assert rejected() == [("12",), ("13",)]
     assert ids(orders, "silver.orders") == [1, 2, 3]
 
 
@@ -187,36 +208,32 @@ def test_of_two_runs_of_one_table_one_wins_and_the_other_is_reported(
     assert orders.rows("SELECT batch FROM quarantine.silver_orders ORDER BY batch") == [(1,), (2,)]
 
 
-def test_a_position_outlives_the_cleaning_of_the_log(orders: Written) -> None:
+def test_a_position_outlives_the_cleaning_of_the_log(written: Written, three_days: Path) -> None:
     from deltalake import DeltaTable
 
-    orders.declare(LOG)
+    orders = copied(three_days, written)
     tables = ("bronze.orders", "silver.orders", "silver.log")
-    for number in (1, 2):
-        orders.land(f"orders/{number}.json", row(number))
-        orders.run()
     for table in tables:
         # A commit of somebody else, so that the log does not even begin with the last batch.
         DeltaTable(str(path(orders, table))).alter.set_table_properties({"delta.checkpointInterval": "5"})
         clean_log(orders, table)
-    orders.land("orders/3.json", row(3))
+    orders.land("orders/4.json", row(4))
     steps = orders.run()
     assert {table: (steps[table].mode, steps[table].rows_in) for table in tables} == {
         "bronze.orders": ("files", 1),
         "silver.orders": ("changes", 1),
         "silver.log": ("changes", 1),
     }
-    assert ids(orders, "bronze.orders") == ids(orders, "silver.orders") == ids(orders, "silver.log") == [1, 2, 3]
+    assert ids(orders, "bronze.orders") == ids(orders, "silver.log") == [1, 2, 3, 4, 11, 12, 13]
+    assert ids(orders, "silver.orders") == [1, 2, 3, 4]
 
 
-def test_an_input_that_was_vacuumed_past_the_bookmark_is_an_error_with_a_next_step(orders: Written) -> None:
+def test_an_input_that_was_vacuumed_past_the_bookmark_is_an_error_with_a_next_step(
+    written: Written, bronze_ahead: Path
+) -> None:
     from deltalake import DeltaTable
 
-    orders.land("orders/1.json", row(1))
-    orders.run()
-    for number in (2, 3):
-        orders.land(f"orders/{number}.json", row(number))
-        orders.run("bronze.orders")
+    orders = copied(bronze_ahead, written)
     bronze = DeltaTable(str(path(orders, "bronze.orders")))
     bronze.optimize.compact()
     bronze.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
@@ -240,10 +257,10 @@ def test_an_input_that_was_vacuumed_past_the_bookmark_is_an_error_with_a_next_st
     assert orders.rows("SELECT orders, amount FROM gold.sales") == [(4, 13)]
 
 
-def test_an_input_whose_log_was_cleaned_past_the_bookmark_is_an_error_with_a_next_step(orders: Written) -> None:
-    for number in (1, 2, 3):
-        orders.land(f"orders/{number}.json", row(number))
-        orders.run("bronze.orders") if number > 1 else orders.run()
+def test_an_input_whose_log_was_cleaned_past_the_bookmark_is_an_error_with_a_next_step(
+    written: Written, bronze_ahead: Path
+) -> None:
+    orders = copied(bronze_ahead, written)
     clean_log(orders, "bronze.orders")
     error = refusal(orders)
     assert (error.code, error.exit_code, error.table) == ("source-gap", 1, "silver.orders")
