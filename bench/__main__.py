@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import checks, demo, ingest, kafka, loads, many_files, nothing_new, read_commands, seals
+from bench import checks, checksums, demo, ingest, kafka, loads, many_files, nothing_new, read_commands
 
 if __name__ == "__main__":
     read_commands.main([])
@@ -13,4 +13,4 @@ if __name__ == "__main__":
     kafka.main([])
     loads.main([])
     checks.main([])
-    seals.main([])
+    checksums.main([])

@@ -1,7 +1,7 @@
-"""The shop's pipeline as a good engineer writes it in PySpark: the yardstick that a run of Lakesmith is held against.
+"""The shop's pipeline as a good engineer writes it in PySpark: the baseline for a run of Lakesmith.
 
-It makes the same tables, rows and quarantine as `examples/shop`. It has no plan, no fence against a second writer and
-no way to finish a batch that was cut short: those are what Lakesmith adds at the price that `bench.demo` measures.
+It builds the same tables, rows and quarantine as `examples/shop`. It has no plan, no fence against a second writer, and
+cannot complete an interrupted batch. Lakesmith adds these at the price that `bench.demo` measures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CUSTOMERS = "customer_id STRING, name STRING, email STRING, country STRING, chan
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition that a row must not break, and what happens when it does."""
+    """A condition on rows, and the reaction to a row that breaks it."""
 
     name: str
     condition: str
@@ -73,14 +73,14 @@ class Shop:
 
     def step(self, table: str, move: Callable[[str], tuple[int, int, int]]) -> None:
         started, clock = datetime.now(UTC), time.monotonic()
-        came, written, refused = move(table)
+        rows_in, written, rejected = move(table)
         self.moved.append(
             StepResult(
                 run_id=self.run_id,
                 table=table,
-                rows_in=came,
+                rows_in=rows_in,
                 rows_written=written,
-                rows_quarantined=refused,
+                rows_quarantined=rejected,
                 started_at=started,
                 seconds=time.monotonic() - clock,
             )
@@ -98,7 +98,7 @@ class Shop:
 
     def bronze_orders(self, table: str) -> tuple[int, int, int]:
         files = self.new_files(table, "orders/*.json")
-        # The till adds fields without notice: look at what came, and hold the promised columns to their types.
+        # The till adds fields without notice: infer the schema, and keep the types of declared columns.
         found = self.spark.read.json(files).schema
         fields = [
             StructField(field.name, PROMISED.get(field.name, field.dataType))
@@ -134,16 +134,16 @@ class Shop:
             CORRUPT,
         )
         seen = Observation()
-        watched = audited.observe(seen, F.count("*").alias("came"), F.count(CORRUPT).alias("refused"))
+        watched = audited.observe(seen, F.count("*").alias("rows_in"), F.count(CORRUPT).alias("rejected"))
         self.append(table, watched.where(F.col(CORRUPT).isNull()).drop(CORRUPT))
         counts = seen.get
-        if counts["refused"]:
-            # Spark parses only the columns that are asked for, and a row is broken by any of them: ask for all.
+        if counts["rejected"]:
+            # Spark parses only selected columns, and any column can make a row corrupt: select all.
             raw = f"coalesce({CORRUPT}, to_json(struct({', '.join(payload)}))) AS raw"
-            refused = audited.where(f"{CORRUPT} IS NOT NULL")
-            self.quarantine(table, refused.selectExpr(raw, "array('unreadable') AS rules"))
+            rejected = audited.where(f"{CORRUPT} IS NOT NULL")
+            self.quarantine(table, rejected.selectExpr(raw, "array('unreadable') AS rules"))
         self.bookmarks[table] = [*self.bookmarks.get(table, []), *files]
-        return counts["came"], counts["came"] - counts["refused"], counts["refused"]
+        return counts["rows_in"], counts["rows_in"] - counts["rejected"], counts["rejected"]
 
     # Silver
 
@@ -195,7 +195,7 @@ class Shop:
         )
 
     def changes(self, source: str, reader: str) -> DataFrame:
-        """The rows that came or changed since the reader looked the last time."""
+        """Return the rows that were added or changed since the last read."""
         return self.feed(source, reader).where("_change_type IN ('insert', 'update_postimage')")
 
     def feed(self, source: str, reader: str) -> DataFrame:
@@ -210,18 +210,18 @@ class Shop:
     def upsert(
         self, table: str, rows: DataFrame, rules: Sequence[Rule], *, key: str, order_by: str, source: str, least: int
     ) -> tuple[int, int, int]:
-        """Merge the latest row of each key; rows that break a rule go to quarantine, too few good rows stop it all."""
-        # The gate, the merge and the quarantine read the batch: it is computed once.
-        checked = judged(rows, rules).persist()
+        """Merge the latest row of each key. Invalid rows go to quarantine; too few good rows stop the batch."""
+        # The gate, the merge and the quarantine read the batch, so compute it once.
+        checked = checked_rows(rows, rules).persist()
         counts = checked.agg(
-            F.count("*").alias("came"),
-            F.count_if("_refused").alias("refused"),
+            F.count("*").alias("rows_in"),
+            F.count_if("_rejected").alias("rejected"),
             F.max("_commit_version").alias("newest"),
         ).first()
         assert counts
-        if counts.came - counts.refused < least:
-            raise GateError(f"{table}: expected at least {least} good rows, found {counts.came - counts.refused}")
-        good = stored(checked.where("NOT _refused"))
+        if counts.rows_in - counts.rejected < least:
+            raise GateError(f"{table}: expected at least {least} good rows, found {counts.rows_in - counts.rejected}")
+        good = stored(checked.where("NOT _rejected"))
         latest = (
             good.selectExpr("*", f"row_number() OVER (PARTITION BY {key} ORDER BY {order_by} DESC) AS _rank")
             .where("_rank = 1")
@@ -241,11 +241,11 @@ class Shop:
             seen = Observation()
             self.append(table, latest.observe(seen, F.count("*").alias("written")))
             written = seen.get["written"]
-        if counts.refused:
+        if counts.rejected:
             self.quarantine(table, refused_rows(checked))
         checked.unpersist()
         self.bookmarks[table] = {source: counts.newest}
-        return counts.came, written, counts.refused
+        return counts.rows_in, written, counts.rejected
 
     # Gold
 
@@ -267,22 +267,24 @@ class Shop:
             Rule("sales.check", "sales >= 0"),
             Rule("no_empty_day", "orders > 0", "fail"),
         ]
-        checked = judged(rows, rules).persist()
+        checked = checked_rows(rows, rules).persist()
         counts = checked.agg(
-            F.count("*").alias("came"), F.count_if("_refused").alias("refused"), F.count_if("_fatal").alias("fatal")
+            F.count("*").alias("rows_in"),
+            F.count_if("_rejected").alias("rejected"),
+            F.count_if("_fatal").alias("fatal"),
         ).first()
         assert counts
         if counts.fatal:
             raise GateError(f"{table}: {counts.fatal} rows break no_empty_day")
-        writer = stored(checked.where("NOT _refused")).write.format("delta").mode("overwrite").partitionBy("day")
+        writer = stored(checked.where("NOT _rejected")).write.format("delta").mode("overwrite").partitionBy("day")
         if self.exists(table):
             writer = writer.option("replaceWhere", among(days))
         writer.save(self.path(table))
-        if counts.refused:
+        if counts.rejected:
             self.quarantine(table, refused_rows(checked))
         checked.unpersist()
         self.bookmarks[table] = {"silver.orders": max(row.newest for row in touched)}
-        return counts.came, counts.came - counts.refused, counts.refused
+        return counts.rows_in, counts.rows_in - counts.rejected, counts.rejected
 
     def country_sales(self, table: str) -> tuple[int, int, int]:
         seen = Observation()
@@ -292,13 +294,13 @@ class Shop:
             .join(self.read("silver.customers"), "customer_id", "left")
             .groupBy("country", "currency")
             .agg(F.count("*").alias("orders"), F.sum("amount").alias("sales"))
-            .observe(seen, F.count("*").alias("came"), F.count_if(F.col("country").isNull()).alias("unnamed"))
+            .observe(seen, F.count("*").alias("rows_in"), F.count_if(F.col("country").isNull()).alias("unnamed"))
         )
         rows.write.format("delta").mode("overwrite").option("overwriteSchema", True).save(self.path(table))
         counts = seen.get
         if counts["unnamed"]:
             print(f"{table}: {counts['unnamed']} rows have no country")
-        return counts["came"], counts["came"], 0
+        return counts["rows_in"], counts["rows_in"], 0
 
     # Tables
 
@@ -319,26 +321,26 @@ class Shop:
         noted.write.format("delta").mode("append").save(self.path(f"quarantine.{table}"))
 
 
-def judged(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
-    """The rows with the names of the rules that each of them breaks; NULL breaks none, as in SQL."""
+def checked_rows(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
+    """Return the rows with the names of the rules that each breaks; NULL breaks none, as in SQL."""
     cases = ", ".join(f"CASE WHEN NOT ({rule.condition}) THEN '{rule.name}' END" for rule in rules)
     kinds = {kind: [rule.name for rule in rules if rule.severity == kind] for kind in ("quarantine", "fail")}
     named = {kind: ", ".join(f"'{name}'" for name in names) for kind, names in kinds.items()}
     return rows.selectExpr("*", f"array_compact(array({cases})) AS _rules").selectExpr(
         "*",
-        f"arrays_overlap(_rules, array({named['quarantine']})) AS _refused",
+        f"arrays_overlap(_rules, array({named['quarantine']})) AS _rejected",
         f"arrays_overlap(_rules, array({named['fail']})) AS _fatal" if named["fail"] else "false AS _fatal",
     )
 
 
 def stored(rows: DataFrame) -> DataFrame:
-    """Without the columns that only the judgement needs."""
+    """Return the rows without the columns of the rules."""
     return rows.drop(*(name for name in rows.columns if name.startswith("_")))
 
 
 def refused_rows(checked: DataFrame) -> DataFrame:
     payload = [name for name in checked.columns if not name.startswith("_")]
-    return checked.where("_refused").select(F.to_json(F.struct(*payload)).alias("raw"), F.col("_rules").alias("rules"))
+    return checked.where("_rejected").select(F.to_json(F.struct(*payload)).alias("raw"), F.col("_rules").alias("rules"))
 
 
 def among(days: Sequence[date]) -> str:

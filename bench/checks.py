@@ -1,5 +1,5 @@
-"""What checks cost: a load with 30 rules on rows and 10 on the batch against the same load without any, with one row in
-a hundred refused, and against the same rules in other libraries on the same rows, in the same session."""
+"""The cost of checks: a load with 30 row rules and 10 batch rules against the same load without rules, with 1 %
+rejected rows, and against the same rules in other libraries on the same rows, in the same session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakesmith.lake import Lake
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WITH_CHECKS, REFUSED, SLOWER = 1.20, 1.10, 5.0
+WITH_CHECKS, REJECTED, SLOWER = 1.20, 1.10, 5.0
 
 COLUMNS = {
     "id": "id",
@@ -66,7 +66,7 @@ ROW_RULES = """\
   r27: {sql: "amount < 5000"}
   r28: {sql: "email LIKE '%@%'"}
   r29: {sql: "at > timestamp'2000-01-01'"}
-  r30: {sql: "id % 100 <> REFUSE"}
+  r30: {sql: "id % 100 <> REJECT"}
 """
 
 BATCH_RULES = """\
@@ -81,7 +81,7 @@ BATCH_RULES = """\
   b09: {expect: "max(quantity) < 50"}
   b10: {expect: "min(at) > timestamp'2000-01-01'"}
 """
-NOTHING_REFUSED, ONE_IN_A_HUNDRED = "-1", "1"
+NOTHING_REJECTED, ONE_IN_A_HUNDRED = "-1", "1"
 
 
 def main(words: list[str] | None = None) -> None:
@@ -98,20 +98,20 @@ def main(words: list[str] | None = None) -> None:
             _make_rows(spark, folder / "rows", options.rows)
             lakes = {name: _lake(folder, name, checks) for name, checks in _lakes().items()}
             ours = _measured({name: _load(lake, spark) for name, lake in lakes.items()}, rounds=options.times)
-            _tell_ours(ours, options.rows, load)
+            _show_ours(ours, options.rows, load)
             if not options.alone:
                 rows = spark.read.format("delta").load(str(folder / "rows"))
-                _tell_others(ours, _measured(_others(rows), rounds=1, warm=False), options.rows)
+                _show_others(ours, _measured(_others(rows), rounds=1, warm=False), options.rows)
         finally:
             spark.stop()
 
 
 def _lakes() -> dict[str, str]:
-    rules = ROW_RULES.replace("REFUSE", NOTHING_REFUSED) + BATCH_RULES
+    rules = ROW_RULES.replace("REJECT", NOTHING_REJECTED) + BATCH_RULES
     return {
         "no checks": "",
         "30 + 10 rules": f"checks:\n{rules}",
-        "and 1 % refused": "checks:\n" + ROW_RULES.replace("REFUSE", ONE_IN_A_HUNDRED) + BATCH_RULES,
+        "and 1 % rejected": "checks:\n" + ROW_RULES.replace("REJECT", ONE_IN_A_HUNDRED) + BATCH_RULES,
     }
 
 
@@ -132,7 +132,7 @@ def _load(lake: Lake, spark: SparkSession) -> Callable[[], None]:
         report = lake.run(["silver.orders"], full_refresh=True, session=spark)
         assert not report.errors, report.errors
         warehouse = Path(lake.declaration.environment.warehouse)
-        # Only the newest version is of interest, and the disk is not endless.
+        # Only the newest version is needed; save disk space.
         for old in sorted((warehouse / "silver/orders").glob("batch-*"), key=lambda path: path.stat().st_mtime)[:-1]:
             shutil.rmtree(old)
 
@@ -154,11 +154,11 @@ def _make_rows(spark: SparkSession, at: Path, rows: int) -> None:
 
 
 Costs = dict[str, list[tuple[float, float]]]
-"""By what was measured, wall and CPU seconds of each round."""
+"""By load, the wall and CPU seconds of each round."""
 
 
 def _measured(loads: dict[str, Callable[[], None]], *, rounds: int, warm: bool = True) -> Costs:
-    """All of them in turn, so that what else the machine does falls on each."""
+    """Run all loads in turn, so that other work of the machine affects each of them."""
     costs: Costs = {name: [] for name in loads}
     for number in range(rounds + warm):
         for name, load in loads.items():
@@ -169,10 +169,10 @@ def _measured(loads: dict[str, Callable[[], None]], *, rounds: int, warm: bool =
     return costs
 
 
-def _tell_ours(costs: Costs, rows: int, load: str) -> None:
-    plain, checked, refused = costs
+def _show_ours(costs: Costs, rows: int, load: str) -> None:
+    plain, checked, rejected = costs
     table = []
-    for name, base, limit in ((plain, plain, 1.0), (checked, plain, WITH_CHECKS), (refused, checked, REFUSED)):
+    for name, base, limit in ((plain, plain, 1.0), (checked, plain, WITH_CHECKS), (rejected, checked, REJECTED)):
         wall, cpu = ([round[side] for round in costs[name]] for side in (0, 1))
         against = [median(each[side] for each in costs[base]) for side in (0, 1)]
         ratios = [median(wall) / against[0], median(cpu) / against[1]]
@@ -184,20 +184,20 @@ def _tell_ours(costs: Costs, rows: int, load: str) -> None:
     )
 
 
-def _tell_others(ours: Costs, others: Costs, rows: int) -> None:
-    """Against what the checks add to the load, and against the whole load, which the others do not do at all."""
+def _show_others(ours: Costs, others: Costs, rows: int) -> None:
+    """Compare with the added cost of the checks, and with the whole load, which the other libraries do not run."""
     plain, whole = ([median(each[side] for each in ours[name]) for side in (0, 1)] for name in list(ours)[:2])
     added = [with_them - without for with_them, without in zip(whole, plain, strict=True)]
     table = [
-        ("Lakesmith, what they add to the load", f"{added[0]:.1f}", f"{added[1]:.1f}", "1.0", "", ""),
-        ("Lakesmith, the whole load with them", f"{whole[0]:.1f}", f"{whole[1]:.1f}", "", "1.0", ""),
+        ("Lakesmith, added by the checks", f"{added[0]:.1f}", f"{added[1]:.1f}", "1.0", "", ""),
+        ("Lakesmith, whole load with checks", f"{whole[0]:.1f}", f"{whole[1]:.1f}", "", "1.0", ""),
     ]
     for name, ((wall, cpu),) in others.items():
         ratio = wall / added[0]
-        wanted = f"≥ {SLOWER:g} {'yes' if ratio >= SLOWER else 'NO'}"
-        told = (f"{wall:.1f}", f"{cpu:.1f}", f"{ratio:.1f}", f"{wall / whole[0]:.1f}")
-        table.append((f"{name}, checks alone", *told, wanted))
-    header = ("same 40 rules", "wall s", "CPU s", "to what they add", "to the load", "wanted")
+        expected = f"≥ {SLOWER:g} {'yes' if ratio >= SLOWER else 'NO'}"
+        shown_costs = (f"{wall:.1f}", f"{cpu:.1f}", f"{ratio:.1f}", f"{wall / whole[0]:.1f}")
+        table.append((f"{name}, checks alone", *shown_costs, expected))
+    header = ("same 40 rules", "wall s", "CPU s", "to added", "to load", "expected")
     show(f"{rows:,} rows", header, table)
 
 

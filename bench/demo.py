@@ -1,4 +1,4 @@
-"""The demo's two days by Lakesmith, against the same pipeline by hand on the same settings and on the stock ones."""
+"""The demo's two days with Lakesmith, against the same pipeline by hand with the same and with default settings."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ TABLES = (
     "gold.country_sales",
 )
 UNLIKE = frozenset(AUDIT)
-"""Columns that differ between two runs or two folders by their nature, or that nobody makes by hand."""
+"""Columns that differ between runs or folders, or that the pipeline by hand does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Days:
-    """Seconds that the two days took in one process."""
+    """Seconds of the two days in one process."""
 
     first: float
-    """From the start of the process, so with the start of Spark."""
+    """From the start of the process, so it includes the start of Spark."""
     second: float
     cpu: float
-    """CPU time of both days, Python and JVM. What else runs on the machine shakes it too."""
+    """CPU time of both days, Python and JVM. Other work of the machine affects it too."""
 
     @property
     def total(self) -> float:
@@ -49,7 +49,7 @@ class Days:
 
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.demo", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each way is taken, one after the other")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each pipeline runs, in turns")
     parser.add_argument("--orders", type=int, default=ORDERS, help="orders a day")
     parser.add_argument("--jobs", action="store_true", help="then count Spark's jobs, in runs that are not timed")
     options = parser.parse_args(words)
@@ -69,7 +69,7 @@ def main(words: list[str] | None = None) -> None:
 
 
 def two_days(way: str, folder: Path, settings: dict[str, str] | None = None) -> Days:
-    """One process that runs both days."""
+    """Run both days in one process."""
     environment = {**os.environ, "TZ": "UTC", "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
     command = [sys.executable, "-m", "bench.two_days", way, str(folder), json.dumps(settings or {})]
     started = time.time()
@@ -79,7 +79,7 @@ def two_days(way: str, folder: Path, settings: dict[str, str] | None = None) -> 
 
 
 def assert_same(lakesmith: Path, by_hand: Path, way: str) -> None:
-    """Both ways hold the same rows and have refused the same number by the same rules."""
+    """Check that both pipelines have the same rows, and rejected the same number by the same rules."""
     for table in TABLES:
         for place in (table, f"quarantine.{table}"):
             ours, theirs = _content(lakesmith, place), _content(by_hand, place)
@@ -88,7 +88,7 @@ def assert_same(lakesmith: Path, by_hand: Path, way: str) -> None:
 
 
 def _content(warehouse: Path, table: str) -> Counter[tuple[object, ...]]:
-    """How often each row is there."""
+    """Return how often each row occurs."""
     import pyarrow as pa
 
     from lakesmith.formats import Delta
@@ -100,8 +100,8 @@ def _content(warehouse: Path, table: str) -> Counter[tuple[object, ...]]:
         return Counter()
     found = delta.arrow(location, facts.version)
     rows = found.read_all() if isinstance(found, pa.RecordBatchReader) else found.to_table()
-    kept = ["rules"] if table.startswith("quarantine.") else sorted(set(rows.column_names) - UNLIKE)
-    values = [[str(value) for value in rows[name].to_pylist()] for name in kept]
+    names = ["rules"] if table.startswith("quarantine.") else sorted(set(rows.column_names) - UNLIKE)
+    values = [[str(value) for value in rows[name].to_pylist()] for name in names]
     return Counter(zip(*values, strict=True))
 
 
@@ -111,15 +111,15 @@ def _show(taken: dict[str, list[Days]], load: str, orders: int) -> None:
     for other, limit in LIMITS.items():
         middles = {way: [median(getattr(days, part) for days in taken[way]) for part in parts] for way in WAYS}
         ratios = [ours / theirs for ours, theirs in zip(middles[LAKESMITH], middles[other], strict=True)]
-        told = [f"{ratio:.2f}" for ratio in ratios]
-        told[2] += f", {verdict(ratios[2], limit)}"
-        rows.append([f"{LAKESMITH} / {other}", *told])
+        text = [f"{ratio:.2f}" for ratio in ratios]
+        text[2] += f", {verdict(ratios[2], limit)}"
+        rows.append([f"{LAKESMITH} / {other}", *text])
     title = f"Two days of {orders} orders, seconds, median of {len(taken[LAKESMITH])} ({load})"
     show(title, ("way", "day 1, with the start of Spark", "day 2", "both", "CPU of both"), rows)
 
 
 def _show_jobs(temporary: Path, orders: int) -> None:
-    """Count what Spark had to do, from its event log."""
+    """Count the jobs of Spark, from its event log."""
     rows = []
     for way in WAYS:
         folder = temporary / "jobs" / way.replace(", ", "-").replace(" ", "-")
@@ -133,8 +133,8 @@ def _show_jobs(temporary: Path, orders: int) -> None:
             "spark.eventLog.rolling.enabled": "false",
         }
         file = folder / "lakesmith.yml"
-        told = ", ".join(f'{name}: "{value}"' for name, value in settings.items())
-        file.write_text(file.read_text().replace("  dev:\n", f"  dev:\n    spark: {{{told}}}\n"))
+        text = ", ".join(f'{name}: "{value}"' for name, value in settings.items())
+        file.write_text(file.read_text().replace("  dev:\n", f"  dev:\n    spark: {{{text}}}\n"))
         two_days(way, folder, settings)
         events = Counter(json.loads(line)["Event"] for each in log.iterdir() for line in each.open())
         counted = ("SparkListenerJobStart", "SparkListenerStageCompleted", "SparkListenerTaskEnd")

@@ -1,4 +1,4 @@
-"""A history kept without Lakesmith, on clones of its table: by the MERGE that people write, and by writing it anew."""
+"""A history without Lakesmith, on clones of its table: by a hand-written MERGE, and by a complete rewrite."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_CAME = "changed"
+_CHANGED = "changed"
 
 
 class Clone:
@@ -20,15 +20,15 @@ class Clone:
         self._at, self._name = str(at), f"delta.`{at}`"
         spark.sql(f"CREATE TABLE {self._name} SHALLOW CLONE delta.`{table}`")
         spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-        changed.createOrReplaceTempView(_CAME)
+        changed.createOrReplaceTempView(_CHANGED)
 
     def merge(self) -> None:
-        """Each row that changes something is there twice: once to close an interval, once to open the next."""
+        """Merge each changed row twice: once to close an interval, once to open the next."""
         compared = [name for name in self._columns if name not in ("id", "at")]
         differs = f"({_each(compared, 's')}) <> ({_each(compared, 't')})"
         self._spark.sql(
-            f"MERGE INTO {self._name} AS t USING (SELECT id AS merge_key, * FROM {_CAME} UNION ALL "
-            f"  SELECT NULL, s.* FROM {_CAME} AS s JOIN {self._name} AS t ON s.id = t.id "
+            f"MERGE INTO {self._name} AS t USING (SELECT id AS merge_key, * FROM {_CHANGED} UNION ALL "
+            f"  SELECT NULL, s.* FROM {_CHANGED} AS s JOIN {self._name} AS t ON s.id = t.id "
             f"  WHERE t.is_current AND {differs}) AS s ON t.id = s.merge_key AND t.is_current "
             f"WHEN MATCHED AND {differs} THEN UPDATE SET valid_to = s.at, is_current = false "
             f"WHEN NOT MATCHED THEN INSERT ({', '.join(self._columns)}, valid_from, valid_to, is_current) "
@@ -36,28 +36,28 @@ class Clone:
         ).collect()
 
     def rewrite(self) -> None:
-        """The joins with which SQLMesh makes the next state of a history on Spark, over the whole table, which is then
-        overwritten; but given the rows that changed, not all that the source holds."""
+        """Overwrite the table by SQLMesh's joins for the next state of a history on Spark, but from the changed rows
+        instead of all source rows."""
         both = ", ".join(f"o.{name} AS was_{name}, s.{name}" for name in self._columns)
-        met = f"{both}, o.valid_from, o.valid_to"
-        kept = ", ".join(f"coalesce(was_{name}, m.{name}) AS {name}" for name in self._columns)
+        matched = f"{both}, o.valid_from, o.valid_to"
+        updated = ", ".join(f"coalesce(was_{name}, m.{name}) AS {name}" for name in self._columns)
         self._spark.sql(
-            f"WITH came AS (SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY id) AS at_most "
-            f"  FROM {_CAME}) WHERE at_most = 1), "
+            f"WITH changes AS (SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY id) AS at_most "
+            f"  FROM {_CHANGED}) WHERE at_most = 1), "
             f"closed AS (SELECT * FROM {self._name} WHERE valid_to IS NOT NULL), "
             f"open AS (SELECT * FROM {self._name} WHERE valid_to IS NULL), "
             "ended AS (SELECT c.id, max(c.valid_to) AS ended_at FROM closed AS c LEFT JOIN open AS o ON c.id = o.id "
             "  WHERE o.valid_from IS NULL GROUP BY c.id), "
-            f"met AS (SELECT {met} FROM open AS o LEFT JOIN came AS s ON o.id = s.id UNION ALL "
-            f"  SELECT {met} FROM open AS o RIGHT JOIN came AS s ON o.id = s.id WHERE o.id IS NULL), "
-            f"kept AS (SELECT {kept}, "
+            f"matched AS (SELECT {matched} FROM open AS o LEFT JOIN changes AS s ON o.id = s.id UNION ALL "
+            f"  SELECT {matched} FROM open AS o RIGHT JOIN changes AS s ON o.id = s.id WHERE o.id IS NULL), "
+            f"updated AS (SELECT {updated}, "
             "  coalesce(m.valid_from, greatest(e.ended_at, m.at)) AS valid_from, "
             "  CASE WHEN m.at > m.was_at THEN m.at ELSE m.valid_to END AS valid_to "
-            "  FROM met AS m LEFT JOIN ended AS e ON e.id = m.id), "
+            "  FROM matched AS m LEFT JOIN ended AS e ON e.id = m.id), "
             f"fresh AS (SELECT {', '.join(self._columns)}, at AS valid_from, CAST(NULL AS timestamp) AS valid_to "
-            "  FROM met WHERE at > was_at) "
+            "  FROM matched WHERE at > was_at) "
             f"SELECT {', '.join(self._columns)}, valid_from, valid_to, is_current FROM closed UNION ALL "
-            "SELECT *, valid_to IS NULL FROM kept UNION ALL SELECT *, true FROM fresh"
+            "SELECT *, valid_to IS NULL FROM updated UNION ALL SELECT *, true FROM fresh"
         ).write.format("delta").mode("overwrite").save(self._at)
 
 

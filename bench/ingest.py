@@ -1,6 +1,6 @@
 """JSON and CSV into bronze, against the bare read and write of Spark on the same files, in the same session.
 
-Lakesmith does more with them: audit columns, drift detection, and bad rows kept; the bare write does none of it.
+Lakesmith also adds audit columns, detects drift and quarantines bad rows; the bare write does not.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main(words: list[str] | None = None) -> None:
 
 
 def make_files(landing: Path, rows: int) -> dict[str, int]:
-    """Orders as JSON lines and as CSV; returns the bytes of each."""
+    """Write orders as JSON lines and as CSV; return the bytes of each."""
     chance = random.Random(1)
     each = rows // 8
     for format in ("json", "csv"):
@@ -94,7 +94,7 @@ def _order(number: int, chance: random.Random) -> dict[str, object]:
 
 
 def _measured(spark: SparkSession, folder: Path, format: str, size: int, rounds: int) -> list[str]:
-    # In turns: the machine is not as fast in one minute as in the next.
+    # In turns, because the speed of the machine changes.
     turns = [
         [_cost(partial(work, spark, folder, format), folder) for work in (_bare, _lakesmith)] for _ in range(rounds + 1)
     ]

@@ -65,7 +65,7 @@ def _rounds(broker: Broker, folder: Path, records: int, times: int) -> dict[str,
             "readStream … writeStream": _stream(spark, broker, topic, folder / "stream"),
         }
         took: dict[str, list[float]] = {way: [] for way in ways}
-        # The first rounds make the tables, and warm the session up for both alike.
+        # The first rounds create the tables, and warm the session up for both.
         for number in range(-2, times):
             _send(broker, topic, records if number >= 0 else records // 10)
             order = list(ways) if number % 2 else list(reversed(ways))
@@ -118,7 +118,7 @@ def _stream(spark: SparkSession, broker: Broker, topic: str, folder: Path) -> Ca
 
 
 def _compare(spark: SparkSession, folder: Path) -> None:
-    """Both have read the same."""
+    """Check that both have the same rows."""
     (log,) = (folder / "lake" / "warehouse").rglob("bronze/orders/_delta_log")
     counts = {
         tuple(spark.read.format("delta").load(str(table)).selectExpr("count(*)", "sum(id)").collect()[0])

@@ -1,6 +1,6 @@
 """A lake of two hundred tables that are up to date: declarations, landing files, logs, batches and ledger.
 
-Its tables are written by delta-rs, so that making it takes seconds and no Spark; a plan finds all of it unchanged.
+delta-rs writes its tables, so building it takes seconds and no Spark. A plan finds everything unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakesmith.store import Warehouse, open_store
 
 BRONZE, SILVER, GOLD, PYTHON = 60, 60, 60, 20
 COMMITS = 3
-"""In each table's log."""
+"""The commits in each table's log."""
 RUNS = 50
 ROWS = 5
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -106,7 +106,7 @@ class _Built:
 
 
 def build(folder: Path, batches: int = COMMITS) -> None:
-    """Make the lake in an empty or absent folder; each bronze table has taken in `batches` batches of one file."""
+    """Create the lake in an empty or missing folder; each bronze table has ingested `batches` batches of one file."""
     assert batches >= COMMITS
     _declare(folder, batches)
     lake = Lake.open(folder)
@@ -144,7 +144,7 @@ def _declare(folder: Path, batches: int) -> None:
 def _build_table(
     table: Table, upstream: list[str], built: dict[str, list[_Built]], warehouse: Warehouse, landing: Store
 ) -> list[_Built]:
-    """Commit the table's batches one after the other, each pinned before and noted as done after."""
+    """Commit the table's batches one after the other: pin, commit, and mark as done."""
     location = warehouse.table(table.name)
     batches = Batches(warehouse.store, table.name)
     files = tuple(landing.list(table.origin.files)) if isinstance(table.origin, Files) else ()
@@ -198,7 +198,7 @@ def _batch(
 
 
 def _rows(table: Table, number: int) -> pa.Table:
-    """A few rows in the columns that the table's source or query gives."""
+    """Return a few rows in the columns of the table's source or query."""
     first = number * ROWS
     text, moment = pa.array(["text"] * ROWS), pa.array([START] * ROWS, pa.timestamp("us", tz="UTC"))
     numbers = pa.array(range(first, first + ROWS), pa.int64())

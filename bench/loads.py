@@ -1,9 +1,8 @@
-"""What a change costs against what the table costs: merge, scd2 and replace_partitions, over a share of changed rows.
+"""The cost of a change against the cost of a rebuild: merge, scd2 and replace_partitions, by the share of changed rows.
 
-The baseline of each is the full rebuild of the same table in the same session; for scd2 also a MERGE written by hand
-and the rewrite of the whole table, on clones of the same table. Changed keys are the newest ones, or spread over all of
-them so that no file is spared. For replace_partitions, of rows as they are and of sums by day and customer, the share
-is one of partitions.
+The baseline is the full rebuild of the same table in the same session; for scd2 also a hand-written MERGE and the
+rewrite of the whole table, on clones of the same table. Changed keys are the newest ones, or spread so that every file
+changes. For replace_partitions, of plain rows and of sums by day and customer, the share is a share of partitions.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ LOADS = {
     "daily": ("{replace_partitions: day}", DAILY, ("partitions",)),
 }
 WANTED = {"merge": 5, "scd2": 5, "partitions": 20, "daily": 20}
-"""How many times cheaper than the rebuild a change of one row, or partition, in a hundred has to be."""
+"""How many times cheaper than the rebuild a change of 1 % of the rows or partitions must be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +53,12 @@ class Cost:
     wall: float
     cpu: float
     compiling: float
-    """What of it compilers of the JVM took."""
+    """The part of the JVM's compilers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """What one share of changed rows cost, each time."""
+    """The costs of one share of changed rows."""
 
     load: str
     where: str
@@ -74,13 +73,13 @@ def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.loads", description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the table")
     parser.add_argument("--times", type=int, default=3, help="how often each share changes")
-    parser.add_argument("--loads", default=",".join(LOADS), help="which loads, with commas")
+    parser.add_argument("--loads", default=",".join(LOADS), help="loads, separated by commas")
     options = parser.parse_args(words)
     load = busy()
     rebuilds: dict[str, Cost] = {}
     points: list[Point] = []
     with tempfile.TemporaryDirectory() as temporary:
-        # Compilers that end would take what they told of their time with them.
+        # The times of compiler threads that end would be lost.
         spark = open_session("bench", {"spark.driver.extraJavaOptions": "-XX:-UseDynamicNumberOfCompilerThreads"})
         try:
             for name in options.loads.split(","):
@@ -88,10 +87,10 @@ def main(words: list[str] | None = None) -> None:
                 rebuilds[name] = bench.rebuild()
                 for point in bench.changes(options.times):
                     points.append(point)
-                    print(*_told(point, rebuilds[name]), sep="  ", file=sys.stderr, flush=True)
+                    print(*_row(point, rebuilds[name]), sep="  ", file=sys.stderr, flush=True)
         finally:
             spark.stop()
-    show(f"{options.rows:,} rows ({load})", _HEADER, [_told(point, rebuilds[point.load]) for point in points])
+    show(f"{options.rows:,} rows ({load})", _HEADER, [_row(point, rebuilds[point.load]) for point in points])
     for name, rebuild in rebuilds.items():
         took = f"{rebuild.wall:.1f} s, {rebuild.cpu:.1f} s of CPU ({rebuild.compiling:.1f} of it JIT)"
         print(f"\n{name}: the rebuild took {took}; times cheaper by CPU:")
@@ -118,7 +117,7 @@ _HEADER = (
 )
 
 
-def _told(point: Point, rebuild: Cost) -> list[str]:
+def _row(point: Point, rebuild: Cost) -> list[str]:
     times = rebuild.cpu / _cpu(point)
     wanted = f"≥ {WANTED[point.load]} {'yes' if times >= WANTED[point.load] else 'NO'}" if point.share == 0.01 else ""
     return [
@@ -146,7 +145,7 @@ def _cpu(point: Point) -> float:
 
 
 class _Bench:
-    """One lake with one table over orders that another lake brings."""
+    """One lake with one table over the orders of another lake."""
 
     def __init__(self, spark: SparkSession, folder: Path, name: str, count: int) -> None:
         self._spark, self._name, self._count = spark, name, count
@@ -196,7 +195,7 @@ class _Bench:
         )
 
     def _keys(self, where: str, share: float) -> str:
-        """SQL: the keys that change: of partitions one row in a hundred, and one partition at the least."""
+        """Return SQL for the changed keys: 1 % of the rows of each changed partition, and at least one partition."""
         if where == "partitions":
             return f"range({round(self._count * (1 - max(share, 1 / DAYS)))}, {self._count}, 100, 2)"
         if where == "spread":

@@ -1,6 +1,6 @@
-"""Ten new files beside 1,000, 10,000 and 100,000 that are taken in already: what a plan and a run cost.
+"""The cost of a plan and a run with ten new files beside 1,000, 10,000 and 100,000 ingested ones.
 
-Files lie in folders by day, a thousand in each. `full` looks at every one of them, `ordered` from the last name on.
+Files are in folders by day, a thousand in each. `full` lists every file, `ordered` lists from the last name on.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(words: list[str] | None = None) -> None:
 
 
 def _listed(known: int, rounds: int) -> Iterator[list[str]]:
-    """The listing alone, with what is known in memory."""
+    """Measure the listing alone, with the ingested files in memory."""
     with tempfile.TemporaryDirectory() as temporary:
         landing = Path(temporary) / "landing"
         last = _land_known(landing, known)
@@ -77,7 +77,7 @@ def _listed(known: int, rounds: int) -> Iterator[list[str]]:
 
 
 def _calls(storage: LocalStore, after: str | None) -> tuple[int, int]:
-    """How many folders a listing enters, and how many files it looks at."""
+    """Count the folders that a listing enters, and the files that it checks."""
     opened = mock.Mock(side_effect=os.open)
     with mock.patch("os.open", opened):
         files = sum(1 for _ in storage._matching(Glob(GLOB), after))
@@ -94,7 +94,7 @@ def _measured(spark: object, folder: Path, known: int, listing: str, rounds: int
     _land(landing / "day=9999-01-01", "first", 1)
     Lake.open(lake).run(session=spark)  # type: ignore[arg-type]
     _land_known(landing, known)
-    _as_if_taken(lake, known)
+    _mark_as_ingested(lake, known)
     plans, runs = [], []
     for number in range(rounds + 1):
         _land(landing / f"day=9999-01-{number + 2:02}", "new", NEW)
@@ -118,7 +118,7 @@ def _land(folder: Path, name: str, count: int) -> None:
 
 
 def _land_known(landing: Path, known: int) -> str:
-    """Land files of the days before, and return the last one's path."""
+    """Land files of earlier days, and return the path of the last one."""
     last = ""
     for number in range(known):
         day = date(2020, 1, 1) + timedelta(days=number // A_DAY)
@@ -129,8 +129,8 @@ def _land_known(landing: Path, known: int) -> str:
     return last
 
 
-def _as_if_taken(lake: Path, known: int) -> None:
-    """Write down that the files were taken in by the batch that there is: taking in 100,000 is not what is measured."""
+def _mark_as_ingested(lake: Path, known: int) -> None:
+    """Record the files as ingested by the existing batch: the ingestion of 100,000 files is not measured."""
     storage = LocalStore(lake / ".lakesmith" / "warehouse")
     batches = Batches(storage, TableName("bronze", "orders"))
     facts = [FileFact(f.path, f.size, f.modified) for f in LocalStore(lake).list(GLOB)]

@@ -1,4 +1,4 @@
-"""Children that are timed, and tables for people: what the measurements share."""
+"""Timed child processes and printed tables, shared by the measurements."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one child process took."""
+    """The cost of one child process."""
 
     wall: float
     cpu: float
-    """User and system time of the child and of all that it waited for."""
+    """User and system time of the child and its own children."""
     output: str
 
 
 def call(command: Sequence[str], *, environment: Mapping[str, str] | None = None, folder: Path = ROOT) -> Cost:
-    """Run a command to its end; one that fails ends the measurement, with what it said."""
+    """Run a command; a failing one ends the measurement with its output."""
     before, started = _children_cpu(), time.monotonic()
     answer = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     wall, cpu = time.monotonic() - started, _children_cpu() - before
@@ -36,12 +36,12 @@ def call(command: Sequence[str], *, environment: Mapping[str, str] | None = None
 
 
 def lakesmith() -> str:
-    """The installed command, beside the Python that runs the measurement."""
+    """Return the installed command of the running Python."""
     return str(Path(sys.executable).parent / "lakesmith")
 
 
 def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: the first column to the left, the others to the right."""
+    """Print a table: the first column left-aligned, the others right-aligned."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     print(f"\n{title}\n")
     for row in (header, ["-" * width for width in widths], *rows):
@@ -50,13 +50,13 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """The median, with the smallest and the greatest where there are several."""
+    """Return the median, with the minimum and maximum if there are several values."""
     middle = f"{median(values):.{digits}f}"
     return middle if len(values) == 1 else f"{middle} ({min(values):.{digits}f}–{max(values):.{digits}f})"
 
 
 def busy() -> str:
-    """How busy the machine is besides: a ratio stands it better than a time does, but not much of it."""
+    """Return the load of the machine: it affects times more than ratios."""
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores when this began"
 
 

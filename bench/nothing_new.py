@@ -24,7 +24,7 @@ def main(words: list[str] | None = None) -> None:
         make_shop(folder)
         two_days(LAKESMITH, folder)
         before = _files(folder)
-        # A java that cannot be used: a run that started Spark would fail.
+        # A java that does not work: a run that starts Spark would fail.
         environment = {**os.environ, "LAKESMITH_JAVA": str(folder / "no-java")}
         command = [lakesmith(), "--lake", str(folder), "run"]
         call(command, environment=environment)
@@ -38,7 +38,7 @@ def main(words: list[str] | None = None) -> None:
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Each file and folder with what would tell that it was written."""
+    """Return each file and folder with its modification time and size."""
     found = {}
     for path in folder.rglob("*"):
         about = path.stat()

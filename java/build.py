@@ -1,4 +1,4 @@
-"""Compiles Lakesmith's own Java into the jar that the package ships, the same bytes wherever it is done."""
+"""Compiles Lakesmith's Java code into the jar of the package, with the same bytes on every machine."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _FILE = Path(__file__).with_suffix(".json")
 SLOWEST_SECONDS = 20.0
 """The most that one test, or its setup, may take in `make test`."""
 SLOW_TESTS: dict[str, str] = {
-    "tests/docs/test_readme.py::test_all_commands_work_one_after_the_other_and_show_what_the_readme_shows": (
+    "tests/docs/test_readme.py::test_all_commands_work_in_order_with_the_documented_output": (
         "each command of the README starts Python, and two of them a JVM, as they do for a newcomer"
     ),
     "tests/run/test_any_order.py::test_a_sample_of_loads_is_what_the_models_say_after_every_batch": (

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.verify
-def test_make_demo_tells_what_a_person_wants_to_know() -> None:
+def test_make_demo_prints_the_results_of_both_days() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     ended = subprocess.run(["make", "demo"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

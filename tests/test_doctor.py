@@ -45,14 +45,14 @@ def test_every_problem_says_how_to_fix_it() -> None:
     assert {finding.fix for finding in broken} == {"lakesmith doctor --fix"}
 
 
-def test_python_the_packages_and_the_log_store_are_looked_at() -> None:
+def test_python_packages_and_the_log_store_are_checked() -> None:
     findings = diagnose(None)
     for subject in ("python", "packages", "pyspark", "java", "log store"):
         assert about(findings, subject).ok, about(findings, subject)
     assert "deltalake 1." in about(findings, "packages").found
 
 
-def test_a_machine_without_java_gets_a_hint_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_java_gets_an_installation_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> JavaHome:
         raise InfrastructureError("no-java", "Spark needs Java 17 or 21: none was found", hint="install it")
 

@@ -17,6 +17,6 @@ def with_load(load: type) -> Table:
     return replace(bronze("orders"), load=object.__new__(load))
 
 
-def test_every_load_is_called_as_it_is_written() -> None:
+def test_every_load_has_its_declared_name() -> None:
     told = {load_name(with_load(load)) for load in get_args(Load)}
     assert told == {*keys_of(LoadBlock), "replace"}

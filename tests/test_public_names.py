@@ -26,7 +26,7 @@ def test_every_public_name_is_there() -> None:
     assert [name for name in lakesmith.__all__ if not hasattr(lakesmith, name)] == []
 
 
-def test_an_unknown_name_is_no_attribute() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'lake_of_dreams'"):
         lakesmith.lake_of_dreams  # noqa: B018
 

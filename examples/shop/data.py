@@ -1,7 +1,7 @@
 """The shop's landing files, as two source systems write them: the same for the same day and size.
 
-Day 1 is an ordinary day with a few broken rows. Day 2 brings what real sources bring: late rows, rows that were sent
-twice, an order that was corrected, a customer who moved, a new field, and more broken rows.
+Day 1 is an ordinary day with a few invalid rows. Day 2 has what real sources have: late rows, duplicate rows, a
+corrected order, a customer who moved, a new field, and more invalid rows.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ SELECT day, currency, orders, sales FROM gold.daily_sales ORDER BY day, currency
 
 
 def demo(folder: Path) -> None:
-    """Build the shop's lake in `folder`, anew."""
+    """Build the shop's lake in `folder` from scratch."""
     started = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SHOP, folder, ignore=shutil.ignore_patterns("__pycache__", ".lakesmith", "landing", "*.pyc"))
@@ -41,7 +41,7 @@ def demo(folder: Path) -> None:
         f'  export PATH="{Path(sys.executable).parent}:$PATH"\n'
         "  lakesmith run                                     nothing is new: no Spark, no commit\n"
         "  lakesmith plan --full-refresh                     what a rebuild would do\n"
-        "  lakesmith history silver.orders                   every version, and the run that made it\n"
+        "  lakesmith history silver.orders                   every version, and its run\n"
         '  lakesmith query "SELECT * FROM gold.daily_sales" --at gold.daily_sales=0\n'
         "  lakesmith lineage gold.daily_sales --columns      where its columns come from"
     )

@@ -42,7 +42,7 @@ def test_help_lists_every_command_and_the_exit_codes(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_s_help_begins_with_its_line_in_the_list(name: str, invoke: Invoke) -> None:
+def test_the_help_of_a_command_starts_with_its_line_in_the_list(name: str, invoke: Invoke) -> None:
     command = importlib.import_module(f"lakesmith.cli.commands.{name}").command
     assert command.name == name
     assert inspect.cleandoc(command.help).partition("\n")[0] == COMMANDS[name]
@@ -54,7 +54,7 @@ def test_each_module_of_commands_is_a_command() -> None:
     assert {file.stem for file in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
 
 
-def test_the_version_is_the_package_s(invoke: Invoke) -> None:
+def test_the_version_is_that_of_the_package(invoke: Invoke) -> None:
     assert invoke("--version").stdout == f"lakesmith {lakesmith.__version__}\n"
 
 
@@ -164,7 +164,7 @@ def test_all_problems_are_listed(invoke: Invoke, lake: FakeLake) -> None:
     assert all(f"[code-{number}]" in result.stderr for number in range(30))
 
 
-def test_any_other_exception_is_called_a_bug(invoke: Invoke, lake: FakeLake) -> None:
+def test_any_other_exception_is_reported_as_a_bug(invoke: Invoke, lake: FakeLake) -> None:
     lake.raises = ZeroDivisionError("oh")
     result = invoke("status")
     assert result.exit_code == 70
@@ -186,5 +186,5 @@ def test_an_interruption_says_that_nothing_is_lost(invoke: Invoke, lake: FakeLak
     assert "interrupted; nothing is lost, run again to continue" in result.stderr
 
 
-def test_the_group_has_no_command_besides_the_listed(invoke: Invoke) -> None:
+def test_only_listed_commands_exist(invoke: Invoke) -> None:
     assert app.list_commands(app.make_context("lakesmith", ["status"], resilient_parsing=True)) == list(COMMANDS)

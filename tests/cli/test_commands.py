@@ -25,7 +25,7 @@ def completions(arguments: list[str], incomplete: str) -> list[str]:
     return [item.value for item in found]
 
 
-def test_validate_tells_what_was_found_fit(invoke: Invoke, lake: FakeLake) -> None:
+def test_validate_reports_the_valid_tables(invoke: Invoke, lake: FakeLake) -> None:
     result = invoke("validate")
     assert result.exit_code == 0
     assert "valid: shop (dev), 2 tables (1 bronze, 1 silver), 1 check" in result.stdout
@@ -80,7 +80,7 @@ def test_selectors_are_arguments_or_options(command: str, invoke: Invoke, lake: 
     assert lake.called["exclude"] == ("orders+2",)
 
 
-def test_run_tells_events_and_the_balance_of_rows(invoke: Invoke, lake: FakeLake) -> None:
+def test_run_prints_events_and_row_counts(invoke: Invoke, lake: FakeLake) -> None:
     result = invoke("run", "--full-refresh", "--jobs", "3")
     assert result.exit_code == 0
     assert (lake.called["full_refresh"], lake.called["jobs"]) == (True, 3)
@@ -98,9 +98,7 @@ def test_run_with_nothing_to_do_says_so(invoke: Invoke, lake: FakeLake) -> None:
     assert (result.exit_code, result.stdout) == (0, "nothing to do: every table is up to date\n")
 
 
-def test_a_table_that_cannot_be_planned_fails_the_run_even_when_there_is_nothing_else_to_do(
-    invoke: Invoke, lake: FakeLake
-) -> None:
+def test_a_table_that_cannot_be_planned_fails_a_run_without_other_work(invoke: Invoke, lake: FakeLake) -> None:
     lake.report = RunReport(run=None, steps=(), checks=(), errors=(DataError("changed-file", "it changed"),))
     result = invoke("run")
     assert result.exit_code == 1
@@ -116,7 +114,7 @@ def test_a_table_that_cannot_be_planned_fails_the_run_even_when_there_is_nothing
         ((DataError("gate", "too few rows"), InfrastructureError("disk", "full")), 4),
     ],
 )
-def test_a_failed_run_exits_with_the_gravest_error(
+def test_a_failed_run_exits_with_the_highest_exit_code(
     errors: tuple[DataError, ...], code: int, invoke: Invoke, lake: FakeLake
 ) -> None:
     lake.will_end("failed", *errors)
@@ -137,12 +135,12 @@ def test_run_as_json_keeps_progress_off_stdout(invoke: Invoke, lake: FakeLake, p
     assert "starting Spark…" in result.stderr
 
 
-def test_a_dry_run_is_the_plan(invoke: Invoke, lake: FakeLake) -> None:
+def test_a_dry_run_prints_the_plan(invoke: Invoke, lake: FakeLake) -> None:
     assert invoke("run", "--dry-run").stdout == invoke("plan").stdout
     assert lake.called["method"] == "plan"
 
 
-def test_status_has_numbers_for_people_by_layer(invoke: Invoke, lake: FakeLake) -> None:
+def test_status_prints_readable_numbers_by_layer(invoke: Invoke, lake: FakeLake) -> None:
     lines = invoke("status").stdout.splitlines()
     bronze = next(line for line in lines if line.startswith("bronze.orders"))
     assert [word for word in bronze.split() if word in ["1,234,567", "2.5", "MB", "3", "min", "ago"]] == [
@@ -157,7 +155,7 @@ def test_status_has_numbers_for_people_by_layer(invoke: Invoke, lake: FakeLake) 
     assert "1 row in quarantine; why: lakesmith quarantine list" in lines
 
 
-def test_status_tells_why_rows_are_in_quarantine(invoke: Invoke, lake: FakeLake) -> None:
+def test_status_shows_why_rows_are_in_quarantine(invoke: Invoke, lake: FakeLake) -> None:
     shown = invoke("status", "--quarantine").stdout
     assert 'silver.orders  amount >= 0     1  {"amount": -5}' in shown
     assert shown.endswith("look at the rows: lakesmith quarantine list silver.orders\n")
@@ -239,7 +237,7 @@ def test_query_as_csv_can_be_read_back(invoke: Invoke, lake: FakeLake) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--json",), ("--format", "json")])
-def test_query_as_json_is_exact_and_whole(
+def test_query_as_json_is_exact_and_complete(
     arguments: tuple[str, ...], invoke: Invoke, lake: FakeLake, parsed: Parsed
 ) -> None:
     rows = tuple((number, math.nan, b"\xff", datetime(2026, 1, 1)) for number in range(500))
@@ -249,7 +247,7 @@ def test_query_as_json_is_exact_and_whole(
     assert shown["rows"][499] == [499, "nan", "ff", "2026-01-01T00:00:00"]
 
 
-def test_a_long_answer_is_cut_for_people_and_says_so(invoke: Invoke, lake: FakeLake) -> None:
+def test_a_long_printed_answer_is_truncated_with_a_note(invoke: Invoke, lake: FakeLake) -> None:
     lake.answer = Answer(columns=("n",), types=("BIGINT",), rows=tuple((number,) for number in range(500)))
     result = invoke("query", "x", "--limit", "3")
     assert len(result.stdout.splitlines()) == 4
@@ -257,7 +255,7 @@ def test_a_long_answer_is_cut_for_people_and_says_so(invoke: Invoke, lake: FakeL
     assert len(invoke("query", "x", "--limit", "0").stdout.splitlines()) == 501
 
 
-def test_data_cannot_drive_the_terminal(invoke: Invoke, lake: FakeLake) -> None:
+def test_data_cannot_send_control_characters_to_the_terminal(invoke: Invoke, lake: FakeLake) -> None:
     lake.answer = Answer(columns=("t",), types=("VARCHAR",), rows=(("\x1b[31mred\a\nnext",),))
     assert invoke("query", "x").stdout.splitlines()[1] == "\\x1b[31mred\\x07\\nnext"
 
@@ -284,7 +282,7 @@ def test_profile_shows_columns_values_and_the_yaml_to_paste(invoke: Invoke, lake
     )
 
 
-def test_profile_as_yaml_is_the_proposals_alone(invoke: Invoke, lake: FakeLake) -> None:
+def test_profile_as_yaml_prints_only_the_proposals(invoke: Invoke, lake: FakeLake) -> None:
     assert invoke("profile", "silver.orders", "--yaml").stdout == lake.profiled.yaml
     assert lake.called["rows"] == 1_000_000
 
@@ -339,13 +337,13 @@ def test_lineage_as_json_and_mermaid(invoke: Invoke, lake: FakeLake, parsed: Par
     assert "    bronze__orders --> silver__orders" in shown
 
 
-def test_a_fine_doctor_exits_with_0(invoke: Invoke, lake: FakeLake) -> None:
+def test_doctor_without_findings_exits_with_0(invoke: Invoke, lake: FakeLake) -> None:
     result = invoke("doctor", "--fix", "--deep")
     assert (result.exit_code, result.stdout) == (0, "ok     java  Java 17\n")
     assert lake.called == {"method": "doctor", "fix": True, "deep": True}
 
 
-def test_the_doctor_says_how_to_fix_a_problem(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
+def test_doctor_prints_how_to_fix_a_problem(invoke: Invoke, lake: FakeLake, parsed: Parsed) -> None:
     lake.findings = (Finding(subject="java", ok=False, found="none", fix="install Java 17"),)
     result = invoke("doctor")
     assert result.exit_code == 4
@@ -367,14 +365,14 @@ def test_an_unknown_shell_is_a_usage_error(invoke: Invoke) -> None:
     assert invoke("completion", "tcsh").exit_code == 2
 
 
-def test_commands_and_tables_complete(lake: FakeLake) -> None:
+def test_commands_and_tables_are_completed(lake: FakeLake) -> None:
     assert completions([], "st") == ["status"]
     assert completions(["history"], "silver") == ["silver.orders"]
     assert completions(["run"], "+bronze") == ["+bronze.orders"]
     assert completions(["plan", "--select"], "layer:g") == ["layer:gold"]
 
 
-def test_a_lake_that_cannot_be_read_completes_nothing(lake: FakeLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_lake_completes_nothing(lake: FakeLake, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object) -> None:
         raise UsageError("no-lake", "there is none")
 
@@ -382,7 +380,7 @@ def test_a_lake_that_cannot_be_read_completes_nothing(lake: FakeLake, monkeypatc
     assert completions(["history"], "silver") == []
 
 
-def test_contract_diff_tells_each_change_by_direction_version_and_readers(invoke: Invoke, lake: FakeLake) -> None:
+def test_contract_diff_prints_each_change_with_direction_version_and_readers(invoke: Invoke, lake: FakeLake) -> None:
     result = invoke("contract", "diff", "silver.orders")
     assert (result.exit_code, lake.called) == (0, {"method": "contract_diff", "tables": ("silver.orders",)})
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
@@ -402,7 +400,7 @@ def test_contract_diff_as_json_has_the_changes_of_every_table(invoke: Invoke, la
     assert tables[1]["changes"][0]["consumers"] == ["gold.sales.total", "gold.model"]
 
 
-def test_contract_check_ends_with_1_when_a_table_is_not_as_promised(
+def test_contract_check_exits_with_1_when_a_table_breaks_its_contract(
     invoke: Invoke, lake: FakeLake, parsed: Parsed
 ) -> None:
     result = invoke("contract", "check")
@@ -415,7 +413,7 @@ def test_contract_check_ends_with_1_when_a_table_is_not_as_promised(
     assert parsed(as_json)["tables"][1]["differences"][0]["stored"] == "bigint"
 
 
-def test_contract_alone_lists_its_commands(invoke: Invoke) -> None:
+def test_contract_without_a_command_lists_its_commands(invoke: Invoke) -> None:
     result = invoke("contract", "--help")
     assert result.exit_code == 0
     for command in ("diff", "check"):

@@ -38,14 +38,14 @@ def test_an_existing_file_is_only_overwritten_with_force(shop: Path, tmp_path: P
     target = tmp_path / "o.yml"
     target.write_text("mine")
     export = ("contract", "export", "silver.orders", "--lake", str(shop), "--output", str(target))
-    refused = call(*export)
-    assert (refused.exit_code, target.read_text()) == (2, "mine")
-    assert "would-overwrite" in refused.stderr
+    rejected = call(*export)
+    assert (rejected.exit_code, target.read_text()) == (2, "mine")
+    assert "would-overwrite" in rejected.stderr
     assert call(*export, "--force").exit_code == 0
     assert target.read_text() != "mine"
 
 
-def test_what_was_exported_is_imported_into_the_lake_as_a_table(shop: Path, tmp_path: Path) -> None:
+def test_an_exported_contract_is_imported_as_a_table(shop: Path, tmp_path: Path) -> None:
     document = str(tmp_path / "o.yml")
     call("contract", "export", "silver.orders", "--lake", str(shop), "-o", document)
     made = call("contract", "import", document, "--lake", str(shop), "--layer", "bronze", "--name", "sold", "--write")
@@ -90,7 +90,7 @@ def test_a_suite_of_great_expectations_is_printed_to_be_pasted(suite: Path, tmp_
     assert (tmp_path / "part.yml").read_text() == answer.stdout
 
 
-def test_a_suite_is_not_written_as_a_table_that_would_not_load(shop: Path, suite: Path) -> None:
+def test_a_suite_without_a_source_is_not_written_as_a_table(shop: Path, suite: Path) -> None:
     answer = call("contract", "import", str(suite), "--lake", str(shop), "--name", "sold", "--write")
     assert (answer.exit_code, "[incomplete-declaration]" in answer.stderr) == (2, True)
     assert "paste the output into the table, such as bronze/sold.yml" in " ".join(answer.stderr.split())

@@ -32,7 +32,7 @@ def test_sizes_have_the_unit_that_fits(number: int | None, text: str) -> None:
         (3 * 86400, "3 days ago"),
     ],
 )
-def test_ages_are_rough(seconds: float | None, text: str) -> None:
+def test_ages_are_rounded(seconds: float | None, text: str) -> None:
     assert formatting.age(seconds) == text
 
 
@@ -44,5 +44,5 @@ def test_durations_have_the_unit_that_fits(seconds: float, text: str) -> None:
     assert formatting.duration(seconds) == text
 
 
-def test_one_row_and_many_rows() -> None:
+def test_nouns_are_singular_or_plural() -> None:
     assert (formatting.plural(1, "row"), formatting.plural(1234, "row")) == ("1 row", "1,234 rows")

@@ -56,7 +56,7 @@ def test_nothing_is_overwritten(invoke: Invoke, tmp_path: Path) -> None:
     assert not (tmp_path / "lakesmith.yml").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = invoke("init", str(tmp_path / "file" / "shop"))
     assert result.exit_code == 2
@@ -71,7 +71,7 @@ def test_the_lake_is_named_after_its_folder(folder: str, name: str, invoke: Invo
     assert f"name: {name}\n" in (tmp_path / folder / "lakesmith.yml").read_text()
 
 
-def test_a_name_may_be_given(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_name_can_be_set(invoke: Invoke, tmp_path: Path) -> None:
     invoke("init", str(tmp_path), "--name", "shop")
     assert "name: shop\n" in (tmp_path / "lakesmith.yml").read_text()
 

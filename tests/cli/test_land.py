@@ -20,7 +20,7 @@ class Lake:
 
     def __init__(self) -> None:
         self.called: dict[str, Any] = {}
-        self.refuses = False
+        self.rejects = False
 
     def land(
         self,
@@ -37,11 +37,11 @@ class Lake:
         landed = LandedFile(
             file=files[0],
             location=f"s3://drops/orders/{files[0]}",
-            state="rejected" if self.refuses else "landed",
+            state="rejected" if self.rejects else "landed",
             bytes=2048,
             sha256=DIGEST,
         )
-        return LandingReport(table=to, files=(landed,), errors=(error,) if self.refuses else ())
+        return LandingReport(table=to, files=(landed,), errors=(error,) if self.rejects else ())
 
 
 @pytest.fixture
@@ -62,28 +62,28 @@ def test_land_shows_where_each_file_is_now(lake: Lake) -> None:
     assert lake.called == {"files": ("a.json",), "to": "bronze.orders", "name": None, "progress": False}
 
 
-def test_land_takes_another_name(lake: Lake) -> None:
+def test_land_accepts_another_name(lake: Lake) -> None:
     invoke("a.json", "--to", "bronze.orders", "--as", "b.json")
     assert lake.called["name"] == "b.json"
 
 
 def test_a_rejected_file_gives_the_code_of_its_error(lake: Lake) -> None:
-    lake.refuses = True
+    lake.rejects = True
     result = invoke("a.json", "--to", "bronze.orders")
     assert result.exit_code == 1
     assert result.stdout.startswith("rejected  ")
     assert "[landed-other-bytes]" in result.stderr
 
 
-def test_land_speaks_json(lake: Lake) -> None:
-    lake.refuses = True
+def test_land_prints_json(lake: Lake) -> None:
+    lake.rejects = True
     result = invoke("a.json", "--to", "bronze.orders", "--json")
     answer = json.loads(result.stdout)
     assert (result.exit_code, answer["table"], answer["files"][0]["state"]) == (1, "bronze.orders", "rejected")
     assert answer["errors"][0]["code"] == "landed-other-bytes"
 
 
-def test_a_terminal_is_shown_a_bar(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_progress_bar(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     result = invoke("a.json", "--to", "bronze.orders")
     assert lake.called["progress"]
@@ -91,5 +91,5 @@ def test_a_terminal_is_shown_a_bar(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("words", [(), ("a.json",), ("--to", "bronze.orders")])
-def test_land_wants_a_file_and_a_table(lake: Lake, words: tuple[str, ...]) -> None:
+def test_land_requires_a_file_and_a_table(lake: Lake, words: tuple[str, ...]) -> None:
     assert invoke(*words).exit_code == 2

@@ -77,10 +77,10 @@ def test_the_traceback_of_a_bug_has_no_secrets(
     assert f"RuntimeError: {MASKED} was denied" in result.output
 
 
-@pytest.mark.parametrize("verb", ["validate", "plan", "run"])
-def test_a_python_file_that_raises_while_it_loads_shows_no_secret(folder: Path, verb: str) -> None:
+@pytest.mark.parametrize("command", ["validate", "plan", "run"])
+def test_a_python_file_that_raises_while_it_loads_shows_no_secret(folder: Path, command: str) -> None:
     (folder / "bronze/raising.py").write_text(RAISING)
-    assert called(folder, verb).exit_code == 2
+    assert called(folder, command).exit_code == 2
 
 
 def test_a_problem_of_a_plan_shows_no_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

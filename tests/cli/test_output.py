@@ -19,15 +19,13 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_not_a_terminal_gets_neither_colour_nor_lines(invoke: Invoke, lake: FakeLake) -> None:
+def test_a_pipe_gets_neither_colour_nor_lines(invoke: Invoke, lake: FakeLake) -> None:
     shown = invoke("status").stdout
     assert ESCAPE not in shown
     assert "─" not in shown
 
 
-def test_force_color_gives_what_a_terminal_gets(
-    invoke: Invoke, lake: FakeLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_force_color_prints_like_a_terminal(invoke: Invoke, lake: FakeLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     shown = invoke("status").stdout
@@ -35,7 +33,7 @@ def test_force_color_gives_what_a_terminal_gets(
     assert "─" in shown
 
 
-def test_no_color_takes_the_colour_away_and_leaves_the_lines(
+def test_no_color_removes_colour_and_keeps_lines(
     invoke: Invoke, lake: FakeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -48,7 +46,7 @@ def test_no_color_takes_the_colour_away_and_leaves_the_lines(
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "lineage", "doctor", "validate", "history"])
-def test_every_command_can_draw_on_a_terminal(
+def test_every_command_prints_to_a_terminal(
     command: str, invoke: Invoke, lake: FakeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -57,7 +55,7 @@ def test_every_command_can_draw_on_a_terminal(
     assert result.stdout
 
 
-def test_a_dumb_terminal_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dumb_terminal_is_treated_as_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     assert is_terminal(Terminal())
     monkeypatch.setenv("TERM", "dumb")

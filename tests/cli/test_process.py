@@ -33,7 +33,7 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path / "shop"
 
 
-def test_the_exit_code_leaves_the_process(shop: Path) -> None:
+def test_the_process_has_the_exit_code(shop: Path) -> None:
     assert lakesmith("validate", folder=shop).returncode == 0
     assert lakesmith("validate", "--lake", "nowhere", folder=shop).returncode == 2
 
@@ -53,7 +53,7 @@ def test_no_color_reaches_a_forced_terminal(shop: Path) -> None:
     assert "\x1b[33m" not in plain.stdout
 
 
-def test_a_narrow_encoding_is_no_bug(shop: Path) -> None:
+def test_a_narrow_encoding_is_supported(shop: Path) -> None:
     result = lakesmith("status", folder=shop, PYTHONIOENCODING="ascii")
     assert result.returncode == 0, result.stderr
 
@@ -79,7 +79,7 @@ def loaded_by(arguments: list[str], folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("command", ["validate", "plan", "status", "history", "lineage"])
-def test_deciding_loads_neither_spark_nor_a_query_engine(command: str, shop: Path) -> None:
+def test_planning_loads_neither_spark_nor_a_query_engine(command: str, shop: Path) -> None:
     assert loaded_by([command], shop).isdisjoint({"pyspark", "py4j", "duckdb", "rich", "pandas"})
 
 
@@ -93,7 +93,7 @@ def test_help_loads_no_command_and_nothing_heavy(tmp_path: Path) -> None:
     assert loaded.isdisjoint({"lakesmith.lake", "rich", "yaml", "sqlglot", "deltalake", "duckdb", "pyarrow"})
 
 
-def test_a_reader_that_goes_away_is_no_error(shop: Path) -> None:
+def test_a_reader_that_closes_the_pipe_is_no_error(shop: Path) -> None:
     command = f"{sys.executable} -m lakesmith query 'FROM range(300000)' --format csv"
     done = subprocess.run(
         ["bash", "-c", f"{command} | head -1; echo ${{PIPESTATUS[0]}}"],
@@ -126,7 +126,7 @@ app.main(args=["run"])
 @pytest.mark.parametrize(
     ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
-def test_a_signal_during_a_run_ends_it_with_a_word(number: signal.Signals, code: int, word: str) -> None:
+def test_a_signal_ends_a_run_with_a_message(number: signal.Signals, code: int, word: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED_RUN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

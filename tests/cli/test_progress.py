@@ -28,16 +28,16 @@ def step(table: str, outcome: Outcome = "ok", error: str | None = None) -> StepR
     )
 
 
-def test_a_failed_step_tells_its_error() -> None:
+def test_a_failed_step_prints_its_error() -> None:
     show = event_line(step("bronze.orders", "failed", "too few rows [gate]"))
     assert show == "bronze.orders: ingest failed in 0.5 s: too few rows [gate]"
 
 
-def test_a_step_that_lost_no_rows_does_not_speak_of_quarantine() -> None:
+def test_a_step_without_rejected_rows_does_not_mention_quarantine() -> None:
     assert event_line(step("bronze.orders")) == "bronze.orders: ingest ok in 0.5 s: 1 row in, 1 written"
 
 
-def test_lines_from_many_threads_stay_whole() -> None:
+def test_lines_of_several_threads_are_not_mixed() -> None:
     stream = io.StringIO()
     with LineProgress(stream) as show:
         threads = [threading.Thread(target=show, args=(step(f"bronze.t{n}"),)) for n in range(20)]
@@ -64,7 +64,7 @@ def test_a_terminal_shows_running_and_finished_steps_and_then_clears_them() -> N
     assert drawn.endswith("\x1b[2K")
 
 
-def test_a_run_without_events_draws_nothing() -> None:
+def test_a_run_without_events_prints_nothing() -> None:
     stream = io.StringIO()
     with LiveProgress(Console(file=stream, force_terminal=True)):
         pass

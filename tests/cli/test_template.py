@@ -32,5 +32,5 @@ def test_the_new_lake_runs_and_rejects_the_row_that_is_invalid_on_purpose(
 
     again = invoke("run", "--lake", str(tmp_path))
     assert (again.exit_code, again.stdout) == (0, "nothing to do: every table is up to date\n")
-    refused = invoke("query", "SELECT rules FROM quarantine.silver_orders", "--lake", str(tmp_path))
-    assert "amount.check" in refused.stdout
+    rejected = invoke("query", "SELECT rules FROM quarantine.silver_orders", "--lake", str(tmp_path))
+    assert "amount.check" in rejected.stdout

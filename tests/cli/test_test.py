@@ -43,7 +43,7 @@ def report(*results: UnitTestResult, untested: tuple[str, ...] = ()) -> UnitTest
     return UnitTestReport(results=results, untested=untested, seconds=3.0)
 
 
-def test_the_selection_and_a_part_of_a_name_reach_the_lake(lake: FakeLake, invoke: Invoke) -> None:
+def test_the_selection_and_the_name_filter_are_passed_to_the_lake(lake: FakeLake, invoke: Invoke) -> None:
     assert invoke("test", "silver.orders", "-s", "tag:daily", "--exclude", "gold.*", "-k", "late").exit_code == 0
     assert lake.called == {
         "method": "test",
@@ -64,7 +64,7 @@ def test_tests_that_pass_are_counted_with_the_tables_that_have_none(lake: FakeLa
     )
 
 
-def test_rows_that_differ_are_shown_with_the_cells_that_do(lake: FakeLake, invoke: Invoke) -> None:
+def test_different_rows_are_shown_with_their_different_cells(lake: FakeLake, invoke: Invoke) -> None:
     lake.trials = report(result("a", "failed", CHANGED, MISSING, MORE))
     answer = invoke("test")
     assert answer.exit_code == 1
@@ -81,7 +81,7 @@ def test_rows_that_differ_are_shown_with_the_cells_that_do(lake: FakeLake, invok
     )
 
 
-def test_missing_rows_are_red_and_others_green_unless_colour_is_not_wanted(
+def test_missing_rows_are_red_and_extra_rows_green_unless_colour_is_off(
     lake: FakeLake, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.trials = report(result("a", "failed", MISSING, MORE))
@@ -102,7 +102,7 @@ def test_missing_rows_are_red_and_others_green_unless_colour_is_not_wanted(
         (InfrastructureError("spark-failed", "no"), "error", 4),
     ],
 )
-def test_the_exit_code_tells_a_failed_test_from_one_that_makes_no_sense(
+def test_the_exit_code_distinguishes_failed_from_invalid_tests(
     error: LakesmithError, outcome: Literal["failed", "error"], code: int, lake: FakeLake, invoke: Invoke
 ) -> None:
     lake.trials = report(result("a"), result("b", outcome, error=error))
@@ -111,7 +111,7 @@ def test_the_exit_code_tells_a_failed_test_from_one_that_makes_no_sense(
     assert f"[{error.code}]" in answer.stdout
 
 
-def test_the_json_holds_every_test(lake: FakeLake, invoke: Invoke, parsed: Parsed) -> None:
+def test_the_json_has_every_test(lake: FakeLake, invoke: Invoke, parsed: Parsed) -> None:
     lake.trials = report(result("a", "failed", CHANGED), untested=("gold.sales",))
     shown = parsed(invoke("test", "--json"))
     assert shown["untested"] == ["gold.sales"]
@@ -178,5 +178,5 @@ def test_empty_lists_what_was_analysed_and_what_was_not(lake: FakeLake, invoke: 
     assert shown["errors"][0]["line"] == 4
 
 
-def test_empty_is_not_about_tests(lake: FakeLake, invoke: Invoke) -> None:
+def test_empty_ignores_tests(lake: FakeLake, invoke: Invoke) -> None:
     assert invoke("test", "--empty", "-k", "a").exit_code == 2

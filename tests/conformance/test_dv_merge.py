@@ -65,7 +65,7 @@ def held(found: list[tuple[int, int, str]]) -> Rows:
     return {id: (at, v) for id, at, v in found}
 
 
-def test_many_batches_lead_to_the_rows_that_the_model_has(
+def test_many_batches_give_the_rows_of_the_model(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "_INTERVAL", 2)
@@ -100,15 +100,15 @@ def test_many_batches_lead_to_the_rows_that_the_model_has(
     feed = format.changes(spark, folder_at(place), start, versions).orderBy("_commit_version").collect()
     state = set(seen[start - 1].items())
     for version in range(start + 1, versions + 1):
-        told = [row for row in feed if row._commit_version == version]
-        state -= {(row.id, (row["at"], row.v)) for row in told if row._change_type == "delete"}
-        state |= {(row.id, (row["at"], row.v)) for row in told if row._change_type == "insert"}
+        join = [row for row in feed if row._commit_version == version]
+        state -= {(row.id, (row["at"], row.v)) for row in join if row._change_type == "delete"}
+        state |= {(row.id, (row["at"], row.v)) for row in join if row._change_type == "insert"}
     assert dict(state) == model
     # Every second commit writes a checkpoint.
     assert (Path(place) / "_delta_log" / f"{4:020}.checkpoint.parquet").exists()
 
 
-def test_spark_deletes_from_and_optimizes_a_table_with_vectors_and_merges_go_on(
+def test_merges_continue_after_deletes_and_optimize_of_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "_INTERVAL", 2)
@@ -127,7 +127,7 @@ def test_spark_deletes_from_and_optimizes_a_table_with_vectors_and_merges_go_on(
     assert sorted(rows) == sorted({1} | left)
 
 
-def test_it_reads_the_table_once_and_only_the_columns_that_decide(
+def test_the_merge_reads_the_table_once_and_only_the_needed_columns(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, format = str(tmp_path / "t"), Delta()
@@ -135,12 +135,12 @@ def test_it_reads_the_table_once_and_only_the_columns_that_decide(
     plans = []
     meet: Callable[..., DataFrame] = dv_merge._join
 
-    def told(*given: object) -> DataFrame:
+    def join(*given: object) -> DataFrame:
         found = meet(*given)
         plans.append(found._jdf.queryExecution().executedPlan().toString())
         return found
 
-    monkeypatch.setattr(dv_merge, "_join", told)
+    monkeypatch.setattr(dv_merge, "_join", join)
     format.merge(
         upsert(frame(spark, [(7, 2, "y", False), (99, 1, "n", False)]), by_order=BY_ORDER), folder_at(place), write(2)
     )
@@ -167,24 +167,24 @@ def test_rows_outside_the_bounds_of_a_batch_are_not_read(spark: SparkSession, tm
     for path in Path(place).glob("part-*.parquet"):
         path.rename(path.with_suffix(".hidden"))
     format.merge(upsert(frame(spark, [(120, 2, "y", False)])), folder_at(place), write(3))
-    told = [json.loads(line) for line in (Path(place) / "_delta_log" / f"{3:020}.json").read_text().splitlines()]
-    vector = next(a["add"]["deletionVector"] for a in told if a.get("add", {}).get("deletionVector"))
+    join = [json.loads(line) for line in (Path(place) / "_delta_log" / f"{3:020}.json").read_text().splitlines()]
+    vector = next(a["add"]["deletionVector"] for a in join if a.get("add", {}).get("deletionVector"))
     assert (len(read_vector(place, vector)), vector["cardinality"]) == (1, 1)
 
 
-def test_bounds_of_files_hold_what_is_in_them_whatever_it_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_bounds_of_files_contain_every_value(spark: SparkSession, tmp_path: Path) -> None:
     place, format = str(tmp_path / "t"), Delta()
     far, rate = "TIMESTAMP'9999-12-31 23:59:59.999999'", "0.123456789012345671"
-    told = f"CAST('{rate}' AS decimal(38,18)) AS rate, {far} AS until, DATE'+12345-01-01' AS day"
-    format.append(spark.sql(f"SELECT id, {told} FROM range(4)"), folder_at(place), write(1))
-    batch = spark.sql(f"SELECT id, {told} FROM range(3, 4)")
+    join = f"CAST('{rate}' AS decimal(38,18)) AS rate, {far} AS until, DATE'+12345-01-01' AS day"
+    format.append(spark.sql(f"SELECT id, {join} FROM range(4)"), folder_at(place), write(1))
+    batch = spark.sql(f"SELECT id, {join} FROM range(3, 4)")
     for sequence in (2, 3):
         format.merge(upsert(batch, newer="true"), folder_at(place), write(sequence))
         found = spark.read.format("delta").load(place).where(f"rate = {rate} AND until = {far} AND day > '9999-12-31'")
         assert sorted(row.id for row in found.select("id").collect()) == [0, 1, 2, 3]
 
 
-def test_of_two_writers_of_one_version_one_wins(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_of_two_writers_of_a_version_wins(spark: SparkSession, tmp_path: Path) -> None:
     place, format = str(tmp_path / "t"), Delta()
     format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), folder_at(place), write(1))
     format.merge(upsert(frame(spark, [(2, 1, "x", False)])), folder_at(place), write(2))
@@ -201,7 +201,7 @@ def test_of_two_writers_of_one_version_one_wins(spark: SparkSession, tmp_path: P
     assert sorted(row.id for row in spark.read.format("delta").load(place).collect()) == [1, 2, 3]
 
 
-def test_two_rows_of_a_batch_for_one_row_of_the_table_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_rows_of_a_batch_with_one_key_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
     place, format = str(tmp_path / "t"), Delta()
     format.append(frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), folder_at(place), write(1))
     with pytest.raises(DataError) as caught:
@@ -211,7 +211,7 @@ def test_two_rows_of_a_batch_for_one_row_of_the_table_are_rejected(spark: SparkS
     assert caught.value.code == "key-twice"
 
 
-ASKS_MORE = (
+UNSUPPORTED_CHANGES = (
     "ALTER TABLE delta.`{0}` ADD CONSTRAINT positive CHECK (id > 0)",
     "ALTER TABLE delta.`{0}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
     "ALTER TABLE delta.`{0}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
@@ -219,7 +219,7 @@ ASKS_MORE = (
 )
 
 
-def test_a_table_that_needs_a_newer_writer_is_left_to_merge(
+def test_a_table_that_needs_a_newer_writer_falls_back_to_merge(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     format, batch = Delta(), frame(spark, [(1, 2, "y", False)])
@@ -230,7 +230,7 @@ def test_a_table_that_needs_a_newer_writer_is_left_to_merge(
         frame(spark, [(1, 1, "x", False)]).drop(DELETE_ROW), folder_at(plain), replace(write(1), properties=feature)
     )
     assert dv_merge.can_merge_by_vectors(DeltaTable(plain), batch, plain)
-    for number, change in enumerate(ASKS_MORE):
+    for number, change in enumerate(UNSUPPORTED_CHANGES):
         place = str(tmp_path / str(number))
         shutil.copytree(plain, place)
         spark.sql(change.format(place)).collect()

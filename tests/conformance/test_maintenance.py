@@ -64,7 +64,7 @@ def files(place: str) -> set[str]:
     return {path.name for path in Path(place).rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
-def test_compacted_files_hold_the_same_rows_and_no_reader_has_to_follow(
+def test_compacted_files_have_the_same_rows_and_readers_skip_the_commit(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     for number in (1, 2, 3):
@@ -80,7 +80,7 @@ def test_compacted_files_hold_the_same_rows_and_no_reader_has_to_follow(
     assert format.compact(spark, folder_at(place), "lakesmith compact run 2") is None
 
 
-def test_a_vacuum_deletes_what_is_old_and_keeps_what_a_version_since_needs(
+def test_a_vacuum_deletes_old_files_and_keeps_referenced_ones(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a"), (2, "a")), folder_at(place), write(1))
@@ -104,9 +104,7 @@ def test_a_vacuum_deletes_what_is_old_and_keeps_what_a_version_since_needs(
     assert held(format, place) == [(3, "c")]
 
 
-def test_a_vacuum_deletes_no_file_that_comes_after_its_last_look(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_a_vacuum_deletes_no_file_added_after_its_listing(format: TableFormat, spark: SparkSession, place: str) -> None:
     format.append(rows(spark, (1, "a")), folder_at(place), write(1))
     stray, late = Path(place) / "stray.parquet", Path(place) / "late.parquet"
     stray.write_bytes(b"of a run that was killed")
@@ -118,17 +116,15 @@ def test_a_vacuum_deletes_no_file_that_comes_after_its_last_look(
     format.vacuum(spark, folder_at(place), 0.0, look)
     assert (stray.exists(), late.exists()) == (False, True)
 
-    def refuse() -> None:
+    def reject() -> None:
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        format.vacuum(spark, folder_at(place), 0.0, refuse)
+        format.vacuum(spark, folder_at(place), 0.0, reject)
     assert late.exists()
 
 
-def test_a_vacuum_keeps_the_files_of_partitions_whatever_they_are_called(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_a_vacuum_keeps_files_of_partitions_with_any_name(format: TableFormat, spark: SparkSession, place: str) -> None:
     names = ("a", "a b", "é=x%2F", "it's (1), [2] & 3; {4}")
     first = Write(flow=FLOW, sequence=1, note="1", properties=FEED, partition_by=("v",))
     format.append(rows(spark, *enumerate(names)), folder_at(place), first)
@@ -145,7 +141,7 @@ def test_a_vacuum_keeps_the_files_of_partitions_whatever_they_are_called(
     assert format.count_unused_files(folder_at(place), 0.0) == 0
 
 
-def test_a_version_comes_back_in_one_commit_with_its_columns_and_its_deleted_rows(
+def test_a_restore_brings_back_columns_and_deleted_rows_in_one_commit(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a"), (2, "a")), folder_at(place), write(1))
@@ -181,18 +177,18 @@ def test_a_version_comes_back_in_one_commit_with_its_columns_and_its_deleted_row
     assert raised.value.code == "commit-lost"
 
 
-def test_a_version_whose_files_are_gone_does_not_come_back_in_part(
+def test_a_version_with_missing_files_is_not_partly_restored(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a")), folder_at(place), write(1))
     format.overwrite(rows(spark, (2, "b")), folder_at(place), write(2))
     format.vacuum(spark, folder_at(place), 0.0)
-    for refused in (
+    for rejected in (
         lambda: format.restore(folder_at(place), 0, write(3)),
         lambda: format.check_restore(folder_at(place), 0),
     ):
         with pytest.raises(DataError) as raised:
-            refused()
+            rejected()
         assert raised.value.code == "restore-vacuumed"
     assert held(format, place) == [(2, "b")]
 
@@ -256,7 +252,7 @@ def _staged(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("path", ["append", "overwrite", "part", "merge", "place", "add", "take", "take whole"])
-def test_a_writer_that_slept_through_a_vacuum_cannot_commit(
+def test_a_writer_suspended_during_a_vacuum_cannot_commit(
     format: TableFormat, spark: SparkSession, place: str, tmp_path: Path, path: str
 ) -> None:
     partitioned = path == "part"

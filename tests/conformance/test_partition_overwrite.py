@@ -46,8 +46,8 @@ def frame(spark: SparkSession, kind: str, rows: list[Row]) -> DataFrame:
 
 
 def part(spark: SparkSession, kind: str, values: list[object]) -> ReplaceWhere:
-    told = frame(spark, kind, [(value, 0) for value in values]).selectExpr("CAST(p AS string) AS t").collect()
-    return ReplaceWhere("true", tuple(row.t for row in told))
+    found = frame(spark, kind, [(value, 0) for value in values]).selectExpr("CAST(p AS string) AS t").collect()
+    return ReplaceWhere("true", tuple(row.t for row in found))
 
 
 def by_delta(spark: SparkSession, location: str) -> list[str]:
@@ -68,7 +68,7 @@ def writer(place: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_batches_lead_to_the_rows_that_the_model_has(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_many_batches_give_the_rows_of_the_model(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     values, pick = list(KINDS[kind]), random.Random(kind)
     model: list[Row] = [(value, 0) for value in values for _ in range(2)]
     place = made(spark, tmp_path, model, kind)
@@ -82,9 +82,9 @@ def test_many_batches_lead_to_the_rows_that_the_model_has(spark: SparkSession, t
         model = [row for row in model if row[0] not in touched] + fresh
         assert (written.version, written.inserted, writer(place)) == (batch - 1, len(fresh), "Lakesmith")
     feed = Delta().changes(spark, folder_at(place), written.version - 1, written.version)
-    told = [(row.p, row.v, row._change_type) for row in feed.collect()]
+    found = [(row.p, row.v, row._change_type) for row in feed.collect()]
     changed = [(*row, "delete") for row in gone] + [(*row, "insert") for row in fresh]
-    assert sorted(map(repr, told)) == sorted(map(repr, changed))
+    assert sorted(map(repr, found)) == sorted(map(repr, changed))
     assert by_delta(spark, place) == sorted(map(repr, frame(spark, kind, model).collect()))
     known = DeltaTable(place).to_pyarrow_table().select(["p", "v"]).to_pylist()
     assert sorted(repr((row["p"], row["v"])) for row in known) == sorted(map(repr, model))
@@ -92,7 +92,7 @@ def test_many_batches_lead_to_the_rows_that_the_model_has(spark: SparkSession, t
     assert by_delta(spark, place) == sorted(map(repr, frame(spark, kind, model).collect()))
 
 
-def test_rows_of_other_partitions_are_refused_and_nothing_is_left(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_other_partitions_are_rejected_and_leave_no_files(spark: SparkSession, tmp_path: Path) -> None:
     place = made(spark, tmp_path, [(1, 1), (2, 2)])
     before = sorted(path.name for path in Path(place).iterdir())
     with pytest.raises(DataError) as found:
@@ -104,7 +104,7 @@ def test_rows_of_other_partitions_are_refused_and_nothing_is_left(spark: SparkSe
     assert by_delta(spark, place) == ["Row(p=1, v=1)", "Row(p=2, v=2)"]
 
 
-def test_of_two_writers_of_one_version_one_wins(
+def test_one_of_two_writers_of_a_version_wins(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = made(spark, tmp_path, [(1, 1), (2, 2)])
@@ -121,7 +121,7 @@ def test_of_two_writers_of_one_version_one_wins(
     assert by_delta(spark, place) == ["Row(p=1, v=1)"]
 
 
-def test_rows_that_were_marked_go_with_their_partition(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_in_deletion_vectors_are_replaced_with_their_partition(spark: SparkSession, tmp_path: Path) -> None:
     place = made(spark, tmp_path, [(1, 1), (1, 2), (2, 3)])
     spark.sql(f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')").collect()
     spark.sql(f"DELETE FROM delta.`{place}` WHERE v = 1").collect()
@@ -131,11 +131,11 @@ def test_rows_that_were_marked_go_with_their_partition(spark: SparkSession, tmp_
         .version
     )
     assert by_delta(spark, place) == ["Row(p=1, v=9)", "Row(p=2, v=3)"]
-    told = Delta().changes(spark, folder_at(place), version - 1, version).selectExpr("v", "_change_type").collect()
-    assert sorted((row.v, row._change_type) for row in told) == [(2, "delete"), (9, "insert")]
+    found = Delta().changes(spark, folder_at(place), version - 1, version).selectExpr("v", "_change_type").collect()
+    assert sorted((row.v, row._change_type) for row in found) == [(2, "delete"), (9, "insert")]
 
 
-ASKS_MORE = (
+UNSUPPORTED_CHANGES = (
     "ALTER TABLE delta.`{0}` ADD CONSTRAINT few CHECK (v < 100)",
     "ALTER TABLE delta.`{0}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
     "ALTER TABLE delta.`{0}` SET TBLPROPERTIES ('delta.appendOnly' = 'true')",
@@ -143,14 +143,14 @@ ASKS_MORE = (
 )
 
 
-def test_a_table_that_needs_a_newer_writer_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_needs_a_newer_writer_falls_back_to_delta(spark: SparkSession, tmp_path: Path) -> None:
     batch, part = frame(spark, "int", [(1, 9)]), ReplaceWhere("p = 1", ("1",))
     plain = made(spark, tmp_path, [(1, 1), (2, 2)])
     assert partition_overwrite.can_replace_partitions(part, batch, DeltaTable(plain), plain, write(2))
     assert not partition_overwrite.can_replace_partitions(
         ReplaceWhere("p = 1"), batch, DeltaTable(plain), plain, write(2)
     )
-    for number, change in enumerate(ASKS_MORE):
+    for number, change in enumerate(UNSUPPORTED_CHANGES):
         place = str(tmp_path / str(number))
         shutil.copytree(plain, place)
         spark.sql(change.format(place)).collect()
@@ -158,10 +158,10 @@ def test_a_table_that_needs_a_newer_writer_is_left_to_delta(spark: SparkSession,
     assert Delta().overwrite(batch, folder_at(place), write(2), part).inserted == 1
     assert writer(place) != "Lakesmith"
     assert by_delta(spark, place) == ["Row(p=1, v=9)", "Row(p=2, v=2)"]
-    spelt_otherwise = made(spark, tmp_path / "other", [(1.5, 1)], "double")
+    of_decimals = made(spark, tmp_path / "other", [(1.5, 1)], "double")
     of_doubles = frame(spark, "double", [])
     assert not partition_overwrite.can_replace_partitions(
-        part, of_doubles, DeltaTable(spelt_otherwise), spelt_otherwise, write(2)
+        part, of_doubles, DeltaTable(of_decimals), of_decimals, write(2)
     )
     by_another = replace(write(2), partition_by=("v",))
     assert not partition_overwrite.can_replace_partitions(part, batch, DeltaTable(plain), plain, by_another)

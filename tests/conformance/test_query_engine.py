@@ -31,19 +31,19 @@ def engine(request: pytest.FixtureRequest) -> QueryEngine:
     return ENGINES[request.param]()
 
 
-def test_a_query_is_answered_with_names_types_and_python_values(engine: QueryEngine) -> None:
+def test_a_query_returns_names_types_and_python_values(engine: QueryEngine) -> None:
     answer = engine.query("SELECT * FROM silver.orders ORDER BY id", {"silver.orders": ds.dataset(ORDERS)})
     assert answer.columns == ("id", "amount", "day", "tags")
     assert answer.rows[0] == (1, Decimal("1.50"), dt.date(2026, 1, 1), ["a"])
     assert answer.rows[1][1] is None
 
 
-def test_tables_may_come_as_streams_and_be_joined(engine: QueryEngine) -> None:
+def test_tables_can_be_streams_and_can_be_joined(engine: QueryEngine) -> None:
     tables = {"silver.orders": ORDERS.to_reader(), "gold.days": ds.dataset(ORDERS.select(["day"]))}
     assert engine.query("SELECT count(*) FROM silver.orders JOIN gold.days USING (day)", tables).rows == ((2,),)
 
 
-def test_a_view_gives_a_table_other_columns_with_the_types_that_it_asks_for(engine: QueryEngine) -> None:
+def test_a_view_has_the_declared_columns_and_types(engine: QueryEngine) -> None:
     view = View(
         table="silver.orders",
         columns=(
@@ -66,12 +66,12 @@ def test_a_view_and_its_table_can_be_read_together(engine: QueryEngine) -> None:
         assert engine.query(sql, {"silver.orders": rows}, {"silver.orders_v1": view}).rows == ((2,),)
 
 
-def test_a_view_of_a_column_that_is_not_there_is_rejected(engine: QueryEngine) -> None:
+def test_a_view_of_a_missing_column_is_rejected(engine: QueryEngine) -> None:
     view = View(table="silver.orders", columns=(ViewColumn(name="gone"),))
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as rejected:
         engine.query("FROM silver.orders_v1", {"silver.orders": ds.dataset(ORDERS)}, {"silver.orders_v1": view})
-    assert refused.value.code == "query-failed"
-    assert "silver.orders_v1 cannot be derived from the current silver.orders" in refused.value.what
+    assert rejected.value.code == "query-failed"
+    assert "silver.orders_v1 cannot be derived from the current silver.orders" in rejected.value.what
 
 
 def test_the_tables_that_a_statement_reads_are_found(engine: QueryEngine) -> None:
@@ -80,17 +80,17 @@ def test_the_tables_that_a_statement_reads_are_found(engine: QueryEngine) -> Non
 
 
 @pytest.mark.parametrize("sql", ["DROP TABLE x", "SELECT 1; SELECT 2", "COPY (SELECT 1) TO 'x.csv'", ""])
-def test_only_a_single_select_is_taken(engine: QueryEngine, sql: str) -> None:
+def test_only_a_single_select_is_accepted(engine: QueryEngine, sql: str) -> None:
     with pytest.raises(UsageError):
         engine.referenced(sql)
 
 
-def test_nothing_but_the_tables_given_can_be_read(engine: QueryEngine) -> None:
+def test_only_the_given_tables_can_be_read(engine: QueryEngine) -> None:
     with pytest.raises(UsageError):
         engine.query("SELECT * FROM read_csv('/etc/hostname')", {})
 
 
-def test_a_column_that_is_not_there_is_an_error_with_its_code(engine: QueryEngine) -> None:
+def test_a_missing_column_is_an_error_with_its_code(engine: QueryEngine) -> None:
     with pytest.raises(UsageError) as caught:
         engine.query("SELECT amuont FROM silver.orders", {"silver.orders": ds.dataset(ORDERS)})
     assert caught.value.code == "unknown-column"

@@ -28,20 +28,20 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return LocalStore(tmp_path / "root") if request.param == "local" else make_place(request.param, request).open()
 
 
-def test_a_file_that_is_not_there_reads_as_nothing(storage: Store) -> None:
+def test_reading_a_missing_file_returns_none(storage: Store) -> None:
     assert storage.read("a/b.json") is None
     assert names_in_folder(storage, "a") == []
     assert list(storage.find("a/*.json")) == []
 
 
-def test_put_if_absent_makes_the_file_once(storage: Store) -> None:
+def test_put_if_absent_creates_the_file_once(storage: Store) -> None:
     assert storage.put_if_absent("a/b.json", b"first")
     assert not storage.put_if_absent("a/b.json", b"second")
     assert storage.read("a/b.json") == b"first"
 
 
 @pytest.mark.parametrize("races", first_only([10, 50]))
-def test_of_many_writers_of_one_file_exactly_one_wins(storage: Store, races: int) -> None:
+def test_exactly_one_of_many_writers_of_a_file_wins(storage: Store, races: int) -> None:
     def race(version: int) -> int:
         with ThreadPoolExecutor(8) as pool:
             return sum(pool.map(lambda n: storage.put_if_absent(f"log/{version}", b"%d" % n), range(8)))
@@ -49,7 +49,7 @@ def test_of_many_writers_of_one_file_exactly_one_wins(storage: Store, races: int
     assert [race(version) for version in range(races)] == [1] * races
 
 
-def test_replace_makes_and_overwrites(storage: Store) -> None:
+def test_replace_creates_and_overwrites(storage: Store) -> None:
     storage.replace("a", b"1")
     storage.replace("a", b"2")
     assert storage.read("a") == b"2"
@@ -78,7 +78,7 @@ def test_a_listing_has_path_size_and_time_and_its_files_can_be_opened(storage: S
     assert storage.location(file.path).startswith(storage.url)
 
 
-def test_files_that_spark_would_pass_over_are_not_listed(storage: Store) -> None:
+def test_files_that_spark_skips_are_not_listed(storage: Store) -> None:
     for name in ("a.json", "_SUCCESS.json", ".hidden.json", "_temporary/b.json", "c[1].json"):
         storage.replace(f"landing/{name}", b"{}")
     assert [file.path for file in storage.find("landing/**/*.json")] == ["landing/a.json", "landing/c[1].json"]
@@ -89,7 +89,7 @@ def test_the_probe_accepts_the_store_and_leaves_no_trace(storage: Store) -> None
     assert names_in_folder(storage, "_lakesmith/probe") == []
 
 
-def test_a_listing_leaves_out_what_is_known_and_unchanged(storage: Store) -> None:
+def test_a_listing_omits_known_unchanged_files(storage: Store) -> None:
     put(storage, "landing/a.json", b"1")
     put(storage, "landing/b.json", b"2")
     known = {file.path: file for file in storage.find("landing/*.json")}
@@ -112,14 +112,14 @@ def test_a_listing_leaves_out_what_is_known_and_unchanged(storage: Store) -> Non
         ("nothing/*.json", []),
     ],
 )
-def test_globs_reach_into_folders(storage: Store, pattern: str, wanted: list[str]) -> None:
+def test_globs_match_files_in_folders(storage: Store, pattern: str, wanted: list[str]) -> None:
     for name in ("a.json", "b.json", "c.csv", "y=1/m=01/d.json", "y=2/m=02/e.json", "y=2/_m/f.json"):
         put(storage, name)
     assert [file.path for file in storage.find(pattern)] == wanted
 
 
 @pytest.mark.parametrize("pattern", ["in/**", "in/*/*.json", "in/*.json", "in/day=2/b.json"])
-def test_a_listing_from_a_path_on_is_the_end_of_a_whole_one(storage: Store, pattern: str) -> None:
+def test_a_listing_after_a_path_is_the_end_of_a_full_listing(storage: Store, pattern: str) -> None:
     for name in ("a.json", "day=1-late.json", "day=1/a.json", "day=1/é.json", "day=2/a.json", "day=2/b.json"):
         put(storage, f"in/{name}")
     whole = list(storage.find(pattern))
@@ -144,7 +144,7 @@ def test_an_empty_file_is_a_file(storage: Store) -> None:
         assert (fact.size, file.read()) == (0, b"")
 
 
-def test_a_file_that_is_gone_or_rewritten_is_an_error(storage: Store) -> None:
+def test_a_missing_or_rewritten_file_is_an_error(storage: Store) -> None:
     put(storage, "a.json", b"1")
     (fact,) = storage.find("*.json")
     storage.replace("a.json", b"22")
@@ -156,14 +156,14 @@ def test_a_file_that_is_gone_or_rewritten_is_an_error(storage: Store) -> None:
     assert (rewritten.value.code, gone.value.code) == ("file-rewritten", "file-gone")
 
 
-def test_a_move_may_be_repeated(storage: Store) -> None:
+def test_a_move_can_be_repeated(storage: Store) -> None:
     put(storage, "in/a.json", b"1")
     storage.move("in/a.json", "archive/deep/a.json")
     storage.move("in/a.json", "archive/deep/a.json")
     assert (storage.read("in/a.json"), storage.read("archive/deep/a.json")) == (None, b"1")
 
 
-def test_a_move_that_was_cut_short_is_finished(storage: Store) -> None:
+def test_an_interrupted_move_is_completed(storage: Store) -> None:
     put(storage, "in/a.json", b"1")
     put(storage, "archive/a.json", b"1")
     storage.move("in/a.json", "archive/a.json")
@@ -180,10 +180,10 @@ def test_a_move_never_replaces_other_bytes(storage: Store) -> None:
 
 
 def test_a_file_is_put_once_and_reports_progress(storage: Store) -> None:
-    data, told = b"x" * 20_000_000, list[int]()
-    assert storage.put_file("large.bin", io.BytesIO(data), size=len(data), on_progress=told.append)
-    assert not storage.put_file("large.bin", io.BytesIO(b"y" * len(data)), size=len(data), on_progress=told.append)
-    assert told[0] < told[-1] == len(data)
+    data, progress = b"x" * 20_000_000, list[int]()
+    assert storage.put_file("large.bin", io.BytesIO(data), size=len(data), on_progress=progress.append)
+    assert not storage.put_file("large.bin", io.BytesIO(b"y" * len(data)), size=len(data), on_progress=progress.append)
+    assert progress[0] < progress[-1] == len(data)
     assert storage.read("large.bin", (0, 2)) == b"xx"
 
 

@@ -57,12 +57,12 @@ def held(format: TableFormat, place: str, version: int | None = None) -> list[tu
     return sorted((tuple(row.values()) for row in table.to_pylist()), key=str)
 
 
-def test_there_are_no_facts_of_a_table_that_is_not_there(format: TableFormat, place: str) -> None:
+def test_a_missing_table_has_no_facts(format: TableFormat, place: str) -> None:
     assert format.facts(folder_at(place), FLOW) is None
     assert list(format.commits(folder_at(place))) == []
 
 
-def test_the_first_append_makes_the_table_with_fence_properties_and_rows_in_one_commit(
+def test_the_first_append_creates_the_table_with_fence_properties_and_rows_in_one_commit(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     written = format.append(rows(spark, (1, "a"), (2, "b")), folder_at(place), write(1))
@@ -76,9 +76,7 @@ def test_the_first_append_makes_the_table_with_fence_properties_and_rows_in_one_
     assert held(format, place) == [(1, "a"), (2, "b")]
 
 
-def test_a_batch_that_is_there_already_is_not_written_again(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_a_committed_batch_is_not_written_again(format: TableFormat, spark: SparkSession, place: str) -> None:
     format.append(rows(spark, (1, "a")), folder_at(place), write(1))
     with pytest.raises(InfrastructureError) as caught:
         format.append(rows(spark, (1, "a")), folder_at(place), write(1, note="a twin"))
@@ -93,9 +91,7 @@ def test_an_overwrite_replaces_all_rows_in_one_commit(format: TableFormat, spark
     assert held(format, place) == [(3, "c")]
 
 
-def test_an_overwrite_of_some_partitions_leaves_the_others(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_an_overwrite_of_some_partitions_keeps_the_others(format: TableFormat, spark: SparkSession, place: str) -> None:
     made = write(1, partition_by=("v",))
     format.append(rows(spark, (1, "a"), (2, "b"), (3, "b")), folder_at(place), made)
     written = format.overwrite(
@@ -108,9 +104,7 @@ def test_an_overwrite_of_some_partitions_leaves_the_others(
     assert facts.partition_by == ("v",)
 
 
-def test_a_merge_updates_what_is_newer_and_inserts_what_is_new(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_a_merge_updates_newer_rows_and_inserts_new_keys(format: TableFormat, spark: SparkSession, place: str) -> None:
     format.append(rows(spark, (1, "a"), (2, "z")), folder_at(place), write(1))
     newer = "source.v > target.v"
     written = format.merge(
@@ -121,7 +115,7 @@ def test_a_merge_updates_what_is_newer_and_inserts_what_is_new(
 
 
 @pytest.mark.parametrize("deletion_vectors", [False, True])
-def test_a_merge_that_only_replaces_rows_has_inserted_none(
+def test_a_merge_that_only_updates_reports_no_inserts(
     format: TableFormat, spark: SparkSession, place: str, deletion_vectors: bool
 ) -> None:
     format.append(rows(spark, (1, "a"), (2, "b"), (3, "c")), folder_at(place), write(1))
@@ -131,7 +125,7 @@ def test_a_merge_that_only_replaces_rows_has_inserted_none(
 
 
 @pytest.mark.parametrize("deletion_vectors", [False, True])
-def test_rows_that_are_others_each_time_they_are_computed_enter_once(
+def test_nondeterministic_rows_are_written_once(
     format: TableFormat, spark: SparkSession, place: str, deletion_vectors: bool
 ) -> None:
     format.append(spark.sql("SELECT id, 'old' AS v FROM range(60)"), folder_at(place), write(1))
@@ -149,7 +143,7 @@ def test_rows_that_are_others_each_time_they_are_computed_enter_once(
     assert written.inserted + written.updated == 60
 
 
-def test_a_merge_leaves_no_setting_behind_that_would_swallow_the_next_write(
+def test_a_merge_leaves_no_setting_that_skips_the_next_write(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a")), folder_at(place), write(1))
@@ -158,9 +152,7 @@ def test_a_merge_leaves_no_setting_behind_that_would_swallow_the_next_write(
     assert len(held(format, place)) == 3
 
 
-def test_a_merge_of_a_batch_that_is_there_already_is_not_done_again(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_a_committed_batch_is_not_merged_again(format: TableFormat, spark: SparkSession, place: str) -> None:
     format.append(rows(spark, (1, "a")), folder_at(place), write(1))
     format.merge(Upsert(rows=rows(spark, (2, "b")), key=("id",), newer="false"), folder_at(place), write(2))
     with pytest.raises(InfrastructureError):
@@ -195,7 +187,7 @@ def test_an_earlier_version_can_be_read_with_and_without_spark(
     assert held(format, place, 0) == [(1, "a")]
 
 
-def test_a_version_that_never_was_is_an_error_with_a_next_step(
+def test_a_version_that_never_existed_is_an_error_with_a_next_step(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     format.append(rows(spark, (1, "a")), folder_at(place), write(1))
@@ -207,7 +199,7 @@ def test_a_version_that_never_was_is_an_error_with_a_next_step(
     assert caught.value.code == "before-first-version"
 
 
-def test_the_version_of_a_time_is_the_newest_that_was_there(
+def test_the_version_at_a_time_is_the_newest_committed_one(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     for number in (1, 2, 3):
@@ -237,7 +229,7 @@ def test_a_new_column_is_added_with_the_rows_of_an_append_and_of_a_merge(
     assert held(format, place) == [(1, "c", 8, True), (2, "b", 7, None)]
 
 
-def test_the_position_can_move_without_rows(format: TableFormat, spark: SparkSession, place: str) -> None:
+def test_the_sequence_number_can_advance_without_rows(format: TableFormat, spark: SparkSession, place: str) -> None:
     format.append(rows(spark, (1, "a")), folder_at(place), write(1))
     assert format.advance(folder_at(place), write(2)).version == 1
     facts = format.facts(folder_at(place), FLOW)
@@ -245,9 +237,7 @@ def test_the_position_can_move_without_rows(format: TableFormat, spark: SparkSes
     assert (facts.sequence, facts.rows, facts.version) == (2, 1, 1)
 
 
-def test_a_wider_type_is_taken_on_with_the_rows_or_without_any(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_a_column_is_widened_with_rows_or_without(format: TableFormat, spark: SparkSession, place: str) -> None:
     narrow, wide = "id int, v string, s struct<n:int>", "id bigint, v string, s struct<n:bigint>"
     format.append(rows(spark, (1, "a", (2,)), columns=narrow), folder_at(place), write(1))
     format.append(
@@ -267,7 +257,7 @@ def test_a_wider_type_is_taken_on_with_the_rows_or_without_any(
     assert sorted((int(row.id), row.s.n) for row in changes.collect()) == [(1, 2), (1 << 40, 1 << 41)]
 
 
-def test_a_table_with_deletion_vectors_that_was_widened_is_not_read_wrongly(
+def test_a_widened_table_with_deletion_vectors_is_read_correctly(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     made = write(1, properties={"delta.enableDeletionVectors": "true"})
@@ -288,9 +278,7 @@ def test_column_names_are_quoted_wherever_they_are_used(format: TableFormat, spa
     assert held(format, place) == [(1, "b")]
 
 
-def test_remembered_facts_are_the_facts_and_a_new_commit_makes_them_read_again(
-    spark: SparkSession, place: str, tmp_path: Path
-) -> None:
+def test_cached_facts_are_correct_and_refreshed_after_a_commit(spark: SparkSession, place: str, tmp_path: Path) -> None:
     file = tmp_path / "facts.json"
     Delta().append(rows(spark, (1, "a")), folder_at(place), write(1))
     first = FactsCache(file)
@@ -301,9 +289,7 @@ def test_remembered_facts_are_the_facts_and_a_new_commit_makes_them_read_again(
     assert FactsCache(file).get(folder_at(place), FLOW) is None
 
 
-def test_deleted_rows_do_not_show_where_the_table_uses_deletion_vectors(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_rows_in_deletion_vectors_are_not_read(format: TableFormat, spark: SparkSession, place: str) -> None:
     made = write(1, properties={"delta.enableDeletionVectors": "true"})
     format.append(spark.range(100).selectExpr("id", "'a' AS v").coalesce(1), folder_at(place), made)
     spark.sql(f"DELETE FROM delta.`{place}` WHERE id < 90")
@@ -313,7 +299,7 @@ def test_deleted_rows_do_not_show_where_the_table_uses_deletion_vectors(
     assert facts.rows == 10
 
 
-def test_an_adapter_says_what_it_can_do(format: TableFormat) -> None:
+def test_an_adapter_declares_its_capabilities(format: TableFormat) -> None:
     assert format.capabilities <= frozenset(Capability)
     assert Capability.APPEND in format.capabilities
 
@@ -340,7 +326,7 @@ COLUMNS = """{"type": "struct", "fields": [
     {"name": "v", "type": "string", "nullable": true, "metadata": {}}]}"""
 
 
-def test_files_that_others_wrote_make_a_table_and_are_added_to_it(
+def test_external_files_create_a_table_and_are_added_to_it(
     format: TableFormat, spark: SparkSession, place: str
 ) -> None:
     assert format.accepts_files(folder_at(place))
@@ -360,7 +346,7 @@ def test_files_that_others_wrote_make_a_table_and_are_added_to_it(
     assert sorted(changed) == [(3, "insert"), (4, "insert")]
 
 
-def test_files_of_a_batch_that_is_there_already_are_not_added_again(format: TableFormat, place: str) -> None:
+def test_files_of_a_committed_batch_are_not_added_again(format: TableFormat, place: str) -> None:
     file = parquet(place, "1.parquet", (1, "a"))
     format.add([file], COLUMNS, folder_at(place), write(1), None)
     with pytest.raises(InfrastructureError) as caught:
@@ -371,7 +357,7 @@ def test_files_of_a_batch_that_is_there_already_are_not_added_again(format: Tabl
     assert held(format, place) == [(1, "a")]
 
 
-def test_of_twins_that_add_the_same_batch_at_the_same_time_one_wins(format: TableFormat, place: str) -> None:
+def test_one_of_two_concurrent_writers_of_a_batch_wins(format: TableFormat, place: str) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     files = [parquet(place, f"{number}.parquet", (number, "x")) for number in range(8)]
@@ -389,7 +375,7 @@ def test_of_twins_that_add_the_same_batch_at_the_same_time_one_wins(format: Tabl
     assert held(format, place) == [(won.index(True), "x")]
 
 
-def test_files_of_other_flows_that_are_added_at_the_same_time_are_all_there(format: TableFormat, place: str) -> None:
+def test_concurrent_files_of_other_flows_are_all_added(format: TableFormat, place: str) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     format.add([parquet(place, "first.parquet", (-1, "x"))], COLUMNS, folder_at(place), write(1), None)
@@ -403,9 +389,7 @@ def test_files_of_other_flows_that_are_added_at_the_same_time_are_all_there(form
     assert sorted(held(format, place)) == [(number, "x") for number in range(-1, 6)]
 
 
-def test_files_are_not_added_to_another_table_than_the_one_they_were_written_for(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_files_are_not_added_to_a_recreated_table(format: TableFormat, spark: SparkSession, place: str) -> None:
     import shutil
 
     file = parquet(place, "1.parquet", (1, "a"))
@@ -423,7 +407,7 @@ def test_files_are_not_added_to_another_table_than_the_one_they_were_written_for
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "statement",
     [
         "ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
         "ALTER TABLE {table} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
@@ -431,17 +415,15 @@ def test_files_are_not_added_to_another_table_than_the_one_they_were_written_for
     ],
 )
 def test_a_table_that_needs_a_newer_writer_accepts_no_files(
-    format: TableFormat, spark: SparkSession, place: str, asked: str
+    format: TableFormat, spark: SparkSession, place: str, statement: str
 ) -> None:
     format.append(rows(spark, (1, "a")), folder_at(place), write(1))
     assert format.accepts_files(folder_at(place))
-    spark.sql(asked.format(table=f"delta.`{place}`")).collect()
+    spark.sql(statement.format(table=f"delta.`{place}`")).collect()
     assert not format.accepts_files(folder_at(place))
 
 
-def test_a_table_with_a_column_that_must_not_be_null_accepts_no_files(
-    format: TableFormat, spark: SparkSession, place: str
-) -> None:
+def test_a_table_with_a_required_column_accepts_no_files(format: TableFormat, spark: SparkSession, place: str) -> None:
     spark.sql(f"CREATE TABLE delta.`{place}` (id bigint NOT NULL, v string) USING delta").collect()
     assert not format.accepts_files(folder_at(place))
 

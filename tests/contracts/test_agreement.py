@@ -52,12 +52,12 @@ def test_a_difference_is_reported_by_path(declared_type: str, stored_type: str, 
     assert (one.declared, one.stored) == (declared_type, stored_type)
 
 
-def test_a_declared_column_that_is_not_stored_is_missed() -> None:
+def test_a_declared_column_that_is_not_stored_is_reported() -> None:
     (one,) = compare_stored_table(declared(column("a"), column("b")), stored(a="int")).differences
     assert (one.column, one.stored, one.what) == ("b", None, "is not in the table")
 
 
-def test_only_a_strict_contract_minds_columns_of_others_and_never_minds_our_own() -> None:
+def test_only_a_strict_contract_rejects_undeclared_columns_except_audit_columns() -> None:
     facts = stored(a="struct<`b`:int>", _run_id="string", gone="boolean", extra="int")
     load = Merge(key=("a",), soft_delete="gone")
     found = compare_stored_table(declared(column("a", "struct<b:int>"), contract="strict", load=load), facts)

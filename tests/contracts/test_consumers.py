@@ -37,7 +37,7 @@ def test_columns_are_followed_at_any_distance_even_from_a_removed_one(schema: tu
     )
 
 
-def test_a_change_of_no_column_hits_nobody() -> None:
+def test_a_change_without_columns_has_no_consumers() -> None:
     assert Consumers(Graph.of(TABLES), TABLES, {}).of(ORDERS, [], ["id"]) == ()
 
 
@@ -46,7 +46,7 @@ def readers(*more: Table) -> Consumers:
     return Consumers(Graph.of(tables), tables, {})
 
 
-def test_what_a_python_table_makes_of_a_column_hits_all_that_read_it() -> None:
+def test_readers_of_a_python_table_are_consumers_of_its_input_columns() -> None:
     found = readers(
         made("gold.scores", "SELECT score FROM gold.model"),
         made("gold.top", "SELECT max(score) AS top FROM gold.scores"),
@@ -54,17 +54,17 @@ def test_what_a_python_table_makes_of_a_column_hits_all_that_read_it() -> None:
     assert {"gold.model", "gold.scores", "gold.top"} <= set(found)
 
 
-def test_a_python_table_that_reads_a_column_made_from_it_is_hit() -> None:
+def test_a_python_table_that_reads_a_derived_column_is_a_consumer() -> None:
     assert "gold.report" in readers(python("gold.report", ["gold.best"])).of(ORDERS, ["amount"], ["amount"])
     assert "gold.report" not in readers(python("gold.report", ["gold.days"])).of(ORDERS, ["amount"], ["amount"])
 
 
-def test_a_filter_on_a_column_made_from_it_is_hit() -> None:
+def test_a_filter_on_a_derived_column_is_a_consumer() -> None:
     found = readers(made("gold.good", "SELECT day FROM gold.sales WHERE total > 9")).of(ORDERS, ["amount"], ["amount"])
     assert "gold.good" in found
 
 
-def test_a_check_that_looks_a_column_up_is_hit() -> None:
+def test_a_check_that_references_a_column_is_a_consumer() -> None:
     rule = References(columns=("order_id",), table=ORDERS, key=("ID",))
     check = Check(name="known_order", rule=rule, on_fail="warn", declared_at=Place("gold/items.sql", 3))
     items = replace(made("gold.items", "SELECT order_id FROM bronze.orders"), checks=(check,))

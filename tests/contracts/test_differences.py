@@ -62,7 +62,7 @@ def directions(difference: Difference) -> tuple[bool, bool]:
         (column("b"), column("b", since="1.1"), "documentation", "since of b changed", BOTH),
     ],
 )
-def test_a_change_of_a_column_holds_in_these_directions(
+def test_a_column_change_is_compatible_in_the_expected_directions(
     old: PromisedColumn | None, new: PromisedColumn | None, kind: str, what: str, holds: tuple[bool, bool]
 ) -> None:
     before = [column("a"), *([old] if old else [])]
@@ -92,7 +92,7 @@ def test_a_change_inside_a_type_is_reported_by_path(old: str, new: str, path: st
     assert (found.path, directions(found), found.columns) == (path, holds, ("x",))
 
 
-def test_fields_are_matched_by_name_whatever_the_backticks() -> None:
+def test_fields_are_matched_by_name_with_or_without_backticks() -> None:
     assert type_differences("x", "struct<a:int,`b c`:int>", "struct<`a`:int,`b c`:int>") == ()
     found = only(*type_differences("x", "struct<`b``c`:int>", "struct<`b``c`:bigint>"))
     assert (found.path, found.what) == ("x.b`c", "x.b`c is bigint, was int")
@@ -124,9 +124,7 @@ def test_fields_are_matched_by_name_whatever_the_backticks() -> None:
         ("string", "boolean", False),
     ],
 )
-def test_a_reader_takes_the_types_that_avro_promotes_and_those_that_are_wider(
-    reader: str, writer: str, holds: bool
-) -> None:
+def test_readers_accept_avro_promotions_and_wider_types(reader: str, writer: str, holds: bool) -> None:
     found = only(*type_differences("x", writer, reader))
     assert found.backward is holds
 
@@ -141,7 +139,7 @@ def test_a_reader_takes_the_types_that_avro_promotes_and_those_that_are_wider(
         ("a", "b", NEITHER),
     ],
 )
-def test_a_key_that_grows_promises_less(old: str, new: str, holds: tuple[bool, bool]) -> None:
+def test_a_key_with_more_columns_is_a_weaker_contract(old: str, new: str, holds: tuple[bool, bool]) -> None:
     def keyed(key: str) -> list[PromisedColumn]:
         return [column(name, required=True, key=name in key) for name in "ab"]
 
@@ -150,18 +148,18 @@ def test_a_key_that_grows_promises_less(old: str, new: str, holds: tuple[bool, b
     assert set(found.columns) == set(old) ^ set(new)
 
 
-def test_a_key_is_required_whether_or_not_it_says_so() -> None:
+def test_a_key_is_required_even_if_not_declared_so() -> None:
     found = differences(contract(column("a", required=True)), contract(column("a", key=True)))
     assert [each.kind for each in found] == ["key"]
     found = differences(contract(column("a")), contract(column("a", key=True)))
     assert [each.kind for each in found] == ["required", "key"]
 
 
-def test_the_order_of_columns_is_no_difference() -> None:
+def test_the_order_of_columns_does_not_matter() -> None:
     assert differences(contract(column("a"), column("b")), contract(column("b"), column("a"))) == ()
 
 
-def test_other_terms_are_reported_and_break_nobody() -> None:
+def test_changes_of_other_terms_are_reported_as_compatible() -> None:
     found = only(*differences(contract(column("a"), mode="open"), contract(column("a"), mode="strict")))
     assert (found.kind, found.what, directions(found)) == ("terms", "mode is strict, was open", BOTH)
     assert found.columns == ()
@@ -176,7 +174,7 @@ def test_other_terms_are_reported_and_break_nobody() -> None:
         (False, False, {"backward", "forward", "full"}),
     ],
 )
-def test_what_breaks_depends_on_the_compatibility_that_is_promised(
+def test_the_promised_compatibility_decides_which_changes_break(
     backward: bool, forward: bool, breaks: set[str]
 ) -> None:
     found = Difference(kind="type", path="a", what="", backward=backward, forward=forward)
@@ -225,15 +223,13 @@ def test_a_contract_does_not_differ_from_itself(one: Definition) -> None:
 
 
 @given(CONTRACTS, CONTRACTS)
-def test_two_contracts_without_a_difference_promise_the_same(one: Definition, other: Definition) -> None:
+def test_contracts_without_differences_are_equal(one: Definition, other: Definition) -> None:
     if differences(one, other) == ():
         assert differences(other, one) == ()
 
 
 @given(CONTRACTS, CONTRACTS)
-def test_to_read_old_data_with_the_new_is_to_read_new_data_with_the_old_the_other_way_round(
-    one: Definition, other: Definition
-) -> None:
+def test_backward_compatibility_is_forward_compatibility_reversed(one: Definition, other: Definition) -> None:
     """Except that whoever names a column fails when it is gone, and nobody fails when one is new."""
 
     def summary(found: tuple[Difference, ...], *, turned: bool) -> set[tuple[str, ...]]:

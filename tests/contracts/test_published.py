@@ -7,7 +7,7 @@ from tests.contracts.contracts import NOON, column, contract, declared, publishe
 from lakesmith.contracts import Definition, compare_all, definition_of, new_records, published_from
 
 
-def test_a_definition_survives_being_written_down() -> None:
+def test_a_definition_is_unchanged_after_write_and_read() -> None:
     one = contract(column("a", key=True, tags=("pii",), currency="EUR"), column("b", None), mode="strict")
     assert Definition.parse(one.text) == one
 
@@ -16,7 +16,7 @@ def test_a_table_without_declared_columns_has_no_contract() -> None:
     assert compare_all({declared().name: declared()}, {}) == {}
 
 
-def test_the_hash_follows_promises_and_nothing_else() -> None:
+def test_the_hash_depends_only_on_promises() -> None:
     one = definition_of(declared(column("a")))
     for other in (declared(column("a"), owner="sales"), declared(column("a"), terms=terms("3"))):
         assert one.hash == definition_of(other).hash
@@ -24,13 +24,13 @@ def test_the_hash_follows_promises_and_nothing_else() -> None:
         assert one.hash != definition_of(other).hash
 
 
-def test_promises_that_a_later_lakesmith_made_are_left_out() -> None:
+def test_promises_of_later_lakesmith_versions_are_ignored() -> None:
     stored = json.loads(contract(column("a")).text)
     stored["columns"][0]["moonphase"] = "full"
     assert Definition.parse(json.dumps(stored)) == contract(column("a"))
 
 
-def test_the_newest_version_comes_first_however_they_are_stored() -> None:
+def test_the_newest_version_comes_first_in_any_storage_order() -> None:
     records = [
         record
         for version in ("1.9.0", "1.10.0", "1.2.0")
@@ -41,7 +41,7 @@ def test_the_newest_version_comes_first_however_they_are_stored() -> None:
     assert [str(each.version) for each in versions] == ["1.10.0", "1.9.0", "1.2.0"]
 
 
-def test_only_tables_whose_steps_went_well_and_whose_contract_is_new_are_recorded() -> None:
+def test_only_new_contracts_of_successful_steps_are_recorded() -> None:
     table = declared(column("a"))
     name = str(table.name)
     (record,) = new_records(compare_all({table.name: table}, {}).values(), [name], "r1", NOON)

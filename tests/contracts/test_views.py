@@ -38,14 +38,14 @@ def _never() -> dict[str, Sequence[PublishedContract]]:
 
 
 @pytest.mark.parametrize("name", ["silver.orders_v1", "SILVER.Orders_V1"])
-def test_a_view_has_the_columns_of_the_newest_version_of_its_major(name: str) -> None:
+def test_a_view_has_the_columns_of_the_newest_version_of_its_major_version(name: str) -> None:
     assert find(name, previous_version(1, b="a * 2")) == View(
         table="silver.orders",
         columns=(ViewColumn(name="a", type="int"), ViewColumn(name="b", sql="a * 2", type="decimal(10,2)")),
     )
 
 
-def test_names_that_are_no_earlier_version_are_left_to_others() -> None:
+def test_names_that_are_not_earlier_versions_are_ignored() -> None:
     declared_tables = {ORDERS: table(), TableName("silver", "orders_v9"): table()}
     names = ["silver.orders", "silver.orders_v9", "silver.others_v1", "system.runs", "orders_v1"]
     assert earlier_versions(names, declared_tables, _never, TODAY) == {}
@@ -74,7 +74,7 @@ def test_a_removed_column_needs_sql() -> None:
     assert wrong(previous_version(1, b="a * 2")) == []
 
 
-def test_a_column_that_the_table_has_without_a_promise_will_do() -> None:
+def test_an_undeclared_column_of_the_table_is_sufficient() -> None:
     assert wrong(previous_version(1), columns=("a", "B")) == []
 
 
@@ -93,18 +93,18 @@ def test_a_column_with_another_meaning_needs_sql_too() -> None:
         ({"b": "amuont"}, "makes 'b' from 'amuont', which silver.orders does not have"),
     ],
 )
-def test_sql_that_cannot_work_is_found_before_anybody_asks(columns: dict[str, str], what: str) -> None:
+def test_invalid_sql_of_an_earlier_version_is_found_early(columns: dict[str, str], what: str) -> None:
     (error,) = wrong(replace(previous_version(1), columns=columns))
     assert error.code == "previous-unreadable"
     assert what in error.what
 
 
-def test_versions_that_are_over_or_were_never_recorded_are_not_judged() -> None:
+def test_expired_and_unrecorded_versions_are_not_checked() -> None:
     assert wrong(previous_version(1, date(2026, 1, 1))) == []
     assert wrong(previous_version(5)) == []
 
 
-def test_no_table_may_be_called_like_the_view_of_another() -> None:
+def test_no_table_can_have_the_name_of_another_table_s_view() -> None:
     taken = TableName("silver", "orders_v1")
     tables = {
         ORDERS: table(previous_version(1)),

@@ -6,21 +6,21 @@ import lakesmith as lake
 from lakesmith.declare.python import Ref, collecting
 
 
-def test_decorating_gives_the_function_back() -> None:
+def test_the_decorator_returns_the_function() -> None:
     def sales() -> int:
         return 5
 
     assert lake.gold()(sales) is sales
 
 
-def test_tables_are_noted_while_somebody_collects() -> None:
+def test_tables_are_registered_only_while_collecting() -> None:
     with collecting() as tables:
         lake.bronze("orders", source=lake.files("a.json"))
     lake.bronze("later")
     assert [(table.layer, table.name) for table in tables] == [("bronze", "orders")]
 
 
-def test_values_know_the_line_they_were_written_on() -> None:
+def test_values_have_the_line_of_their_declaration() -> None:
     first = lake.column("a")
     second = lake.column("a")
     assert first == second
@@ -34,5 +34,5 @@ def test_a_reference_names_its_table() -> None:
     assert reference.table == "silver.orders"
 
 
-def test_the_three_layers_are_one_function() -> None:
+def test_all_layers_share_one_function() -> None:
     assert {maker.func for maker in (lake.bronze, lake.silver, lake.gold)} == {lake.table}

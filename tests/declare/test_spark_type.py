@@ -61,7 +61,7 @@ def test_names_are_printed_in_backticks_only_where_spark_needs_them(type: SparkT
 
 
 @given(types)
-def test_every_type_is_parsed_as_it_is_printed(type: SparkType) -> None:
+def test_every_printed_type_is_parsed_back(type: SparkType) -> None:
     assert parse_type(str(type)) == type
 
 
@@ -73,6 +73,6 @@ def test_other_texts_are_rejected(text: str) -> None:
         parse_type(text)
 
 
-def test_a_type_as_deep_as_files_may_nest_is_parsed_and_printed() -> None:
+def test_the_deepest_allowed_type_is_parsed_and_printed() -> None:
     text = "struct<a:" * 200 + "int" + ">" * 200
     assert str(parse_type(text)) == text

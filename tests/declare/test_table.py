@@ -13,7 +13,7 @@ def tagged(*tags: str) -> Column:
 
 
 @pytest.mark.parametrize("tag", ["pii", "PII", "secret", "confidential", "sensitive", "pii:email", "secret:key"])
-def test_a_column_with_such_a_tag_is_private(tag: str) -> None:
+def test_a_column_with_a_private_tag_is_private(tag: str) -> None:
     assert tagged("other", tag).is_private
 
 

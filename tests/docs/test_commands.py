@@ -24,13 +24,13 @@ SHARED = {"--lake", "-C", "--env", "-e", "--var", "--help", "-h"}
 """Options of every verb, explained in docs/index.md."""
 
 
-def page(verb: str) -> Path:
-    return DOCS / "commands" / f"{verb}.md"
+def page(command_name: str) -> Path:
+    return DOCS / "commands" / f"{command_name}.md"
 
 
-def commands(verb: str) -> list[click.Command]:
+def commands(command_name: str) -> list[click.Command]:
     """The verb itself, and the verbs that it has."""
-    command = app.get_command(click.Context(app), verb)
+    command = app.get_command(click.Context(app), command_name)
     assert command is not None
     return [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
 
@@ -39,66 +39,66 @@ def options_of(command: click.Command) -> set[str]:
     return {word for option in command.params if isinstance(option, click.Option) for word in option.opts} - SHARED
 
 
-def options(verb: str) -> set[str]:
-    return set().union(*map(options_of, commands(verb)))
+def options(command_name: str) -> set[str]:
+    return set().union(*map(options_of, commands(command_name)))
 
 
-def told_options(text: str) -> set[str]:
+def documented_options(text: str) -> set[str]:
     """The options in the tables of a page, or of a part of it."""
     return set(re.findall(r"`(--?[a-zA-Z][a-z-]*)`", "\n".join(re.findall(r"^\| `.*", text, re.MULTILINE))))
 
 
-def examples(verb: str) -> Iterator[tuple[str, Block | None]]:
+def examples(command_name: str) -> Iterator[tuple[str, Block | None]]:
     """The commands of the verb's page, each with the block below it that shows what it answers."""
-    found = blocks(page(verb))
+    found = blocks(page(command_name))
     for block, after in zip(found, [*found[1:], None], strict=True):
         if block.language == "bash":
             for command in block.text.splitlines():
                 yield command, after if after and after.language in ("text", "json") else None
 
 
-def test_every_verb_has_a_page_and_every_page_a_verb() -> None:
+def test_every_command_has_a_page_and_every_page_a_command() -> None:
     assert {file.stem for file in (DOCS / "commands").glob("*.md")} == set(COMMANDS)
 
 
-def test_the_index_leads_to_every_page() -> None:
+def test_the_index_links_every_page() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     every = {file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md")} - {"index.md"}
     assert sorted(file for file in every if f"]({file})" not in index) == []
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
-def test_the_page_names_every_option_and_no_other(verb: str) -> None:
-    assert told_options(prose(page(verb))) == options(verb)
+@pytest.mark.parametrize("command_name", COMMANDS)
+def test_the_page_lists_exactly_the_options(command_name: str) -> None:
+    assert documented_options(prose(page(command_name))) == options(command_name)
 
 
-@pytest.mark.parametrize("verb", [verb for verb in COMMANDS if len(commands(verb)) > 1])
-def test_each_verb_of_a_verb_has_a_part_of_the_page_with_its_options_and_an_example(verb: str) -> None:
-    own, *below = commands(verb)
+@pytest.mark.parametrize("command_name", [command_name for command_name in COMMANDS if len(commands(command_name)) > 1])
+def test_each_subcommand_has_a_section_with_its_options_and_an_example(command_name: str) -> None:
+    own, *below = commands(command_name)
     assert options_of(own) == set()
-    text = page(verb).read_text(encoding="utf-8")
+    text = page(command_name).read_text(encoding="utf-8")
     for command in below:
         part = re.search(rf"^## {command.name}\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
         assert part, command.name
-        assert told_options(part[1]) == options_of(command), command.name
-        typed = re.findall(rf"^lakesmith {verb} {command.name}\b.*", part[1], re.MULTILINE)
+        assert documented_options(part[1]) == options_of(command), command.name
+        typed = re.findall(rf"^lakesmith {command_name} {command.name}\b.*", part[1], re.MULTILINE)
         assert typed, command.name
         assert any("--json" in each for each in typed) == ("--json" in options_of(command)), command.name
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
-def test_the_page_tells_exit_codes_and_shows_an_example(verb: str) -> None:
-    assert "## Exit codes" in prose(page(verb))
-    assert list(examples(verb))
+@pytest.mark.parametrize("command_name", COMMANDS)
+def test_the_page_has_exit_codes_and_an_example(command_name: str) -> None:
+    assert "## Exit codes" in prose(page(command_name))
+    assert list(examples(command_name))
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
-def test_the_page_shows_the_json_of_a_verb_that_has_it(verb: str) -> None:
-    shown = [command for command, after in examples(verb) if after and after.language == "json"]
-    assert bool(shown) == ("--json" in options(verb))
+@pytest.mark.parametrize("command_name", COMMANDS)
+def test_the_page_shows_json_if_the_command_has_it(command_name: str) -> None:
+    shown = [command for command, after in examples(command_name) if after and after.language == "json"]
+    assert bool(shown) == ("--json" in options(command_name))
 
 
-def test_the_problem_that_validate_shows_is_what_a_misspelt_key_gives(tmp_path: Path) -> None:
+def test_the_documented_problem_is_that_of_a_misspelled_key(tmp_path: Path) -> None:
     (shown,) = [block for block in blocks(page("validate")) if block.example]
     assert CliRunner().invoke(app, ["init", str(tmp_path)]).exit_code == 0
     declaration = tmp_path / "silver" / "orders.sql"
@@ -129,15 +129,15 @@ def walk(tmp_path_factory: pytest.TempPathFactory, shared_spark: SparkSession) -
         patch.setattr("lakesmith.run.unit_tests.session.close_session", lambda _: None)
         patch.chdir(folder)
         shown = []
-        for verb in COMMANDS:
-            if verb == "adopt":
+        for command_name in COMMANDS:
+            if command_name == "adopt":
                 _put_old_orders(folder / "shop")
-            for command, block in examples(verb):
+            for command, block in examples(command_name):
                 answer = CliRunner().invoke(app, shlex.split(command)[1:])
-                shown.append(Shown(verb=verb, command=command, block=block, answer=answer))
-            if verb == "init":
+                shown.append(Shown(command_name=command_name, command=command, block=block, answer=answer))
+            if command_name == "init":
                 patch.chdir(folder / "shop")
-            if verb == "adopt":
+            if command_name == "adopt":
                 (folder / "shop/bronze/old_orders.yml").unlink()
         yield shown
 
@@ -156,24 +156,24 @@ def _put_old_orders(lake: Path) -> None:
 class Shown:
     """An example, and what the command really answered."""
 
-    verb: str
+    command_name: str
     command: str
     block: Block | None
     answer: Result
 
     def __str__(self) -> str:
-        return f"{name(page(self.verb))}: {self.command}\n{self.answer.output}"
+        return f"{name(page(self.command_name))}: {self.command}\n{self.answer.output}"
 
 
 @pytest.mark.spark
-def test_every_example_ends_well(walk: list[Shown]) -> None:
+def test_every_example_succeeds(walk: list[Shown]) -> None:
     # What the doctor finds depends on the machine.
-    wrong = [each for each in walk if each.answer.exit_code not in ((0, 4) if each.verb == "doctor" else (0,))]
+    wrong = [each for each in walk if each.answer.exit_code not in ((0, 4) if each.command_name == "doctor" else (0,))]
     assert [str(each) for each in wrong] == []
 
 
 @pytest.mark.spark
-def test_every_example_shows_what_the_verb_answers(walk: list[Shown]) -> None:
+def test_every_example_shows_the_real_output(walk: list[Shown]) -> None:
     wrong = []
     for each in walk:
         if each.block is None or each.block.example:
@@ -187,11 +187,11 @@ def test_every_example_shows_what_the_verb_answers(walk: list[Shown]) -> None:
 
 
 @pytest.mark.spark
-def test_the_columns_of_a_quarantine_are_those_that_the_reference_tells(walk: list[Shown]) -> None:
-    told = re.findall(
+def test_the_reference_lists_the_columns_of_a_quarantine(walk: list[Shown]) -> None:
+    documented = re.findall(
         r"^\| `(\w+)` \|",
         prose(DOCS / "reference" / "system-tables.md").partition("## quarantine\n")[2],
         re.MULTILINE,
     )
     answer = CliRunner().invoke(app, ["query", "FROM quarantine.silver_orders", "--json"])
-    assert json.loads(answer.stdout)["columns"] == told
+    assert json.loads(answer.stdout)["columns"] == documented

@@ -42,7 +42,7 @@ def anchors(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     broken = []
     for target in links(page):
         file, _, part = target.partition("#")
@@ -53,7 +53,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_declaration_says_in_its_first_line_which_file_it_is(page: Path) -> None:
+def test_every_declaration_names_its_file_in_the_first_line(page: Path) -> None:
     def declares(block: Block) -> bool:
         return block.language in SPELLINGS and SPELLINGS[block.language] in block.text
 
@@ -68,7 +68,7 @@ def test_every_declaration_says_in_its_first_line_which_file_it_is(page: Path) -
         for number, lake in enumerate(lakes(page), start=1)
     ],
 )
-def test_the_snippets_of_a_page_make_a_valid_lake(
+def test_the_snippets_of_a_page_are_a_valid_lake(
     page: Path, files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "not shown")
@@ -81,7 +81,7 @@ def test_the_snippets_of_a_page_make_a_valid_lake(
     assert check_tests(load_tests(lake.declaration.path, lake.tables), lake.tables, lake.graph, {}) == []
 
 
-def test_python_that_is_no_declaration_runs_in_a_folder_with_a_lake(
+def test_python_snippets_that_are_not_declarations_run_in_a_lake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = [sys.executable, "-m", "lakesmith", "init", str(tmp_path / "shop")]
@@ -97,7 +97,7 @@ def test_python_that_is_no_declaration_runs_in_a_folder_with_a_lake(
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_file_of_the_repository_that_a_page_names_is_there(page: Path) -> None:
+def test_every_repository_file_named_in_a_page_exists(page: Path) -> None:
     named = set(re.findall(r"`((?:src|java|tests|examples)/[\w./-]*\w[\w./-]*)`", prose(page)))
     assert sorted(file for file in named if not (ROOT / file).exists()) == []
 
@@ -112,19 +112,19 @@ def test_the_architecture_names_every_room() -> None:
     assert sorted(room for room in rooms if f"`src/lakesmith/{room}`" not in text) == []
 
 
-def test_the_ranks_of_the_rooms_are_those_that_the_linter_holds() -> None:
+def test_the_ranks_of_the_rooms_match_the_linter() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (contract,) = project["tool"]["importlinter"]["contracts"]
     held = [set(re.findall(r"\w+", layer)) for layer in reversed(contract["layers"]) if layer != "__main__"]
-    told: dict[int, set[str]] = {}
+    rooms_of: dict[int, set[str]] = {}
     found = re.findall(r"^\| (\d+) \| `src/lakesmith/(\w+)", prose(ROOT / "ARCHITECTURE.md"), re.MULTILINE)
     for rank, room in found:
-        told.setdefault(int(rank), set()).add(room)
-    assert [told[rank] for rank in sorted(told)] == held
+        rooms_of.setdefault(int(rank), set()).add(room)
+    assert [rooms_of[rank] for rank in sorted(rooms_of)] == held
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_short_enough_to_be_read(page: Path) -> None:
+def test_no_page_is_too_long(page: Path) -> None:
     reference = {
         "README.md",
         "docs/reference/errors.md",

@@ -65,7 +65,7 @@ def session() -> list[tuple[str, str]]:
     ]
 
 
-def test_the_start_begins_with_init_and_goes_through_plan_run_status_query_and_quarantine() -> None:
+def test_the_quick_start_runs_init_plan_run_status_query_and_quarantine() -> None:
     commands = "".join(command for command, _ in session())
     assert re.findall(r"^lakesmith (\w+)", commands, re.MULTILINE) == [
         *("init", "plan", "run", "status", "query", "run", "quarantine"),
@@ -79,13 +79,13 @@ def test_the_commands_before_the_first_run_work_without_java(shell: Shell) -> No
 
 
 @pytest.mark.spark
-def test_all_commands_work_one_after_the_other_and_show_what_the_readme_shows(shell: Shell) -> None:
+def test_all_commands_work_in_order_with_the_documented_output(shell: Shell) -> None:
     commands, shown = zip(*session(), strict=True)
     for expected, found in zip(shown, shell.typed(*commands), strict=True):
         assert missing_lines(expected, found) == [], found
 
 
-def test_the_python_that_is_no_declaration_runs_in_a_folder_with_the_lake(
+def test_the_python_snippet_runs_in_the_lake(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell.typed("lakesmith init shop")
@@ -95,20 +95,20 @@ def test_the_python_that_is_no_declaration_runs_in_a_folder_with_the_lake(
     assert capsys.readouterr().out.splitlines()[0] == "bronze.orders missing None"
 
 
-def test_every_make_target_that_is_named_is_in_the_makefile() -> None:
+def test_every_named_make_target_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in (README, ROOT / "CONTRIBUTING.md"):
         named = set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE))
         assert named - targets == set(), page.name
 
 
-def test_the_exit_codes_are_those_that_the_command_tells() -> None:
-    told = set(re.findall(r"^  (\d+) ", EXIT_CODES, re.MULTILINE))
+def test_the_exit_codes_match_the_help() -> None:
+    documented = set(re.findall(r"^  (\d+) ", EXIT_CODES, re.MULTILINE))
     listed = set(re.findall(r"^\| (\d+) \|", README.read_text(), re.MULTILINE))
-    assert listed == told
+    assert listed == documented
 
 
-def test_every_verb_that_is_named_is_one() -> None:
+def test_every_named_command_exists() -> None:
     named = set(re.findall(r"\blakesmith ([a-z]+)", "\n".join(re.findall(r"`[^`\n]+`", README.read_text()))))
     assert {"profile", "approve", "contract"} <= named
     assert named - set(COMMANDS) == set()

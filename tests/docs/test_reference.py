@@ -60,7 +60,7 @@ def keys(schema: dict[str, Any], path: str = "") -> Iterator[str]:
         yield from keys(names, f"{path}*.")
 
 
-def told_keys(text: str) -> list[str]:
+def documented_keys(text: str) -> list[str]:
     """The words in backticks in the first column of tables."""
     cells = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
     return [word for cell in cells for word in re.findall(r"`([^`]+)`", cell)]
@@ -70,53 +70,53 @@ def schema_keys(kind: str) -> set[str]:
     return set(keys(json.loads((ROOT / "src/lakesmith/schema" / f"{kind}.json").read_text(encoding="utf-8"))))
 
 
-def test_every_key_of_the_lake_file_is_explained_and_no_other() -> None:
-    assert set(told_keys(section(REFERENCE / "configuration.md", "lakesmith.yml"))) == schema_keys("lake")
+def test_exactly_the_keys_of_the_lake_file_are_explained() -> None:
+    assert set(documented_keys(section(REFERENCE / "configuration.md", "lakesmith.yml"))) == schema_keys("lake")
 
 
-def test_every_key_of_a_table_is_explained_and_no_other() -> None:
+def test_exactly_the_keys_of_a_table_are_explained() -> None:
     pages = [prose(REFERENCE / f"{page}.md") for page in ("load-keys", "check-keys")]
     text = "\n".join([section(REFERENCE / "configuration.md", "A table"), *pages])
-    assert sorted(told_keys(text)) == sorted(schema_keys("table"))
+    assert sorted(documented_keys(text)) == sorted(schema_keys("table"))
 
 
 def test_every_error_code_is_explained() -> None:
     assert sorted(set(codes()) - set(explained())) == []
 
 
-def test_no_error_code_is_explained_that_there_is_not() -> None:
+def test_no_unknown_error_code_is_explained() -> None:
     assert sorted(set(explained()) - set(codes())) == []
 
 
 def test_the_exit_code_of_every_error_is_right() -> None:
-    told = re.findall(r"^\| `([^`]+)` \| ([\d, ]+) \|", "\n".join(prose(page) for page in ERRORS), re.MULTILINE)
-    listed = {code: {int(number) for number in exits.split(",")} for code, exits in told}
+    documented = re.findall(r"^\| `([^`]+)` \| ([\d, ]+) \|", "\n".join(prose(page) for page in ERRORS), re.MULTILINE)
+    listed = {code: {int(number) for number in exits.split(",")} for code, exits in documented}
     assert listed == codes()
 
 
 def test_every_load_is_explained() -> None:
-    spelt = {re.sub(r"(?<!^)(?=[A-Z])", "_", load.__name__).lower() for load in get_args(Load)}
-    assert {"append", "replace_partitions"} < spelt
-    assert spelt - set(first_cells(DOCS / "concepts" / "loads.md")) == set()
+    load_names = {re.sub(r"(?<!^)(?=[A-Z])", "_", load.__name__).lower() for load in get_args(Load)}
+    assert {"append", "replace_partitions"} < load_names
+    assert load_names - set(first_cells(DOCS / "concepts" / "loads.md")) == set()
 
 
 def test_every_severity_and_contract_is_explained() -> None:
-    told = set(re.findall(r"^\| `(\w+)`", prose(DOCS / "concepts" / "contracts-and-checks.md"), re.MULTILINE))
-    assert {*get_args(Severity), *get_args(Contract)} - told == set()
+    documented = set(re.findall(r"^\| `(\w+)`", prose(DOCS / "concepts" / "contracts-and-checks.md"), re.MULTILINE))
+    assert {*get_args(Severity), *get_args(Contract)} - documented == set()
 
 
 def test_every_layer_is_explained() -> None:
     assert set(LAYERS) - set(first_cells(DOCS / "concepts" / "layers.md")) == set()
 
 
-def test_the_columns_of_the_system_tables_are_told_with_their_types() -> None:
+def test_the_columns_of_the_system_tables_are_explained_with_their_types() -> None:
     types = {str: "string", int: "bigint", float: "double", bool: "boolean", datetime: "timestamp"}
     for name, record in SYSTEM_TABLES.items():
-        told = re.findall(
+        documented = re.findall(
             r"^\| `(\w+)` \| (\w+) \|", section(REFERENCE / "system-tables.md", f"system.{name}"), re.MULTILINE
         )
         hints = get_type_hints(record)
-        assert told == [
+        assert documented == [
             (field.name, types.get(next(iter(get_args(hints[field.name])), hints[field.name]), "string"))
             for field in dataclasses.fields(record)
         ], name
@@ -129,5 +129,5 @@ def test_every_public_name_is_explained() -> None:
 
 def test_every_method_of_a_lake_is_explained() -> None:
     methods = {name for name in dir(Lake) if callable(getattr(Lake, name)) and not name.startswith("_")}
-    told = set(re.findall(r"^\| `(?:Lake\.)?(\w+)\(", prose(REFERENCE / "python.md"), re.MULTILINE))
-    assert methods | {"open"} == told
+    documented = set(re.findall(r"^\| `(?:Lake\.)?(\w+)\(", prose(REFERENCE / "python.md"), re.MULTILINE))
+    assert methods | {"open"} == documented

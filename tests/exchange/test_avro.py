@@ -59,11 +59,11 @@ def there_and_back(schema: dict[str, Any], row: dict[str, Any]) -> object:
     return next(iter(fastavro.reader(buffer)))
 
 
-def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
+def test_rows_are_unchanged_after_write_and_read(tmp_path: Path) -> None:
     assert there_and_back(avro_schema(loaded(tmp_path, HEAD + COLUMNS)), ROW) == ROW
 
 
-def test_a_row_needs_nothing_but_what_is_required(tmp_path: Path) -> None:
+def test_a_row_needs_only_required_columns(tmp_path: Path) -> None:
     schema = avro_schema(loaded(tmp_path, HEAD + COLUMNS))
     back = there_and_back(schema, {"id": 1, "small": 2})
     assert back == {**dict.fromkeys(ROW), "id": 1, "small": 2}
@@ -71,12 +71,12 @@ def test_a_row_needs_nothing_but_what_is_required(tmp_path: Path) -> None:
         there_and_back(schema, {"id": 1})
 
 
-def test_descriptions_go_along(tmp_path: Path) -> None:
+def test_descriptions_are_exported(tmp_path: Path) -> None:
     schema = avro_schema(loaded(tmp_path, HEAD + "description: All orders\n" + COLUMNS))
     assert (schema["doc"], schema["fields"][2]["doc"]) == ("All orders", "Who ordered it")
 
 
-def test_a_schema_is_read_back_in_the_types_that_it_was_made_from(tmp_path: Path) -> None:
+def test_an_exported_schema_is_read_back_with_the_same_types(tmp_path: Path) -> None:
     table = loaded(tmp_path, HEAD + COLUMNS)
     found = avro_fields(avro_text(table))
     assert found is not None
@@ -85,7 +85,7 @@ def test_a_schema_is_read_back_in_the_types_that_it_was_made_from(tmp_path: Path
     assert [name for name, field in found.items() if not field.nullable] == ["id", "small"]
 
 
-def test_schemas_of_others_are_read_with_their_names_and_unions() -> None:
+def test_foreign_schemas_are_read_with_names_and_unions() -> None:
     schema = {
         "type": "record",
         "name": "shop.Order",
@@ -120,7 +120,7 @@ def test_schemas_of_others_are_read_with_their_names_and_unions() -> None:
 
 
 @pytest.mark.parametrize("text", ["", '"string"', "[]", '{"type": "record"}', '{"type": "record", "fields": [{}]}'])
-def test_what_is_no_record_has_no_fields(text: str) -> None:
+def test_a_schema_that_is_not_a_record_has_no_fields(text: str) -> None:
     assert avro_fields(text) is None
 
 
@@ -133,7 +133,7 @@ def test_what_is_no_record_has_no_fields(text: str) -> None:
         ('columns: {a: "array<struct<größe:int>>"}', ["bad-avro-name"]),
     ],
 )
-def test_what_avro_cannot_tell_is_an_error_with_its_place(columns: str, codes: list[str], tmp_path: Path) -> None:
+def test_a_type_that_avro_lacks_is_an_error_with_its_place(columns: str, codes: list[str], tmp_path: Path) -> None:
     with pytest.raises(LakesmithError) as raised:
         avro_schema(loaded(tmp_path, HEAD + columns))
     found = raised.value.errors if isinstance(raised.value, Problems) else [raised.value]

@@ -330,7 +330,7 @@ def test_an_expectation_becomes_checks(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CONVERTED)
-def test_the_sql_of_a_check_is_spark_s(kind: str) -> None:
+def test_the_sql_of_a_check_is_spark_sql(kind: str) -> None:
     for rule in CONVERTED[kind][1]:
         for sql in sql_named(rule):
             sqlglot.parse_one(sql, dialect="spark")
@@ -345,7 +345,7 @@ def test_an_expectation_outside_the_core_is_reported() -> None:
     assert "not an expectation of Great Expectations itself" in left_out("expect_column_values_to_be_valid_iban", **A)
 
 
-def test_what_a_column_promises_is_written_at_the_column() -> None:
+def test_promises_of_a_column_are_written_at_the_column() -> None:
     table, warnings = read(*(expectation(kind, **kwargs) for kind, kwargs in PROMISED.items()))
     (column,) = table.columns
     assert (column.name, column.type, column.required, column.unique) == ("a", "bigint", True, True)
@@ -366,7 +366,7 @@ def test_what_a_column_promises_is_written_at_the_column() -> None:
         ("DATE", "date"),
     ],
 )
-def test_types_are_named_in_many_words(given: str, type: str) -> None:
+def test_type_names_of_many_tools_are_understood(given: str, type: str) -> None:
     table, _ = read(expectation("expect_column_values_to_be_of_type", column="a", type_=given))
     assert table.columns[0].type == type
 
@@ -383,7 +383,7 @@ def test_a_second_type_of_a_column_is_reported() -> None:
     assert "another type already" in warnings[0]
 
 
-def test_suites_of_0_x_have_other_words_for_the_same() -> None:
+def test_suites_of_0_x_are_converted() -> None:
     old = {"expectation_type": "expect_column_values_to_be_between", "kwargs": {"column": "a", "max_value": 5}}
     assert loaded(read_suite(suite(old, old=True), ORDERS).text).checks[0].rule == Range(column="a", max=5)
 
@@ -399,18 +399,18 @@ def test_the_severity_becomes_on_fail(severity: str | None, on_fail: str, place:
     assert table.checks[0].on_fail == on_fail
 
 
-def test_a_severity_makes_a_promise_of_a_column_a_check() -> None:
+def test_a_severity_turns_a_column_promise_into_a_check() -> None:
     made = expectation("expect_column_values_to_not_be_null", column="a")
     table, _ = read({**made, "severity": "warning"})
     assert [(each.rule, each.on_fail) for each in table.checks] == [(Required(columns=("a",)), "warn")]
 
 
-def test_mostly_tolerates_a_part_of_the_rows_and_refuses_the_batch_above_it() -> None:
+def test_mostly_tolerates_a_share_of_rows_and_rejects_the_batch_above_it() -> None:
     found = check("expect_column_values_to_be_between", column="a", max_value=5, mostly=0.95)
     assert (found.on_fail, found.fail_above) == ("warn", Limit(share=0.05))
 
 
-def test_mostly_not_null_is_a_rate() -> None:
+def test_mostly_not_null_becomes_a_null_rate() -> None:
     found = check("expect_column_values_to_not_be_null", column="a", mostly=0.975)
     assert (found.rule, found.on_fail, found.fail_above) == (NullRate(column="a", max=0.025), "fail", None)
 
@@ -476,7 +476,7 @@ def test_a_description_or_notes_become_the_description() -> None:
         ("pandas", {"type": "pass_through", "pass_through_filter": "b == 1"}, "`b` = 1"),
     ],
 )
-def test_a_row_condition_chooses_the_rows(parser: str | None, written: object, where: str) -> None:
+def test_a_row_condition_restricts_the_rows(parser: str | None, written: object, where: str) -> None:
     found = check(
         "expect_column_values_to_be_between", column="a", max_value=5, row_condition=written, condition_parser=parser
     )
@@ -576,7 +576,7 @@ def test_an_expectation_with_unsupported_arguments_is_not_converted(
         ),
     ],
 )
-def test_arguments_decide_how_a_check_is_written(kind: str, kwargs: dict[str, object], rule: CheckRule) -> None:
+def test_arguments_decide_the_form_of_a_check(kind: str, kwargs: dict[str, object], rule: CheckRule) -> None:
     assert check(kind, **kwargs).rule == rule
 
 
@@ -626,7 +626,7 @@ def test_a_suite_is_recognized_by_its_keys() -> None:
     assert not is_suite({"name": "x", "version": "1.0.0"})
 
 
-def test_an_empty_suite_gives_a_declaration_that_says_nothing() -> None:
+def test_an_empty_suite_becomes_an_empty_declaration() -> None:
     assert read_suite(suite(), ORDERS) == ImportedSuite(
         "# From the suite orders of Great Expectations, for bronze.orders.\n", ()
     )
@@ -684,7 +684,7 @@ _KEYS = [
         max_size=4,
     )
 )
-def test_whatever_a_suite_holds_it_loads_and_nothing_is_dropped(expectations: list[dict[str, Any]]) -> None:
+def test_any_suite_becomes_a_valid_declaration_without_losses(expectations: list[dict[str, Any]]) -> None:
     found = read_suite(json.dumps({"name": "x", "expectations": expectations}), ORDERS)
     table = loaded(found.text)
     warnings = " ".join(found.warnings)

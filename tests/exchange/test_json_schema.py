@@ -57,7 +57,7 @@ FINE = {"id": 1, "kind": "x", "day": "2026-01-01"}
         {"place": {"city": "x", "tags": [1, None]}, "extra": {"a": True, "b": None}},
     ],
 )
-def test_a_row_that_meets_the_contract_is_valid(more: dict[str, object], tmp_path: Path) -> None:
+def test_a_row_that_matches_the_contract_is_valid(more: dict[str, object], tmp_path: Path) -> None:
     assert list(validator(tmp_path).iter_errors(FINE | more)) == []
 
 
@@ -81,11 +81,11 @@ def test_a_row_that_meets_the_contract_is_valid(more: dict[str, object], tmp_pat
         ({"other": 1}, "additionalProperties"),
     ],
 )
-def test_a_row_that_breaks_it_is_not(more: dict[str, object], rule: str, tmp_path: Path) -> None:
+def test_a_row_that_breaks_the_contract_is_invalid(more: dict[str, object], rule: str, tmp_path: Path) -> None:
     assert rule in {error.validator for error in validator(tmp_path).iter_errors(FINE | more)}
 
 
-def test_what_is_required_has_to_be_there(tmp_path: Path) -> None:
+def test_required_fields_must_be_present(tmp_path: Path) -> None:
     assert [error.message for error in validator(tmp_path).iter_errors({"id": 1, "kind": "x"})] == [
         "'day' is a required property"
     ]
@@ -96,9 +96,9 @@ def test_other_fields_are_valid_unless_the_contract_is_strict(tmp_path: Path) ->
     assert list(validator(tmp_path, text).iter_errors(FINE | {"other": 1, "place": {"town": "x"}})) == []
 
 
-def test_expressions_that_only_java_knows_are_left_out(tmp_path: Path) -> None:
+def test_java_only_regular_expressions_are_omitted(tmp_path: Path) -> None:
     assert json_schema(loaded(tmp_path, TABLE))["properties"]["kind"]["pattern"] == "^[a-z]+$"
 
 
-def test_every_check_can_be_there(tmp_path: Path) -> None:
+def test_every_kind_of_check_can_be_exported(tmp_path: Path) -> None:
     validator(tmp_path, with_checks(*RULES))

@@ -139,7 +139,7 @@ def test_any_columns_survive_export_and_import(
     assert promises(there_and_back(tmp_path, table)) == promises(table)
 
 
-def test_the_standard_s_fields_are_used(tmp_path: Path) -> None:
+def test_the_fields_of_the_standard_are_used(tmp_path: Path) -> None:
     document = exported(loaded(tmp_path, with_checks("{required: [email]}", "{row_count: {min: 1}}")))
     (table,) = document["schema"]
     properties = {each["name"]: each for each in table["properties"]}
@@ -155,7 +155,7 @@ def test_the_standard_s_fields_are_used(tmp_path: Path) -> None:
     assert table["quality"][0]["mustBeGreaterOrEqualTo"] == 1
 
 
-def test_a_table_of_silver_becomes_a_query_whose_header_is_the_contract(tmp_path: Path) -> None:
+def test_a_silver_table_becomes_a_query_with_the_contract_in_its_header(tmp_path: Path) -> None:
     table = loaded(tmp_path, HEAD + 'columns: {id: bigint, order: {type: string, description: "not */ the end"}}\n')
     (tmp_path / "bronze/orders.yml").unlink()
     back = imported(odcs_text(table, lake="shop"), layer="silver", name="sold")
@@ -163,7 +163,7 @@ def test_a_table_of_silver_becomes_a_query_whose_header_is_the_contract(tmp_path
     assert loaded(tmp_path, back.text, back.file).columns == table.columns
 
 
-def test_a_document_of_3_0_is_read_with_all_that_it_has_a_place_for(tmp_path: Path) -> None:
+def test_a_document_of_3_0_is_imported_completely(tmp_path: Path) -> None:
     document = """
 apiVersion: v3.0.2
 kind: DataContract
@@ -264,7 +264,7 @@ schema:
         ({"type": "sql", "query": "SELECT avg(c) FROM orders", "mustBeBetween": [1, 2]}, "(avg(c)) BETWEEN 1 AND 2"),
     ],
 )
-def test_rules_of_others_become_checks(rule: dict[str, object], check: str) -> None:
+def test_foreign_rules_become_checks(rule: dict[str, object], check: str) -> None:
     back = imported(of_property(quality=[rule]))
     assert check in back.text
     assert not [warning for warning in back.warnings if "quality" in warning]
@@ -290,7 +290,7 @@ def test_a_rule_that_cannot_be_imported_is_reported_and_the_rest_is_imported(
     assert len(loaded(tmp_path, back.text, back.file).checks) == 1
 
 
-def test_what_a_declaration_cannot_hold_is_reported_and_not_imported(tmp_path: Path) -> None:
+def test_fields_without_an_equivalent_are_reported_and_not_imported(tmp_path: Path) -> None:
     document = of_property(tags=["a b", "fine"], partitioned=True, encryptedName="x")
     document |= {
         "version": "0.1",
@@ -318,7 +318,7 @@ def test_what_a_declaration_cannot_hold_is_reported_and_not_imported(tmp_path: P
         assert word in warnings, word
 
 
-def test_of_several_tables_one_is_chosen() -> None:
+def test_one_of_several_tables_is_selected() -> None:
     objects = [{"name": "a", "properties": [{"name": "x"}]}, {"name": "b", "properties": [{"name": "y"}]}]
     back = imported(foreign(schema=objects), part="b")
     assert back.file == "bronze/b.yml"
@@ -349,7 +349,7 @@ def test_an_invalid_document_is_an_error(document: object, wanted: dict[str, str
     assert raised.value.hint
 
 
-def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table = loaded(tmp_path, FULL)
     monkeypatch.setitem(__import__("sys").modules, "open_data_contract_standard", None)
     uses: list[Callable[[], object]] = [lambda: odcs_text(table, lake="shop"), lambda: imported(foreign())]

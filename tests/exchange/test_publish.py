@@ -55,7 +55,7 @@ def states(lake: Lake) -> list[tuple[str, int | None]]:
     return [(each.state, each.version) for each in found.contracts]
 
 
-def refused(lake: Lake) -> Sequence[LakesmithError]:
+def rejected(lake: Lake) -> Sequence[LakesmithError]:
     found = lake.publish_contract(["bronze.orders"])
     assert found.contracts == ()
     return found.errors
@@ -72,12 +72,12 @@ def test_a_contract_is_registered_once_with_its_level_of_compatibility(shop: Sho
 
 
 @pytest.mark.parametrize("word", ["backward", "forward", "none"])
-def test_every_level_is_one_of_the_registry(word: str, shop: Shop) -> None:
+def test_every_compatibility_level_exists_in_the_registry(word: str, shop: Shop) -> None:
     states(shop.declare("id: bigint", compatibility=word))
     assert shop.registry.level(shop.subject) == word.upper()
 
 
-def test_a_change_that_the_level_allows_is_the_next_version(shop: Shop) -> None:
+def test_a_change_allowed_by_the_compatibility_level_is_the_next_version(shop: Shop) -> None:
     states(shop.declare("id: {type: bigint, key: true}"))
     assert states(shop.declare("id: {type: bigint, key: true}, note: string")) == [("registered", 2)]
     assert states(shop.declare("id: {type: bigint, key: true}")) == [("unchanged", 1)]
@@ -85,7 +85,7 @@ def test_a_change_that_the_level_allows_is_the_next_version(shop: Shop) -> None:
 
 def test_a_change_that_the_registry_rejects_registers_nothing(shop: Shop) -> None:
     states(shop.declare("id: {type: bigint, key: true}"))
-    (error,) = refused(shop.declare("id: {type: bigint, key: true}, note: {type: string, required: true}"))
+    (error,) = rejected(shop.declare("id: {type: bigint, key: true}, note: {type: string, required: true}"))
     assert (error.code, error.exit_code) == ("contract-incompatible", 2)
     assert str(error.at) == "bronze/orders.yml:1"
     assert "which is BACKWARD: 'note' is new and required" in error.what
@@ -95,7 +95,7 @@ def test_a_change_that_the_registry_rejects_registers_nothing(shop: Shop) -> Non
 
 def test_changes_are_reported_by_field(shop: Shop) -> None:
     states(shop.declare("a: {type: bigint, key: true}, b: string, c: int, d: {type: int, required: true}"))
-    (error,) = refused(shop.declare("a: {type: string, key: true}, b: {type: string, required: true}, d: int"))
+    (error,) = rejected(shop.declare("a: {type: string, key: true}, b: {type: string, required: true}, d: int"))
     for change in ("'c' was removed", "'a' was bigint and is string", "'b' is required now", "'d' is nullable now"):
         assert change in error.what
 
@@ -105,7 +105,7 @@ def test_without_a_level_every_change_is_accepted(shop: Shop) -> None:
     assert states(shop.declare("other: {type: string, required: true}", compatibility="none")) == [("registered", 2)]
 
 
-def test_a_declaration_that_is_as_the_registry_says_agrees_and_nothing_is_written(shop: Shop) -> None:
+def test_a_declaration_that_matches_the_registry_writes_nothing(shop: Shop) -> None:
     columns = "id: {type: bigint, key: true}, amount: 'decimal(12,2)', lines: 'array<struct<a:smallint>>', any: {}"
     shop.registry.register(
         shop.subject,
@@ -136,7 +136,7 @@ def test_each_difference_from_the_registry_is_an_error_with_its_place(shop: Shop
     ]
     shop.registry.register(shop.subject, json.dumps({"type": "record", "name": "A", "fields": fields}))
     columns = "\n  id: {type: bigint, key: true},\n  amount: 'decimal(12,2)',\n  free: {type: string, required: true},"
-    found = refused(shop.declare(f"{columns}\n  sure: string,\n  extra: int", truth="registry"))
+    found = rejected(shop.declare(f"{columns}\n  sure: string,\n  extra: int", truth="registry"))
     assert {error.code for error in found} == {"contract-differs-from-registry"}
     assert all(error.hint and error.table == "bronze.orders" for error in found)
     assert [(str(error.at), error.what) for error in found] == [
@@ -148,19 +148,19 @@ def test_each_difference_from_the_registry_is_an_error_with_its_place(shop: Shop
     ]
 
 
-def test_a_registry_that_does_not_have_the_contract_cannot_be_the_truth(shop: Shop) -> None:
-    (error,) = refused(shop.declare("id: bigint", truth="registry"))
+def test_a_registry_without_the_contract_cannot_be_the_source_of_truth(shop: Shop) -> None:
+    (error,) = rejected(shop.declare("id: bigint", truth="registry"))
     assert error.code == "contract-not-registered"
     assert shop.registry.latest(shop.subject) is None
 
 
-def test_a_schema_that_is_no_record_cannot_be_compared(shop: Shop) -> None:
+def test_a_schema_that_is_not_a_record_cannot_be_compared(shop: Shop) -> None:
     shop.registry.register(shop.subject, '"string"')
-    (error,) = refused(shop.declare("id: bigint", truth="registry"))
+    (error,) = rejected(shop.declare("id: bigint", truth="registry"))
     assert error.code == "contract-differs-from-registry"
 
 
-def test_the_command_publishes_all_that_name_a_registry(shop: Shop) -> None:
+def test_the_command_publishes_all_tables_with_a_registry(shop: Shop) -> None:
     shop.declare("id: bigint")
     (shop.folder / "bronze/other.yml").write_text("source: {files: landing/other/*.json}\n")
     answer = shop.cli("publish")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from tests.ledger.made import done
+from tests.ledger.completed import done
 
 from lakesmith.declare import TableName
 from lakesmith.lake import Lake

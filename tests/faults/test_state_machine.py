@@ -14,7 +14,7 @@ from tests.faults.memory import MemoryFormat, Rows
 from tests.faults.simulation import Simulation, Stepped
 from tests.faults.small_lake import DAILY, LATEST, LENIENT, ORDERS, Bridge, Definition, MemoryWriter, without_spark
 from tests.faults.state_machine import OFTEN, Machine, Plant, explore
-from tests.ledger.made import done
+from tests.ledger.completed import done
 from tests.marks import first_only
 
 from lakesmith.declare import TableName

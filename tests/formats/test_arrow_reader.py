@@ -35,7 +35,7 @@ def test_files_are_read_without_python(tmp_path: Path) -> None:
     assert not isinstance(rows.filesystem, pa.fs.PyFileSystem)
 
 
-def test_queries_in_several_threads_end(tmp_path: Path) -> None:
+def test_parallel_queries_complete(tmp_path: Path) -> None:
     location = str(tmp_path / "t")
     write_deltalake(location, pa.table({"day": [n % 40 for n in range(4000)], "id": range(4000)}), partition_by=["day"])
     sums: list[object] = []
@@ -67,9 +67,7 @@ FAR = {
 
 @pytest.mark.parametrize("partitions", [None, ["time"]], ids=["statistics", "partition values"])
 @pytest.mark.parametrize("times", FAR.values(), ids=FAR)
-def test_years_that_python_does_not_have_are_read(
-    tmp_path: Path, times: pa.Array, partitions: list[str] | None
-) -> None:
+def test_years_outside_python_s_range_are_read(tmp_path: Path, times: pa.Array, partitions: list[str] | None) -> None:
     location = str(tmp_path / "a table")
     write_deltalake(location, pa.table({"time": times, "id": range(4)}), partition_by=partitions)
     rows = read_arrow(location, 0)
@@ -82,7 +80,7 @@ def test_years_that_python_does_not_have_are_read(
         assert connection.execute("SELECT id FROM rows WHERE time IS NULL").fetchall() == [(3,)]
 
 
-def test_a_flipped_bit_is_found_in_a_table_with_years_that_python_does_not_have(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_found_in_a_table_with_years_outside_python_s_range(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path), pa.table({"time": FAR["date"], "id": range(4)}))
     [file] = tmp_path.glob("*.parquet")
     pq.write_table(

@@ -155,7 +155,7 @@ def test_a_corrupt_checksum_file_is_an_error_with_a_hint(table: Path, place: int
 
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 1024, (1 << 20) - 1, 1 << 20, (1 << 20) + 1])
 @pytest.mark.parametrize("chunk", [512, 1000, 4096])
-def test_a_file_is_verified_whatever_its_size_and_chunk_size(
+def test_a_file_of_any_size_and_chunk_size_is_verified(
     tmp_path: Path, size: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakesmith.formats.delta.checksums._CHUNK", chunk)
@@ -193,7 +193,7 @@ def test_stale_checksums_of_an_older_file_are_replaced(table: Path) -> None:
     assert open_snapshot(str(table)).version() == 3
 
 
-def test_tables_of_others_without_checksums_are_read(tmp_path: Path) -> None:
+def test_foreign_tables_without_checksums_are_read(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "t"), pa.table({"id": [1]}))
     assert open_snapshot(str(tmp_path / "t")).version() == 0
 
@@ -306,7 +306,7 @@ def test_a_checkpoint_is_not_compared_with_stale_checksums(table: Path) -> None:
     assert open_snapshot(str(table)).version() == 10
 
 
-def test_a_pointer_to_a_lost_checkpoint_is_named_also_beside_a_version_checksum_file(table: Path) -> None:
+def test_a_pointer_to_a_lost_checkpoint_is_named_beside_a_version_checksum_file(table: Path) -> None:
     DeltaTable(str(table)).create_checkpoint()
     (table / "_delta_log" / f"{2:020}.checkpoint.parquet").unlink()
     (table / "_delta_log" / f"{2:020}.crc").write_text(json.dumps(_state(table, sequence=3)))

@@ -90,7 +90,7 @@ def test_a_checkpoint_that_others_make_again_is_read_once_its_checksum_file_is_r
     assert batch_result(str(table), write(4)).version == 3
 
 
-def test_commits_are_read_no_further_back_than_requested(table: Path) -> None:
+def test_commits_are_read_only_as_far_back_as_requested(table: Path) -> None:
     commits_by_others(table, 3)
     DeltaTable(str(table)).create_checkpoint()
     (table / "_delta_log" / f"{1:020}.json").write_text("corrupt")
@@ -99,7 +99,7 @@ def test_commits_are_read_no_further_back_than_requested(table: Path) -> None:
 
 @pytest.mark.parametrize("info", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_commit_has_its_version_whatever_its_commit_info_says(table: Path, version: int, info: object) -> None:
+def test_a_commit_has_its_version_with_any_commit_info(table: Path, version: int, info: object) -> None:
     set_commit_info(table, version, info)
     modified = datetime(2026, 5, 4, tzinfo=UTC)
     os.utime(table / "_delta_log" / f"{version:020}.json", (modified.timestamp(), modified.timestamp()))
@@ -153,7 +153,7 @@ def test_a_maintenance_operation_that_changes_rows_is_not_maintenance(table: Pat
     assert facts.changed == 4
 
 
-def test_the_error_for_torn_commit_info_names_the_file(table: Path) -> None:
+def test_the_error_for_corrupt_commit_info_names_the_file(table: Path) -> None:
     commit = table / "_delta_log" / f"{1:020}.json"
     lines = commit.read_text().splitlines()
     torn = next(at for at, line in enumerate(lines) if "commitInfo" in line)

@@ -26,7 +26,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if "deltalake" in path.read_text()], ids=lambda p: p.stem)
-def test_delta_rs_is_imported_as_a_whole_before_a_part_of_it_is(path: Path) -> None:
+def test_delta_rs_is_imported_completely_before_its_parts(path: Path) -> None:
     """Python waits for a package that another thread is importing, but not for the package above a module: the thread
     would see half of it, and fail."""
     for node in ast.walk(ast.parse(path.read_text())):

@@ -19,13 +19,13 @@ _SHOWN = 2_000
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Read what nearly is right.")
-    asked.add_argument("--seed", default="", help="Which cases; by chance unless given.")
-    asked.add_argument("--cases", type=int, default=10_000, help="How many.")
-    asked.add_argument("--only", type=int, help="The one case of this number, with all that is known of it.")
-    asked.add_argument("--workers", type=int, default=2, help="How many processes.")
-    asked.add_argument("--keep", type=Path, metavar="FOLDER", help="Write the files of --only there.")
-    found = asked.parse_args()
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Read what nearly is right.")
+    parser.add_argument("--seed", default="", help="Which cases; by chance unless given.")
+    parser.add_argument("--cases", type=int, default=10_000, help="How many.")
+    parser.add_argument("--only", type=int, help="The one case of this number, with all that is known of it.")
+    parser.add_argument("--workers", type=int, default=2, help="How many processes.")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="Write the files of --only there.")
+    found = parser.parse_args()
     seed = found.seed or secrets.token_hex(4)
     say = sys.stdout.write
     if found.only is not None:
@@ -33,12 +33,12 @@ def main() -> int:
     numbers = range(found.cases) if found.only is None else [found.only]
     say(f"seed {seed}\n")
 
-    def told(outcome: Outcome) -> None:
+    def report_outcome(outcome: Outcome) -> None:
         if outcome.verdict == "FAILURE":
             say(f"FAILURE {outcome.number} {outcome.kind} {outcome.target}: {outcome.why[:300]}\n")
             sys.stdout.flush()
 
-    report = fuzz(numbers, seed=seed, workers=1 if found.only is not None else found.workers, told=told)
+    report = fuzz(numbers, seed=seed, workers=1 if found.only is not None else found.workers, on_outcome=report_outcome)
     for line in report.lines():
         say(f"{line}\n")
     if found.only is not None:

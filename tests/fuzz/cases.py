@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.fuzz import corpus, mutate
 from tests.fuzz.entries import entries_case
-from tests.fuzz.found import FOUND
+from tests.fuzz.findings import FOUND
 from tests.fuzz.landing import landing_case
 from tests.fuzz.logs import log_case
 from tests.fuzz.model import Case
@@ -150,7 +150,7 @@ def _batch(rng: Random) -> Case:
     return Case(kind="batch", target=target, files=files, options={"version": rng.choice((2, 2, 5))})
 
 
-_VERBS = (
+_COMMANDS = (
     ("validate",),
     ("validate", "--json"),
     ("plan",),
@@ -188,14 +188,14 @@ _VERBS = (
 
 
 def _command(rng: Random) -> Case:
-    words = list(rng.choice(_VERBS))
+    words = list(rng.choice(_COMMANDS))
     for _ in range(rng.choice((0, 1, 1, 2, 3))):
         at = rng.randrange(len(words) + 1)
         match rng.randrange(6):
             case 0 if len(words) > 1:
                 del words[min(at, len(words) - 1)]
             case 1:
-                words.insert(at, rng.choice(rng.choice(_VERBS)))
+                words.insert(at, rng.choice(rng.choice(_COMMANDS)))
             case 2:
                 words.insert(at, rng.choice(mutate.EVIL))
             case 3 if at < len(words):
@@ -258,8 +258,8 @@ def _avro(rng: Random, data: bytes) -> bytes:
             size = rng.choice((0, 5, -1, 2**31, 2**62))
             block = corpus.avro_block(rng.choice((1, 10**6, 2**31, -5, 2**62)), size, rng.randbytes(5))
             empty = {"type": "record", "name": "E", "fields": []}
-            told = rng.choice((schema, empty, {**empty, "fields": [{"name": "n", "type": "null"}]}))
-            return corpus.avro_with(json.dumps(told).encode(), b"null", block)
+            mutated = rng.choice((schema, empty, {**empty, "fields": [{"name": "n", "type": "null"}]}))
+            return corpus.avro_with(json.dumps(mutated).encode(), b"null", block)
         case 6:
             return corpus.avro_with(_bomb(rng).encode(), b"null", corpus.avro_block(1, 2, b"\x00\x00"))
         case _:

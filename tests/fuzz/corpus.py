@@ -397,8 +397,8 @@ def _zstd(data: bytes) -> bytes:
 
 def avro_with(schema: bytes, codec: bytes = b"null", blocks: bytes = b"") -> bytes:
     """An Avro file with another schema, codec or content."""
-    told = b"".join(_long(len(part)) + part for part in (b"avro.schema", schema, b"avro.codec", codec))
-    return b"Obj\x01" + _long(2) + told + b"\x00" + b"S" * 16 + blocks
+    metadata = b"".join(_long(len(part)) + part for part in (b"avro.schema", schema, b"avro.codec", codec))
+    return b"Obj\x01" + _long(2) + metadata + b"\x00" + b"S" * 16 + blocks
 
 
 def avro_block(count: int, size: int, data: bytes) -> bytes:

@@ -122,6 +122,6 @@ class Guard:
         self._forbid(event, (path,))
 
     def _forbid(self, event: str, arguments: tuple[Any, ...]) -> None:
-        told = f"{event} {arguments!r}"[:300]
-        self.events.append(told)
-        raise Forbidden(told)
+        description = f"{event} {arguments!r}"[:300]
+        self.events.append(description)
+        raise Forbidden(description)

@@ -110,12 +110,12 @@ def try_landing(case: Case, folder: Path) -> tuple[str, ...]:
     listed = list(storage.find(glob, None, None, every.add))
     _held(listed == files, "a plan has what a listing has")
     _held(set(skipped) <= every, "a plan skips what a listing skips")
-    judge(options["entries"], options["pattern"], listed, every)
+    check_listing(options["entries"], options["pattern"], listed, every)
     for file in files:
         with storage.open(file.path, file) as opened:
             _held(opened.read() in (INSIDE, SECRET), f"{file.path!r} has the bytes of a file")
     if options["symlinks"] == "inside":
-        judge_inside(folder, options["pattern"], files)
+        check_listing_inside(folder, options["pattern"], files)
     if not files:
         _check_reported_once(folder, plan)
     return tuple(sorted({entry.code for entry in every}))
@@ -153,7 +153,9 @@ def make_entry(entry: Entry, path: bytes) -> None:
             os.symlink(entry.target, path)
 
 
-def judge(entries: Sequence[Entry], pattern: str, files: Iterable[FileFact], skipped: Iterable[SkippedEntry]) -> None:
+def check_listing(
+    entries: Sequence[Entry], pattern: str, files: Iterable[FileFact], skipped: Iterable[SkippedEntry]
+) -> None:
     """Hold a listing to what was made: each entry that fits the glob is listed or skipped, and never both."""
     listed = {file.path for file in files}
     codes = {entry.path: entry.code for entry in skipped}
@@ -168,21 +170,21 @@ def judge(entries: Sequence[Entry], pattern: str, files: Iterable[FileFact], ski
         above = {"/".join(path.split("/")[:depth]) for depth in range(1, len(parts))}
         if above & {skip.removeprefix(f"{FOLDER}/") for skip in codes}:
             continue
-        told = f"{FOLDER}/{path}"
-        is_found = told in listed or told in codes
+        listed_path = f"{FOLDER}/{path}"
+        is_found = listed_path in listed or listed_path in codes
         if entry.kind == "folder":
-            _held(told not in listed, f"the folder {path!r} is no file")
+            _held(listed_path not in listed, f"the folder {path!r} is no file")
         elif _fits(pattern.split("/"), parts):
             _held(is_found, f"{entry.kind} {path!r} is listed or skipped")
         if entry.kind in ("fifo", "socket"):
-            _held(told not in listed, f"{entry.kind} {path!r} is no file")
+            _held(listed_path not in listed, f"{entry.kind} {path!r} is no file")
     for path in listed:
         below = path.removeprefix(f"{FOLDER}/")
         _held(kinds.get(below, "link") in ("file", "link"), f"{path!r} is a file or a link, or lies behind one")
         _held(_fits(pattern.split("/"), below.split("/")), f"{path!r} fits the glob")
 
 
-def judge_inside(folder: Path, pattern: str, files: Iterable[FileFact]) -> None:
+def check_listing_inside(folder: Path, pattern: str, files: Iterable[FileFact]) -> None:
     """Hold a listing to the folder that the declaration names, which may be a link itself."""
     named = os.path.realpath(folder / FOLDER / ("d" if pattern.startswith("d/") else ""))
     for file in files:
@@ -212,6 +214,6 @@ def _codes() -> Mapping[str, None]:
     return dict.fromkeys(re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE))
 
 
-def _held(promise: bool, told: str) -> None:
+def _held(promise: bool, listed_path: str) -> None:
     if not promise:
-        raise Broke(f"it does not hold that {told}")
+        raise Broke(f"it does not hold that {listed_path}")

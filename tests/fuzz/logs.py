@@ -17,7 +17,7 @@ from tests.faults.foreign import ODD
 from tests.faults.prebuilt_lake import BRONZE
 from tests.fuzz import mutate
 from tests.fuzz.model import Case
-from tests.ledger.made import done
+from tests.ledger.completed import done
 
 from lakesmith.errors import LakesmithError
 from lakesmith.lake import Lake

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fuzz.landing import Entry, judge, judge_inside, make_entries
+from tests.fuzz.landing import Entry, check_listing, check_listing_inside, make_entries
 from tests.fuzz.model import Case
-from tests.fuzz.subjects import Refused, judged, known_codes
+from tests.fuzz.subjects import Rejections, checked_error, known_codes
 
 from lakesmith.errors import DeclarationError, Place
 from lakesmith.ports import FileFact, SkippedEntry
@@ -111,27 +111,29 @@ def ends_the_process(folder: Path) -> None:
     os._exit(0)
 
 
-def _tells(code: str = "yaml-syntax", what: str = "x", file: str = "a.yml", line: int = 1, hint: str = "y") -> Refused:
-    return judged(DeclarationError(code, what, at=Place(file, line), hint=hint), Path())
+def _error(
+    code: str = "yaml-syntax", what: str = "x", file: str = "a.yml", line: int = 1, hint: str = "y"
+) -> Rejections:
+    return checked_error(DeclarationError(code, what, at=Place(file, line), hint=hint), Path())
 
 
-def tells_no_hint(folder: Path) -> None:
+def reports_no_hint(folder: Path) -> None:
     (folder / "a.yml").write_text("a\n")
-    _tells(hint="")
+    _error(hint="")
 
 
-def tells_an_unknown_code(folder: Path) -> None:
+def reports_an_unknown_code(folder: Path) -> None:
     (folder / "a.yml").write_text("a\n")
-    _tells(code="made-up")
+    _error(code="made-up")
 
 
-def tells_a_file_that_is_not_there(folder: Path) -> None:
-    _tells(file="b.yml")
+def reports_a_missing_file(folder: Path) -> None:
+    _error(file="b.yml")
 
 
-def tells_a_line_that_is_not_there(folder: Path) -> None:
+def reports_a_missing_line(folder: Path) -> None:
     (folder / "a.yml").write_text("a\n")
-    _tells(line=9)
+    _error(line=9)
 
 
 _ENTRIES = (
@@ -149,28 +151,32 @@ def _names(folder: Path) -> list[str]:
 
 
 def lists_as_if_all_were_files(folder: Path) -> None:
-    judge(_ENTRIES, "*.json", [FileFact(name, 1, 1) for name in _names(folder) if name.isascii()], ())
+    check_listing(_ENTRIES, "*.json", [FileFact(name, 1, 1) for name in _names(folder) if name.isascii()], ())
 
 
 def lists_a_name_that_is_no_text(folder: Path) -> None:
-    judge(_ENTRIES, "*.json", [FileFact(name, 1, 1) for name in _names(folder)], ())
+    check_listing(_ENTRIES, "*.json", [FileFact(name, 1, 1) for name in _names(folder)], ())
 
 
 def follows_a_link_that_leads_in_circles(folder: Path) -> None:
-    judge(_ENTRIES, "*.json", [FileFact(name, (folder / name).stat().st_size, 1) for name in _names(folder)], ())
+    check_listing(
+        _ENTRIES, "*.json", [FileFact(name, (folder / name).stat().st_size, 1) for name in _names(folder)], ()
+    )
 
 
 def passes_over_what_it_cannot_read(folder: Path) -> None:
-    judge(_ENTRIES, "*.json", [FileFact(name, 1, 1) for name in _names(folder) if (folder / name).is_file()][:1], ())
+    check_listing(
+        _ENTRIES, "*.json", [FileFact(name, 1, 1) for name in _names(folder) if (folder / name).is_file()][:1], ()
+    )
 
 
 def makes_up_a_code(folder: Path) -> None:
-    judge(_ENTRIES, "*.json", (), [SkippedEntry("landing/a.json", "made-up", "x")])
+    check_listing(_ENTRIES, "*.json", (), [SkippedEntry("landing/a.json", "made-up", "x")])
 
 
 def follows_a_link_that_leaves_the_folder(folder: Path) -> None:
     make_entries(_ENTRIES, folder)
-    judge_inside(folder, "*.json", LocalStore(folder).find("landing/*.json"))
+    check_listing_inside(folder, "*.json", LocalStore(folder).find("landing/*.json"))
 
 
 FOUND: dict[Callable[[Path], None], str] = {
@@ -192,10 +198,10 @@ FOUND: dict[Callable[[Path], None], str] = {
     touches_memory_in_between: "memory:",
     crashes: "crash: SIGSEGV",
     ends_the_process: "crash: the worker ended with 0",
-    tells_no_hint: "there is no hint",
-    tells_an_unknown_code: "the code is not documented",
-    tells_a_file_that_is_not_there: "which there is not",
-    tells_a_line_that_is_not_there: "which has 2",
+    reports_no_hint: "there is no hint",
+    reports_an_unknown_code: "the code is not documented",
+    reports_a_missing_file: "which there is not",
+    reports_a_missing_line: "which has 2",
     lists_as_if_all_were_files: "fifo 'b.json' is no file",
     lists_a_name_that_is_no_text: "UnicodeEncodeError",
     follows_a_link_that_leads_in_circles: "Too many levels of symbolic links",
@@ -216,6 +222,6 @@ def case(seed: str, number: int) -> Case:
     return Case(kind=PLANTED[number].__name__, target="planted")
 
 
-def try_case(made: Case, folder: Path) -> Refused:
+def try_case(made: Case, folder: Path) -> Rejections:
     {plant.__name__: plant for plant in PLANTED}[made.kind](folder)
     return ()

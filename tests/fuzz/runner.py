@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-Verdict = Literal["ok", "refused", "FAILURE"]
+Verdict = Literal["ok", "rejected", "FAILURE"]
 ROOT = Path(__file__).parents[2]
 _TICK = 0.05
 _START = 120.0
@@ -68,17 +68,17 @@ class Report:
     def lines(self) -> Iterator[str]:
         """The report in words."""
         counts = Counter((each.kind, each.verdict) for each in self.outcomes)
-        yield f"{'kind':10}{'cases':>8}{'ok':>8}{'refused':>9}{'FAILURE':>9}{'slowest':>9}{'memory':>9}"
+        yield f"{'kind':10}{'cases':>8}{'ok':>8}{'rejected':>9}{'FAILURE':>9}{'slowest':>9}{'memory':>9}"
         for kind in [*sorted({each.kind for each in self.outcomes}), "all"]:
             of_kind = [each for each in self.outcomes if kind in (each.kind, "all")]
-            verdicts: tuple[Verdict, ...] = ("ok", "refused", "FAILURE")
-            told = [
+            verdicts: tuple[Verdict, ...] = ("ok", "rejected", "FAILURE")
+            numbers = [
                 sum(counts[kind, v] for kind in {each.kind for each in of_kind}) if kind == "all" else counts[kind, v]
                 for v in verdicts
             ]
             slowest = max((each.seconds for each in of_kind), default=0)
             peak = max((each.peak for each in of_kind), default=0)
-            yield f"{kind:10}{len(of_kind):8}{told[0]:8}{told[1]:9}{told[2]:9}{slowest:8.1f}s{peak >> 20:6} MB"
+            yield f"{kind:10}{len(of_kind):8}{numbers[0]:8}{numbers[1]:9}{numbers[2]:9}{slowest:8.1f}s{peak >> 20:6} MB"
         for each in self.failures:
             yield f"FAILURE {each.kind} {each.target}: {each.why}"
             yield f"  replay: python -m tests.fuzz --seed {self.seed} --only {each.number}"
@@ -92,7 +92,7 @@ def fuzz(
     workers: int = 2,
     bounds: Bounds | None = None,
     subjects: str = "tests.fuzz.subjects",
-    told: Callable[[Outcome], None] | None = None,
+    on_outcome: Callable[[Outcome], None] | None = None,
 ) -> Report:
     """Try the cases of these numbers."""
     bounds = bounds or Bounds()
@@ -113,8 +113,8 @@ def fuzz(
                     outcome = worker.outcome(number)
                     with lock:
                         report.outcomes.append(outcome)
-                        if told is not None:
-                            told(outcome)
+                        if on_outcome is not None:
+                            on_outcome(outcome)
         except BaseException as error:  # noqa: BLE001 - raised again where the threads are joined
             broken.append(error)
 
@@ -178,7 +178,7 @@ class _Worker:
             number=number,
             kind=answer["kind"],
             target=answer["target"],
-            verdict="FAILURE" if "why" in answer else "refused" if codes else "ok",
+            verdict="FAILURE" if "why" in answer else "rejected" if codes else "ok",
             why=answer.get("why", ""),
             trace=answer.get("trace", ""),
             codes=codes,

@@ -24,7 +24,7 @@ from tests.fuzz import corpus, mutate
 from tests.fuzz.cases import case as case
 from tests.fuzz.declared import fits
 from tests.fuzz.entries import try_entries
-from tests.fuzz.found import data_case
+from tests.fuzz.findings import data_case
 from tests.fuzz.landing import Broke, try_landing
 from tests.fuzz.logs import try_log, valid_log
 from tests.fuzz.model import Case
@@ -50,11 +50,11 @@ LONGEST = 7_000
 _BREAK = re.compile("\\r\\n|[\\n\\r\\x85\\u2028\\u2029]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
-Refused = tuple[str, ...]
+Rejections = tuple[str, ...]
 """The codes of what was refused; none where all was well."""
 
 
-def try_case(case: Case, folder: Path) -> Refused:
+def try_case(case: Case, folder: Path) -> Rejections:
     """Read the case in an empty folder. Returns the codes that it was refused with; raises what must not be."""
     return _SUBJECTS[case.kind](case, folder)
 
@@ -84,7 +84,7 @@ def _valid() -> Iterator[Case]:
 # Declarations
 
 
-def _lake(case: Case, folder: Path) -> Refused:
+def _lake(case: Case, folder: Path) -> Rejections:
     _write(case, folder)
     try:
         lake = Lake.open(folder)
@@ -93,15 +93,15 @@ def _lake(case: Case, folder: Path) -> Refused:
         if _is_here(lake):
             lake.plan()
     except LakesmithError as error:
-        return judged(error, folder)
+        return checked_error(error, folder)
     return ()
 
 
-def _guarded_lake(case: Case, folder: Path) -> Refused:
-    refused = _lake(case, folder)
-    if not refused:
+def _guarded_lake(case: Case, folder: Path) -> Rejections:
+    rejected = _lake(case, folder)
+    if not rejected:
         raise Broke(f"{case.target} is not read, and nobody is reported")
-    return refused
+    return rejected
 
 
 def _is_here(lake: Lake) -> bool:
@@ -122,7 +122,7 @@ def _lands_here(lake: Lake) -> bool:
     return not landing.startswith("/") or landing.startswith(lake.declaration.path)
 
 
-def judged(error: LakesmithError, folder: Path, *, placed: bool = True) -> Refused:
+def checked_error(error: LakesmithError, folder: Path, *, has_place: bool = True) -> Rejections:
     """The codes of an error, each of which has to be known, placed, short, and to tell a next step."""
     errors = error.errors if isinstance(error, Problems) else (error,)
     lines: dict[str, int] = {}
@@ -136,7 +136,7 @@ def judged(error: LakesmithError, folder: Path, *, placed: bool = True) -> Refus
             raise Broke(f"the error has {len(str(each)):,} characters: {what}")
         if found := _CONTROL.search(str(each)):
             raise Broke(f"the error has the control character {found[0]!r}: {what}")
-        if placed and isinstance(each, DeclarationError):
+        if has_place and isinstance(each, DeclarationError):
             _check_place(each, folder, lines, what)
     return tuple(each.code for each in errors)
 
@@ -164,14 +164,14 @@ def known_codes() -> frozenset[str]:
 # Documents of others
 
 
-def _document(case: Case, folder: Path) -> Refused:
+def _document(case: Case, folder: Path) -> Rejections:
     _write(case, folder)
     try:
         found = Lake.import_contract(
             folder / case.target, layer=case.options["layer"], name=case.options["name"], part=None
         )
     except LakesmithError as error:
-        return judged(error, folder, placed=False)
+        return checked_error(error, folder, has_place=False)
     if not re.fullmatch(r"(bronze|silver|gold)/\w+\.(yml|sql)", found.file):
         raise Broke(f"the declaration would be written to {found.file!r}")
     lake = folder / "lake"
@@ -183,14 +183,14 @@ def _document(case: Case, folder: Path) -> Refused:
         Lake.open(lake)
     except LakesmithError as error:
         # What was imported is to be completed by people, who are reported where.
-        return judged(error, lake)
+        return checked_error(error, lake)
     return ()
 
 
 # The ledger
 
 
-def _batch(case: Case, folder: Path) -> Refused:
+def _batch(case: Case, folder: Path) -> Rejections:
     name = TableName("silver", "orders")
     for file, data in case.files.items():
         key = f"_lakesmith/batches/{name}/{file}" if file != "taken" else f"_lakesmith/ingested/{name}/00000002.01.json"
@@ -224,14 +224,14 @@ def _batch(case: Case, folder: Path) -> Refused:
         if progress.backfill is not None:
             _held(len(list(progress.backfill.chunks())) < 10_000, "a backfill ends")
     except LakesmithError as error:
-        return judged(error, folder)
+        return checked_error(error, folder)
     return ()
 
 
 # Commands
 
 
-def _command(case: Case, folder: Path) -> Refused:
+def _command(case: Case, folder: Path) -> Rejections:
     import lakesmith.lake.open_lake
     import lakesmith.run.unit_tests.session
     from lakesmith.cli import app
@@ -252,13 +252,13 @@ def _command(case: Case, folder: Path) -> Refused:
         code = ended.code
     finally:
         sys.stdout, sys.stderr = before
-    told = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in _flushed(out, err)]  # type: ignore[attr-defined]
-    if code not in (0, 1, 2, 4) or "Traceback" in told[1]:
-        raise Broke(f"lakesmith ended with {code}: {told[1][-600:]}")
-    if code and not any(told):
+    output = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in _flushed(out, err)]  # type: ignore[attr-defined]
+    if code not in (0, 1, 2, 4) or "Traceback" in output[1]:
+        raise Broke(f"lakesmith ended with {code}: {output[1][-600:]}")
+    if code and not any(output):
         raise Broke(f"lakesmith ended with {code} and said nothing")
-    if found := _CONTROL.search(told[1]):
-        raise Broke(f"the control character {found[0]!r} is printed: {told[1][:200]!r}")
+    if found := _CONTROL.search(output[1]):
+        raise Broke(f"the control character {found[0]!r} is printed: {output[1][:200]!r}")
     return (f"exit-{code}",) if code else ()
 
 
@@ -271,7 +271,7 @@ def _flushed(*streams: io.TextIOWrapper) -> Iterator[io.TextIOWrapper]:
 # Data
 
 
-def _data(case: Case, folder: Path) -> Refused:
+def _data(case: Case, folder: Path) -> Rejections:
     path = folder / "data"
     path.write_bytes(case.files["data"])
     options = case.options
@@ -294,7 +294,7 @@ def _data(case: Case, folder: Path) -> Refused:
     widening = frozenset(known.names) if options["widening"] else frozenset[str]()
     target = Target(schema=known, surveyed=options["surveyed"], widening=widening)
     reader = Reader(source=source, target=target, open=opened, held=options["held"])
-    refused: dict[str, None] = {}
+    rejected: dict[str, None] = {}
     rows = bad = 0
     ends: list[Mapping[str, Any]] = []
     try:
@@ -303,7 +303,7 @@ def _data(case: Case, folder: Path) -> Refused:
             _held(batch.schema == reader.output, "batches have the columns that were told")
             ends += [end for end in batch.column(FILE_END).to_pylist() if end is not None]
             for code in filter(None, batch.column(ERROR_CODE).to_pylist()):
-                refused[code.partition(": ")[0]] = None
+                rejected[code.partition(": ")[0]] = None
             _held(
                 batch.column(ERROR_CODE).null_count == batch.column(CORRUPT).null_count, "what has a code has its text"
             )
@@ -319,7 +319,7 @@ def _data(case: Case, folder: Path) -> Refused:
     _held(end["bytes"] == task.size, "all bytes were read")
     _held(end["rejected"] == bad, "rejected rows are counted")
     _held(end["rows"] == (rows - 1 if end["code"] is None else 1), "rows are counted")
-    return _documented(refused)
+    return _documented(rejected)
 
 
 def _columns(which: str) -> dict[str, str]:
@@ -334,7 +334,7 @@ def _columns(which: str) -> dict[str, str]:
             return {}
 
 
-def _documented(found: Mapping[str, None] | Sequence[str]) -> Refused:
+def _documented(found: Mapping[str, None] | Sequence[str]) -> Rejections:
     for code in found:
         if code not in _data_codes():
             raise Broke(f"the code {code!r} of a record or file is not documented")
@@ -352,7 +352,7 @@ def _data_codes() -> frozenset[str]:
 # Kafka
 
 
-def _message(case: Case, _folder: Path) -> Refused:
+def _message(case: Case, _folder: Path) -> Rejections:
     options = case.options
     rng = Random(options["mutations"])
     schemas: dict[int, WriterSchema] = {5: JsonSchema()}
@@ -374,7 +374,7 @@ def _message(case: Case, _folder: Path) -> Refused:
     except Abort as abort:
         return _documented([f"abort-{abort.kind}"])
     except LakesmithError as error:
-        return judged(error, Path())
+        return checked_error(error, Path())
     rows.validate(full=True)
     _held(len(rows) == len(values), "each message is a row")
     return _documented({code.partition(": ")[0]: None for code in filter(None, rows.column(ERROR_CODE).to_pylist())})
@@ -433,30 +433,30 @@ def _protobuf() -> ProtobufSchema:
 # Landing folders
 
 
-def _landing(case: Case, folder: Path) -> Refused:
+def _landing(case: Case, folder: Path) -> Rejections:
     try:
         return try_landing(case, folder)
     except LakesmithError as error:
-        return judged(error, folder)
+        return checked_error(error, folder)
 
 
 # Logs of tables
 
 
-def _log(case: Case, folder: Path) -> Refused:
-    return try_log(case, folder, lambda error: judged(error, folder))
+def _log(case: Case, folder: Path) -> Rejections:
+    return try_log(case, folder, lambda error: checked_error(error, folder))
 
 
 # Entries of all kinds
 
 
-def _entries(case: Case, folder: Path) -> Refused:
-    return try_entries(case, folder, lambda error: judged(error, folder))
+def _entries(case: Case, folder: Path) -> Rejections:
+    return try_entries(case, folder, lambda error: checked_error(error, folder))
 
 
-def _held(promise: bool, told: str) -> None:
+def _held(promise: bool, output: str) -> None:
     if not promise:
-        raise Broke(f"it does not hold that {told}")
+        raise Broke(f"it does not hold that {output}")
 
 
 def _write(case: Case, folder: Path) -> None:
@@ -465,7 +465,7 @@ def _write(case: Case, folder: Path) -> None:
         (folder / name).write_bytes(data)
 
 
-_SUBJECTS: Mapping[str, Callable[[Case, Path], Refused]] = {
+_SUBJECTS: Mapping[str, Callable[[Case, Path], Rejections]] = {
     **dict.fromkeys(("table", "sql", "lake", "test"), _lake),
     "access": _guarded_lake,
     "document": _document,

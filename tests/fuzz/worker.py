@@ -51,25 +51,25 @@ def main(subjects: str, sandbox: str, seed: str, seconds: int, memory: int) -> N
         os.chdir(folder)
         _allow(seconds)
         before = _forget_peaks()
-        told = _tried(read, guard, seed, number, folder)
-        told |= {"peak": sum(max(peak(each) - before.get(each, 0), 0) for each in _processes())}
-        print(json.dumps(told), file=answers)
+        result = _tried(read, guard, seed, number, folder)
+        result |= {"peak": sum(max(peak(each) - before.get(each, 0), 0) for each in _processes())}
+        print(json.dumps(result), file=answers)
 
 
 def _tried(read: Any, guard: Guard, seed: str, number: int, folder: Path) -> dict[str, object]:
     made = read.case(seed, number)
     guard.lenient = made.kind in getattr(read, "LENIENT", ())
-    told: dict[str, object] = {"number": number, "kind": made.kind, "target": made.target}
+    result: dict[str, object] = {"number": number, "kind": made.kind, "target": made.target}
     try:
         with guard.watching():
-            refused = read.try_case(made, folder)
+            rejected = read.try_case(made, folder)
     except (Exception, Forbidden, SystemExit) as error:  # noqa: BLE001 - whatever comes out is the answer
-        told |= {"why": _said(error), "trace": _trace(error)}
+        result |= {"why": _said(error), "trace": _trace(error)}
     else:
-        told |= {"codes": list(refused)}
+        result |= {"codes": list(rejected)}
     if guard.events:
-        told["why"] = f"forbidden: {guard.events[0]}"
-    return told
+        result["why"] = f"forbidden: {guard.events[0]}"
+    return result
 
 
 def _said(error: BaseException) -> str:

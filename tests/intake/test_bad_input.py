@@ -45,7 +45,7 @@ def test_columns_follow_a_reordered_header() -> None:
         (b'1,a,1\n2,b,2\n3,"c,3', 4),
     ],
 )
-def test_an_unclosed_quote_costs_its_own_row(data: bytes, bad: int) -> None:
+def test_an_unclosed_quote_rejects_only_its_own_row(data: bytes, bad: int) -> None:
     found = read(b"id,name,amount\n" + data, THREE, format="csv")
     assert found.codes == {bad: "unclosed-quote"}
     assert [row["id"] for row in found.rows] == [number for number in (1, 2, 3) if number != bad - 1]
@@ -59,7 +59,7 @@ def test_two_stray_quotes_far_apart_do_not_swallow_the_rows_between() -> None:
     assert len(found.rows) == 19_998
 
 
-def test_a_stray_quote_does_not_swallow_what_is_in_later_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stray_quote_does_not_swallow_later_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakesmith.intake.stream.CHUNK", 100)
     monkeypatch.setattr("lakesmith.intake.reader._HEAD", 100)
     monkeypatch.setattr("lakesmith.intake.split.MAX_RECORD", 1000)
@@ -79,12 +79,12 @@ def test_the_wrong_delimiter_is_reported_with_the_right_one() -> None:
 
 
 @pytest.mark.parametrize("header", [b"id,name,id", b"id,ID", b"a,A,b"])
-def test_a_header_with_the_same_name_twice_is_refused(header: bytes) -> None:
+def test_a_header_with_a_duplicate_name_is_rejected(header: bytes) -> None:
     assert read(header + b"\n1,2,3\n", ID, format="csv").codes == {0: "header-twice"}
 
 
 @pytest.mark.parametrize("header", [b'id,"name', b'id,"na"me'])
-def test_a_header_that_is_broken_is_refused(header: bytes) -> None:
+def test_an_invalid_header_is_rejected(header: bytes) -> None:
     found = read(header + b"\n1,2\n2,3\n", THREE, format="csv")
     assert (found.rows, found.codes) == ([], {0: "bad-header"})
 
@@ -110,13 +110,13 @@ def test_a_tab_separated_row_without_values_is_a_row() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
-def test_a_byte_order_mark_tells_how_a_file_is_written(encoding: str) -> None:
+def test_a_byte_order_mark_sets_the_encoding(encoding: str) -> None:
     assert read("id,name\r\n1,é\r\n".encode(encoding), THREE, format="csv").rows == [{"id": 1, "name": "é"}]
     assert read('{"id": 1, "name": "é"}'.encode(encoding), THREE).rows == [{"id": 1, "name": "é"}]
     assert read('[{"id": 1, "name": "é"}]'.encode(encoding), THREE).rows == [{"id": 1, "name": "é"}]
 
 
-def test_latin_1_is_quarantined_by_rows_until_it_is_reported() -> None:
+def test_latin_1_rows_are_quarantined_until_the_encoding_is_set() -> None:
     data = "id,name\n1,a\n2,é\n3,c\n".encode("latin-1")
     found = read(data, THREE, format="csv")
     assert [row["id"] for row in found.rows] == [1, 3]
@@ -124,14 +124,14 @@ def test_latin_1_is_quarantined_by_rows_until_it_is_reported() -> None:
     assert read(data, THREE, format="csv", encoding="latin-1").rows[1] == {"id": 2, "name": "é"}
 
 
-def test_json_may_be_in_another_encoding() -> None:
+def test_json_can_have_another_encoding() -> None:
     data = '{"id": 1, "name": "é"}\n{"id": 2, "name": "ß"}'
     expected = [{"id": 1, "name": "é"}, {"id": 2, "name": "ß"}]
     assert read(data.encode("cp1252"), THREE, encoding="cp1252").rows == expected
     assert read(data.encode("utf-16-be"), THREE, encoding="utf-16-be").rows == expected
 
 
-def test_utf_16_without_a_mark_is_reported() -> None:
+def test_utf_16_without_a_byte_order_mark_is_reported() -> None:
     found = read("id,name\n1,a\n".encode("utf-16-le"), THREE, format="csv")
     assert (found.codes, found.words) == (
         {0: "nul-byte"},
@@ -139,19 +139,19 @@ def test_utf_16_without_a_mark_is_reported() -> None:
     )
 
 
-def test_invalid_utf8_in_one_row_costs_that_row() -> None:
+def test_invalid_utf8_rejects_only_its_row() -> None:
     found = read(b'{"id": 1}\n{"id": 2, "name": "\xc3("}\n{"id": 3}\n', THREE)
     assert (found.rows, found.codes) == ([{"id": 1}, {"id": 3}], {2: "not-utf8"})
     assert found.raws == ['{"id": 2, "name": "\\xc3("}']
 
 
-def test_invalid_utf8_in_one_element_of_an_array_costs_that_element() -> None:
+def test_invalid_utf8_in_an_array_rejects_only_its_element() -> None:
     found = read(b'[{"id": 1}, {"name": "\xff"}, {"id": 3}]', THREE)
     assert (found.rows, found.codes) == ([{"id": 1}, {"id": 3}], {2: "not-utf8"})
 
 
 @pytest.mark.parametrize("format", ["json", "csv"])
-def test_a_null_byte_costs_its_row(format: str) -> None:
+def test_a_null_byte_rejects_only_its_row(format: str) -> None:
     data = b"id,name\n1,a\n2,\x00\n3,c\n" if format == "csv" else lines({"id": 1}, b'{"id": 2}\x00', {"id": 3})
     found = read(data, THREE, format=format)  # type: ignore[arg-type]
     assert [row["id"] for row in found.rows] == [1, 3]
@@ -161,25 +161,25 @@ def test_a_null_byte_costs_its_row(format: str) -> None:
 # JSON
 
 
-def test_truncated_json_costs_its_line() -> None:
+def test_truncated_json_rejects_only_its_line() -> None:
     found = read(lines({"id": 1}, '{"id": 2, "na', {"id": 3}, '{"id":').rstrip(), ID)
     assert (found.rows, found.codes) == ([{"id": 1}, {"id": 3}], {2: "truncated-json", 4: "truncated-json"})
 
 
 @pytest.mark.parametrize("cut", range(1, 20))
-def test_a_truncated_array_is_refused(cut: int) -> None:
+def test_a_truncated_array_is_rejected(cut: int) -> None:
     found = read(json.dumps([{"id": 1}, {"id": 2}]).encode()[:-cut], ID)
     assert (found.rows, found.codes) == ([], {0: "truncated-json"})
 
 
-def test_the_same_key_twice_costs_its_row() -> None:
+def test_a_duplicate_key_rejects_only_its_row() -> None:
     data = lines({"id": 1}, '{"id": 2, "id": 2}', '{"id": 3, "ID": 4}', '{"id": 5, "n": {"a": 1, "A": 1}}', {"id": 6})
     found = read(data, {"id": "bigint", "n": "struct<a:bigint>"})
     assert (found.rows, set(found.codes.values())) == ([{"id": 1}, {"id": 6}], {"duplicate-keys"})
 
 
 @pytest.mark.parametrize("opening", ['{"n":', "["])
-def test_a_depth_of_ten_thousand_costs_its_row(opening: str) -> None:
+def test_json_nested_ten_thousand_deep_rejects_only_its_row(opening: str) -> None:
     closing = "}" if opening[0] == "{" else "]"
     deep = '{"n":' + opening * 10_000 + "1" + closing * 10_000 + "}"
     data = lines({"id": 1}, deep, {"id": 3})
@@ -191,12 +191,12 @@ def test_a_depth_of_ten_thousand_costs_its_row(opening: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-def test_numbers_that_json_does_not_know_cost_their_row(number: str) -> None:
+def test_invalid_json_numbers_reject_only_their_row(number: str) -> None:
     found = read(lines({"amount": 1}, f'{{"amount": {number}}}'), THREE)
     assert (found.rows, found.codes) == ([{"amount": 1.0}], {2: "not-a-number"})
 
 
-def test_a_type_that_flips_is_kept_beside() -> None:
+def test_a_value_of_another_type_is_rescued() -> None:
     columns = {"id": "bigint", "n": "struct<a:bigint>"}
     data = lines(
         {"id": {"a": 1}}, {"n": 5}, {"id": "x7"}, {"id": 1.5}, {"id": [1]}, {"id": True}, {"id": 9, "n": {"a": 1}}
@@ -207,7 +207,7 @@ def test_a_type_that_flips_is_kept_beside() -> None:
     assert found.rows[:-1] == [{}] * 6
 
 
-def test_numbers_that_are_too_large_are_kept_beside_digit_for_digit() -> None:
+def test_too_large_numbers_are_rescued_with_all_digits() -> None:
     columns = {"i": "int", "l": "bigint", "d": "decimal(5,2)", "x": "double", "f": "float"}
     text = (
         '{"i": 2147483648, "l": 9223372036854775808, "d": 1000.00, "x": 9007199254740993, "f": 16777217}',
@@ -226,7 +226,7 @@ def test_a_decimal_is_never_rounded() -> None:
 
 
 @pytest.mark.parametrize("text", ["0000-01-01", "10000-01-01", "2026-13-01", "2026-02-30", "-2026-01-01", "2026-1-1"])
-def test_days_that_are_none_are_kept_beside(text: str) -> None:
+def test_invalid_dates_are_rescued(text: str) -> None:
     columns = {"id": "bigint", "day": "date", "at": "timestamp"}
     data = {"id": 1, "day": text, "at": f"{text}T00:00:00Z"}
     good = {"id": 2, "day": "9999-12-31", "at": "9999-12-31T23:59:59Z"}
@@ -238,7 +238,7 @@ def test_days_that_are_none_are_kept_beside(text: str) -> None:
 
 
 @pytest.mark.parametrize("format", ["json", "csv"])
-def test_a_time_without_a_zone_needs_one_from_the_source(format: str) -> None:
+def test_a_time_without_a_zone_gets_the_source_s_zone(format: str) -> None:
     data = b"at,x\n2026-07-01T12:00:00,\n" if format == "csv" else lines({"at": "2026-07-01T12:00:00"})
     columns = {"at": "timestamp", "x": "string"}
     found = read(data, columns, format=format)  # type: ignore[arg-type]
@@ -247,7 +247,7 @@ def test_a_time_without_a_zone_needs_one_from_the_source(format: str) -> None:
     assert report.rows == [{"at": datetime(2026, 7, 1, 10, tzinfo=UTC)}]
 
 
-def test_a_number_of_five_thousand_digits_costs_its_row_at_the_most() -> None:
+def test_a_number_of_five_thousand_digits_rejects_at_most_its_row() -> None:
     whole, fraction = "9" * 5000, "0." + "9" * 5000
     found = read(lines({"id": 1}, f'{{"id": {whole}}}', f'{{"name": {fraction}}}'), THREE)
     assert (found.rows, found.codes) == ([{"id": 1}, {"name": fraction}], {2: "number-too-long"})
@@ -255,7 +255,7 @@ def test_a_number_of_five_thousand_digits_costs_its_row_at_the_most() -> None:
     assert (csv.rows, csv.rescued) == ([{"name": "a"}], [{"id": whole}])
 
 
-def test_half_a_character_costs_its_row() -> None:
+def test_a_lone_surrogate_rejects_only_its_row() -> None:
     found = read(lines({"id": 1}, '{"name": "\\ud800"}', '{"\\udc00": 1}', '{"name": "\\ud83d\\ude00"}'), THREE)
     assert (found.rows, set(found.codes.values())) == ([{"id": 1}, {"name": "\U0001f600"}], {"lone-surrogate"})
 
@@ -264,7 +264,7 @@ def test_half_a_character_costs_its_row() -> None:
 
 
 @pytest.mark.parametrize("format", ["json", "csv"])
-def test_a_truncated_gzip_is_refused(format: str) -> None:
+def test_a_truncated_gzip_is_rejected(format: str) -> None:
     data = gzip.compress(lines({"id": 1}) if format == "json" else b"id\n1\n")
     assert read(data, ID, format=format, path="in/a.json").rows == [{"id": 1}]  # type: ignore[arg-type]
     for cut in range(1, len(data) - 3):
@@ -272,7 +272,7 @@ def test_a_truncated_gzip_is_refused(format: str) -> None:
         assert (found.rows, found.codes) == ([], {0: "truncated"})
 
 
-def test_a_gzip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gzip_bomb_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakesmith.intake.stream._FREE", 8 * MEGABYTE)
     bomb = gzip.compress(lines({"id": 1, "name": "x" * MEGABYTE}) * 20)
     found = read(bomb, THREE)
@@ -282,7 +282,7 @@ def test_a_gzip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (caught.value.kind, caught.value.detail.split(":")[0]) == ("broken", "expands-too-much")
 
 
-def test_memory_stays_bounded_whatever_comes() -> None:
+def test_memory_stays_bounded_for_any_input() -> None:
     """Two hundred megabytes in a line, more of them in a bomb of one line, and in an element of an array."""
     script = """
         import gzip, io, resource, zlib

@@ -71,7 +71,7 @@ def own_shape(file: BinaryIO, format: Format = "parquet") -> dict[str, pa.DataTy
     return dict(zip(found.names, found.types, strict=True))
 
 
-def refused(file: BinaryIO, format: Format = "parquet") -> Broken:
+def rejected(file: BinaryIO, format: Format = "parquet") -> Broken:
     with pytest.raises(Broken) as raised:
         list(columnar.read(file, format, target({}, surveyed=True)))
     return raised.value
@@ -111,7 +111,7 @@ def test_rows_come_with_their_number_and_hash(format: Format) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
-def test_a_file_without_rows_gives_none(format: Format) -> None:
+def test_a_file_without_rows_has_no_rows(format: Format) -> None:
     table = pa.table({"id": pa.array([], pa.int64())})
     file = {"parquet": parquet(table), "orc": orc_file(table), "avro": avro({"id": "long"})}[format]
     assert rows(file, {"id": pa.int64()}, format) == []
@@ -120,7 +120,7 @@ def test_a_file_without_rows_gives_none(format: Format) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
-def test_a_file_that_cannot_be_jumped_about_in_is_read(format: Format) -> None:
+def test_a_file_without_random_access_is_read(format: Format) -> None:
     table = pa.table({"id": range(5000)})
     file = {"parquet": parquet(table), "orc": orc_file(table), "avro": avro({"id": "long"}, *table.to_pylist())}[format]
     stream = cast(BinaryIO, Stream(file.getvalue()))
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_jumped_about_in_is_read(format: Format) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
-def test_a_file_that_cannot_be_reached_any_more_is_not_called_broken(format: Format) -> None:
+def test_an_unreachable_file_is_not_reported_as_corrupt(format: Format) -> None:
     class Lost(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             if self.tell() > 100:
@@ -151,7 +151,7 @@ def test_batches_are_bounded_in_rows(format: Format) -> None:
     assert [n for batch in batches for n in batch.column(SOURCE_ROW).to_pylist()] == list(range(1, 50_001))
 
 
-def test_batches_are_bounded_in_bytes_when_a_few_bytes_stand_for_many() -> None:
+def test_batches_of_highly_compressed_data_are_bounded_in_bytes() -> None:
     file = parquet({"a": pa.array(["x" * 500_000] * 200)})
     assert len(file.getvalue()) < 600_000
     batches = list(columnar.read(file, "parquet", target({"a": pa.string()})))
@@ -176,14 +176,14 @@ def test_a_large_row_group_is_not_read_at_once() -> None:
     assert file.tell() < 4 << 20
 
 
-def test_the_hash_is_that_of_the_record_not_of_the_layout() -> None:
+def test_the_hash_depends_on_the_record_and_not_on_its_layout() -> None:
     one = parquet({"a": pa.array([1], pa.int8()), "b": ["x"]})
     other = parquet({"b": pa.array(["x"]).dictionary_encode(), "c": pa.nulls(1, US), "a": pa.array([1], pa.int64())})
     columns = {"a": pa.int64(), "b": pa.string(), "c": US}
     assert rows(one, columns)[0][ROW_HASH] == rows(other, columns)[0][ROW_HASH]
 
 
-def test_the_hash_tells_a_text_from_what_it_looks_like() -> None:
+def test_the_hash_distinguishes_a_text_from_a_number() -> None:
     texts = pa.array(["1", '1","b":"2', None, "", "\n", "\\n"])
     found = [row[ROW_HASH] for row in rows(parquet({"a": texts}), {"a": pa.string()})]
     found.append(rows(parquet({"a": [1]}), {"a": pa.string()})[0][ROW_HASH])
@@ -193,23 +193,23 @@ def test_the_hash_tells_a_text_from_what_it_looks_like() -> None:
 # Columns
 
 
-def test_columns_are_found_by_name_not_by_order_and_not_by_case() -> None:
+def test_columns_are_matched_by_name_ignoring_order_and_case() -> None:
     file = parquet({"B": [1], "a": ["x"]})
     found = rows(file, {"a": pa.string(), "b": pa.int64()})[0]
     assert (found["a"], found["b"], found[RESCUED]) == ("x", 1, None)
 
 
-def test_a_column_that_the_file_lacks_is_null() -> None:
+def test_a_missing_column_is_null() -> None:
     assert rows(parquet({"a": [1]}), {"a": pa.int64(), "b": pa.list_(pa.string())})[0]["b"] is None
 
 
-def test_a_column_that_is_new_ends_the_job_before_a_survey() -> None:
+def test_a_new_column_without_a_survey_aborts_the_job() -> None:
     with pytest.raises(Abort) as raised:
         rows(parquet({"a": [1], "new": [2]}), {"a": pa.int64()})
     assert (raised.value.kind, raised.value.detail) == ("new-fields", "new")
 
 
-def test_a_type_for_which_a_column_can_be_widened_ends_the_job_before_a_survey() -> None:
+def test_a_wider_type_without_a_survey_aborts_the_job() -> None:
     file = parquet({"a": pa.array([{"x": [1]}], pa.struct([("x", pa.list_(pa.int64()))]))})
     known = {"a": pa.struct([("x", pa.list_(pa.int32()))])}
     with pytest.raises(Abort) as raised:
@@ -220,12 +220,12 @@ def test_a_type_for_which_a_column_can_be_widened_ends_the_job_before_a_survey()
 
 
 @pytest.mark.parametrize("found", [pa.float64(), pa.string(), pa.int16(), pa.timestamp("us")])
-def test_a_type_for_which_no_column_can_be_widened_does_not(found: pa.DataType) -> None:
+def test_a_type_that_cannot_widen_a_column_does_not_abort_the_job(found: pa.DataType) -> None:
     file = parquet({"a": pa.array([None], found)})
     assert rows(file, {"a": pa.int32()}, widening=frozenset({"a"}))[0]["a"] is None
 
 
-def test_a_field_that_is_new_within_lists_and_maps_ends_the_job_before_a_survey() -> None:
+def test_a_new_field_in_lists_and_maps_without_a_survey_aborts_the_job() -> None:
     found = pa.list_(pa.map_(pa.string(), pa.struct([("x", pa.int64()), ("y", pa.int64())])))
     known = pa.list_(pa.map_(pa.string(), pa.struct([("x", pa.int64())])))
     with pytest.raises(Abort) as raised:
@@ -233,7 +233,7 @@ def test_a_field_that_is_new_within_lists_and_maps_ends_the_job_before_a_survey(
     assert raised.value.detail == "a.y"
 
 
-def test_a_column_that_is_not_in_the_table_after_a_survey_is_rescued() -> None:
+def test_an_unknown_column_after_a_survey_is_rescued() -> None:
     found = rows(parquet({"a": [1, 2], "new": [{"b": 3}, None]}), {"a": pa.int64()}, surveyed=True)
     assert [row[RESCUED] for row in found] == ['{"new": {"b":3}}', None]
 
@@ -244,18 +244,18 @@ def test_columns_that_a_table_cannot_have_are_rescued_without_a_survey() -> None
     assert rows(file, {"a": pa.int64()})[0][RESCUED] == '{"_run_id": "x", "two words": 2}'
 
 
-def test_columns_that_differ_only_in_case_are_refused() -> None:
-    broken = refused(parquet({"id": [1], "ID": [2]}))
+def test_columns_that_differ_only_in_case_are_rejected() -> None:
+    broken = rejected(parquet({"id": [1], "ID": [2]}))
     assert (broken.code, "'ID'" in broken.what, "'id'" in broken.what) == ("header-twice", True, True)
 
 
-def test_a_column_that_is_there_twice_is_refused() -> None:
+def test_a_duplicate_column_is_rejected() -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
-    assert refused(parquet(table)).code == "header-twice"
+    assert rejected(parquet(table)).code == "header-twice"
 
 
-def test_fields_that_differ_only_in_case_are_refused() -> None:
-    assert "'a.X'" in refused(parquet({"a": [[{"x": 1, "X": 2}]]})).what
+def test_fields_that_differ_only_in_case_are_rejected() -> None:
+    assert "'a.X'" in rejected(parquet({"a": [[{"x": 1, "X": 2}]]})).what
 
 
 # Types that disagree
@@ -287,7 +287,7 @@ def test_fields_that_differ_only_in_case_are_refused() -> None:
         (pa.array([1.5], pa.float16()), pa.float64(), [1.5]),
     ],
 )
-def test_what_is_exactly_the_same_in_another_type_is_stored(array: pa.Array, type: pa.DataType, values: Any) -> None:
+def test_values_that_another_type_holds_exactly_are_stored(array: pa.Array, type: pa.DataType, values: Any) -> None:
     assert fitted(array, type) == (values, [None] * len(values))
 
 
@@ -327,7 +327,7 @@ def test_what_is_exactly_the_same_in_another_type_is_stored(array: pa.Array, typ
         (pa.array([-math.inf]), pa.decimal128(5, 2), "-Infinity"),
     ],
 )
-def test_what_would_not_be_the_same_is_rescued(array: pa.Array, type: pa.DataType, rescued: Any) -> None:
+def test_values_that_would_change_are_rescued(array: pa.Array, type: pa.DataType, rescued: Any) -> None:
     assert fitted(array, type) == ([None], [{"a": rescued}])
 
 
@@ -338,7 +338,7 @@ def test_only_the_values_that_do_not_fit_are_rescued() -> None:
     assert rescued == [None if n < 2**31 else {"a": n} for n in values]
 
 
-def test_no_value_is_no_misfit() -> None:
+def test_null_fits_every_type() -> None:
     assert fitted(pa.array([None, "x"]), pa.int64()) == ([None, None], [None, {"a": "x"}])
 
 
@@ -351,7 +351,7 @@ def test_a_field_of_a_struct_is_rescued_under_its_dotted_name() -> None:
     )
 
 
-def test_an_item_of_a_list_is_rescued_under_its_place() -> None:
+def test_a_list_item_is_rescued_under_its_index() -> None:
     array = pa.array([[{"p": 1}], None, [], [{"p": 2}, {"p": 300}, None]])
     assert fitted(array, pa.list_(pa.struct([("p", pa.int8())]))) == (
         [[{"p": 1}], None, [], [{"p": 2}, {"p": None}, None]],
@@ -359,7 +359,7 @@ def test_an_item_of_a_list_is_rescued_under_its_place() -> None:
     )
 
 
-def test_a_value_of_a_map_is_rescued_under_its_key() -> None:
+def test_a_map_value_is_rescued_under_its_key() -> None:
     array = pa.array([[("k", 1), ("l", 300)], None, []], pa.map_(pa.string(), pa.int64()))
     assert fitted(array, pa.map_(pa.string(), pa.int8())) == (
         [[("k", 1), ("l", None)], None, []],
@@ -367,7 +367,7 @@ def test_a_value_of_a_map_is_rescued_under_its_key() -> None:
     )
 
 
-def test_a_map_with_a_key_that_does_not_fit_is_rescued_whole() -> None:
+def test_a_map_with_an_unfit_key_is_rescued_completely() -> None:
     array = pa.array([[(1, "x"), (300, "y")], [(2, "z")], None], pa.map_(pa.int64(), pa.string()))
     assert fitted(array, pa.map_(pa.int8(), pa.string())) == (
         [None, [(2, "z")], None],
@@ -375,7 +375,7 @@ def test_a_map_with_a_key_that_does_not_fit_is_rescued_whole() -> None:
     )
 
 
-def test_everything_has_a_place_in_a_text() -> None:
+def test_every_value_can_be_stored_as_text() -> None:
     table: dict[str, pa.Array] = {
         "whole": pa.array([1]),
         "double": pa.array([math.nan]),
@@ -403,12 +403,12 @@ def test_everything_has_a_place_in_a_text() -> None:
     }
 
 
-def test_times_and_lengths_are_columns_of_text() -> None:
+def test_times_and_durations_become_text_columns() -> None:
     table = {"clock": pa.array([time(1)]), "length": pa.array([timedelta(1)]), "id": pa.array([b"1" * 16], pa.uuid())}
     assert own_shape(parquet(table)) == dict.fromkeys(table, pa.string())
 
 
-def test_the_shape_has_the_types_that_a_table_can_have() -> None:
+def test_the_shape_has_only_table_types() -> None:
     struct = pa.struct([("x", pa.uint32()), ("two words", pa.int8())])
     table = pa.table(
         {
@@ -421,19 +421,19 @@ def test_the_shape_has_the_types_that_a_table_can_have() -> None:
             "x": pa.array([], pa.decimal256(50, 3)),
         }
     )
-    kept = pa.struct([("x", pa.int64())])
+    inner = pa.struct([("x", pa.int64())])
     assert own_shape(parquet(table)) == {
         "u": pa.decimal128(20, 0),
         "d": pa.string(),
         "n": UTC_US,
-        "m": pa.map_(pa.string(), kept),
-        "l": pa.list_(kept),
+        "m": pa.map_(pa.string(), inner),
+        "l": pa.list_(inner),
         "b": pa.binary(),
         "x": pa.decimal128(38, 3),
     }
 
 
-def test_times_without_a_zone_are_those_of_the_declared_zone() -> None:
+def test_times_without_a_zone_have_the_declared_zone() -> None:
     array = pa.array([datetime(2026, 7, 1, 12), datetime(2026, 3, 29, 2, 30)])
     assert fitted(array, UTC_US, timezone="Europe/Berlin") == (
         [datetime(2026, 7, 1, 10, tzinfo=UTC), None],  # the clocks leave 02:30 out on that day
@@ -465,7 +465,7 @@ def test_a_nested_text_that_is_not_utf8_makes_only_its_row_unreadable() -> None:
 _PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_statistics": False}
 
 
-def test_int96_times_are_instants_beyond_what_nanoseconds_reach() -> None:
+def test_int96_times_outside_the_nanosecond_range_are_read() -> None:
     moments = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999), None]
     table = {"t": pa.array(moments, US), "n": pa.array([[{"t": m}] for m in moments])}
     file = parquet(table, use_deprecated_int96_timestamps=True)
@@ -477,13 +477,13 @@ def test_int96_times_are_instants_beyond_what_nanoseconds_reach() -> None:
     assert [row["n"] for row in found] == [[{"t": instant}] for instant in instants]
 
 
-def test_int96_times_that_no_unit_holds_are_refused() -> None:
+def test_int96_times_outside_every_range_are_rejected() -> None:
     whole = parquet({"t": pa.array([1, 0], pa.timestamp("ns"))}, use_deprecated_int96_timestamps=True, **_PLAIN)
     far = parquet({"t": pa.array([datetime(1, 1, 1)] * 2, US)}, use_deprecated_int96_timestamps=True, **_PLAIN)
     epoch, first = (day.to_bytes(4, "little") for day in (2_440_588, 1_721_426))
     assert first in far.getvalue()
     mixed = (bytes(8) + first).join(whole.getvalue().rsplit(bytes(8) + epoch, 1))
-    assert refused(io.BytesIO(mixed)).code == "int96-range"
+    assert rejected(io.BytesIO(mixed)).code == "int96-range"
 
 
 def test_int96_times_finer_than_a_microsecond_are_rescued() -> None:
@@ -502,29 +502,29 @@ def flipped(data: bytes, place: int) -> bytes:
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("data", [b"", b"x", b'{"a": 1}\n' * 100, b"PAR0" + b"\x00" * 100])
-def test_a_file_of_another_kind_is_reported_by_its_first_bytes(format: Format, data: bytes) -> None:
-    assert refused(io.BytesIO(data), format).code == "bad-magic"
+def test_a_file_of_another_format_is_detected_by_its_first_bytes(format: Format, data: bytes) -> None:
+    assert rejected(io.BytesIO(data), format).code == "bad-magic"
 
 
 @pytest.mark.parametrize("keep", [4, 5, 100, -1, -9, -1000])
-def test_a_parquet_file_that_was_not_written_to_its_end_is_reported(keep: int) -> None:
+def test_a_truncated_parquet_file_is_reported(keep: int) -> None:
     data = parquet({"a": range(10_000)}).getvalue()
-    assert refused(io.BytesIO(data[:keep])).code == "truncated"
+    assert rejected(io.BytesIO(data[:keep])).code == "truncated"
 
 
-def test_a_parquet_file_with_a_broken_footer_is_reported() -> None:
+def test_a_parquet_file_with_a_corrupt_footer_is_reported() -> None:
     data = parquet({"a": range(100)}).getvalue()
-    assert refused(io.BytesIO(data[:-200] + b"\xff" * 150 + data[-50:])).code == "corrupt"
+    assert rejected(io.BytesIO(data[:-200] + b"\xff" * 150 + data[-50:])).code == "corrupt"
 
 
-def test_a_page_that_is_damaged_is_reported_by_its_checksum() -> None:
+def test_a_corrupt_page_is_detected_by_its_checksum() -> None:
     data = parquet({"a": range(10_000)}, write_page_checksum=True, use_dictionary=False, compression="none").getvalue()
-    broken = refused(io.BytesIO(flipped(data, 20_000)))
+    broken = rejected(io.BytesIO(flipped(data, 20_000)))
     assert broken.code == "corrupt"
     assert "CRC" in broken.what
 
 
-def test_rows_before_a_damaged_page_come_before_it_is_reported() -> None:
+def test_rows_before_a_corrupt_page_are_returned_first() -> None:
     table = pa.table({"a": range(100_000)})
     data = parquet(table, row_group_size=25_000, write_page_checksum=True, use_dictionary=False).getvalue()
     batches = columnar.read(io.BytesIO(flipped(data, len(data) * 3 // 4)), "parquet", target({"a": pa.int64()}))
@@ -534,9 +534,9 @@ def test_rows_before_a_damaged_page_come_before_it_is_reported() -> None:
 
 
 @pytest.mark.parametrize("keep", [3, 100, -1, -30])
-def test_an_orc_file_that_was_not_written_to_its_end_is_reported(keep: int) -> None:
+def test_a_truncated_orc_file_is_reported(keep: int) -> None:
     data = orc_file(pa.table({"a": range(10_000)})).getvalue()
-    assert refused(io.BytesIO(data[:keep]), "orc").code in ("truncated", "corrupt")
+    assert rejected(io.BytesIO(data[:keep]), "orc").code in ("truncated", "corrupt")
 
 
 def test_stripes_of_an_orc_file_are_read_one_by_one() -> None:
@@ -650,7 +650,7 @@ def test_nested_types_of_avro_are_read() -> None:
     assert {name: found[name] for name in fields} == record | {"by_name": [("a", {"x": 3})]}
 
 
-def test_a_union_of_several_types_fits_by_the_type_of_each_value() -> None:
+def test_a_union_is_stored_by_the_type_of_each_value() -> None:
     day = b'{"type": "int", "logicalType": "date"}'
     moment = b'{"type": "long", "logicalType": "timestamp-micros"}'
     schema = LONGS.replace(b'"long"', b'["null", "string", %b, %b]' % (day, moment))
@@ -667,7 +667,7 @@ def test_a_union_of_several_types_fits_by_the_type_of_each_value() -> None:
     assert [row[RESCUED] for row in found] == [None, None, '{"a": "x"}', '{"a": "2026-01-01T00:00:00Z"}']
 
 
-def test_a_union_of_numbers_is_the_wider_of_them() -> None:
+def test_a_union_of_numbers_has_the_widest_type() -> None:
     file = avro({"a": ["null", "int", "long"]}, {"a": 1}, {"a": 2**40}, {"a": None})
     assert own_shape(file, "avro") == {"a": pa.int64()}
     file.seek(0)
@@ -698,7 +698,7 @@ def test_codecs_of_avro_are_read(codec: str) -> None:
         ("snappy", lambda data: pa.compress(data, codec="snappy", asbytes=True) + crc32(data).to_bytes(4, "big")),
     ],
 )
-def test_codecs_that_need_a_library_elsewhere_are_read(codec: str, packed: Callable[[bytes], bytes]) -> None:
+def test_codecs_without_a_bundled_library_are_read(codec: str, packed: Callable[[bytes], bytes]) -> None:
     file = container({"avro.codec": codec.encode()}, block(3, packed(bytes([2, 4, 6]))))
     assert [row["a"] for row in rows(file, {"a": pa.int64()}, "avro")] == [1, 2, 3]
 
@@ -709,9 +709,9 @@ LONGS = b'{"type": "record", "name": "R", "fields": [{"name": "a", "type": "long
 
 def container(metadata: dict[str, bytes], *blocks: bytes, schema: bytes | None = LONGS) -> io.BytesIO:
     """An Avro file, byte by byte."""
-    told = metadata | ({"avro.schema": schema} if schema is not None else {})
+    avro_header = metadata | ({"avro.schema": schema} if schema is not None else {})
     file = io.BytesIO()
-    fastavro.schemaless_writer(file, {"type": "map", "values": "bytes"}, told)
+    fastavro.schemaless_writer(file, {"type": "map", "values": "bytes"}, avro_header)
     return io.BytesIO(b"Obj\x01" + file.getvalue() + SYNC + b"".join(blocks))
 
 
@@ -748,24 +748,24 @@ def long(value: int) -> bytes:
         (container({}, block(1, b"\x02", size=100)), "truncated"),
     ],
 )
-def test_an_avro_file_that_is_not_one_is_reported(file: io.BytesIO, code: str) -> None:
-    assert refused(file, "avro").code == code
+def test_an_invalid_avro_file_is_reported(file: io.BytesIO, code: str) -> None:
+    assert rejected(file, "avro").code == code
 
 
 @pytest.mark.parametrize("at", range(0, 200, 7))
-def test_an_avro_file_that_is_cut_anywhere_is_reported(at: int) -> None:
+def test_an_avro_file_truncated_anywhere_is_reported(at: int) -> None:
     data = avro({"a": "string"}, *({"a": "x" * 50} for _ in range(100))).getvalue()
-    assert refused(io.BytesIO(data[: len(data) - 1 - at]), "avro").code == "truncated"
+    assert rejected(io.BytesIO(data[: len(data) - 1 - at]), "avro").code == "truncated"
 
 
 def test_an_avro_block_that_expands_too_much_is_reported() -> None:
     packed = pa.compress(bytes(200 << 20), codec="zstd", asbytes=True)
-    assert refused(container({"avro.codec": b"zstandard"}, block(1, packed)), "avro").code == "expands-too-much"
+    assert rejected(container({"avro.codec": b"zstandard"}, block(1, packed)), "avro").code == "expands-too-much"
 
 
-def test_a_type_that_holds_itself_is_refused() -> None:
+def test_a_recursive_type_is_rejected() -> None:
     node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
-    broken = refused(avro({"a": node}, {"a": {"next": {"next": None}}}), "avro")
+    broken = rejected(avro({"a": node}, {"a": {"next": {"next": None}}}), "avro")
     assert broken.code == "avro-recursive"
     assert "'Node'" in broken.what
 
@@ -831,7 +831,7 @@ def _tables(draw: st.DrawFn) -> pa.Table:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_tables(), st.booleans(), st.sampled_from(["none", "snappy", "zstd"]))
-def test_what_is_written_to_parquet_comes_back(table: pa.Table, dictionary: bool, compression: str) -> None:
+def test_values_written_to_parquet_are_read_back(table: pa.Table, dictionary: bool, compression: str) -> None:
     file = parquet(table, use_dictionary=dictionary, compression=compression, row_group_size=4)
     assert columnar.shape(file, "parquet").equals(table.schema)
     batches = list(columnar.read(file, "parquet", Target(schema=table.schema)))
@@ -844,7 +844,7 @@ def test_what_is_written_to_parquet_comes_back(table: pa.Table, dictionary: bool
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_tables())
-def test_what_has_no_column_is_rescued_as_json(table: pa.Table) -> None:
+def test_values_without_a_column_are_rescued_as_json(table: pa.Table) -> None:
     for batch in columnar.read(parquet(table), "parquet", target({}, surveyed=True)):
         for row, rescued in zip(table.to_pylist(), batch.column(RESCUED).to_pylist(), strict=True):
             filled = [name for name, value in row.items() if value is not None]
@@ -854,7 +854,7 @@ def test_what_has_no_column_is_rescued_as_json(table: pa.Table) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 @pytest.mark.parametrize("format", ["parquet", "avro"])
-def test_damaged_files_are_read_to_their_end_or_told(format: Format, data: st.DataObject) -> None:
+def test_corrupt_files_are_read_completely_or_reported(format: Format, data: st.DataObject) -> None:
     table = pa.table({"a": range(200), "s": [f"text {n % 7}" for n in range(200)]})
     whole = (
         parquet(table) if format == "parquet" else avro({"a": "long", "s": "string"}, *table.to_pylist())

@@ -153,7 +153,7 @@ def test_a_record_becomes_the_same_row_in_a_block_and_by_itself(texts: list[byte
     fields=st.lists(st.one_of(st.none(), st.text(st.characters(codec="utf-8", exclude_characters="\x00"))), min_size=2)
 )
 @settings(max_examples=150, deadline=None)
-def test_what_is_written_as_csv_is_read_as_it_was(fields: list[str | None]) -> None:
+def test_values_written_as_csv_are_read_back(fields: list[str | None]) -> None:
     text = ",".join("" if field is None else quoted(field) for field in fields).encode()
     header = Header(tuple(f"c{number}" for number in range(len(fields))), ",")
     assert parse(text, header) == dict(zip(header.names, fields, strict=True))
@@ -169,7 +169,7 @@ def test_a_block_reads_all_types_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert row["at"] == datetime(2026, 1, 31, 10, tzinfo=UTC)
 
 
-def test_one_bad_record_among_many_costs_only_itself() -> None:
+def test_one_invalid_record_among_many_rejects_only_itself() -> None:
     texts = [f"{number},x".encode() for number in range(3000)]
     texts[1234] = b"1234"
     found = pa.Table.from_batches(rows(as_records(texts), Header(("id", "name"), ","), target()))
@@ -178,7 +178,7 @@ def test_one_bad_record_among_many_costs_only_itself() -> None:
     assert found.column(ROW_HASH).to_pylist() == hashes(texts)
 
 
-def test_columns_are_found_by_name_whatever_their_order() -> None:
+def test_columns_are_matched_by_name_in_any_order() -> None:
     columns = {"id": "bigint", "name": "string", "later": "double"}
     assert read(b"a,1\n", "NAME,id", columns) == [{"id": 1, "name": "a"}]
 
@@ -200,7 +200,7 @@ def test_a_record_that_cannot_be_read_has_a_code(data: bytes, code: str) -> None
     assert row[ERROR_CODE] == code
 
 
-def test_an_empty_field_is_no_value_and_empty_quotes_are_an_empty_text() -> None:
+def test_an_empty_field_is_null_and_empty_quotes_are_an_empty_text() -> None:
     assert read(b'1,,""\n', "a,b,c", dict.fromkeys("abc", "string")) == [{"a": "1", "c": ""}]
 
 
@@ -216,17 +216,17 @@ def test_a_return_within_a_record_does_not_end_it() -> None:
     assert read(b"1,x\r2,y\n", "a,b,c", dict.fromkeys("abc", "string")) == [{"a": "1", "b": "x\r2", "c": "y"}]
 
 
-def test_a_byte_order_mark_is_taken_away_nowhere_but_at_the_beginning_of_a_file() -> None:
+def test_a_byte_order_mark_is_removed_only_at_the_start_of_a_file() -> None:
     assert read("\ufeffa,1\n".encode(), "a,b", dict.fromkeys("ab", "string")) == [{"a": "\ufeffa", "b": "1"}]
 
 
 @pytest.mark.parametrize("text", ["0x1F", "1.0", "1_000", "one", "9223372036854775808"])
-def test_what_is_no_whole_number_is_kept_beside(text: str) -> None:
+def test_a_text_that_is_not_an_integer_is_rescued(text: str) -> None:
     assert read(f"{text},x\n".encode(), "id,name", COLUMNS) == [{"name": "x", RESCUED: f'{{"id": "{text}"}}'}]
 
 
 @pytest.mark.parametrize(("type", "text"), [("double", "9007199254740993"), ("float", "16777217"), ("float", "1e39")])
-def test_a_number_that_its_column_cannot_hold_is_kept_beside(type: str, text: str) -> None:
+def test_a_number_outside_its_column_s_range_is_rescued(type: str, text: str) -> None:
     assert read(f"{text},x\n".encode(), "n,x", {"n": type, "x": "string"}) == [
         {"x": "x", RESCUED: f'{{"n": "{text}"}}'}
     ]
@@ -250,7 +250,7 @@ def test_two_stray_quotes_do_not_swallow_the_rows_between() -> None:
     assert spans(data) == [(1, b'1,"x'), (2, b"2,y"), (3, b"3,z"), (4, b'4,"w'), (5, b"5,v")]
 
 
-def test_a_record_that_spans_lines_with_too_many_fields_is_cut() -> None:
+def test_a_multi_line_record_with_too_many_fields_is_split() -> None:
     data = b'0,"a\nb"\n1,"x\n2,y\n3,z",4\n5,"c\nd"\n'
     assert spans(data) == [(1, b'0,"a\nb"'), (3, b'1,"x'), (4, b"2,y"), (5, b'3,z",4'), (6, b'5,"c\nd"')]
 
@@ -261,7 +261,7 @@ def test_returns_and_line_feeds_within_quotes_are_kept() -> None:
 
 @given(st.lists(st.lists(st.text(st.sampled_from('ab"\n\r,é'), max_size=5), min_size=2, max_size=2), min_size=1))
 @settings(max_examples=150, deadline=None)
-def test_records_that_are_well_written_are_never_cut(written: list[list[str]]) -> None:
+def test_valid_records_are_never_split(written: list[list[str]]) -> None:
     out = io.StringIO(newline="")
     csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(written)
     for data in (out.getvalue().encode(), out.getvalue().encode()[:-1]):
@@ -269,7 +269,7 @@ def test_records_that_are_well_written_are_never_cut(written: list[list[str]]) -
         assert found == [{"a": a, "b": b} for a, b in written]
 
 
-def test_a_header_may_have_spaces_around_its_names() -> None:
+def test_a_header_can_have_spaces_around_names() -> None:
     assert read_header(b' id , "a,b" ', ",").names == ("id", '"a', 'b"')
     assert read_header(b'id,"a,b"', ",").names == ("id", "a,b")
 
@@ -283,7 +283,7 @@ def test_a_header_may_have_spaces_around_its_names() -> None:
         (b'id,"n"x', "bad-header"),
     ],
 )
-def test_a_header_that_cannot_be_read_breaks_the_file(raw: bytes, code: str) -> None:
+def test_an_unreadable_header_rejects_the_file(raw: bytes, code: str) -> None:
     with pytest.raises(Broken) as caught:
         read_header(raw, ",")
     assert caught.value.code == code
@@ -300,27 +300,27 @@ def test_a_header_that_cannot_be_read_breaks_the_file(raw: bytes, code: str) -> 
         (b'""', "", "no-header", "the first line has no names"),
     ],
 )
-def test_a_header_that_is_of_no_use_breaks_the_file(raw: bytes, expected: str, code: str, what: str) -> None:
+def test_an_unusable_header_rejects_the_file(raw: bytes, expected: str, code: str, what: str) -> None:
     with pytest.raises(Broken) as caught:
         read_header(raw, ",").check(list(expected))
     assert (caught.value.code, caught.value.what) == (code, what)
 
 
-def test_a_single_column_is_fine() -> None:
+def test_a_single_column_is_accepted() -> None:
     read_header(b"value", ",").check(["value"])
 
 
-def test_a_name_without_a_column_ends_the_job_unless_it_was_looked_for() -> None:
+def test_a_new_name_without_a_survey_aborts_the_job() -> None:
     with pytest.raises(Abort) as caught:
         read(b"1,2\n", "id,new", {"id": "bigint"}, surveyed=False)
     assert (caught.value.kind, caught.value.detail) == ("new-fields", "new")
 
 
-def test_a_name_that_no_column_can_have_is_kept_beside() -> None:
+def test_an_invalid_column_name_is_rescued() -> None:
     assert read(b"1,2\n", "id,two words", {"id": "bigint"}, surveyed=False) == [
         {"id": 1, RESCUED: '{"two words": "2"}'}
     ]
 
 
-def test_text_for_an_array_is_kept_beside() -> None:
+def test_a_text_for_an_array_column_is_rescued() -> None:
     assert read(b"1,[1]\n", "id,lots", COLUMNS) == [{"id": 1, RESCUED: '{"lots": "[1]"}'}]

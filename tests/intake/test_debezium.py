@@ -33,7 +33,7 @@ def test_an_insert_and_a_row_of_a_snapshot_are_inserts_of_the_row_after(op: str,
     assert audit["_changed_at"] == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
 
 
-def test_an_update_keeps_the_row_before_as_json() -> None:
+def test_an_update_has_the_previous_row_as_json() -> None:
     found = unwrap(envelope("u", before=ROW, after={"id": 1, "name": "Äda"}))
     assert not isinstance(found, Unreadable)
     row, audit = found
@@ -42,7 +42,7 @@ def test_an_update_keeps_the_row_before_as_json() -> None:
     assert json.loads(str(audit["_before"])) == ROW
 
 
-def test_a_delete_is_the_row_before() -> None:
+def test_a_delete_has_the_previous_row() -> None:
     found = unwrap(envelope("d", before=ROW))
     assert not isinstance(found, Unreadable)
     row, audit = found
@@ -50,7 +50,7 @@ def test_a_delete_is_the_row_before() -> None:
     assert json.loads(str(audit["_before"])) == ROW
 
 
-def test_a_delete_without_the_row_before_has_the_fields_of_its_key() -> None:
+def test_a_delete_without_the_previous_row_has_the_fields_of_its_key() -> None:
     found = unwrap(envelope("d"), {"schema": {}, "payload": {"id": 7}})
     assert not isinstance(found, Unreadable)
     assert found[0] == {"id": 7}
@@ -69,13 +69,13 @@ def test_a_tombstone_keeps_the_fields_of_its_key(key: object, row: dict[str, obj
     assert (found[0], found[1]["_op"], found[1]["_changed_at"]) == (row, "tombstone", None)
 
 
-def test_the_wrapper_of_connects_json_converter_is_taken_off() -> None:
+def test_the_wrapper_of_connect_s_json_converter_is_removed() -> None:
     assert unwrap({"schema": {"type": "struct"}, "payload": envelope("c", after=ROW)}) == unwrap(
         envelope("c", after=ROW)
     )
 
 
-def test_a_schema_change_is_kept_whole() -> None:
+def test_a_schema_change_is_stored_completely() -> None:
     change = {"source": SOURCE, "ts_ms": 1, "databaseName": "shop", "ddl": "ALTER TABLE a", "tableChanges": []}
     found = unwrap(change)
     assert not isinstance(found, Unreadable)
@@ -93,7 +93,7 @@ def test_a_schema_change_is_kept_whole() -> None:
         (envelope("m"), "unknown-op"),
     ],
 )
-def test_what_is_no_change_is_unreadable_with_a_code(record: dict[str, object], code: str) -> None:
+def test_a_record_that_is_not_a_change_is_unreadable_with_a_code(record: dict[str, object], code: str) -> None:
     found = unwrap(record)
     assert isinstance(found, Unreadable)
     assert found.code == code
@@ -118,7 +118,7 @@ def test_what_is_no_change_is_unreadable_with_a_code(record: dict[str, object], 
         ({"ts_ms": 999}, {"ts_ms": 1000}),
     ],
 )
-def test_positions_sort_as_the_changes_were_made(earlier: dict[str, object], later: dict[str, object]) -> None:
+def test_positions_sort_in_the_order_of_the_changes(earlier: dict[str, object], later: dict[str, object]) -> None:
     positions = []
     for source in (earlier, later):
         found = unwrap({"op": "c", "after": ROW, "source": source})
@@ -128,7 +128,7 @@ def test_positions_sort_as_the_changes_were_made(earlier: dict[str, object], lat
     assert positions[0] != positions[1]
 
 
-def test_the_most_exact_time_is_taken_and_the_envelopes_own_when_there_is_no_other() -> None:
+def test_the_most_exact_time_is_used_or_else_that_of_the_envelope() -> None:
     exact = unwrap({"op": "c", "after": ROW, "source": {"ts_ms": 1000, "ts_us": 1_000_001}})
     plain = unwrap({"op": "c", "after": ROW, "ts_ms": 2000})
     assert not isinstance(exact, Unreadable)
@@ -154,7 +154,7 @@ def test_records_of_a_file_are_unwrapped_and_the_unreadable_pass_through() -> No
     assert passed == problem
 
 
-def test_the_type_of_the_rows_is_that_of_what_is_after() -> None:
+def test_the_row_type_is_the_type_of_after() -> None:
     row = pa.struct([("id", pa.int64())])
     assert row_type(pa.struct([("before", row), ("after", row), ("op", pa.string())])) == row
     assert row_type(pa.struct([("op", pa.string())])) == pa.struct([])

@@ -10,7 +10,7 @@ from lakesmith.intake.shapes import schema_of
 OLD = flat(schema_of({"id": "bigint", "to": "struct<zip:int,lines:array<struct<sku:string>>>", "a.b": "string"}))
 
 
-def test_new_gone_and_changed_columns_are_reported_at_every_depth_once() -> None:
+def test_new_missing_and_changed_columns_are_reported_once_at_every_depth() -> None:
     new = flat(schema_of({"ID": "bigint", "to": "struct<zip:string,lines:array<struct<n:int>>>", "x": "struct<y:int>"}))
     assert differences(OLD, new, type_name=type_name, fits=eq) == [
         "+ to.lines[].n int",
@@ -21,5 +21,5 @@ def test_new_gone_and_changed_columns_are_reported_at_every_depth_once() -> None
     ]
 
 
-def test_what_is_gone_may_not_count() -> None:
+def test_missing_columns_can_be_ignored() -> None:
     assert differences(OLD, flat(schema_of({"id": "bigint"})), type_name=type_name, fits=eq, gone=False) == []

@@ -53,7 +53,7 @@ def made(folder: Path) -> pa.Table:
     return pa.concat_tables(map(pq.read_table, sorted(folder.iterdir())))
 
 
-def test_good_rows_are_in_one_file_with_where_they_came_from_and_others_come_back(tmp_path: Path) -> None:
+def test_good_rows_are_written_to_one_file_with_their_source_and_others_are_returned(tmp_path: Path) -> None:
     others = diverted(tmp_path / "t", '{"id": 1}\n{"id": \n{"id": 2, "note": "x"}\n', '{"id": 3}\n')
     stored = made(tmp_path / "t").to_pylist()
     assert [(row["id"], row["note"], row["_source_file"], row["_source_row"]) for row in stored] == [
@@ -74,7 +74,7 @@ def test_good_rows_are_in_one_file_with_where_they_came_from_and_others_come_bac
     assert report["size"] == (tmp_path / "t" / report["path"]).stat().st_size
 
 
-def test_no_file_is_made_where_there_is_no_good_row(tmp_path: Path) -> None:
+def test_no_file_is_written_without_good_rows(tmp_path: Path) -> None:
     others = diverted(tmp_path / "t", "", "{\n")
     assert not (tmp_path / "t").exists()
     assert [row for row in others if row[WRITTEN_FILE]] == []
@@ -87,7 +87,7 @@ def test_many_rows_are_written_in_groups_of_a_bounded_size(tmp_path: Path, monke
     assert pq.ParquetFile(file).num_row_groups == 3
 
 
-def test_a_job_that_ends_early_tells_of_no_file(tmp_path: Path) -> None:
+def test_an_aborted_job_reports_no_file(tmp_path: Path) -> None:
     report: list[object] = []
     with pytest.raises(Abort):
         report += diverted(tmp_path / "t", '{"id": 1}\n', '{"id": 2, "new": 1}\n')

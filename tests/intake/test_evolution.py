@@ -77,12 +77,12 @@ AVRO: list[tuple[list[Any], list[Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("old", "new", "lines"), AVRO)
-def test_a_version_of_avro_is_held_against_the_one_before(old: list[Any], new: list[Any], lines: list[str]) -> None:
+def test_an_avro_version_is_compared_with_the_previous_one(old: list[Any], new: list[Any], lines: list[str]) -> None:
     assert breaking_changes(avro(*new), avro(*old), {}, ()) == lines
 
 
 @pytest.mark.servers
-def test_a_registry_that_asks_for_forward_compatibility_judges_avro_alike(registry: Apicurio) -> None:
+def test_a_forward_compatible_registry_compares_avro_equally(registry: Apicurio) -> None:
     for number, (old, new, lines) in enumerate(AVRO):
         subject = f"evolution-{number}"
         texts = [json.dumps({"type": "record", "name": "A", "fields": fields}) for fields in (old, new)]
@@ -106,14 +106,14 @@ def test_a_registry_that_asks_for_forward_compatibility_judges_avro_alike(regist
         ("int64 a = 1;", "repeated int64 a = 1;", ["~ a bigint → array"]),
     ],
 )
-def test_a_version_of_protobuf_is_held_against_the_one_before(old: str, new: str, lines: list[str] | None) -> None:
+def test_a_protobuf_version_is_compared_with_the_previous_one(old: str, new: str, lines: list[str] | None) -> None:
     more = "message M { M again = 1; string s = 2; } enum E { X = 0; } enum F { X2 = 0; Y2 = 1; }"
     before, now = (protobuf(f"message A {{ {side} }} {more}") for side in (old, new))
     expected = ["~ a is no longer one of x", "~ b is no longer one of x"] if lines is None else lines
     assert breaking_changes(now, before, {}, ()) == expected
 
 
-def test_a_version_of_a_json_schema_is_held_against_the_one_before() -> None:
+def test_a_json_schema_version_is_compared_with_the_previous_one() -> None:
     old = schema(
         ("id", "kind"), id={"type": "integer"}, kind={"enum": ["a"]}, to={"properties": {"n": {"type": "string"}}}
     )
@@ -130,7 +130,7 @@ def test_a_version_of_a_json_schema_is_held_against_the_one_before() -> None:
     ]
 
 
-def test_a_json_schema_that_refers_to_itself_and_to_others_is_followed_to_its_fields() -> None:
+def test_references_in_a_json_schema_are_resolved_to_fields() -> None:
     node = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#/definitions/b"}}}
     b = {"allOf": [{"$ref": "other.json"}, {"properties": {"up": {"$ref": "#/definitions/b"}}}]}
     other = {"properties": {"n": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}, "required": ["n"]}
@@ -139,7 +139,7 @@ def test_a_json_schema_that_refers_to_itself_and_to_others_is_followed_to_its_fi
     assert (found["right.n"].needed, found["right.n"].may_lack, str(found["right.n"].type)) == (True, True, "int64")
 
 
-def test_the_columns_of_the_table_decide_what_fits() -> None:
+def test_the_columns_of_the_table_decide_which_versions_fit() -> None:
     old, new = avro(field("a", "int"), field("b", "int")), avro(field("a", "long"), field("b", "string"))
     columns = flat(schema_of({"A": "bigint", "b": "string"}))
     assert breaking_changes(new, old, columns, ()) == []
@@ -149,19 +149,19 @@ def test_the_columns_of_the_table_decide_what_fits() -> None:
     ]
 
 
-def test_without_an_earlier_version_only_the_columns_are_asked() -> None:
+def test_without_an_earlier_version_only_the_columns_are_compared() -> None:
     new = avro(field("id", "string"), field("day", "string"), field("raw", "bytes"), field("more", "long"))
     columns = flat(schema_of({"id": "bigint", "day": "date", "raw": "string", "amount": "int"}))
     assert breaking_changes(new, None, columns, ()) == ["~ id bigint → string", "~ raw string → binary"]
 
 
-def test_a_field_that_a_required_column_needs_may_not_go() -> None:
+def test_a_field_of_a_required_column_cannot_be_removed() -> None:
     old, new = avro(ID, field("a", ["null", "int"], default=None)), avro(ID)
     assert breaking_changes(new, old, {}, ("A", "id", "never_there")) == ["- A, which is required"]
     assert breaking_changes(new, None, {}, ("a",)) == ["- a, which is required"]
 
 
-def test_rows_in_an_envelope_are_compared_and_not_the_envelope() -> None:
+def test_the_rows_in_an_envelope_are_compared() -> None:
     def envelope(*fields: dict[str, Any]) -> Fields:
         text = json.dumps({"type": "record", "name": "E", "fields": [field("after", ["null", within(*fields)]), ID]})
         return fields_of(AvroSchema(text), envelope=True)

@@ -222,7 +222,7 @@ def test_each_value_is_the_same_in_a_block_and_by_itself(name: str, timezone: st
 
 @given(texts=st.lists(RECORDS, min_size=1, max_size=3))
 @settings(max_examples=60, deadline=None)
-def test_every_value_is_in_its_column_or_beside_it(texts: list[bytes]) -> None:
+def test_every_value_is_in_its_column_or_rescued(texts: list[bytes]) -> None:
     target = Target(schema=SCHEMA, surveyed=True, timezone="Europe/Berlin")
     made = [row for batch in rows(as_records(texts), target) for row in batch.to_pylist()]
     for text, row in zip(texts, made, strict=True):
@@ -304,7 +304,7 @@ def test_a_block_reads_more_than_a_few_records_at_once(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("zone", ["Z", "+02:00", "-0530"])
-def test_a_block_takes_times_with_their_offsets(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_reads_times_with_offsets(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_text, "parse", None)
     (batch,) = rows(as_records([f'{{"at": "2026-01-31T12:00:00{zone}"}}'.encode()]), _target(at="timestamp"))
     assert batch.column("at")[0].as_py() == datetime.fromisoformat(f"2026-01-31T12:00:00{zone}")
@@ -314,7 +314,7 @@ def _target(**columns: str) -> Target:
     return Target(schema=schema_of(columns), surveyed=True)
 
 
-def test_one_bad_record_among_many_costs_only_itself() -> None:
+def test_one_invalid_record_among_many_rejects_only_itself() -> None:
     texts = [f'{{"id": {number}}}'.encode() for number in range(3000)]
     texts[1234] = b'{"id": 1, "id": 2}'
     found = pa.Table.from_batches(rows(as_records(texts), _target(id="bigint")))
@@ -324,7 +324,7 @@ def test_one_bad_record_among_many_costs_only_itself() -> None:
 
 
 @pytest.mark.parametrize("lone", [b"null", b"[]", b"1"])
-def test_a_line_that_is_no_object_does_not_crash_the_block_reader(lone: bytes) -> None:
+def test_a_line_that_is_not_an_object_does_not_crash_the_block_reader(lone: bytes) -> None:
     found = pa.Table.from_batches(rows(as_records([b'{"id": 1}', lone, b'{"id": 2}']), _target(id="bigint")))
     assert found.column("id").to_pylist() == [1, None, 2]
     assert [code and code.split(":")[0] for code in found.column(ERROR_CODE).to_pylist()] == [
@@ -334,7 +334,7 @@ def test_a_line_that_is_no_object_does_not_crash_the_block_reader(lone: bytes) -
     ]
 
 
-def test_two_objects_in_a_line_do_not_make_up_for_one_in_two_lines() -> None:
+def test_two_objects_in_one_line_are_not_two_records() -> None:
     texts = [b'{"id": 1} {"id": 2}', b'{"id":', b"3}"]
     found = pa.Table.from_batches(rows(as_records(texts), _target(id="bigint")))
     assert found.column("id").to_pylist() == [None, None, None]
@@ -342,7 +342,7 @@ def test_two_objects_in_a_line_do_not_make_up_for_one_in_two_lines() -> None:
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
-def test_what_is_no_json_number_is_no_number_between_others(text: str) -> None:
+def test_an_invalid_number_stays_invalid_among_valid_ones(text: str) -> None:
     texts = [b'{"x": 1.5}', f'{{"x": {text}}}'.encode(), b'{"x": null}']
     found = pa.Table.from_batches(rows(as_records(texts), _target(x="double")))
     assert found.column("x").to_pylist() == [1.5, None, None]
@@ -378,24 +378,24 @@ def test_a_record_that_cannot_be_read_has_a_code(text: bytes, code: str) -> None
     assert read(text, {"a": "string"})[ERROR_CODE].startswith(f"{code}: ")
 
 
-def test_half_of_a_pair_is_fine_when_the_other_half_follows() -> None:
+def test_a_surrogate_pair_is_a_character() -> None:
     assert parse(rb'{"a": "\ud83d\ude00"}') == {"a": "\U0001f600"}
 
 
-def test_many_brackets_are_not_deep() -> None:
+def test_many_brackets_on_one_level_are_not_deep() -> None:
     assert parse(json.dumps({"a": [[]] * 500}).encode()) == {"a": [[]] * 500}
 
 
-def test_a_null_character_that_is_written_as_such_is_a_character() -> None:
+def test_an_escaped_null_character_is_a_character() -> None:
     assert read(rb'{"a": "x\u0000y"}', {"a": "string"}) == {"a": "x\x00y"}
 
 
-def test_digits_are_kept_where_a_number_is_kept_as_text() -> None:
+def test_a_number_stored_as_text_keeps_its_digits() -> None:
     text = b'{"a": 1.50, "b": {"c": [1e400, 0.1000000000000000055, -0]}}'
     assert read(text, {"a": "string", "b": "string"}) == {"a": "1.50", "b": '{"c": [1e400, 0.1000000000000000055, -0]}'}
 
 
-def test_digits_are_kept_where_a_number_is_rescued() -> None:
+def test_a_rescued_number_keeps_its_digits() -> None:
     found = read(b'{"a": 1.2300000000000000000000001, "b": 1e400}', {"a": "decimal(5,2)", "b": "double"})
     assert found == {RESCUED: '{"a": 1.2300000000000000000000001, "b": 1e400}'}
 
@@ -431,7 +431,7 @@ def test_digits_are_kept_where_a_number_is_rescued() -> None:
         ([b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}"], None),
     ],
 )
-def test_a_survey_tells_the_type_that_holds_all_values(texts: list[bytes], expected: str | None) -> None:
+def test_a_survey_returns_the_type_that_fits_all_values(texts: list[bytes], expected: str | None) -> None:
     found = shape(as_records(texts))
     assert (str(spark_type(found)) if len(found) else None) == expected
 
@@ -443,7 +443,7 @@ def test_a_survey_finds_the_same_in_a_block_and_one_by_one(texts: list[bytes]) -
     assert str(spark_type(shape(as_records(texts)))) == str(spark_type(each))
 
 
-def test_a_field_without_a_column_ends_the_job_unless_it_was_looked_for() -> None:
+def test_a_new_field_without_a_survey_aborts_the_job() -> None:
     target = Target(schema=schema_of({"id": "bigint", "nest": "struct<a:bigint>"}))
     for text, name in ((b'{"id": 1, "new": 2}', "new"), (b'{"nest": {"a": 1, "b": 2}}', "nest.b")):
         with pytest.raises(Abort) as caught:

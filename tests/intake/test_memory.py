@@ -43,7 +43,7 @@ WIDE = 32 << 20
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
-def test_a_file_that_the_memory_does_not_suffice_for_is_not_called_damaged(tmp_path: Path, format: str) -> None:
+def test_a_file_too_large_for_memory_is_not_reported_as_corrupt(tmp_path: Path, format: str) -> None:
     file = tmp_path / f"wide.{format}"
     written(file, WIDE)
     written(tmp_path / f"wide.{format}.small", 10)
@@ -70,7 +70,7 @@ def written(file: Path, width: int) -> None:
             fastavro.writer(made, schema, [{"text": text}], codec="deflate")
 
 
-def test_want_of_memory_is_reported_from_bytes_that_ask_for_an_absurd_amount(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_is_distinguished_from_corrupt_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoMemory):
         check_memory(pa.ArrowMemoryError("malloc of size 8388608 failed"))
     check_memory(pa.ArrowMemoryError(f"malloc of size {1 << 60} failed"))

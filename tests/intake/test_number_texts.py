@@ -101,7 +101,7 @@ def _folder(text: str, type: str) -> Answer:
 
 @pytest.mark.parametrize("read_as", [_quoted_in_json, _csv, _xml, _folder])
 @pytest.mark.parametrize("text", ANSWERS)
-def test_a_text_is_a_number_by_one_rule(text: str, read_as: Callable[[str, str], Answer]) -> None:
+def test_one_rule_decides_which_texts_are_numbers(text: str, read_as: Callable[[str, str], Answer]) -> None:
     found = tuple(read_as(text, type) for type in _NUMERIC)
     assert list(map(repr, found)) == list(map(repr, ANSWERS[text]))
 
@@ -112,7 +112,7 @@ def test_quotes_around_a_json_number_change_nothing(text: str) -> None:
     assert list(map(repr, found)) == list(map(repr, ANSWERS[text]))
 
 
-def test_a_block_with_texts_and_numbers_gives_what_each_row_gives() -> None:
+def test_a_block_with_texts_and_numbers_equals_its_single_rows() -> None:
     """Arrow reads quoted decimals as a block and no other quoted number: both paths have to agree."""
     raws = [json.dumps({"x": text}).encode() for text in ANSWERS] * 20
     for type in _NUMERIC:

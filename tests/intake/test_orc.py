@@ -81,25 +81,25 @@ def command(process: int) -> bytes:
 
 @pytest.mark.parametrize("at", [3, 5])
 @pytest.mark.parametrize("sent", [signal.SIGSEGV, signal.SIGABRT])
-def test_a_file_that_crashes_its_reader_is_damaged_and_the_next_is_read(sent: signal.Signals, at: int) -> None:
+def test_a_file_that_crashes_its_reader_is_corrupt_and_the_next_one_is_read(sent: signal.Signals, at: int) -> None:
     with pytest.raises(Broken, match=f"corrupt: the orc file is corrupt: its reader ended with {sent.name}"):
         ids(Fatal(written(), sent, at))
     assert ids(io.BytesIO(written())) == TABLE["id"].to_pylist()
 
 
-def test_a_reader_that_is_killed_is_not_held_against_the_file() -> None:
+def test_a_killed_reader_does_not_reject_the_file() -> None:
     with pytest.raises(NoMemory, match="killed"):
         ids(Fatal(written(), signal.SIGKILL, 4))
     assert ids(io.BytesIO(written())) == TABLE["id"].to_pylist()
 
 
-def test_a_crash_under_a_limit_of_memory_is_not_held_against_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_under_a_memory_limit_does_not_reject_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orc, "is_limited", lambda: True)
     with pytest.raises(NoMemory, match="ended with SIGSEGV, under a memory limit"):
         ids(Fatal(written(), signal.SIGSEGV, 4))
 
 
-def test_a_reader_that_died_while_it_was_idle_is_not_asked_again() -> None:
+def test_a_reader_that_died_while_idle_is_not_reused() -> None:
     ids(io.BytesIO(written()))
     for reader in readers():
         os.kill(reader, signal.SIGKILL)
@@ -107,7 +107,7 @@ def test_a_reader_that_died_while_it_was_idle_is_not_asked_again() -> None:
     assert ids(io.BytesIO(written())) == TABLE["id"].to_pylist()
 
 
-def test_a_reader_that_has_seen_damaged_bytes_is_not_asked_again() -> None:
+def test_a_reader_that_read_corrupt_bytes_is_not_reused() -> None:
     ids(io.BytesIO(written()))
     before = readers()
     data = bytearray(written())
@@ -117,14 +117,14 @@ def test_a_reader_that_has_seen_damaged_bytes_is_not_asked_again() -> None:
     assert not set(before) & set(readers())
 
 
-def test_a_reader_that_cannot_be_started_or_ends_by_itself_is_not_held_against_the_file(
+def test_a_reader_that_cannot_start_or_exits_does_not_reject_the_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refused(*_: object, **__: object) -> None:
+    def rejected(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patched:
-        patched.setattr(subprocess, "Popen", refused)
+        patched.setattr(subprocess, "Popen", rejected)
         with pytest.raises(Broken, match="Too many open files") as raised:
             ids(io.BytesIO(written()))
     assert raised.value.passing
@@ -134,7 +134,7 @@ def test_a_reader_that_cannot_be_started_or_ends_by_itself_is_not_held_against_t
     assert raised.value.passing
 
 
-def test_a_reader_that_has_read_much_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_has_read_much_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orc, "_MUCH", 1000)
     ids(io.BytesIO(written()))
     assert readers() == []
@@ -155,7 +155,7 @@ def test_columns_that_are_nested_too_deeply_are_reported(depth: int, fine: bool)
         columnar.shape(file, "orc")
 
 
-def test_files_are_read_by_one_process_after_the_other() -> None:
+def test_files_are_read_by_one_process_in_turn() -> None:
     ids(io.BytesIO(written()))
     before = readers()
     assert before
@@ -167,7 +167,7 @@ def test_files_are_read_by_one_process_after_the_other() -> None:
     assert readers() == before
 
 
-def test_a_reader_of_the_process_that_this_was_forked_from_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_of_the_parent_process_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with orc.reader() as parents:
         pass
     monkeypatch.setattr(parents, "owner", -1)
@@ -177,7 +177,7 @@ def test_a_reader_of_the_process_that_this_was_forked_from_is_left_alone(monkeyp
     parents.close()
 
 
-def test_a_reader_without_memory_for_the_bytes_of_a_file_says_so_though_arrow_does_not() -> None:
+def test_a_reader_without_memory_for_a_file_reports_it() -> None:
     orders, answers = Starved(), io.BytesIO()
     orc_process.send(orders, b"O", orc_process.COUNT.pack(len(written())))
     orc_process.send(orders, b"D", written())

@@ -26,7 +26,7 @@ ID = {"id": "bigint"}
 IDS = [{"id": number} for number in range(1, 4)]
 
 
-def test_files_are_read_one_after_the_other() -> None:
+def test_files_are_read_in_order() -> None:
     files = {"a": lines(*IDS), "b": b"", "c": lines({"id": 9})}
     target = Target(schema=schema_of(ID))
     made = Reader(source=Files(files="*", format="json"), target=target, open=lambda path: io.BytesIO(files[path]))
@@ -40,7 +40,7 @@ def test_files_are_read_one_after_the_other() -> None:
     ]
 
 
-def test_a_reader_goes_to_other_processes() -> None:
+def test_a_reader_can_be_pickled() -> None:
     made = Reader(source=Files(files="*", format="json"), target=Target(schema=schema_of(ID)), open=_nothing)
     assert pickle.loads(pickle.dumps(made)) == made
 
@@ -49,7 +49,7 @@ def _nothing(_: str) -> BinaryIO:
     return io.BytesIO()
 
 
-def test_a_file_that_is_known_to_be_refused_is_not_read() -> None:
+def test_a_file_with_a_known_error_is_not_read() -> None:
     made = Reader(source=Files(files="*", format="json"), target=Target(schema=schema_of(ID)), open=_nothing)
     (batch,) = made.read([Task(3, "a", 7, "not-json: it is bad: really")])
     (row,) = batch.to_pylist()
@@ -77,7 +77,7 @@ def test_a_file_that_is_known_to_be_refused_is_not_read() -> None:
         ("csv", '\ufeff"id"\n"1"\n"2"\n"3"\n'.encode()),
     ],
 )
-def test_records_are_found_however_a_text_is_written_and_comes_in(
+def test_records_are_found_in_any_layout_and_chunking(
     format: str, data: bytes, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "CHUNK", size)
@@ -114,18 +114,18 @@ def test_every_record_is_counted(texts: list[str], end: str, last: bool, pack: b
         (b'null\n{"id": 1}\n', [1]),
     ],
 )
-def test_a_broken_first_line_does_not_hide_the_others(data: bytes, expected: list[int]) -> None:
+def test_an_invalid_first_line_does_not_hide_the_others(data: bytes, expected: list[int]) -> None:
     found = read(data, ID)
     assert [row["id"] for row in found.rows] == expected
     assert len(found.codes) == data.count(b"\n") - 1
 
 
-def test_an_object_may_hold_others_on_its_second_line() -> None:
+def test_an_object_can_have_nested_objects_on_its_second_line() -> None:
     found = read(b'{"items": [\n{"id": 1}\n]}\n{"items": []}', {"items": "array<struct<id:bigint>>"})
     assert found.rows == [{"items": [{"id": 1}]}, {"items": []}]
 
 
-def test_a_bad_element_of_an_array_costs_only_itself() -> None:
+def test_an_invalid_array_element_rejects_only_itself() -> None:
     data = b'[{"id": 1}, {"id": 1, "id": 2}, {"id": NaN}, null, 5, {"id": }, {"id": 2}]'
     found = read(data, ID)
     assert found.rows == [{"id": 1}, {"id": 2}]
@@ -138,7 +138,7 @@ def test_a_bad_element_of_an_array_costs_only_itself() -> None:
     }
 
 
-def test_rows_know_the_line_that_they_begin_on() -> None:
+def test_rows_have_the_number_of_their_first_line() -> None:
     assert read(b'\n{"id": 1}\n\n\n{"id": 2}\n', ID).lines == [2, 5]
     assert read(b'id,n\n1,"a\nb"\n2,c\n', {**ID, "n": "string"}, format="csv").lines == [2, 4]
 
@@ -149,7 +149,7 @@ def test_text_is_read_by_lines() -> None:
     assert found.codes == {3: "not-utf8", 4: "nul-byte"}
 
 
-def test_changes_are_taken_out_of_their_envelope() -> None:
+def test_changes_are_unwrapped_from_their_envelope() -> None:
     change = {"op": "u", "before": {"id": 1}, "after": {"id": 2}, "source": {}, "ts_ms": 0}
     found = read(lines(change, {"x": 1}), {**ID, "_op": "string", "_before": "string"}, envelope="debezium")
     assert found.rows == [{"id": 2, "_op": "update", "_before": '{"id": 1}'}]
@@ -166,7 +166,7 @@ def test_a_field_of_a_changed_row_that_is_called_like_an_audit_column_is_not_los
     assert beside["_op (of the row)"] == "mine"
 
 
-def test_a_new_field_names_the_file_that_it_is_in() -> None:
+def test_a_new_field_names_its_file() -> None:
     with pytest.raises(Abort) as caught:
         read(lines({"id": 1, "n": {"x": 1}}), {**ID, "n": "struct<a:bigint>"}, path="in/new.json", surveyed=False)
     assert (caught.value.kind, caught.value.path, caught.value.detail) == ("new-fields", "in/new.json", "n.x")
@@ -175,7 +175,7 @@ def test_a_new_field_names_the_file_that_it_is_in() -> None:
 # Hive partitions
 
 
-def test_folders_tell_columns() -> None:
+def test_partition_folders_are_columns() -> None:
     columns = {**ID, "year": "int", "day": "date", "at": "timestamp", "c": "string", "none": "string"}
     path = "in/year=2026/day=2026-01-31/at=2026-01-31 12%3A00%3A00Z/c=x%20y%2Fz/none=__HIVE_DEFAULT_PARTITION__/f.json"
     (row,) = read(lines({"id": 1}), columns, path=path).rows
@@ -184,38 +184,38 @@ def test_folders_tell_columns() -> None:
     assert "none" not in row
 
 
-def test_the_file_itself_is_no_folder() -> None:
+def test_the_file_name_is_not_a_partition() -> None:
     assert Task(0, "a=1/b/c=2.json", 0).partitions == {"a": "1"}
 
 
-def test_a_folder_that_does_not_fit_its_column_is_kept_beside() -> None:
+def test_a_partition_value_that_does_not_fit_is_rescued() -> None:
     found = read(lines({"id": 1}, {"id": "x"}), {**ID, "year": "int"}, path="year=abc/f.json")
     assert found.rescued == [{"year": "abc"}, {"id": "x", "year": "abc"}]
 
 
-def test_a_folder_that_no_column_can_be_named_after_is_kept_beside() -> None:
+def test_a_partition_with_an_invalid_column_name_is_rescued() -> None:
     assert read(lines({"id": 1}), ID, path="the year=2026/f.json").rescued == [{"the year": "2026"}]
 
 
-def test_a_column_that_is_in_the_path_and_in_the_file_is_that_of_the_path() -> None:
+def test_a_column_in_path_and_file_has_the_value_of_the_path() -> None:
     data = lines({"id": 1, "year": 2026}, {"id": 2, "year": 2025}, {"id": 3}, {"id": 4, "year": "x"})
     found = read(data, {**ID, "year": "int"}, path="year=2026/f.json", surveyed=False)
     assert [row["year"] for row in found.rows] == [2026] * 4
     assert found.rescued == [None, {"year": 2025}, None, {"year": "x"}]
 
 
-def test_a_column_that_is_in_the_path_and_in_a_csv_file_is_that_of_the_path() -> None:
+def test_a_column_in_path_and_csv_file_has_the_value_of_the_path() -> None:
     found = read(b"Year,id\n2025,1\n2026,2\n", {**ID, "year": "int"}, path="YEAR=2026/f.csv", format="csv")
     assert found.rows == [{"id": 1, "year": 2026}, {"id": 2, "year": 2026}]
     assert found.rescued == [{"year": 2025}, None]
 
 
-def test_a_value_of_the_file_is_not_lost_where_the_path_has_none() -> None:
+def test_a_value_of_the_file_is_used_where_the_path_has_none() -> None:
     path = "year=__HIVE_DEFAULT_PARTITION__/f.json"
     assert read(lines({"id": 1, "year": 5}), {**ID, "year": "int"}, path=path).rescued == [{"year": 5}]
 
 
-def test_a_folder_without_a_column_ends_the_job_unless_it_was_looked_for() -> None:
+def test_a_new_partition_column_without_a_survey_aborts_the_job() -> None:
     with pytest.raises(Abort) as abort:
         read(lines({"id": 1}), ID, path="year=2026/f.json", surveyed=False)
     assert abort.value.kind == "new-fields"
@@ -250,7 +250,7 @@ def test_a_file_without_records_has_no_columns(format: str, data: bytes) -> None
     assert (found.shape, found.why) == (pa.struct([]), None)
 
 
-def test_a_survey_tells_why_a_file_cannot_be_read() -> None:
+def test_a_survey_reports_why_a_file_is_unreadable() -> None:
     assert look(b'[{"a": 1}').why == "truncated-json: the file ends before its value does: '{\"a\": 1}'"
     assert (
         look(b"a;b\n", format="csv", expected=list("abcdefg")).why
@@ -258,7 +258,7 @@ def test_a_survey_tells_why_a_file_cannot_be_read() -> None:
     )
 
 
-def test_a_survey_passes_over_a_record_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_survey_skips_a_too_long_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split, "MAX_RECORD", 40)
     monkeypatch.setattr(stream, "CHUNK", 16)
     monkeypatch.setattr(reader, "_HEAD", 16)
@@ -288,7 +288,7 @@ def _unavailable() -> BinaryIO:
         (_unavailable, "store-failed: the store answers 503"),
     ],
 )
-def test_a_file_that_cannot_be_opened_is_left_out(opened: object, detail: str) -> None:
+def test_an_unopenable_file_is_postponed(opened: object, detail: str) -> None:
     with pytest.raises(Abort) as caught:
         read(opened, ID, size=5)  # type: ignore[arg-type]
     assert (caught.value.kind, caught.value.path, caught.value.detail) == ("left-out", "in/file", detail)
@@ -305,7 +305,7 @@ class Cut(io.BytesIO):
         raise OSError(5, "Input/output error")
 
 
-def test_a_file_that_fails_while_it_is_read_is_left_out() -> None:
+def test_a_file_that_fails_while_it_is_read_is_postponed() -> None:
     with pytest.raises(Abort) as caught:
         read(lambda: Cut(lines(*IDS)), ID, size=1000)
     assert caught.value.kind == "left-out"
@@ -316,7 +316,7 @@ def test_a_file_that_fails_while_it_is_read_is_left_out() -> None:
     "data", [lines(*IDS), json.dumps(IDS).encode()[:-4], gzip.compress(lines(*IDS), mtime=0)[:-4], b"[[["]
 )
 @pytest.mark.parametrize("more", [-1, 1])
-def test_a_file_of_another_size_than_was_listed_is_left_out(data: bytes, more: int) -> None:
+def test_a_file_with_another_size_than_listed_is_postponed(data: bytes, more: int) -> None:
     with pytest.raises(Abort) as caught:
         read(data, ID, size=len(data) + more)
     assert caught.value.kind == "left-out"
@@ -325,14 +325,14 @@ def test_a_file_of_another_size_than_was_listed_is_left_out(data: bytes, more: i
 
 
 @pytest.mark.parametrize("data", [json.dumps(IDS).encode()[:-4], gzip.compress(lines(*IDS), mtime=0)[:-4]])
-def test_no_row_of_a_broken_file_is_taken_in(data: bytes) -> None:
+def test_no_row_of_a_corrupt_file_is_ingested(data: bytes) -> None:
     found = read(data, ID)
     assert not found.rows
     assert list(found.codes) == [0]
     assert found.end["rows"] == 1
 
 
-def test_a_broken_file_of_which_rows_were_given_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corrupt_file_with_released_rows_aborts_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "CHUNK", 10_000)
     data = json.dumps([{"id": number} for number in range(10_000)]).encode()[:-3]
     with pytest.raises(Abort) as caught:
@@ -341,14 +341,14 @@ def test_a_broken_file_of_which_rows_were_given_ends_the_job(monkeypatch: pytest
     assert caught.value.detail.startswith("truncated-json: ")
 
 
-def test_rows_are_given_before_the_file_ends_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_are_released_before_the_end_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "CHUNK", 10_000)
     found = read(lines(*({"id": number} for number in range(10_000))), ID, held=10_000)
     assert [row["id"] for row in found.rows] == list(range(10_000))
     assert len(found.batches) > 5
 
 
-def test_the_head_of_a_file_that_cannot_be_opened_again_is_not_needed() -> None:
+def test_a_file_without_a_readable_head_is_read() -> None:
     data = [b"[", None]
 
     def opened() -> BinaryIO:

@@ -210,11 +210,11 @@ def test_a_column_is_made_as_wide_as_it_can_follow(known: str, found: str, expec
 def test_a_widened_column_can_always_be_widened_no_further_by_the_same(one: pa.DataType, other: pa.DataType) -> None:
     found = widest(one, other)
     assert widest(found, other) == found
-    told = widened(pa.schema([("c", one)]), pa.schema([("c", found)]))
-    assert bool(told) == (found != one)
+    changes = widened(pa.schema([("c", one)]), pa.schema([("c", found)]))
+    assert bool(changes) == (found != one)
 
 
-def test_what_became_wider_is_reported_by_name_at_every_depth() -> None:
+def test_widened_fields_are_reported_by_name_at_every_depth() -> None:
     known = schema_of({"a": "int", "s": "struct<x:int,y:string>", "l": "array<struct<z:float>>", "same": "int"})
     target = schema_of({"s": "struct<x:bigint,y:string,n:int>", "a": "int", "l": "array<struct<z:double>>"})
     assert widened(known, target) == ("s.x: int → bigint", "l.z: float → double")

@@ -46,7 +46,7 @@ def cut(
 
 @given(data=TEXTS, sizes=st.lists(st.integers(1, 5)))
 @settings(max_examples=200, deadline=None)
-def test_lines_are_the_same_however_the_bytes_are_cut(data: bytes, sizes: list[int]) -> None:
+def test_lines_do_not_depend_on_chunks(data: bytes, sizes: list[int]) -> None:
     lines = data.decode().split("\n")
     expected = [(number, line.removesuffix("\r")) for number, line in enumerate(lines, start=1)]
     expected = expected if lines[-1] else expected[:-1]
@@ -55,23 +55,23 @@ def test_lines_are_the_same_however_the_bytes_are_cut(data: bytes, sizes: list[i
 
 @given(data=TEXTS, sizes=st.lists(st.integers(1, 5)))
 @settings(max_examples=200, deadline=None)
-def test_quoted_records_are_the_same_however_the_bytes_are_cut(data: bytes, sizes: list[int]) -> None:
+def test_quoted_records_do_not_depend_on_chunks(data: bytes, sizes: list[int]) -> None:
     assert cut(data, sizes, delimiter=",") == cut(data, [], delimiter=",")
 
 
-def test_a_line_end_between_quotes_ends_no_record() -> None:
+def test_a_quoted_line_end_does_not_end_a_record() -> None:
     assert cut(b'a,"b\nc"\nd\n', [], delimiter=",") == [(1, b'a,"b\nc"'), (3, b"d")]
 
 
-def test_a_quote_that_is_not_closed_costs_its_own_line() -> None:
+def test_an_unclosed_quote_rejects_only_its_line() -> None:
     assert cut(b'a\nb"\nc\nd', [], delimiter=",") == [(1, b"a"), (2, b'b"'), (3, b"c"), (4, b"d")]
 
 
-def test_lines_may_end_with_returns_alone() -> None:
+def test_lines_can_end_with_carriage_returns() -> None:
     assert cut(b"a\rb\r\rc", [2], newline=b"\r") == [(1, b"a"), (2, b"b"), (3, b""), (4, b"c")]
 
 
-def test_a_record_that_is_too_long_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_long_record_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_RECORD", 10)
     monkeypatch.setattr(module, "SHOWN", 4)
     found = list(split([b"a\n", b"b" * 8, b"c" * 8, b"d\ne\n"]))
@@ -84,12 +84,12 @@ def test_a_record_that_is_too_long_is_passed_over(monkeypatch: pytest.MonkeyPatc
     )
 
 
-def test_a_record_that_is_too_long_may_be_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_long_record_can_be_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_RECORD", 10)
     assert [type(piece) for piece in split([b"b" * 8, b"c" * 8], delimiter=",")] == [Oversized]
 
 
-def test_a_quote_that_is_not_closed_within_the_longest_record_costs_its_own_line(
+def test_a_quote_not_closed_within_the_record_limit_rejects_only_its_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MAX_RECORD", 10)
@@ -102,20 +102,20 @@ def test_a_quote_that_is_not_closed_within_the_longest_record_costs_its_own_line
     ]
 
 
-def test_a_part_has_its_own_bytes() -> None:
+def test_a_part_contains_only_its_own_bytes() -> None:
     records = as_records([b"a", b"bb", b"ccc"])
     part = records.part(1, 3)
     assert (part.raws(), part.lines.tolist(), part.data) == ([b"bb", b"ccc"], [2, 3], b"bb\nccc\n")
     assert len(records.part(1, 1)) == 0
 
 
-def test_blank_records_are_left_out_and_keep_their_lines() -> None:
+def test_blank_records_are_omitted_and_line_numbers_kept() -> None:
     records = as_records([b"", b"a", b" \t ", b"bbb", b"\r"])
-    kept = records.without_blank(b" \t\r\n")
-    assert (kept.raws(), kept.lines.tolist()) == ([b"a", b"bbb"], [2, 4])
+    remaining = records.without_blank(b" \t\r\n")
+    assert (remaining.raws(), remaining.lines.tolist()) == ([b"a", b"bbb"], [2, 4])
 
 
-def test_what_is_blank_does_not_depend_on_the_other_records() -> None:
+def test_blankness_does_not_depend_on_other_records() -> None:
     assert as_records([b"    ", b"long enough"]).without_blank(b" \r\n").raws() == [b"long enough"]
 
 
@@ -129,7 +129,7 @@ def texts(data: bytes, sizes: list[int]) -> list[bytes]:
 
 @given(values=st.lists(VALUES, max_size=5), sizes=st.lists(st.integers(1, 7)), indent=st.sampled_from([None, 1]))
 @settings(max_examples=200, deadline=None)
-def test_elements_of_an_array_are_found_however_the_bytes_are_cut(
+def test_elements_of_an_array_do_not_depend_on_chunks(
     values: list[object], sizes: list[int], indent: int | None
 ) -> None:
     data = json.dumps(values, indent=indent, ensure_ascii=False).encode()
@@ -141,7 +141,7 @@ def test_elements_of_an_array_are_found_however_the_bytes_are_cut(
     sizes=st.lists(st.integers(1, 7)),
 )
 @settings(max_examples=100, deadline=None)
-def test_objects_over_lines_are_found_however_the_bytes_are_cut(values: list[object], sizes: list[int]) -> None:
+def test_multi_line_objects_do_not_depend_on_chunks(values: list[object], sizes: list[int]) -> None:
     data = b"\r\n".join(json.dumps(value, indent=2).encode() for value in values)
     assert [json.loads(text) for text in texts(data, sizes)] == values
 
@@ -151,7 +151,7 @@ def test_elements_are_numbered() -> None:
     assert [number for part in found for number in part] == [1, 2, 3]
 
 
-def test_a_broken_element_does_not_spoil_the_others() -> None:
+def test_an_invalid_element_does_not_affect_the_others() -> None:
     assert texts(b'[{"a": 1}, {"b" 2}, nope, {"c": 3}]', []) == [b'{"a": 1}', b'{"b" 2}', b"nope", b'{"c": 3}']
 
 
@@ -166,17 +166,17 @@ def test_an_empty_array_has_no_elements() -> None:
 @pytest.mark.parametrize(
     "data", [b'[{"a": 1}', b'[{"a": 1},', b'[{"a": "x', b'{"a": {\n"b": 1}', b"[", b'[{"a": 1}] x']
 )
-def test_a_text_that_ends_too_early_is_broken(data: bytes) -> None:
+def test_a_truncated_text_is_rejected(data: bytes) -> None:
     with pytest.raises(Broken, match="truncated-json"):
         texts(data, [])
 
 
-def test_a_bracket_too_many_is_broken() -> None:
+def test_an_extra_bracket_is_rejected() -> None:
     with pytest.raises(Broken, match="not-json: a bracket is closed that was not opened"):
         texts(b'{"a":\n1}}', [])
 
 
-def test_an_element_that_is_too_long_breaks_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_long_element_rejects_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_RECORD", 10)
     with pytest.raises(Broken, match="record-too-long: record 2 is longer than 10 bytes"):
         texts(b'[{"a": 1}, {"b": "' + b"x" * 20, [])
@@ -190,7 +190,7 @@ def test_an_element_that_is_too_long_breaks_the_file(monkeypatch: pytest.MonkeyP
     sizes=st.lists(st.integers(1, 9)),
 )
 @settings(max_examples=200, deadline=None)
-def test_stray_quotes_cost_no_row_but_their_own(rows: list[str], sizes: list[int]) -> None:
+def test_stray_quotes_reject_only_their_own_row(rows: list[str], sizes: list[int]) -> None:
     written = [row.format(n=number).encode() for number, row in enumerate(rows)]
     found = [raw for _, raw in cut(b"\n".join(written), sizes, delimiter=",")]
     good = [row for row in written if row.count(b'"') % 2 == 0]

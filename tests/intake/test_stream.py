@@ -32,27 +32,27 @@ def text(data: bytes, encoding: str = "utf-8") -> bytes:
 
 @pytest.mark.parametrize("size", [4, 7, 4096])
 @pytest.mark.parametrize("packed", [TEXT, gzip.compress(TEXT, mtime=0), bz2.compress(TEXT), zstd(TEXT)])
-def test_a_file_is_decompressed_by_what_it_is(packed: bytes, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_decompressed_by_its_content(packed: bytes, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "CHUNK", size)
     assert text(packed) == TEXT
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, zstd])
-def test_members_may_follow_each_other(pack: object) -> None:
+def test_a_file_can_have_several_compressed_members(pack: object) -> None:
     assert callable(pack)
     assert text(pack(b"a\n") + pack(b"b\n")) == b"a\nb\n"
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, zstd])
 @pytest.mark.parametrize("cut", [1, 5, 9])
-def test_a_compressed_file_that_ends_early_is_broken(pack: object, cut: int) -> None:
+def test_a_truncated_compressed_file_is_rejected(pack: object, cut: int) -> None:
     assert callable(pack)
     with pytest.raises(Broken, match=r"^truncated: the compressed data cannot be read to its end"):
         text(pack(TEXT)[:-cut])
 
 
 @pytest.mark.parametrize(("pack", "place"), [(gzip.compress, 100), (bz2.compress, 100), (zstd, 8)])
-def test_a_compressed_file_with_a_wrong_byte_is_broken(pack: object, place: int) -> None:
+def test_a_corrupt_compressed_file_is_rejected(pack: object, place: int) -> None:
     assert callable(pack)
     packed = bytearray(pack(bytes(range(256)) * 20))
     packed[place] ^= 0xFF
@@ -60,7 +60,7 @@ def test_a_compressed_file_with_a_wrong_byte_is_broken(pack: object, place: int)
         text(bytes(packed))
 
 
-def test_what_follows_a_compressed_text_is_not_passed_over() -> None:
+def test_bytes_after_a_compressed_text_are_not_ignored() -> None:
     with pytest.raises(Broken, match=r"^corrupt-compression: "):
         text(gzip.compress(TEXT) + b"garbage")
 
@@ -76,25 +76,25 @@ def test_what_follows_a_compressed_text_is_not_passed_over() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [5, 4096])
-def test_a_byte_order_mark_tells_the_encoding(
+def test_a_byte_order_mark_sets_the_encoding(
     mark: bytes, encoding: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "CHUNK", size)
     assert text(mark + "é€\U0001f600\n".encode(encoding), "latin-1").decode() == "é€\U0001f600\n"
 
 
-def test_an_encoding_can_be_told() -> None:
+def test_an_encoding_can_be_set() -> None:
     assert text("é".encode("latin-1"), "latin-1") == "é".encode()
 
 
-def test_utf8_is_passed_on_as_it_is() -> None:
+def test_utf8_is_passed_through_unchanged() -> None:
     assert text(b"a\xffb", "UTF8") == b"a\xffb"
 
 
 @pytest.mark.parametrize(
     ("data", "encoding"), [(b"a\x00b", "utf-16"), (b"\x00\xd8\x00\x00", "utf-16-le"), (b"\xff", "ascii")]
 )
-def test_a_file_that_is_not_in_its_encoding_is_broken(data: bytes, encoding: str) -> None:
+def test_a_file_with_a_wrong_encoding_is_rejected(data: bytes, encoding: str) -> None:
     with pytest.raises(Broken, match=r"^bad-encoding: the file is not "):
         text(data, encoding)
 
@@ -103,7 +103,7 @@ def test_an_empty_file_has_no_text() -> None:
     assert text(b"") == b""
 
 
-def test_a_file_that_grows_without_end_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_FREE", 1 << 20)
     monkeypatch.setattr(stream, "CHUNK", 1 << 16)
     with pytest.raises(
@@ -112,11 +112,11 @@ def test_a_file_that_grows_without_end_is_broken(monkeypatch: pytest.MonkeyPatch
         text(gzip.compress(bytes(4 << 20)))
 
 
-def test_a_file_that_grows_a_lot_but_is_small_is_fine() -> None:
+def test_a_small_file_with_a_high_compression_ratio_is_accepted() -> None:
     assert len(text(gzip.compress(bytes(1 << 20)))) == 1 << 20
 
 
-def test_a_file_of_another_size_than_was_listed_has_changed() -> None:
+def test_a_file_with_another_size_than_listed_has_changed() -> None:
     for listed in (3, 5):
         raw = Counted(io.BytesIO(b"abcd"), listed)
         with pytest.raises(
@@ -126,7 +126,7 @@ def test_a_file_of_another_size_than_was_listed_has_changed() -> None:
         assert caught.value.passing
 
 
-def test_a_file_that_was_read_out_of_order_is_measured() -> None:
+def test_the_size_of_a_randomly_read_file_is_checked() -> None:
     raw = Counted(io.BytesIO(b"abcd"), 4)
     raw.whole().seek(2)
     raw.check_size()
@@ -149,7 +149,7 @@ class Failing(io.RawIOBase):
 @pytest.mark.parametrize(
     "error", [OSError(5, "Input/output error"), InfrastructureError("store-failed", "503", hint="")]
 )
-def test_an_error_of_the_store_is_no_fault_of_the_file(pack: object, error: Exception) -> None:
+def test_an_error_of_the_store_does_not_reject_the_file(pack: object, error: Exception) -> None:
     assert callable(pack)
     packed = pack(TEXT)[:-3]
     file: BinaryIO = Failing(packed, error)  # type: ignore[assignment]

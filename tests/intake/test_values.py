@@ -105,7 +105,7 @@ def test_avro_values_keep_their_logical_types() -> None:
     assert decoder.record(avro(ORDER, VALUE)) == {**VALUE, "clock": "07:30:00", "code": str(CODE_OF)}
 
 
-def test_an_avro_schema_tells_the_columns_and_its_rows_fit_them() -> None:
+def test_an_avro_schema_defines_columns_that_fit_its_rows() -> None:
     decoder = ValueDecoder(values="avro", schemas={7: AvroSchema(json.dumps(ORDER))})
     shape = decoder.schema_shape((7, (0,)))
     expected = {
@@ -131,13 +131,13 @@ def test_an_avro_schema_tells_the_columns_and_its_rows_fit_them() -> None:
     assert row[ROW_HASH] == hashes([value])[0]
 
 
-def test_an_avro_value_that_is_no_record_is_the_column_value() -> None:
+def test_an_avro_value_that_is_not_a_record_becomes_the_column_value() -> None:
     decoder = ValueDecoder(values="avro", schemas={1: AvroSchema('"string"')})
     assert decoder.record(avro("string", "hello", 1)) == {"value": "hello"}
     assert decoder.schema_shape((1, (0,))) == pa.struct([("value", pa.string())])
 
 
-def test_an_avro_schema_may_refer_to_others() -> None:
+def test_an_avro_schema_can_reference_others() -> None:
     place = {"type": "record", "name": "shop.Place", "fields": [{"name": "city", "type": "string"}]}
     person = {"type": "record", "name": "shop.Person", "fields": [{"name": "home", "type": "shop.Place"}]}
     whole = {**person, "fields": [{"name": "home", "type": place}]}
@@ -157,7 +157,7 @@ def test_an_avro_schema_may_refer_to_others() -> None:
         (framed(9, b"{}"), "unknown-schema"),
     ],
 )
-def test_a_poisoned_avro_value_is_unreadable_with_a_code(value: bytes, code: str) -> None:
+def test_an_invalid_avro_value_is_unreadable_with_a_code(value: bytes, code: str) -> None:
     schema = {"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]}
     decoder = ValueDecoder(values="avro", schemas={7: AvroSchema(json.dumps(schema)), 9: JsonSchema()}, surveyed=True)
     found = decoder.record(value)
@@ -165,13 +165,13 @@ def test_a_poisoned_avro_value_is_unreadable_with_a_code(value: bytes, code: str
     assert found.code == code
 
 
-def test_an_id_that_was_not_asked_for_ends_the_job_so_that_the_registry_is_asked() -> None:
+def test_an_unknown_schema_id_aborts_the_job_for_a_registry_lookup() -> None:
     with pytest.raises(Abort) as raised:
         ValueDecoder(values="avro").record(framed(42, b""))
     assert (raised.value.kind, raised.value.detail) == ("new-fields", "schema 42")
 
 
-def test_protobuf_values_keep_64_bit_numbers_and_what_was_not_set(order_writer: ProtobufSchema) -> None:
+def test_protobuf_values_have_64_bit_numbers_and_unset_fields(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Order")(id=2**62, large=2**64 - 1, counts=[1, 2], tags={"a": 1}, kind=1)
     made.at.FromDatetime(datetime(2026, 1, 31, 12))
     made.free.update({"x": 1})
@@ -208,13 +208,13 @@ def test_protobuf_values_keep_64_bit_numbers_and_what_was_not_set(order_writer: 
     assert row[RESCUED] is None
 
 
-def test_the_first_message_of_a_protobuf_file_is_meant_by_a_single_zero(order_writer: ProtobufSchema) -> None:
+def test_a_single_zero_selects_the_first_protobuf_message(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Zebra")(stripes="many")
     decoder = ValueDecoder(values="protobuf", schemas={7: order_writer})
     assert decoder.record(framed(7, b"\x00" + made.SerializeToString())) == {"stripes": "many"}
 
 
-def test_a_nested_message_is_found_by_its_place(order_writer: ProtobufSchema) -> None:
+def test_a_nested_message_is_found_by_its_index(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Zebra")(stripes="Ulm")
     decoder = ValueDecoder(values="protobuf", schemas={7: order_writer})
     value = framed(7, b"\x04\x02\x02" + made.SerializeToString())
@@ -222,7 +222,7 @@ def test_a_nested_message_is_found_by_its_place(order_writer: ProtobufSchema) ->
     assert decoder.record(value) == {"city": "Ulm"}
 
 
-def test_a_time_that_no_column_holds_exactly_is_rescued(order_writer: ProtobufSchema) -> None:
+def test_a_time_that_no_column_can_store_exactly_is_rescued(order_writer: ProtobufSchema) -> None:
     made = message(order_writer, "shop.Order")()
     made.at.seconds, made.at.nanos = 1, 123_456_789
     decoder = ValueDecoder(values="protobuf", schemas={7: order_writer})
@@ -243,7 +243,7 @@ def test_a_time_that_no_column_holds_exactly_is_rescued(order_writer: ProtobufSc
         (b"\x00\x10\x05", "bad-protobuf"),
     ],
 )
-def test_a_poisoned_protobuf_value_is_unreadable_with_a_code(
+def test_an_invalid_protobuf_value_is_unreadable_with_a_code(
     order_writer: ProtobufSchema, body: bytes, code: str
 ) -> None:
     found = ValueDecoder(values="protobuf", schemas={7: order_writer}).record(framed(7, body))
@@ -251,14 +251,14 @@ def test_a_poisoned_protobuf_value_is_unreadable_with_a_code(
     assert found.code == code
 
 
-def test_a_protobuf_schema_that_does_not_compile_says_why() -> None:
+def test_the_error_of_an_invalid_protobuf_schema_has_a_reason() -> None:
     with pytest.raises(ValueError, match="Expected"):
         compile_protobuf("message {")
     with pytest.raises(ValueError, match="outside"):
         compile_protobuf('syntax = "proto3";', (("../x.proto", ""),))
 
 
-def test_json_values_come_back_in_their_order_whatever_is_between_them() -> None:
+def test_json_values_keep_their_order_among_other_values() -> None:
     values = [b'{"id": 1}', None, b'{"id":\n 2}', b"broken", b'{"id": 3}', framed(5, b'{"id": 4}')]
     decoder = ValueDecoder(values="json", schemas={5: JsonSchema()})
     found = decoder.rows(values, [None] * 6, Target(schema=schema_of({"id": "bigint"}))).to_pylist()
@@ -268,13 +268,13 @@ def test_json_values_come_back_in_their_order_whatever_is_between_them() -> None
     assert [row[ROW_HASH] for row in found] == hashes([value or b"" for value in values])
 
 
-def test_json_values_tell_their_columns_with_and_without_a_schema() -> None:
+def test_json_values_define_columns_with_and_without_a_schema() -> None:
     decoder = ValueDecoder(values="json")
     shape = decoder.shape([b'{"id": 1}', None, framed(5, b'{"name": "a"}'), b'{"id":\n 1.5}'], [None] * 4)
     assert shape == pa.struct([("id", pa.float64()), ("name", pa.string())])
 
 
-def test_a_change_without_a_row_takes_no_column_from_those_that_have_one() -> None:
+def test_a_change_without_a_row_does_not_remove_columns() -> None:
     decoder = ValueDecoder(values="json", envelope="debezium")
     values = [b'{"op": "c", "after": {"id": 1}}', b'{"ddl": "DROP TABLE x"}', b'{"op": "t"}', None, b"poison"]
     assert decoder.shape(values, [None] * 5) == pa.struct([("id", pa.int64())])
@@ -292,7 +292,7 @@ def test_text_values_are_the_column_value() -> None:
     assert records[3] == {}
 
 
-def test_an_envelope_in_avro_is_opened_and_its_tombstone_has_the_fields_of_the_key() -> None:
+def test_an_avro_envelope_is_unwrapped_and_its_tombstone_has_the_key_fields() -> None:
     row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}]}
     schema = {
         "type": "record",
@@ -321,7 +321,7 @@ def test_the_schemas_of_values_are_reported_without_reading_them() -> None:
     assert header(framed(7, b"\x02\x02ab"), "protobuf") == ((7, (1,)), 7)
 
 
-def test_keys_are_text_where_they_can_be_and_no_two_become_the_same() -> None:
+def test_keys_become_text_if_possible_and_stay_unique() -> None:
     keys = [b"plain", None, b"\xff\x00", b"base64:/wA=", b"a\x00", "ä".encode(), b""]
     found = key_texts(pa.array(keys, pa.binary())).to_pylist()
     assert found[0] == "plain"

@@ -27,7 +27,7 @@ def one(content: str) -> object:
     return record
 
 
-def refused(document: str | bytes, row_tag: str = "row") -> Broken:
+def rejected(document: str | bytes, row_tag: str = "row") -> Broken:
     with pytest.raises(Broken) as raised:
         read(document, row_tag)
     return raised.value
@@ -53,7 +53,7 @@ def test_an_attribute_has_an_underscore_before_its_name() -> None:
     assert one('<row id="7"><id>8</id></row>') == {"_id": "7", "id": "8"}
 
 
-def test_an_attribute_whose_name_is_taken_says_that_it_is_one() -> None:
+def test_an_attribute_with_a_used_name_gets_a_prefix() -> None:
     assert one('<row key="k" VALUE="v"/>') == {"_key_attribute": "k", "_VALUE_attribute": "v"}
 
 
@@ -61,24 +61,24 @@ def test_text_beside_attributes_is_the_value() -> None:
     assert one('<row><weight unit="kg">5</weight></row>') == {"weight": {"_unit": "kg", "_VALUE": "5"}}
 
 
-def test_text_between_elements_is_kept() -> None:
+def test_text_between_elements_is_stored() -> None:
     assert one("<row>see <b>this</b></row>") == {"b": "this", "_VALUE": "see "}
 
 
-def test_an_element_without_content_has_no_value() -> None:
+def test_an_element_without_content_is_null() -> None:
     assert one("<row><a/><b></b></row>") == {"a": None, "b": None}
 
 
-def test_an_element_that_is_marked_nil_has_no_value() -> None:
+def test_an_element_marked_nil_is_null() -> None:
     nil = 'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:nil="true"'
     assert one(f"<row><a {nil}></a></row>") == {"a": None}
 
 
-def test_cdata_is_text_and_comments_are_nothing() -> None:
+def test_cdata_is_text_and_comments_are_ignored() -> None:
     assert one("<row><a><![CDATA[<x>]]><!-- no -->!</a><?no no?></row>") == {"a": "<x>!"}
 
 
-def test_namespaces_are_left_out_of_names() -> None:
+def test_namespaces_are_removed_from_names() -> None:
     document = '<f:rows xmlns:f="urn:f" xmlns="urn:g"><f:row f:n="1"><a>2</a></f:row></f:rows>'
     assert read(document) == read(document, "f:row") == [{"_n": "1", "a": "2"}]
 
@@ -106,12 +106,12 @@ def test_a_row_within_a_row_is_a_field() -> None:
     assert one("<row><row><a>1</a></row></row>") == {"row": {"a": "1"}}
 
 
-def test_the_root_may_be_the_row() -> None:
+def test_the_root_can_be_the_row() -> None:
     assert read("<row><a>1</a></row>") == [{"a": "1"}]
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
-def test_a_row_knows_its_line_and_its_text(piece: int) -> None:
+def test_a_row_has_its_line_and_raw_text(piece: int) -> None:
     document = '<rows>\n <row n="1"/>\n <row>\n  <a>ü</a>\n </row  ><row/></rows>'
     assert [(line, raw.decode()) for line, raw, _ in found(document, piece=piece)] == [
         (2, '<row n="1"/>'),
@@ -124,8 +124,8 @@ def test_a_root_without_elements_has_no_rows() -> None:
     assert read("<rows/>") == []
 
 
-def test_a_file_without_the_row_element_names_those_that_it_has() -> None:
-    broken = refused("<orders><order/><total/></orders>")
+def test_the_error_for_a_missing_row_element_names_the_existing_ones() -> None:
+    broken = rejected("<orders><order/><total/></orders>")
     assert broken.code == "no-row-element"
     assert "the root is 'orders', with the elements order, total" in broken.what
 
@@ -138,27 +138,27 @@ def test_a_file_without_the_row_element_names_those_that_it_has() -> None:
         '<!DOCTYPE r SYSTEM "http://localhost/r.dtd">',
     ],
 )
-def test_entities_are_refused_before_they_are_read(doctype: str) -> None:
-    assert refused(f"{doctype}<r><row>&b;</row></r>").code == "xml-entities"
+def test_entities_are_rejected_before_they_are_read(doctype: str) -> None:
+    assert rejected(f"{doctype}<r><row>&b;</row></r>").code == "xml-entities"
 
 
 @pytest.mark.parametrize("document", ["", "<rows>", "<rows><row><a>1</a>", "<rows><row></row", "<rows><![CDATA[x"])
-def test_a_file_that_ends_too_early_is_reported(document: str) -> None:
-    assert refused(document).code == "truncated-xml"
+def test_a_truncated_file_is_reported(document: str) -> None:
+    assert rejected(document).code == "truncated-xml"
 
 
 @pytest.mark.parametrize(
     "document", ["a,b\n1,2", "<rows>\n<row></rows>", "<rows/><rows/>", "<rows>&nbsp;</rows>", "{}"]
 )
-def test_what_is_not_xml_is_reported(document: str) -> None:
-    assert refused(document).code == "not-xml"
+def test_invalid_xml_is_reported(document: str) -> None:
+    assert rejected(document).code == "not-xml"
 
 
 def test_the_line_is_reported_where_a_file_stops_being_xml() -> None:
-    assert refused("<rows>\n<row><a></b></row></rows>").what == "line 2, column 11: mismatched tag"
+    assert rejected("<rows>\n<row><a></b></row></rows>").what == "line 2, column 11: mismatched tag"
 
 
-def test_rows_come_before_what_follows_them_is_read() -> None:
+def test_rows_are_returned_before_the_rest_is_read() -> None:
     def pieces() -> Iterator[bytes]:
         yield b"<rows><row><a>1</a></row>" + b" " * 2_000_000
         raise AssertionError("too much was asked for")
@@ -174,32 +174,32 @@ def test_the_encoding_is_what_the_file_declares(encoding: str) -> None:
         assert read(document.encode(encoding), piece=piece) == [{"a": "Größe"}]
 
 
-def test_a_file_that_was_turned_into_utf8_may_declare_what_it_was() -> None:
+def test_a_file_converted_to_utf8_can_declare_its_old_encoding() -> None:
     assert read('<?xml version="1.0" encoding="UTF-16"?><rows><row><a>ö</a></row></rows>') == [{"a": "ö"}]
 
 
-def test_an_encoding_that_is_given_counts_more_than_the_declared_one() -> None:
+def test_a_set_encoding_overrides_the_declared_one() -> None:
     data = '<?xml version="1.0" encoding="iso-8859-1"?><rows><row><a>ö</a></row></rows>'.encode()
     assert [record for _, _, record in xml.records([data], "row", encoding="utf-8")] == [{"a": "ö"}]
 
 
-def test_bytes_that_are_not_in_the_encoding_are_reported() -> None:
-    assert refused("<rows><row>ö</row></rows>".encode("latin-1")).code == "bad-encoding"
+def test_bytes_outside_the_encoding_are_reported() -> None:
+    assert rejected("<rows><row>ö</row></rows>".encode("latin-1")).code == "bad-encoding"
 
 
 @pytest.mark.parametrize("name", ["klingon", "base64"])
-def test_an_encoding_that_is_not_known_is_reported(name: str) -> None:
-    assert refused(f'<?xml version="1.0" encoding="{name}"?><rows/>').code == "bad-encoding"
+def test_an_unknown_encoding_is_reported(name: str) -> None:
+    assert rejected(f'<?xml version="1.0" encoding="{name}"?><rows/>').code == "bad-encoding"
 
 
-def test_a_row_that_is_nested_too_deeply_is_unreadable_and_the_next_is_read() -> None:
+def test_a_too_deep_row_is_unreadable_and_the_next_one_is_read() -> None:
     deep = "<a>" * 10_000 + "</a>" * 10_000
     first, second = read(f"<rows><row>{deep}</row><row><a>1</a></row></rows>")
     assert first == Unreadable("too-deep", "elements are nested more than 200 deep")
     assert second == {"a": "1"}
 
 
-def test_a_row_that_is_too_long_is_passed_over_and_the_next_is_read() -> None:
+def test_a_too_long_row_is_skipped_and_the_next_one_is_read() -> None:
     def pieces() -> Iterator[bytes]:
         yield b"<rows><row><a>head"
         for _ in range(2 * MAX_RECORD // (1 << 20)):
@@ -214,7 +214,7 @@ def test_a_row_that_is_too_long_is_passed_over_and_the_next_is_read() -> None:
     assert (line, text, second) == (2, b"<row><a>1</a></row>", {"a": "1"})
 
 
-def test_a_tag_that_does_not_end_is_reported_before_it_fills_the_memory() -> None:
+def test_an_unclosed_tag_is_reported_before_it_fills_the_memory() -> None:
     def pieces() -> Iterator[bytes]:
         yield b'<rows><row a="'
         for _ in range(1000):
@@ -224,7 +224,7 @@ def test_a_tag_that_does_not_end_is_reported_before_it_fills_the_memory() -> Non
         list(xml.records(pieces(), "row"))
 
 
-def test_a_single_value_is_a_list_where_its_column_is_one() -> None:
+def test_a_single_value_becomes_a_list_for_a_list_column() -> None:
     schema = pa.schema(
         [("Item", pa.list_(pa.struct([("sku", pa.string()), ("tag", pa.list_(pa.string()))]))), ("note", pa.string())]
     )
@@ -236,7 +236,7 @@ def test_a_single_value_is_a_list_where_its_column_is_one() -> None:
     }
 
 
-def test_a_text_is_a_struct_where_its_column_has_attributes() -> None:
+def test_a_text_becomes_a_struct_for_a_column_with_attributes() -> None:
     schema = pa.schema([("weight", pa.struct([("_unit", pa.string()), ("_VALUE", pa.int64())]))])
     normal = xml.normalise({"weight": "5"}, Target(schema=schema))
     rows = fit_rows([normal], [b""], Target(schema=schema, text=True))
@@ -251,7 +251,7 @@ def test_values_are_read_as_the_types_of_their_columns() -> None:
     assert (row["id"], str(row["price"]), row["day"], row["_rescued"]) == (1, "2.50", None, '{"day": "yesterday"}')
 
 
-def test_what_is_once_a_value_and_once_a_list_is_surveyed_as_a_list() -> None:
+def test_a_value_and_a_list_are_surveyed_as_a_list() -> None:
     document = '<rows><row><i>1</i><w>1</w></row><row><i>1</i><i a="1">2</i><w u="kg">2</w><e/></row></rows>'
     assert xml.shape(value for _, _, value in found(document)) == pa.struct(
         [
@@ -262,5 +262,5 @@ def test_what_is_once_a_value_and_once_a_list_is_surveyed_as_a_list() -> None:
     )
 
 
-def test_names_that_a_table_cannot_have_are_not_surveyed() -> None:
+def test_invalid_column_names_are_not_surveyed() -> None:
     assert xml.shape([{"_lakesmith_x": "1", "_run_id": "2", "a": {"_rescued": "3"}}]) == pa.struct([("a", pa.string())])

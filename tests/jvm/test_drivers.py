@@ -27,21 +27,21 @@ def put(file: Path, entries: dict[str, str]) -> None:
             jar.writestr(name, text)
 
 
-def test_postgresql_needs_no_driver_to_be_named() -> None:
+def test_postgresql_needs_no_driver_setting() -> None:
     (jar,) = locked(["postgresql"])
     for settings in (POSTGRESQL, {**POSTGRESQL, "driver": f"{jar.group}:{jar.artifact}:{jar.version}"}):
         assert fetch_driver(settings) == driver_jars(settings) == (jar.path,)
         assert driver_class(settings) == "org.postgresql.Driver"
 
 
-def test_a_driver_that_is_not_here_names_the_command_that_fetches_it(cache: Path) -> None:
+def test_the_error_for_a_missing_driver_names_the_command_to_fetch_it(cache: Path) -> None:
     with pytest.raises(LakesmithError) as caught:
         driver_jars(POSTGRESQL)
     assert (caught.value.code, caught.value.exit_code) == ("driver-missing", 4)
     assert "lakesmith doctor --fix" in str(caught.value.hint)
 
 
-def test_any_driver_is_found_by_its_coordinate_and_tells_its_class(cache: Path) -> None:
+def test_any_driver_is_found_by_its_coordinate_with_its_class(cache: Path) -> None:
     settings = {"url": "jdbc:acme:shop", "driver": "com.acme:acme-jdbc:1.0, com.acme:acme-common:2.0"}
     folder = cache / "drivers" / "com.acme"
     put(folder / "acme-jdbc-1.0.jar", {"META-INF/services/java.sql.Driver": "com.acme.Driver # ours\n"})
@@ -52,10 +52,10 @@ def test_any_driver_is_found_by_its_coordinate_and_tells_its_class(cache: Path) 
 
 
 def test_a_driver_is_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str, str]] = []
+    requested: list[tuple[str, str, str]] = []
 
     def download(coordinates: list[tuple[str, str, str]], folder: Path) -> tuple[Path, ...]:
-        asked.extend(coordinates)
+        requested.extend(coordinates)
         file = folder / "acme-1.0.jar"
         file.write_bytes(b"jar")
         return (file,)
@@ -64,7 +64,7 @@ def test_a_driver_is_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) 
     settings = {"url": "jdbc:acme:shop", "driver": "com.acme:acme:1.0"}
     for _ in range(2):
         assert fetch_driver(settings) == (cache / "drivers" / "com.acme" / "acme-1.0.jar",)
-    assert asked == [("com.acme", "acme", "1.0")]
+    assert requested == [("com.acme", "acme", "1.0")]
     assert driver_jars(settings)[0].read_bytes() == b"jar"
 
 

@@ -27,37 +27,37 @@ def jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Jar:
 
 def deliver(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[int]:
     """Let every download deliver these bytes; tells how many jars each download was asked for."""
-    asked = []
+    requested = []
 
     def download(coordinates: list[tuple[str, str, str]], folder: Path, java: JavaHome | None) -> tuple[Path, ...]:
-        asked.append(len(coordinates))
+        requested.append(len(coordinates))
         files = tuple(folder / f"{artifact}-{version}.jar" for _, artifact, version in coordinates)
         for file in files:
             file.write_bytes(content)
         return files
 
     monkeypatch.setattr(jars, "download", download)
-    return asked
+    return requested
 
 
-def test_every_line_of_the_committed_list_has_a_whole_hash_and_a_size() -> None:
+def test_every_line_of_the_lock_file_has_a_hash_and_a_size() -> None:
     for name, members in read_lock(jars.LOCK.read_text()).items():
         assert members, f"set {name} is empty"
         assert all(len(jar.sha256) == 64 and jar.size > 0 for jar in members)
 
 
-def test_the_committed_list_names_no_place_to_fetch_from() -> None:
+def test_the_lock_file_names_no_repository() -> None:
     assert "://" not in jars.LOCK.read_text()
 
 
-def test_an_unknown_set_is_an_error_that_names_the_nearest() -> None:
+def test_an_unknown_set_is_an_error_with_the_nearest_name() -> None:
     with pytest.raises(InfrastructureError) as caught:
         locked(["icebreg"])
     assert caught.value.code == "unknown-jars"
     assert "did you mean 'iceberg'?" in str(caught.value.hint)
 
 
-def test_a_missing_jar_stops_a_session_with_the_command_that_fetches_it(jar: Jar) -> None:
+def test_a_missing_jar_stops_a_session_and_names_the_command_to_fetch_it(jar: Jar) -> None:
     with pytest.raises(InfrastructureError) as caught:
         jar_paths(["delta"])
     assert caught.value.code == "jars-missing"
@@ -72,21 +72,21 @@ def test_a_truncated_jar_counts_as_missing(jar: Jar) -> None:
         jar_paths(["delta"])
 
 
-def test_a_jar_of_the_right_size_with_other_bytes_is_damaged(jar: Jar) -> None:
+def test_a_jar_of_the_right_size_with_other_bytes_is_corrupt(jar: Jar) -> None:
     jar.path.parent.mkdir(parents=True)
     jar.path.write_bytes(CONTENT[::-1])
     assert damaged([jar]) == [jar]
 
 
-def test_a_fetched_jar_is_put_in_place_and_not_fetched_again(monkeypatch: pytest.MonkeyPatch, jar: Jar) -> None:
-    asked = deliver(monkeypatch, CONTENT)
+def test_a_fetched_jar_is_cached_and_not_fetched_again(monkeypatch: pytest.MonkeyPatch, jar: Jar) -> None:
+    requested = deliver(monkeypatch, CONTENT)
     assert resolve_jars(["delta"]) == (jar.path,)
     assert resolve_jars(["delta"]) == (jar.path,)
     assert jar.path.read_bytes() == CONTENT
-    assert asked == [1]
+    assert requested == [1]
 
 
-def test_a_jar_that_is_not_the_locked_one_never_reaches_the_cache(monkeypatch: pytest.MonkeyPatch, jar: Jar) -> None:
+def test_a_jar_with_another_hash_never_reaches_the_cache(monkeypatch: pytest.MonkeyPatch, jar: Jar) -> None:
     deliver(monkeypatch, CONTENT + b" with a present")
     with pytest.raises(InfrastructureError) as caught:
         resolve_jars(["delta"])
@@ -94,9 +94,7 @@ def test_a_jar_that_is_not_the_locked_one_never_reaches_the_cache(monkeypatch: p
     assert list(jar.path.parent.parent.rglob("*.jar")) == []
 
 
-def test_the_log_store_is_on_the_class_path_before_the_jars_of_others(
-    monkeypatch: pytest.MonkeyPatch, jar: Jar
-) -> None:
+def test_the_log_store_is_first_on_the_class_path(monkeypatch: pytest.MonkeyPatch, jar: Jar) -> None:
     deliver(monkeypatch, CONTENT)
     resolve_jars(["delta"])
     assert jar_paths(["delta"]) == (jars.LOG_STORE, jar.path)
@@ -119,7 +117,7 @@ def test_ivy_fetches_exactly_the_requested_jar(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.spark
-def test_a_jar_that_is_nowhere_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_jar_that_cannot_be_found_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match=r"no-such-jar") as caught:
         jars.download([("io.lakesmith", "no-such-jar", "0.0.1")], tmp_path)
     assert caught.value.code == "jars-unreachable"

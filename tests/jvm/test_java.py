@@ -35,12 +35,12 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21", 21), ("1.8.0_432", 8), ("25-ea", 25)])
-def test_the_major_version_is_read_from_every_spelling(version: str, major: int) -> None:
+def test_the_major_version_is_read_from_every_format(version: str, major: int) -> None:
     assert java._major(version) == major
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21.0.8"])
-def test_java_home_is_taken_when_spark_runs_on_it(
+def test_java_home_is_used_when_spark_supports_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
 ) -> None:
     home = make_home(tmp_path / "mine", version)
@@ -48,7 +48,7 @@ def test_java_home_is_taken_when_spark_runs_on_it(
     assert find_java() == JavaHome(path=home, version=version, origin="JAVA_HOME")
 
 
-def test_java_on_the_path_is_followed_to_its_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_on_the_path_is_resolved_to_its_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = make_home(tmp_path / "real", "21.0.8")
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "java").symlink_to(home / "bin" / "java")
@@ -56,14 +56,14 @@ def test_java_on_the_path_is_followed_to_its_home(monkeypatch: pytest.MonkeyPatc
     assert find_java() == JavaHome(path=home, version="21.0.8", origin="PATH")
 
 
-def test_the_usual_folders_are_searched_past_versions_that_do_not_fit(tmp_path: Path) -> None:
+def test_the_usual_folders_are_searched_for_a_supported_version(tmp_path: Path) -> None:
     make_home(tmp_path / "jvm" / "java-11", "11.0.2")
     fitting = make_home(tmp_path / "jvm" / "java-17", "17.0.1")
     make_home(tmp_path / "jvm" / "java-25", "25.0.2")
     assert find_java() == JavaHome(path=fitting, version="17.0.1", origin="folder")
 
 
-def test_a_java_home_that_does_not_fit_gives_way_to_one_that_does(
+def test_an_unsupported_java_home_is_replaced_by_a_supported_java(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_home(tmp_path / "new", "25.0.2")))
@@ -71,7 +71,7 @@ def test_a_java_home_that_does_not_fit_gives_way_to_one_that_does(
     assert find_java().origin == "folder"
 
 
-def test_java_25_alone_is_rejected_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_java_25_is_an_error_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_home(tmp_path / "new", "25.0.2")))
     with pytest.raises(InfrastructureError) as caught:
         find_java()
@@ -80,13 +80,13 @@ def test_java_25_alone_is_rejected_with_the_reason(monkeypatch: pytest.MonkeyPat
     assert "lakesmith[java]" in str(caught.value.hint)
 
 
-def test_a_java_home_without_java_in_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "empty"))
     with pytest.raises(InfrastructureError, match=r"empty \(JAVA_HOME\) is not a Java home"):
         find_java()
 
 
-def test_a_forced_java_is_the_only_one_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_forced_java_is_the_only_one_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_home(tmp_path / "jvm" / "java-17", "17.0.1")
     monkeypatch.setenv("LAKESMITH_JAVA", str(make_home(tmp_path / "forced", "11.0.2")))
     with pytest.raises(InfrastructureError, match=r"forced \(LAKESMITH_JAVA\) is Java 11"):
@@ -109,9 +109,7 @@ def test_without_a_release_file_java_reports_its_version(monkeypatch: pytest.Mon
         (["--add-modules", "java.se", "$HOME 'x'"], ["--add-modules", "java.se", "$HOME 'x'"]),
     ],
 )
-def test_the_launcher_drops_the_vector_module_and_nothing_else(
-    tmp_path: Path, given: list[str], passed_on: list[str]
-) -> None:
+def test_the_launcher_drops_only_the_vector_module(tmp_path: Path, given: list[str], passed_on: list[str]) -> None:
     home = make_home(tmp_path / "it's here", "21.0.8")
     launcher = launch_home(JavaHome(path=home, version="21.0.8", origin="folder")) / "bin" / "java"
     answer = subprocess.run([launcher, *given], capture_output=True, text=True, check=True)
@@ -158,7 +156,7 @@ spark.stop()
 
 @pytest.mark.verify
 @pytest.mark.spark
-def test_with_the_runtime_from_pypi_alone_jars_resolve_and_a_merge_works(tmp_path: Path) -> None:
+def test_the_runtime_from_pypi_resolves_jars_and_merges(tmp_path: Path) -> None:
     environment = {**os.environ, "LAKESMITH_JAVA": "bundled", "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-c", WRITE_AND_MERGE, str(tmp_path / "table")]
     answer = subprocess.run(

@@ -55,7 +55,7 @@ def process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     ],
     indirect=["process"],
 )
-def test_the_error_has_the_way_in_which_the_jvm_ended(process: subprocess.Popen[bytes], what: str, hint: str) -> None:
+def test_the_error_says_how_the_jvm_ended(process: subprocess.Popen[bytes], what: str, hint: str) -> None:
     died = jvm.death(Py4JNetworkError("Answer from Java side is empty"))
     assert died is not None
     assert (died.code, died.exit_code, died.what) == ("jvm-died", 4, f"Spark's JVM {what}")
@@ -91,12 +91,12 @@ class Mute(Exception):
 
 
 @pytest.mark.parametrize("process", ["sleep 0.2; exit 52"], indirect=True)
-def test_an_error_whose_text_the_jvm_does_not_tell_any_more_is_its_end(process: subprocess.Popen[bytes]) -> None:
+def test_an_error_without_a_readable_text_means_a_dead_jvm(process: subprocess.Popen[bytes]) -> None:
     assert jvm.death(Mute()) is not None
 
 
 @pytest.mark.parametrize("process", ["sleep 60"], indirect=True)
-def test_a_jvm_that_runs_is_not_dead(process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_jvm_is_not_dead(process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jvm, "_EXIT_TIMEOUT", 0.1)
     assert jvm.death() is None
     assert jvm.death(ValueError("any other failure")) is None
@@ -111,7 +111,7 @@ class Deaf:
 
 
 @pytest.mark.parametrize("process", ["kill -KILL $$"], indirect=["process"])
-def test_nothing_else_is_tried_out_once_the_jvm_has_ended(process: subprocess.Popen[bytes]) -> None:
+def test_nothing_else_is_tried_after_the_jvm_ended(process: subprocess.Popen[bytes]) -> None:
     tables = lake(made("gold.a", "SELECT 1 AS one"), made("gold.b", "SELECT 1 AS one"))
     graph, deaf = Graph.of(tables.tables), cast("SparkSession", Deaf())
     with pytest.raises(jvm.JvmDied):
@@ -122,7 +122,7 @@ def test_nothing_else_is_tried_out_once_the_jvm_has_ended(process: subprocess.Po
     assert tried.errors == []
 
 
-def test_a_jvm_that_another_process_started_is_dead_when_it_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jvm_of_another_process_is_dead_when_it_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         parameters = SimpleNamespace(address="127.0.0.1", port=server.getsockname()[1])
         monkeypatch.setattr(jvm, "_gateway", lambda: Gateway(None, parameters))
@@ -133,18 +133,18 @@ def test_a_jvm_that_another_process_started_is_dead_when_it_does_not_listen(monk
 def test_a_spark_that_does_not_stop_hides_no_other_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse() -> None:
+    def reject() -> None:
         raise RuntimeError("not now")
 
     monkeypatch.setattr(jvm, "_gateway", lambda: None)
     with caplog.at_level(logging.WARNING):
-        session: Any = SimpleNamespace(stop=refuse)
+        session: Any = SimpleNamespace(stop=reject)
         jvm.stop(session)
     assert "Spark did not stop: RuntimeError: not now" in caplog.text
 
 
 @pytest.mark.parametrize("process", ["exit 0"], indirect=True)
-def test_a_jvm_that_listens_is_not_dead_whatever_its_status(
+def test_a_listening_jvm_is_not_dead_with_any_status(
     process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process.wait()
@@ -175,7 +175,7 @@ def test_java_reads_the_settings_as_they_were_written(shared_spark: SparkSession
     assert not file.parent.exists()
 
 
-def test_the_user_s_arguments_for_spark_submit_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_s_arguments_for_spark_submit_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--verbose pyspark-shell")
     with jvm._properties({}):
         assert os.environ["PYSPARK_SUBMIT_ARGS"].endswith("--load-spark-defaults --verbose pyspark-shell")

@@ -43,7 +43,7 @@ def holder(folder: Path) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_the_folder_is_private_and_one_for_the_process(temporary: Path) -> None:
+def test_the_folder_is_private_and_unique_for_the_process(temporary: Path) -> None:
     own = scratch.own_scratch()
     assert scratch.own_scratch() is own
     assert Path(own.folder).parent == temporary
@@ -63,7 +63,7 @@ def test_a_process_that_ends_removes_its_folder(temporary: Path) -> None:
     assert not folder.exists()
 
 
-def test_what_a_killed_process_left_is_removed_and_what_others_use_or_own_is_not(temporary: Path) -> None:
+def test_folders_of_killed_processes_are_removed_and_others_are_not(temporary: Path) -> None:
     killed, left = holder(temporary)
     alive, used = holder(temporary)
     foreign = temporary / "spark-5f0c"

@@ -48,7 +48,7 @@ def test_a_remote_spark_that_does_not_listen_is_reported_at_once() -> None:
     assert caught.value.code == "spark-start"
 
 
-def test_what_the_user_sets_wins(merged: Merged) -> None:
+def test_settings_of_the_user_win(merged: Merged) -> None:
     assert merged({"spark.sql.shuffle.partitions": "7"})["spark.sql.shuffle.partitions"] == "7"
 
 
@@ -56,7 +56,7 @@ def test_a_local_spark_shuffles_into_as_many_partitions_as_it_has_cores(merged: 
     assert merged({"spark.master": "local[3]"})["spark.sql.shuffle.partitions"] == "3"
 
 
-def test_a_cluster_is_sent_the_jars_and_keeps_its_own_sizes(merged: Merged) -> None:
+def test_a_cluster_gets_the_jars_and_keeps_its_own_sizes(merged: Merged) -> None:
     settings = merged({"spark.master": "spark://host:7077"})
     assert settings["spark.jars"] == "file:///jars/a.jar,file:///jars/b.jar"
     assert "spark.sql.shuffle.partitions" not in settings
@@ -69,7 +69,7 @@ def test_a_users_extensions_and_class_path_are_added_to_those_of_delta(merged: M
     assert settings["spark.driver.extraClassPath"] == "/jars/a.jar:/jars/b.jar:/c.jar"
 
 
-def test_settings_that_hold_secrets_are_hidden_by_spark_whatever_they_are_called(merged: Merged) -> None:
+def test_spark_hides_settings_with_secrets_under_any_name(merged: Merged) -> None:
     secret = Secret((SecretReference("env", "HOME"),))
     settings = Settings({"spark.hadoop.fs.quiet": secret, "spark.redaction.regex": "mine", "spark.loud": "1"})
     regex = merged(settings)["spark.redaction.regex"]
@@ -80,7 +80,7 @@ def test_settings_that_hold_secrets_are_hidden_by_spark_whatever_they_are_called
     assert not re.search(regex, "spark.loud")
 
 
-def test_the_jvm_gets_no_variable_of_a_secret_but_those_that_its_libraries_read() -> None:
+def test_the_jvm_gets_only_the_secret_variables_that_its_libraries_read() -> None:
     with sessions._environment(find_java(), ("SHOP_TOKEN", "AWS_SECRET_ACCESS_KEY", "HOME", "ALSO")):
         assert os.environ["LAKESMITH_UNSET"] == "ALSO SHOP_TOKEN"
     assert "LAKESMITH_UNSET" not in os.environ
@@ -93,17 +93,17 @@ def test_a_token_in_the_address_of_a_remote_spark_is_not_shown(monkeypatch: pyte
     assert "hush-hush" not in str(caught.value)
 
 
-def test_an_archive_is_used_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_class_archive_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     files = (Path("/cache/jdk.base"), Path("/cache/spark.jsa"))
     monkeypatch.setattr(sessions, "usable_archive", lambda java, jars: files)
     assert "-XX:SharedArchiveFile=/cache/jdk.base:/cache/spark.jsa" in sessions.java_options(JAVA, JARS)
 
 
-def test_without_an_archive_no_option_names_one(merged: Merged) -> None:
+def test_without_a_class_archive_no_option_names_one(merged: Merged) -> None:
     assert "SharedArchiveFile" not in merged({})["spark.driver.extraJavaOptions"]
 
 
-def test_the_environment_is_as_before_after_a_start_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_restores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/elsewhere")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     inside: dict[str, str] = {}
@@ -127,7 +127,7 @@ def test_views_and_settings_of_an_isolated_session_do_not_reach_another(spark: S
 
 
 @pytest.mark.spark
-def test_commits_go_through_the_log_store_of_lakesmith(spark: SparkSession, tmp_path: Path) -> None:
+def test_commits_use_the_log_store_of_lakesmith(spark: SparkSession, tmp_path: Path) -> None:
     for _ in range(2):
         writer = spark.range(3).write.format("delta").mode("append").option("delta.checkpointInterval", 1)
         writer.save(str(tmp_path / "table"))
@@ -138,21 +138,19 @@ def test_commits_go_through_the_log_store_of_lakesmith(spark: SparkSession, tmp_
 
 
 @pytest.mark.spark
-def test_output_of_the_jvm_is_not_in_the_output_of_a_command(shared_spark: SparkSession) -> None:
+def test_output_of_the_jvm_is_not_part_of_a_command_s_output(shared_spark: SparkSession) -> None:
     jvm: Any = shared_spark.sparkContext._jvm
     files = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/fd")
     assert (files / "1").readlink() == (files / "2").readlink()
 
 
 @pytest.mark.spark
-def test_a_session_that_runs_is_opened_again_as_itself(shared_spark: SparkSession, spark: SparkSession) -> None:
+def test_opening_a_running_session_returns_it(shared_spark: SparkSession, spark: SparkSession) -> None:
     assert open_session("again", {}).sparkContext is shared_spark.sparkContext
 
 
 @pytest.mark.spark
-def test_a_session_that_lakesmith_did_not_start_is_rejected(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foreign_session_is_rejected(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sessions.DELTA, "spark.sql.catalog.spark_catalog", "org.example.Other")
     monkeypatch.setattr(spark.__class__.builder.__class__, "getOrCreate", lambda builder: spark)
     with pytest.raises(InfrastructureError) as caught:
@@ -206,9 +204,7 @@ def lend_archive(monkeypatch: pytest.MonkeyPatch, cache: Path) -> tuple[Path, ..
 
 @pytest.mark.verify
 @pytest.mark.spark
-def test_an_archive_that_does_not_fit_is_passed_over_in_silence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_unusable_class_archive_is_silently_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lend_archive(monkeypatch, tmp_path / "cache")
     answer = start(tmp_path)
     assert (answer.stdout, answer.stderr) == ("5\n", "")
@@ -224,6 +220,6 @@ def test_a_truncated_archive_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.spark
-def test_a_spark_that_cannot_start_is_an_error_of_the_infrastructure(tmp_path: Path) -> None:
+def test_a_spark_that_cannot_start_is_an_infrastructure_error(tmp_path: Path) -> None:
     answer = start(tmp_path, "{'spark.driver.memory': 'plenty'}")
     assert answer.stdout == "spark-start\n"

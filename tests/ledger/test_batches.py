@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.ledger.made import NAME, START, done, facts
+from tests.ledger.completed import NAME, START, done, facts
 
 from lakesmith.errors import DataError
 from lakesmith.ledger.batch import Batch
@@ -64,7 +64,7 @@ def test_a_finished_batch_is_the_head_with_its_positions(batches: Batches) -> No
     assert progress.positions == {"bronze.orders": Position(table_id="t", version=5)}
 
 
-def test_a_batch_that_is_committed_but_not_noted_as_done_is_unfinished(batches: Batches) -> None:
+def test_a_committed_batch_without_a_completion_record_is_unfinished(batches: Batches) -> None:
     batches.pin(batch(1))
     assert batches.progress(facts(0, 1), lambda: ()).unfinished == 1
 
@@ -76,21 +76,21 @@ def test_a_pinned_batch_that_was_never_committed_does_not_count(batches: Batches
     assert batches.progress(facts(0, 1), lambda: ()).positions["bronze.orders"].version == 1
 
 
-def test_of_two_attempts_the_one_in_the_log_counts(batches: Batches) -> None:
+def test_the_attempt_in_the_log_counts(batches: Batches) -> None:
     batches.pin(batch(1, version=1))
     second = batches.pin(batch(1, version=2))
     commits = [commit(0, "WRITE", second.note)]
     assert batches.progress(facts(0, 1), lambda: commits).positions["bronze.orders"].version == 2
 
 
-def test_the_files_of_all_batches_up_to_the_head_are_taken(batches: Batches) -> None:
+def test_the_files_of_all_batches_up_to_the_head_are_ingested(batches: Batches) -> None:
     for number in (1, 2, 3):
         pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),)))
         batches.finish(done(pinned, number - 1))
     assert set(batches.progress(facts(2, 3), lambda: ()).ingested) == {"f1", "f2", "f3"}
 
 
-def test_after_a_rollback_the_position_is_that_of_the_rows_and_not_of_the_transaction(
+def test_after_a_rollback_the_position_matches_the_rows(
     batches: Batches,
 ) -> None:
     for number in (1, 2, 3):
@@ -103,7 +103,7 @@ def test_after_a_rollback_the_position_is_that_of_the_rows_and_not_of_the_transa
     assert set(progress.ingested) == {"f1"}
 
 
-def test_a_rollback_past_a_batch_that_was_interrupted_is_followed_before_that_is_finished(batches: Batches) -> None:
+def test_a_rollback_past_an_interrupted_batch_is_detected_before_completing_it(batches: Batches) -> None:
     for number in (1, 2):
         pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),)))
         batches.finish(done(pinned, number - 1))
@@ -118,7 +118,7 @@ def test_a_rollback_past_a_batch_that_was_interrupted_is_followed_before_that_is
     assert (progress.head, progress.unfinished, set(progress.ingested)) == (1, 3, {"f1"})
 
 
-def test_under_which_definition_a_batch_was_interrupted_is_known_though_it_was_rolled_back(batches: Batches) -> None:
+def test_the_definition_of_an_interrupted_batch_is_known_after_a_rollback(batches: Batches) -> None:
     batches.finish(done(batches.pin(replace(batch(1), definition="old")), 0))
     cut_short = batches.pin(replace(batch(2), definition="new"))
     log = [commit(2, "RESTORE", version="0"), commit(1, "WRITE", cut_short.note), commit(0, "WRITE")]
@@ -126,14 +126,14 @@ def test_under_which_definition_a_batch_was_interrupted_is_known_though_it_was_r
     assert (progress.definition, progress.unfinished_definition) == ("old", "new")
 
 
-def test_a_batch_follows_a_rollback_when_others_lie_between_it_and_what_it_builds_upon(batches: Batches) -> None:
+def test_a_batch_follows_a_rollback_if_its_parent_is_not_the_previous_batch(batches: Batches) -> None:
     assert batch(5, parent=2).follows_rollback
     assert not batch(5, parent=4).follows_rollback
     assert not batch(5, parent=0).follows_rollback
 
 
 @pytest.mark.parametrize("text", ["{broken", "{}", "[]"])
-def test_a_held_batch_that_somebody_overwrote_is_an_error_with_a_next_step(tmp_path: Path, text: str) -> None:
+def test_a_corrupt_held_batch_is_an_error_with_a_next_step(tmp_path: Path, text: str) -> None:
     folder = tmp_path / "_lakesmith/held/silver.orders"
     folder.mkdir(parents=True)
     (folder / "batch.json").write_text(text)
@@ -143,7 +143,7 @@ def test_a_held_batch_that_somebody_overwrote_is_an_error_with_a_next_step(tmp_p
     assert caught.value.hint
 
 
-def test_batches_after_a_rollback_build_upon_the_restored_one(batches: Batches) -> None:
+def test_batches_after_a_rollback_continue_the_restored_one(batches: Batches) -> None:
     for number in (1, 2):
         pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),)))
         batches.finish(done(pinned, number - 1))
@@ -168,28 +168,28 @@ def test_maintenance_by_others_does_not_move_the_position(batches: Batches) -> N
     assert batches.progress(facts(2, 2), lambda: commits).head == 2
 
 
-def test_the_position_outlives_the_log(batches: Batches) -> None:
+def test_the_position_survives_a_log_cleanup(batches: Batches) -> None:
     for number in (1, 2):
         batches.finish(done(batches.pin(batch(number, version=number)), number - 1))
     only_newest = [commit(40, "OPTIMIZE")]
     assert batches.progress(facts(40, 2), lambda: only_newest).positions["bronze.orders"].version == 2
 
 
-def test_a_batch_whose_meaning_was_removed_is_an_error_with_a_next_step(batches: Batches) -> None:
+def test_a_batch_without_its_record_is_an_error_with_a_next_step(batches: Batches) -> None:
     with pytest.raises(DataError) as caught:
         batches.progress(facts(0, 4), lambda: ())
     assert caught.value.code == "batch-unknown"
     assert "--full-refresh" in str(caught.value.hint)
 
 
-def test_finishing_twice_keeps_the_first_word(batches: Batches) -> None:
+def test_finishing_twice_keeps_the_first_record(batches: Batches) -> None:
     first = done(batches.pin(batch(1)), 0)
     batches.finish(first)
     batches.finish(replace(first, rows_in=99))
     assert batches.done(1) == first
 
 
-def test_a_rollback_to_a_time_that_cannot_be_read_is_an_error_and_not_a_guess(batches: Batches) -> None:
+def test_a_rollback_to_an_unreadable_time_is_an_error(batches: Batches) -> None:
     batches.finish(done(batches.pin(batch(1)), 0))
     commits = [commit(1, "RESTORE", timestamp="yesterday"), commit(0, "WRITE")]
     with pytest.raises(DataError) as caught:
@@ -197,7 +197,7 @@ def test_a_rollback_to_a_time_that_cannot_be_read_is_an_error_and_not_a_guess(ba
     assert caught.value.code == "restore-unclear"
 
 
-def test_numbers_go_on_after_those_of_a_table_that_was_dropped_and_pins_alone_do_not_count(batches: Batches) -> None:
+def test_sequence_numbers_continue_after_a_dropped_table(batches: Batches) -> None:
     for number in (1, 2):
         batches.finish(done(batches.pin(batch(number)), number - 1))
     batches.pin(batch(3))
@@ -214,7 +214,7 @@ def test_the_hundredth_attempt_is_found_again(batches: Batches) -> None:
 
 
 @pytest.mark.parametrize("text", ["{broken", "{}", "[]"])
-def test_a_batch_that_somebody_overwrote_is_an_error_of_its_table(batches: Batches, tmp_path: Path, text: str) -> None:
+def test_a_corrupt_batch_is_an_error_of_its_table(batches: Batches, tmp_path: Path, text: str) -> None:
     batches.finish(done(batches.pin(batch(1)), 0))
     (tmp_path / "_lakesmith/batches/silver.orders/00000001.01.json").write_text(text)
     with pytest.raises(DataError) as caught:
@@ -222,7 +222,7 @@ def test_a_batch_that_somebody_overwrote_is_an_error_of_its_table(batches: Batch
     assert (caught.value.code, caught.value.table) == ("batch-unreadable", "silver.orders")
 
 
-def test_which_files_are_ingested_is_summarized_now_and_then(batches: Batches, tmp_path: Path) -> None:
+def test_ingested_files_are_summarized_regularly(batches: Batches, tmp_path: Path) -> None:
     progress = Progress()
     for number in range(1, 2 * SUMMARY_INTERVAL + 2):
         pinned = batches.pin(batch(number, files=(FileFact(f"f{number}", number, 1),)))
@@ -231,33 +231,31 @@ def test_which_files_are_ingested_is_summarized_now_and_then(batches: Batches, t
         progress = batches.progress(facts(number, number), tuple)
     assert sorted(progress.ingested) == sorted(f"f{number}" for number in range(1, 2 * SUMMARY_INTERVAL + 2))
     assert progress.ingested["f3"] == FileFact("f3", 3, 1)
-    kept = sorted(path.name for path in (tmp_path / "_lakesmith/ingested/silver.orders").iterdir())
-    assert kept == [f"{SUMMARY_INTERVAL:08}.01.json", f"{2 * SUMMARY_INTERVAL:08}.01.json"]
+    original = sorted(path.name for path in (tmp_path / "_lakesmith/ingested/silver.orders").iterdir())
+    assert original == [f"{SUMMARY_INTERVAL:08}.01.json", f"{2 * SUMMARY_INTERVAL:08}.01.json"]
     # What was summed up is not read batch by batch.
     (tmp_path / "_lakesmith/batches/silver.orders/00000003.01.json").unlink()
     assert "f3" in batches.progress(facts(number, number), tuple).ingested
 
 
-def test_which_files_come_in_order_is_read_only_when_one_is_requested_that_may_be_among_them(
-    batches: Batches, tmp_path: Path
-) -> None:
+def test_ordered_files_are_read_only_when_needed(batches: Batches, tmp_path: Path) -> None:
     seen = ListingBookmark(pattern="/landing/*", day="2026-01-01", upto="b", greatest="b")
     for number, name in enumerate(("a", "b"), start=1):
         pinned = batches.pin(replace(batch(number), content=NewFiles(files=(FileFact(name, number, 1),), seen=seen)))
         batches.finish(done(pinned, number))
     first = tmp_path / "_lakesmith/batches/silver.orders/00000001.01.json"
-    kept = first.read_text()
+    original = first.read_text()
     first.write_text("{broken")
     progress = batches.progress(facts(2, 2), tuple)
     assert progress.seen == seen
     assert "c" not in progress.ingested
     with pytest.raises(DataError):
         progress.ingested.get("a")
-    first.write_text(kept)
+    first.write_text(original)
     assert dict(progress.ingested) == {"a": FileFact("a", 1, 1), "b": FileFact("b", 2, 1)}
 
 
-def test_a_table_that_was_rolled_back_is_looked_at_from_where_it_was_then(batches: Batches) -> None:
+def test_a_rolled_back_table_is_listed_from_its_earlier_bookmark(batches: Batches) -> None:
     for number, name in enumerate(("a", "b"), start=1):
         seen = ListingBookmark(pattern="/landing/*", day="2026-01-01", upto=name, greatest=name)
         pinned = batches.pin(replace(batch(number), content=NewFiles(files=(FileFact(name, 1, 1),), seen=seen)))
@@ -270,7 +268,7 @@ def test_a_table_that_was_rolled_back_is_looked_at_from_where_it_was_then(batche
     assert (progress.seen and progress.seen.upto, sorted(progress.ingested)) == ("a", ["a"])
 
 
-def test_a_table_that_was_rolled_back_does_not_count_the_files_of_a_later_summary(batches: Batches) -> None:
+def test_a_rolled_back_table_ignores_later_summaries(batches: Batches) -> None:
     pins = [batches.pin(batch(number, files=(FileFact(f"f{number}", 1, 1),))) for number in (1, 2, 3)]
     for number, pinned in enumerate(pins, start=1):
         batches.finish(done(pinned, number))

@@ -23,7 +23,7 @@ from lakesmith.store import LocalStore
 NAME = TableName("gold", "sales")
 
 
-def test_a_second_holder_is_refused_and_reported_who_holds_the_table(tmp_path: Path) -> None:
+def test_a_second_holder_gets_an_error_that_names_the_first(tmp_path: Path) -> None:
     storage = LocalStore(tmp_path)
     second = Leases(storage, "run two").hold(NAME, "vacuum")
     with Leases(storage, "run one").hold(NAME, "run"), pytest.raises(InfrastructureError) as caught, second:
@@ -41,7 +41,7 @@ def test_a_released_lease_can_be_taken_again(tmp_path: Path) -> None:
     assert len(names_in_folder(LocalStore(tmp_path), f"_lakesmith/leases/{NAME}")) == 1
 
 
-def test_two_tables_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
+def test_leases_of_two_tables_are_independent(tmp_path: Path) -> None:
     leases = Leases(LocalStore(tmp_path), "run")
     with leases.hold(NAME, "run"), leases.hold(TableName("gold", "other"), "run"):
         pass
@@ -60,7 +60,7 @@ def test_a_lease_whose_process_died_is_taken_over_at_once(tmp_path: Path) -> Non
         pass
 
 
-def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(tmp_path: Path) -> None:
+def test_an_expired_lease_of_another_machine_is_taken_over(tmp_path: Path) -> None:
     storage = LocalStore(tmp_path)
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 1000.0, "released": False}
     storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
@@ -70,7 +70,7 @@ def test_a_lease_from_another_machine_is_taken_over_when_it_has_expired(tmp_path
         pass
 
 
-def test_a_lease_of_a_clock_that_was_a_day_ahead_does_not_hold_the_table_for_a_day(tmp_path: Path) -> None:
+def test_a_lease_by_a_clock_a_day_ahead_does_not_hold_the_table(tmp_path: Path) -> None:
     storage = LocalStore(tmp_path)
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 87400.0, "released": False}
     storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())
@@ -78,9 +78,7 @@ def test_a_lease_of_a_clock_that_was_a_day_ahead_does_not_hold_the_table_for_a_d
         pass
 
 
-def test_a_sign_of_life_that_the_store_does_not_take_is_followed_by_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_renewal_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = threading.Event()
 
     class Faulty(LocalStore):
@@ -99,7 +97,7 @@ def test_a_sign_of_life_that_the_store_does_not_take_is_followed_by_others(
         assert heard.wait(60)
 
 
-def test_an_old_lease_that_cannot_be_removed_does_not_keep_the_table_from_its_new_holder(tmp_path: Path) -> None:
+def test_an_old_lease_that_cannot_be_removed_does_not_block_a_new_holder(tmp_path: Path) -> None:
     class Faulty(LocalStore):
         def delete(self, keys: Iterable[str]) -> None:
             raise InfrastructureError("storage-write", "not now", hint="later")
@@ -111,7 +109,7 @@ def test_an_old_lease_that_cannot_be_removed_does_not_keep_the_table_from_its_ne
         assert len(names_in_folder(LocalStore(tmp_path), f"_lakesmith/leases/{NAME}")) == 1
 
 
-def test_a_holder_that_was_taken_over_while_it_gave_a_sign_of_life_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_holder_taken_over_during_a_renewal_leaves_no_lease(tmp_path: Path) -> None:
     class Slow(LocalStore):
         """Falls asleep for the length of a lease in the middle of a write."""
 
@@ -127,7 +125,7 @@ def test_a_holder_that_was_taken_over_while_it_gave_a_sign_of_life_leaves_nothin
     assert "run awake" in (tmp_path / folder / left).read_text()
 
 
-def test_of_many_that_take_over_a_dead_lease_one_wins(tmp_path: Path) -> None:
+def test_one_of_many_takeovers_of_a_dead_lease_wins(tmp_path: Path) -> None:
     storage = LocalStore(tmp_path)
     lease = {"holder": "run far", "host": "elsewhere", "process": 1, "expires_at": 0.0, "released": False}
     storage.put_if_absent(f"_lakesmith/leases/{NAME}/00000001.json", json.dumps(lease).encode())

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.ledger.made import NAME, START, done, facts
+from tests.ledger.completed import NAME, START, done, facts
 
 from lakesmith.ledger.batch import Batch
 from lakesmith.ledger.batches import EMPTY, Batches, version_left_by
@@ -52,43 +52,43 @@ def commit(at: int, note: str | None = None, operation: str = "WRITE", **paramet
     )
 
 
-def not_asked() -> list[CommitFact]:
+def unread_log() -> list[CommitFact]:
     raise AssertionError("the log was asked")
 
 
-def test_after_a_vacuum_the_table_stands_where_it_stood_and_its_note_is_a_quiet_one(batches: Batches) -> None:
+def test_a_vacuum_keeps_the_position_and_has_a_maintenance_note(batches: Batches) -> None:
     finish(batches, batch(1), 0)
     fence = replace(batch(2, VacuumFence()), inputs={"bronze.orders": Position(table_id="t", version=9)})
     assert finish(batches, fence, 1).note.startswith(MAINTENANCE_NOTE)
-    progress = batches.progress(facts(1, 2, maintenance_commits=1), not_asked)
+    progress = batches.progress(facts(1, 2, maintenance_commits=1), unread_log)
     assert (progress.head, progress.unfinished) == (2, None)
     assert set(progress.ingested) == {"f1"}
     assert progress.positions["bronze.orders"].version == 9
-    assert batches.base_batch(2, not_asked) == 1
+    assert batches.base_batch(2, unread_log) == 1
 
 
-def test_versions_that_moved_no_row_are_not_looked_up_in_the_log(batches: Batches) -> None:
+def test_maintenance_versions_are_not_searched_in_the_log(batches: Batches) -> None:
     finish(batches, batch(1), 0)
-    assert batches.progress(facts(3, 1, maintenance_commits=3), not_asked).head == 1
+    assert batches.progress(facts(3, 1, maintenance_commits=3), unread_log).head == 1
 
 
-def test_a_restored_table_stands_where_it_stood_then_and_says_that_rows_were_replaced(batches: Batches) -> None:
+def test_a_restored_table_has_its_earlier_position_and_marks_replaced_rows(batches: Batches) -> None:
     for number in (1, 2, 3):
         finish(batches, batch(number), number - 1)
     back = batch(4, RestoredVersion(rollback=Rollback(version=0, head=3)), parent=1)
     finish(batches, back, 3)
-    progress = batches.progress(facts(3, 4), not_asked)
+    progress = batches.progress(facts(3, 4), unread_log)
     assert set(progress.ingested) == {"f1"}
     assert progress.rewritten == 3
     finish(batches, batch(5, VacuumFence()), 4)
-    assert batches.progress(facts(4, 5, maintenance_commits=1), not_asked).rewritten == 3
-    assert set(batches.ancestors(5, not_asked)) == {5, 4, 1}
+    assert batches.progress(facts(4, 5, maintenance_commits=1), unread_log).rewritten == 3
+    assert set(batches.ancestors(5, unread_log)) == {5, 4, 1}
     finish(batches, batch(6), 5)
-    after = batches.progress(facts(5, 6), not_asked)
+    after = batches.progress(facts(5, 6), unread_log)
     assert (set(after.ingested), after.rewritten) == ({"f1", "f6"}, None)
 
 
-def test_the_newest_extract_is_that_of_the_rows_also_after_maintenance_and_a_rollback(batches: Batches) -> None:
+def test_the_newest_extract_is_correct_after_maintenance_and_a_rollback(batches: Batches) -> None:
     def extract(number: int, date: str) -> None:
         pinned = batches.pin(batch(number, ChangedRows()))
         batches.finish(replace(done(pinned, number - 1), newest_extract=date))
@@ -96,15 +96,15 @@ def test_the_newest_extract_is_that_of_the_rows_also_after_maintenance_and_a_rol
     extract(1, "monday")
     extract(2, "tuesday")
     finish(batches, batch(3, VacuumFence()), 2)
-    assert batches.progress(facts(2, 3, maintenance_commits=1), not_asked).newest_extract == "tuesday"
+    assert batches.progress(facts(2, 3, maintenance_commits=1), unread_log).newest_extract == "tuesday"
     finish(batches, batch(4, RestoredVersion(rollback=Rollback(version=0, head=3)), parent=1), 3)
-    assert batches.progress(facts(3, 4), not_asked).newest_extract == "monday"
+    assert batches.progress(facts(3, 4), unread_log).newest_extract == "monday"
     cut_short = batches.pin(batch(5, ChangedRows()))
     log = [commit(4, cut_short.note)]
     assert batches.progress(facts(4, 5), lambda: log).newest_extract is None
 
 
-def test_a_table_that_went_back_is_at_that_version_also_after_a_vacuum_and_until_rows_come(batches: Batches) -> None:
+def test_a_restored_table_keeps_its_position_after_a_vacuum_until_new_rows(batches: Batches) -> None:
     made = [finish(batches, batch(number), number - 1) for number in (1, 2)]
     back = batch(3, RestoredVersion(rollback=Rollback(version=0, head=2)), parent=1)
     made.append(finish(batches, back, 2))
@@ -117,7 +117,7 @@ def test_a_table_that_went_back_is_at_that_version_also_after_a_vacuum_and_until
     assert not batches.has_rows_of(now[4], 1, lambda: log[::-1])
 
 
-def test_a_vacuum_does_not_hide_that_the_table_was_rolled_back(batches: Batches) -> None:
+def test_a_vacuum_does_not_hide_a_rollback(batches: Batches) -> None:
     for number in range(1, 6):
         finish(batches, batch(number), number - 1)
     log = [commit(5, operation="RESTORE", version="2"), *(commit(version) for version in range(4, -1, -1))]
@@ -125,23 +125,23 @@ def test_a_vacuum_does_not_hide_that_the_table_was_rolled_back(batches: Batches)
     assert (rolled_back.head, rolled_back.base_batch) == (3, 3)
     for number in (6, 7):  # also when two come one after the other
         fence = finish(batches, batch(number, VacuumFence(), parent=rolled_back.base_batch), number)
-        rolled_back = batches.progress(facts(number, number, maintenance_commits=number - 5), not_asked)
+        rolled_back = batches.progress(facts(number, number, maintenance_commits=number - 5), unread_log)
         assert (rolled_back.head, rolled_back.base_batch, fence.follows_rollback) == (number, 3, True)
         assert set(rolled_back.ingested) == {"f1", "f2", "f3"}
     after = finish(batches, batch(8, parent=rolled_back.base_batch), 8)
     assert after.follows_rollback
-    progress = batches.progress(facts(8, 8), not_asked)
+    progress = batches.progress(facts(8, 8), unread_log)
     assert (progress.base_batch, set(progress.ingested)) == (8, {"f1", "f2", "f3", "f8"})
 
 
-def test_how_far_the_rows_of_an_earlier_version_had_come_is_reported(batches: Batches) -> None:
+def test_the_position_of_an_earlier_version_is_known(batches: Batches) -> None:
     for number in (1, 2, 3):
         finish(batches, batch(number), number * 2)
     commits = [commit(version) for version in range(7, -1, -1)]
     assert [batches.progress_at(version, 3, commits).head for version in (7, 6, 5, 3, 1)] == [3, 3, 2, 1, 0]
 
 
-def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_recomputed(batches: Batches) -> None:
+def test_a_table_can_be_restored_past_a_rebuild_and_a_foreign_restore_recomputes_it(batches: Batches) -> None:
     made = [finish(batches, batch(number), number - 1) for number in (1, 2)]
     made.append(finish(batches, batch(3, VacuumFence()), 2))
     made.append(finish(batches, batch(4, FullBuild(), parent=0), 3))
@@ -155,7 +155,7 @@ def test_a_table_can_go_back_past_a_rebuild_and_one_that_others_took_back_is_rec
     assert batches.progress_at(5, 5, rolled_back).head == 2
 
 
-def test_a_later_batch_that_somebody_has_pinned_is_seen(batches: Batches) -> None:
+def test_a_later_pinned_batch_is_detected(batches: Batches) -> None:
     finish(batches, batch(1), 0)
     batches.pin(batch(2, VacuumFence()))
     batches.pin(batch(2))
@@ -181,7 +181,7 @@ def note(number: int) -> str:
         ({1}, [], None),
     ],
 )
-def test_the_version_of_a_quarantine_that_goes_with_batches_is_the_last_that_they_made(
+def test_the_quarantine_version_of_a_batch_is_its_last_commit(
     own: set[int], numbers: list[int | None], version: int | None
 ) -> None:
     commits = [commit(at, note(number) if number else None) for at, number in enumerate(numbers)]

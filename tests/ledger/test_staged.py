@@ -20,7 +20,7 @@ def stage(beside: Path, name: str) -> Path:
     return folder
 
 
-def test_attempts_up_to_a_batch_go_and_those_at_later_ones_and_what_is_not_ours_stay(tmp_path: Path) -> None:
+def test_staged_attempts_up_to_a_batch_are_removed_and_others_stay(tmp_path: Path) -> None:
     names = [staged_name(6, 1), staged_name(7, 2), staged_name(7, 100), staged_name(8, 1), "notes", "12345678"]
     for name in names:
         stage(tmp_path, name)
@@ -36,7 +36,7 @@ def test_a_folder_that_was_not_named_is_not_removed(tmp_path: Path) -> None:
     assert staged_folders(folder_at(str(tmp_path / "never"))) == []
 
 
-def test_the_mark_goes_before_any_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_marker_is_removed_before_any_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = stage(tmp_path, staged_name(1, 1))
     deleted: list[str] = []
     monkeypatch.setattr(LocalStore, "delete", lambda _, keys: deleted.extend(keys))
@@ -45,7 +45,7 @@ def test_the_mark_goes_before_any_other_file(tmp_path: Path, monkeypatch: pytest
     assert deleted[-1].endswith("part.parquet")
 
 
-def test_a_folder_that_is_not_there_is_never_old(tmp_path: Path) -> None:
+def test_a_missing_folder_is_never_expired(tmp_path: Path) -> None:
     assert last_changed(folder_at(str(tmp_path / "never"))) == math.inf
     folder = stage(tmp_path, staged_name(1, 1))
     for number, path in enumerate(sorted(folder.iterdir())):

@@ -18,7 +18,7 @@ def record(number: int) -> ReleaseRecord:
     return ReleaseRecord(release=f"r{number}", table="silver.orders", version=1, table_id="t", released_at=moment)
 
 
-def test_a_system_table_in_whose_log_a_bit_has_flipped_is_not_believed_and_the_file_is_named(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_the_log_of_a_system_table_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path))
     ledger = Ledger(warehouse)
     for number in (1, 2):

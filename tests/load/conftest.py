@@ -12,7 +12,7 @@ from lakesmith.errors import LakesmithError, Problems
 from lakesmith.load import load_lake
 
 Load = Callable[..., LakeDeclaration]
-Refuse = Callable[..., list[LakesmithError]]
+Reject = Callable[..., list[LakesmithError]]
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
@@ -39,13 +39,13 @@ def load(tmp_path: Path) -> Load:
 
 
 @pytest.fixture
-def refuse(load: Load) -> Refuse:
+def reject(load: Load) -> Reject:
     """The errors that loading a lake of these files gives, in order."""
 
-    def refused(files: Mapping[str, str | bytes], **how: object) -> list[LakesmithError]:
+    def rejected(files: Mapping[str, str | bytes], **how: object) -> list[LakesmithError]:
         with pytest.raises(LakesmithError) as caught:
             load(files, **how)
         error = caught.value
         return list(error.errors) if isinstance(error, Problems) else [error]
 
-    return refused
+    return rejected

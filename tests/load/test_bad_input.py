@@ -9,7 +9,7 @@ import pytest
 
 from lakesmith.errors import LakesmithError
 
-Refuse = Callable[..., list[LakesmithError]]
+Reject = Callable[..., list[LakesmithError]]
 
 BRONZE = "source: {files: landing/orders/*.json}\n"
 HEADER = "/* lakesmith\n{}\n*/\nSELECT 1 AS a\n"
@@ -230,8 +230,8 @@ YAML = {
 
 
 @pytest.mark.parametrize(("text", "code", "line", "hint"), YAML.values(), ids=YAML)
-def test_bad_yaml_is_reported_with_line_and_hint(refuse: Refuse, text: str, code: str, line: int, hint: str) -> None:
-    (error,) = refuse({"bronze/orders.yml": text})
+def test_bad_yaml_is_reported_with_line_and_hint(reject: Reject, text: str, code: str, line: int, hint: str) -> None:
+    (error,) = reject({"bronze/orders.yml": text})
     assert (error.code, str(error.at)) == (code, f"bronze/orders.yml:{line}"), str(error)
     assert hint in (error.hint or "")
 
@@ -384,8 +384,8 @@ SQL = {
 
 
 @pytest.mark.parametrize(("text", "code", "line", "hint"), SQL.values(), ids=SQL)
-def test_bad_sql_is_reported_with_line_and_hint(refuse: Refuse, text: str, code: str, line: int, hint: str) -> None:
-    (error,) = refuse({"silver/orders.sql": text})
+def test_bad_sql_is_reported_with_line_and_hint(reject: Reject, text: str, code: str, line: int, hint: str) -> None:
+    (error,) = reject({"silver/orders.sql": text})
     assert (error.code, str(error.at)) == (code, f"silver/orders.sql:{line}"), str(error)
     assert hint in (error.hint or "")
 
@@ -502,9 +502,9 @@ LAKE = {
 
 @pytest.mark.parametrize(("text", "code", "line", "hint"), LAKE.values(), ids=LAKE)
 def test_a_bad_lakesmith_yml_is_reported_with_line_and_hint(
-    refuse: Refuse, text: str, code: str, line: int, hint: str
+    reject: Reject, text: str, code: str, line: int, hint: str
 ) -> None:
-    (error,) = refuse({"lakesmith.yml": text})
+    (error,) = reject({"lakesmith.yml": text})
     assert (error.code, str(error.at)) == (code, f"lakesmith.yml:{line}"), str(error)
     assert hint in (error.hint or "")
 
@@ -578,17 +578,17 @@ FOLDERS: Mapping[str, tuple[dict[str, str | bytes], str, str, str]] = {
 
 
 @pytest.mark.parametrize(("files", "code", "at", "hint"), FOLDERS.values(), ids=FOLDERS)
-def test_a_file_that_does_not_belong_is_reported(
-    refuse: Refuse, files: dict[str, str | bytes], code: str, at: str, hint: str
+def test_an_unexpected_file_is_reported(
+    reject: Reject, files: dict[str, str | bytes], code: str, at: str, hint: str
 ) -> None:
-    (error,) = refuse(files)
+    (error,) = reject(files)
     assert (error.code, str(error.at)) == (code, at), str(error)
     assert hint in (error.hint or "")
 
 
-def test_a_link_that_leads_nowhere_is_reported(refuse: Refuse, tmp_path: Path) -> None:
+def test_a_dangling_link_is_reported(reject: Reject, tmp_path: Path) -> None:
     (tmp_path / "bronze").mkdir()
     (tmp_path / "bronze" / "orders.yml").symlink_to(tmp_path / "nowhere")
-    (error,) = refuse({})
+    (error,) = reject({})
     assert (error.code, str(error.at)) == ("unreadable-file", "bronze/orders.yml:1")
     assert "link" in (error.hint or "")

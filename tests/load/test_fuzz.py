@@ -76,7 +76,7 @@ def mutated(draw: st.DrawFn) -> str:
 
 @settings(max_examples=300, deadline=2000)
 @given(mutated(), st.sampled_from(["lakesmith.yml", "bronze/a.yml", "silver/a.sql"]))
-def test_only_lakesmith_errors_come_out(text: str, name: str) -> None:
+def test_only_lakesmith_errors_are_raised(text: str, name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.parent.mkdir(exist_ok=True)

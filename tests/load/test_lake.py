@@ -32,7 +32,7 @@ from lakesmith.errors import LakesmithError, Place, UsageError
 from lakesmith.load import load_lake
 
 Load = Callable[..., LakeDeclaration]
-Refuse = Callable[..., list[LakesmithError]]
+Reject = Callable[..., list[LakesmithError]]
 
 BRONZE = "source: {files: landing/orders/*.json}\n"
 ORDERS = """\
@@ -146,7 +146,7 @@ def test_a_silver_table_in_sql(load: Load) -> None:
     assert table.columns[2].declared_at == Place("silver/orders.sql", 8)
 
 
-def test_sql_and_python_spell_the_same_table(load: Load, tmp_path: Path) -> None:
+def test_sql_and_python_declare_the_same_table(load: Load, tmp_path: Path) -> None:
     sql = only(load({"silver/orders.sql": ORDERS}))
     (tmp_path / "silver" / "orders.sql").unlink()
     python = only(load({"silver/orders.py": ORDERS_PYTHON}))
@@ -154,7 +154,7 @@ def test_sql_and_python_spell_the_same_table(load: Load, tmp_path: Path) -> None
     assert dataclasses.replace(python, origin=sql.origin) == sql
 
 
-def test_yaml_and_python_spell_the_same_table(load: Load, tmp_path: Path) -> None:
+def test_yaml_and_python_declare_the_same_table(load: Load, tmp_path: Path) -> None:
     yaml = only(
         load({"bronze/orders.yml": "source: {files: l/*.txt, format: csv, delimiter: ';'}\ncolumns: {a: int}\n"})
     )
@@ -172,7 +172,7 @@ def test_yaml_and_python_spell_the_same_table(load: Load, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("written", "meant"), [("", "full"), (", listing: ordered", "ordered")])
-def test_files_are_listed_in_full_unless_their_names_are_promised_to_come_in_order(
+def test_files_are_listed_in_full_unless_their_names_are_declared_ordered(
     load: Load, tmp_path: Path, written: str, meant: str
 ) -> None:
     yaml = only(load({"bronze/orders.yml": f"source: {{files: l/*.json{written}}}\n"}))
@@ -265,18 +265,18 @@ def test_each_load_can_be_written_in_python(load: Load, written: str, meant: obj
     assert only(load({"gold/t.py": text})).load == meant
 
 
-def test_a_share_may_come_from_a_variable(load: Load) -> None:
+def test_a_share_can_be_a_variable(load: Load) -> None:
     header = "/* lakesmith\nload: {snapshot: {key: a, taken: t, max_shrink: '${limit}'}}\n*/ SELECT 1"
     files = {"gold/t.sql": header, "lakesmith.yml": "name: shop\nvariables: {limit: 10%}\n"}
     assert only(load(files)).load == Snapshot(key=("a",), taken="t", max_shrink=0.1)
 
 
-def test_keys_of_a_load_in_python_are_held_to_the_same_rules(refuse: Refuse) -> None:
+def test_keys_of_a_load_in_python_follow_the_same_rules(reject: Reject) -> None:
     text = (
         "import lakesmith as lake\n@lake.gold(\n  load=lake.append(dedup='a', within='1d'))\n"
         "def t(a=lake.ref('silver.a')):\n    return a\n"
     )
-    (error,) = refuse({"gold/t.py": text})
+    (error,) = reject({"gold/t.py": text})
     assert (error.code, str(error.at), error.table) == ("missing-key", "gold/t.py:3", "gold.t")
 
 
@@ -284,7 +284,7 @@ def test_a_query_without_a_header_replaces_its_table(load: Load) -> None:
     assert only(load({"gold/t.sql": "-- plain\nSELECT 1"})).load == Replace()
 
 
-def test_defaults_hold_unless_the_table_says_otherwise(load: Load) -> None:
+def test_defaults_apply_unless_the_table_overrides_them(load: Load) -> None:
     lake = load(
         {
             "lakesmith.yml": "name: shop\ndefaults:\n"
@@ -342,14 +342,14 @@ def test_an_environment_can_be_named(load: Load) -> None:
     assert (environment.warehouse, environment.landing) == ("/data/shop", "s3a://drops/shop")
 
 
-def test_an_unknown_environment_is_a_usage_error(refuse: Refuse) -> None:
-    (error,) = refuse({"lakesmith.yml": ENVIRONMENTS}, environment="prd")
+def test_an_unknown_environment_is_a_usage_error(reject: Reject) -> None:
+    (error,) = reject({"lakesmith.yml": ENVIRONMENTS}, environment="prd")
     assert isinstance(error, UsageError)
     assert error.code == "unknown-environment"
     assert "did you mean 'prod'?" in (error.hint or "")
 
 
-def test_a_folder_that_is_no_lake_is_reported(tmp_path: Path) -> None:
+def test_a_folder_without_a_lake_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         load_lake(tmp_path)
     assert caught.value.code == "no-lake"
@@ -363,15 +363,15 @@ def test_a_lake_file_with_the_other_ending_is_reported(tmp_path: Path) -> None:
     assert "rename lakesmith.yaml" in (caught.value.hint or "")
 
 
-def test_one_name_in_two_files_is_reported_with_both_places(refuse: Refuse) -> None:
-    (error,) = refuse({"silver/orders.sql": "SELECT 1", "silver/all.py": ORDERS_PYTHON})
+def test_one_name_in_two_files_is_reported_with_both_places(reject: Reject) -> None:
+    (error,) = reject({"silver/orders.sql": "SELECT 1", "silver/all.py": ORDERS_PYTHON})
     assert error.code == "duplicate-table"
     assert str(error.at) == "silver/orders.sql:1"
     assert "silver/all.py:3" in error.what
 
 
-def test_all_problems_are_reported_in_the_order_of_files_and_lines(refuse: Refuse) -> None:
-    errors = refuse(
+def test_all_problems_are_reported_in_the_order_of_files_and_lines(reject: Reject) -> None:
+    errors = reject(
         {
             "lakesmith.yml": "name: shop\ncolour: red\n",
             "gold/a.sql": "DELETE FROM x",
@@ -391,7 +391,7 @@ def test_all_problems_are_reported_in_the_order_of_files_and_lines(refuse: Refus
     ]
 
 
-def test_hidden_files_and_those_with_an_underscore_are_passed_over(load: Load) -> None:
+def test_hidden_files_and_files_with_an_underscore_are_skipped(load: Load) -> None:
     lake = load(
         {
             "gold/_shared.py": "1 / 0\n",
@@ -403,16 +403,16 @@ def test_hidden_files_and_those_with_an_underscore_are_passed_over(load: Load) -
     assert [str(name) for name in lake.tables] == ["gold.a"]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(load: Load) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_text(load: Load) -> None:
     assert only(load({"bronze/orders.yml": b"\xef\xbb\xbf" + BRONZE.encode()})).load == Append()
 
 
-def test_windows_line_ends_do_not_shift_lines(refuse: Refuse) -> None:
-    (error,) = refuse({"silver/a.sql": "/* lakesmith\r\nowner: a\r\nownr: b\r\n*/\r\nSELECT 1\r\n"})
+def test_windows_line_ends_do_not_shift_lines(reject: Reject) -> None:
+    (error,) = reject({"silver/a.sql": "/* lakesmith\r\nowner: a\r\nownr: b\r\n*/\r\nSELECT 1\r\n"})
     assert str(error.at) == "silver/a.sql:3"
 
 
-def test_a_few_aliases_are_fine(load: Load) -> None:
+def test_a_few_aliases_are_accepted(load: Load) -> None:
     table = only(load({"bronze/a.yml": BRONZE + "columns:\n  a: &money {type: 'decimal(12,2)'}\n  b: *money\n"}))
     assert [column.type for column in table.columns] == ["decimal(12,2)", "decimal(12,2)"]
 

@@ -9,7 +9,7 @@ import pytest
 from lakesmith.declare import LakeDeclaration
 from lakesmith.errors import LakesmithError
 
-Refuse = Callable[..., list[LakesmithError]]
+Reject = Callable[..., list[LakesmithError]]
 Load = Callable[..., LakeDeclaration]
 
 LAKE = "name: shop\nenvironments:\n  dev:\n    {}:\n      {}:\n"
@@ -21,7 +21,7 @@ def _storage(url: str) -> str:
     return LAKE.format("storage", url)
 
 
-REFUSED: Mapping[str, tuple[str, str, int]] = {
+REJECTED: Mapping[str, tuple[str, str, int]] = {
     "a registry": (EVENTS + "        registry.user: me\n        registry: http://registry:8081\n", "events", 7),
     "a registry on this machine": (
         EVENTS + "        registry: http://localhost:8081\n        registry.password: x\n",
@@ -83,13 +83,13 @@ REFUSED: Mapping[str, tuple[str, str, int]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "named", "line"), REFUSED.values(), ids=REFUSED)
-def test_credentials_over_plain_http_are_refused(
-    refuse: Refuse, monkeypatch: pytest.MonkeyPatch, text: str, named: str, line: int
+@pytest.mark.parametrize(("text", "named", "line"), REJECTED.values(), ids=REJECTED)
+def test_credentials_over_plain_http_are_rejected(
+    reject: Reject, monkeypatch: pytest.MonkeyPatch, text: str, named: str, line: int
 ) -> None:
     monkeypatch.setenv("REGISTRY_URL", "http://registry:8081")
     monkeypatch.setenv("TOKEN", "abracadabra")
-    (error,) = refuse({"lakesmith.yml": text})
+    (error,) = reject({"lakesmith.yml": text})
     assert (error.code, str(error.at), error.exit_code) == ("plain-http-credentials", f"lakesmith.yml:{line}", 2)
     assert named in error.what
     assert "https://" in (error.hint or "")
@@ -126,20 +126,20 @@ def test_other_settings_are_loaded(load: Load, text: str) -> None:
         (_storage("http://drops") + "        allow_plain_http: 1\n", 6),
     ],
 )
-def test_the_option_is_true_or_false(refuse: Refuse, text: str, line: int) -> None:
-    (error,) = refuse({"lakesmith.yml": text})
+def test_the_option_is_true_or_false(reject: Reject, text: str, line: int) -> None:
+    (error,) = reject({"lakesmith.yml": text})
     assert (error.code, str(error.at)) == ("wrong-type", f"lakesmith.yml:{line}")
 
 
 @pytest.mark.parametrize("url", ["https://me:secret@registry", "http://me:secret@registry:8081"])
-def test_a_password_in_the_address_of_a_registry_is_refused(refuse: Refuse, url: str) -> None:
-    (error,) = refuse({"lakesmith.yml": EVENTS + f"        registry: {url}\n"})
+def test_a_password_in_the_address_of_a_registry_is_refused(reject: Reject, url: str) -> None:
+    (error,) = reject({"lakesmith.yml": EVENTS + f"        registry: {url}\n"})
     assert (error.code, str(error.at)) == ("credentials-in-url", "lakesmith.yml:6")
     assert "secret" not in str(error).replace("secrets", "")
 
 
-def test_every_environment_is_held_to_it_when_it_is_chosen(refuse: Refuse, load: Load) -> None:
+def test_the_selected_environment_is_checked(reject: Reject, load: Load) -> None:
     text = "name: shop\nenvironments:\n  dev: {}\n  prod:\n    storage: {'http://a': {token: x}}\n"
     assert load({"lakesmith.yml": text}).environment.name == "dev"
-    (error,) = refuse({"lakesmith.yml": text}, environment="prod")
+    (error,) = reject({"lakesmith.yml": text}, environment="prod")
     assert (error.code, str(error.at)) == ("plain-http-credentials", "lakesmith.yml:5")

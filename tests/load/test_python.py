@@ -15,7 +15,7 @@ from lakesmith.errors import LakesmithError
 from lakesmith.load import import_function
 
 Load = Callable[..., LakeDeclaration]
-Refuse = Callable[..., list[LakesmithError]]
+Reject = Callable[..., list[LakesmithError]]
 
 TOP = "import lakesmith as lake\n"
 BODY = '@lake.gold()\ndef sales(orders=lake.ref("silver.orders")):\n    return orders\n'
@@ -157,29 +157,29 @@ BAD = {
 
 @pytest.mark.parametrize(("text", "code", "line", "hint"), BAD.values(), ids=BAD)
 def test_a_bad_python_file_is_reported_with_line_and_hint(
-    refuse: Refuse, text: str, code: str, line: int, hint: str
+    reject: Reject, text: str, code: str, line: int, hint: str
 ) -> None:
-    (error,) = refuse({"gold/sales.py": text})
+    (error,) = reject({"gold/sales.py": text})
     assert (error.code, str(error.at)) == (code, f"gold/sales.py:{line}"), str(error)
     assert hint in (error.hint or "")
 
 
-def test_an_error_in_a_shared_module_is_reported_at_its_own_line(refuse: Refuse) -> None:
-    (error,) = refuse({"shared/a.py": "x = 1\n\nraise ValueError('no')\n", "gold/sales.py": "import shared.a\n"})
+def test_an_error_in_a_shared_module_is_reported_at_its_own_line(reject: Reject) -> None:
+    (error,) = reject({"shared/a.py": "x = 1\n\nraise ValueError('no')\n", "gold/sales.py": "import shared.a\n"})
     assert (error.code, str(error.at)) == ("python-raised", "shared/a.py:3")
 
 
-def test_a_syntax_error_in_a_shared_module_is_reported_at_its_own_line(refuse: Refuse) -> None:
-    (error,) = refuse({"shared/a.py": "x = 1\nx = = 2\n", "gold/sales.py": "import shared.a\n"})
+def test_a_syntax_error_in_a_shared_module_is_reported_at_its_own_line(reject: Reject) -> None:
+    (error,) = reject({"shared/a.py": "x = 1\nx = = 2\n", "gold/sales.py": "import shared.a\n"})
     assert (error.code, str(error.at)) == ("python-raised", "shared/a.py:2")
 
 
-def test_a_key_press_of_the_user_is_not_an_error_of_the_file(load: Load) -> None:
+def test_a_keyboard_interrupt_is_not_an_error_of_the_file(load: Load) -> None:
     with pytest.raises(KeyboardInterrupt):
         load({"gold/sales.py": "raise KeyboardInterrupt\n"})
 
 
-def test_what_people_write_at_the_top_of_a_file_works(load: Load) -> None:
+def test_common_code_at_the_top_of_a_file_works(load: Load) -> None:
     text = """
 from __future__ import annotations
 from dataclasses import dataclass
@@ -251,7 +251,7 @@ def test_tables_made_in_a_loop_each_get_their_own_function(load: Load) -> None:
     assert answers == ["de", "fr"]
 
 
-def test_what_a_file_prints_stays_out_of_standard_output(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_file_does_not_reach_standard_output(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     load({"gold/sales.py": "print('hello')\n" + TOP + BODY})
     assert capsys.readouterr().out == ""
 
@@ -282,13 +282,13 @@ def real_spark() -> Iterator[types.ModuleType]:
     sys.modules.update(before)
 
 
-def test_a_real_pyspark_is_there_again_after_loading(load: Load, real_spark: types.ModuleType) -> None:
+def test_the_real_pyspark_is_restored_after_loading(load: Load, real_spark: types.ModuleType) -> None:
     load({"gold/sales.py": "from pyspark.sql import DataFrame\n" + TOP + BODY})
     assert sys.modules["pyspark"] is real_spark
     assert "pyspark.sql" not in sys.modules
 
 
-def test_a_module_that_took_hold_of_a_stand_in_is_forgotten(
+def test_a_module_that_imported_a_fake_is_unloaded(
     load: Load, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = tmp_path_factory.mktemp("packages")
@@ -298,7 +298,7 @@ def test_a_module_that_took_hold_of_a_stand_in_is_forgotten(
     assert "third_party_of_test" not in sys.modules
 
 
-def test_modules_of_the_lake_are_imported_and_not_left_behind(load: Load) -> None:
+def test_modules_of_the_lake_are_imported_and_unloaded(load: Load) -> None:
     files = {"shared/__init__.py": "", "shared/dates.py": "first = 'day'\n"}
     load(
         {
@@ -325,7 +325,7 @@ def test_two_lakes_with_modules_of_one_name_each_get_their_own(tmp_path: Path) -
     assert owners == ["one", "two"]
 
 
-def test_the_function_that_is_imported_is_the_undecorated_one(load: Load) -> None:
+def test_an_imported_function_is_undecorated(load: Load) -> None:
     lake = load(
         {
             "shared/a.py": "word = 'from shared'\n",
@@ -338,7 +338,7 @@ def test_the_function_that_is_imported_is_the_undecorated_one(load: Load) -> Non
     assert "shared.a" not in sys.modules
 
 
-def test_a_table_that_is_gone_from_its_file_is_reported(load: Load, tmp_path: Path) -> None:
+def test_a_table_removed_from_its_file_is_reported(load: Load, tmp_path: Path) -> None:
     lake = load({"gold/sales.py": TOP + BODY})
     (tmp_path / "gold" / "sales.py").write_text(TOP)
     origin = lake.tables[TableName("gold", "sales")].origin

@@ -60,12 +60,12 @@ def validate(kind: SchemaKind, text: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_shipped_schema_is_the_one_of_the_models(kind: SchemaKind) -> None:
+def test_the_shipped_schema_is_generated_from_the_models(kind: SchemaKind) -> None:
     assert (FOLDER / f"{kind}.json").read_text(encoding="utf-8") == schema_text(kind)
 
 
 @pytest.mark.parametrize("text", TABLES)
-def test_a_good_table_fits_the_schema(text: str) -> None:
+def test_a_valid_table_matches_the_schema(text: str) -> None:
     validate("table", text)
 
 
@@ -80,18 +80,18 @@ def example_tables() -> Iterator[tuple[str, str]]:
             yield f"{path.parent.name}/{path.name}", text
 
 
-def test_the_tables_of_the_example_fit_the_schema() -> None:
+def test_the_tables_of_the_example_match_the_schema() -> None:
     tables = dict(example_tables())
     assert tables
     for text in tables.values():
         validate("table", text)
 
 
-def test_the_lake_of_the_example_fits_the_schema() -> None:
+def test_the_lake_of_the_example_matches_the_schema() -> None:
     validate("lake", (EXAMPLE / "lakesmith.yml").read_text(encoding="utf-8"))
 
 
-def test_a_good_lake_fits_the_schema() -> None:
+def test_a_valid_lake_matches_the_schema() -> None:
     validate("lake", LAKE)
 
 
@@ -114,7 +114,7 @@ def test_a_good_lake_fits_the_schema() -> None:
         "checks: {a: {where: b, on_fail: shout}}",
     ],
 )
-def test_a_bad_table_does_not_fit_the_schema(text: str) -> None:
+def test_an_invalid_table_does_not_match_the_schema(text: str) -> None:
     with pytest.raises(ValidationError):
         validate("table", text)
 

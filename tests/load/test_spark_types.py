@@ -26,7 +26,7 @@ from lakesmith.load.spark_types import normalized_type
         ("struct<`a`: int>", "struct<a:int>"),
     ],
 )
-def test_a_type_is_spelt_as_spark_shows_it(written: str, shown: str) -> None:
+def test_a_type_is_normalized_to_spark_s_form(written: str, shown: str) -> None:
     assert normalized_type(written) == shown
 
 
@@ -53,14 +53,14 @@ def test_a_type_is_spelt_as_spark_shows_it(written: str, shown: str) -> None:
         "struct<`a b`: int>",
     ],
 )
-def test_what_is_no_type_is_refused(written: str) -> None:
+def test_an_invalid_type_is_rejected(written: str) -> None:
     with pytest.raises(InvalidText) as caught:
         normalized_type(written)
     assert caught.value.code == "bad-type"
 
 
 @given(st.text(alphabet="abint<>(),: 0123456789struc decimal", max_size=60))
-def test_any_text_is_a_type_or_refused(text: str) -> None:
+def test_any_text_is_a_type_or_rejected(text: str) -> None:
     try:
         shown = normalized_type(text)
     except InvalidText:

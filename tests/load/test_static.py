@@ -80,7 +80,7 @@ WRITTEN_OUT = {
 
 
 @pytest.mark.parametrize("text", WRITTEN_OUT.values(), ids=WRITTEN_OUT)
-def test_what_is_written_out_is_the_same_declaration_as_when_the_file_is_run(text: str, tmp_path: Path) -> None:
+def test_a_literal_declaration_is_read_as_when_the_file_runs(text: str, tmp_path: Path) -> None:
     read = static(tmp_path, {"gold/sales.py": text})
     run = load_lake(tmp_path)
     name = TableName("gold", "sales")
@@ -95,7 +95,7 @@ def test_what_is_written_out_is_the_same_declaration_as_when_the_file_is_run(tex
     assert (dict(read.unrun.tables), read.unrun.layers) == ({}, frozenset())
 
 
-def test_a_source_that_is_written_out_is_read_too(tmp_path: Path) -> None:
+def test_a_literal_source_is_read(tmp_path: Path) -> None:
     text = TOP + 'lake.bronze("a", source=lake.files("landing/a/*.csv", delimiter=";"))\n'
     text += 'B = lake.bronze("b", source=lake.kafka("t", connection="c"))\n'
     read = static(tmp_path, {"bronze/more.py": text})
@@ -138,7 +138,7 @@ COMPUTED = {
 
 
 @pytest.mark.parametrize(("text", "opaque", "is_open"), COMPUTED.values(), ids=COMPUTED)
-def test_what_is_computed_is_not_guessed_and_makes_no_false_error(
+def test_computed_values_are_not_guessed_and_cause_no_false_error(
     text: str, opaque: set[str], is_open: bool, tmp_path: Path
 ) -> None:
     reader = "SELECT id FROM gold.sales\n"
@@ -150,7 +150,7 @@ def test_what_is_computed_is_not_guessed_and_makes_no_false_error(
     assert any("gold" in left_out for left_out in found.not_checked)
 
 
-def test_tests_and_checks_that_name_a_computed_table_are_no_errors(tmp_path: Path) -> None:
+def test_tests_and_checks_can_name_a_computed_table(tmp_path: Path) -> None:
     header = (
         "/* lakesmith\n"
         "load: append\n"
@@ -240,7 +240,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("files", "code", "file", "line"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_found_without_running_anything(
+def test_errors_are_found_without_running_code(
     files: Mapping[str, str], code: str, file: str, line: int, tmp_path: Path
 ) -> None:
     assert problems(tmp_path, files) == [(code, Place(file, line))]
@@ -281,7 +281,7 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_validate_runs_python_files_and_without_python_runs_nothing(tmp_path: Path) -> None:
+def test_validate_runs_python_files_except_with_no_python(tmp_path: Path) -> None:
     folder = written(tmp_path, HOSTILE)
     before = set(folder.rglob("*"))
     review = command(folder, "validate", "--no-python")
@@ -315,7 +315,7 @@ print(seen)
 """
 
 
-def test_a_review_starts_writes_and_connects_to_nothing(tmp_path: Path) -> None:
+def test_a_review_starts_no_process_and_does_not_write_or_connect(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     folder = written(
@@ -349,7 +349,7 @@ DECLARATIONS = ["gold/odd.py", "gold/odd.sql", "gold/odd.yml", "silver/orders.te
 @UNREADABLE
 @pytest.mark.parametrize("file", DECLARATIONS)
 @pytest.mark.parametrize("run_python", [True, False])
-def test_a_declaration_that_is_no_regular_file_is_an_error(
+def test_a_declaration_that_is_not_a_regular_file_is_an_error(
     file: str, make: Callable[[Path], None], run_python: bool, tmp_path: Path
 ) -> None:
     folder = written(tmp_path, {"tests/orders.yml": "one: {table: silver.orders, given: {}, expect: []}\n"})
@@ -362,9 +362,7 @@ def test_a_declaration_that_is_no_regular_file_is_an_error(
 
 @pytest.mark.timeout(60)
 @UNREADABLE
-def test_other_entries_that_are_no_regular_files_do_not_stop_a_review(
-    make: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_other_irregular_entries_do_not_stop_a_review(make: Callable[[Path], None], tmp_path: Path) -> None:
     folder = written(tmp_path, {"gold/sales.py": WRITTEN_OUT["a function"]})
     for name in ("odd", "odd.py", "access", "brnze", "caf\udce9", "silver/_odd", "silver/.odd"):
         make(folder / name)
@@ -374,9 +372,7 @@ def test_other_entries_that_are_no_regular_files_do_not_stop_a_review(
 
 @pytest.mark.timeout(60)
 @UNREADABLE
-def test_rows_of_a_test_that_cannot_be_read_are_no_declaration_file(
-    make: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_unreadable_rows_of_a_test_are_not_a_declaration_error(make: Callable[[Path], None], tmp_path: Path) -> None:
     folder = written(tmp_path, {"silver/rows.csv": "id\n1\n"})
     make(folder / "silver/orders.test.yml")
     assert problems(folder, {}) == [("unreadable-file", Place("silver/orders.test.yml"))]
@@ -399,7 +395,7 @@ def test_a_module_that_is_too_long_to_read_may_declare_tables(tmp_path: Path) ->
     assert static(tmp_path, {"gold/sales.py": text, "shared/a.py": long}).unrun.layers == {"gold"}
 
 
-def test_completion_runs_no_python_either(tmp_path: Path) -> None:
+def test_completion_runs_no_python(tmp_path: Path) -> None:
     folder = written(tmp_path, HOSTILE)
     assert "gold.sales" in Call(folder=str(folder)).table_names()
     assert canaries(folder) == set()
@@ -409,7 +405,7 @@ def invoked(folder: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["validate", "--lake", str(folder), *arguments])
 
 
-def test_the_command_says_what_was_not_run_and_not_checked(tmp_path: Path) -> None:
+def test_the_command_reports_what_was_not_run_and_not_checked(tmp_path: Path) -> None:
     folder = written(
         tmp_path, {"gold/sales.py": COMPUTED["a name from a module"][0], "gold/more.py": COMPUTED["a loop"][0]}
     )

@@ -26,7 +26,7 @@ def loaded(folder: Path, files: dict[str, str]) -> tuple[TableTest, ...]:
     return load_tests(lake.path, lake.tables)
 
 
-def refused(folder: Path, files: dict[str, str]) -> list[str]:
+def rejected(folder: Path, files: dict[str, str]) -> list[str]:
     with pytest.raises(LakesmithError) as caught:
         loaded(folder, files)
     errors = caught.value.errors if isinstance(caught.value, Problems) else (caught.value,)
@@ -40,7 +40,7 @@ def texts(test: TableTest, table: TableName) -> list[dict[str, object]]:
     ]
 
 
-def test_a_file_beside_the_declaration_is_about_its_table(tmp_path: Path) -> None:
+def test_a_test_file_beside_a_declaration_tests_its_table(tmp_path: Path) -> None:
     (test,) = loaded(
         tmp_path,
         {
@@ -60,7 +60,7 @@ def test_files_below_tests_name_their_table(tmp_path: Path) -> None:
     assert (test.table, test.declared_at.file) == (GOLD, "tests/money/sales.yml")
 
 
-def test_a_quoted_number_is_a_text_and_a_plain_one_may_be_a_number(tmp_path: Path) -> None:
+def test_a_quoted_number_is_a_text_and_a_plain_one_can_be_a_number(tmp_path: Path) -> None:
     (test,) = loaded(
         tmp_path, {"silver/orders.test.yml": 'a: {given: {bronze.orders: [{x: "5", y: 5}]}, expect: []}\n'}
     )
@@ -70,7 +70,7 @@ def test_a_quoted_number_is_a_text_and_a_plain_one_may_be_a_number(tmp_path: Pat
     assert (x.plain, y.plain) == (False, True)
 
 
-def test_rows_may_be_in_a_csv_file_beside_the_test_where_nothing_is_null(tmp_path: Path) -> None:
+def test_rows_can_be_in_a_csv_file_without_nulls(tmp_path: Path) -> None:
     (test,) = loaded(
         tmp_path,
         {
@@ -121,22 +121,22 @@ def test_nested_values_later_batches_and_rules_are_read(tmp_path: Path) -> None:
         ("", "silver/orders.test.yml:1: empty-file"),
     ],
 )
-def test_what_does_not_make_sense_is_reported_with_its_place(text: str, problem: str, tmp_path: Path) -> None:
-    assert refused(tmp_path, {"silver/orders.test.yml": text}) == [problem]
+def test_an_invalid_test_is_reported_with_its_place(text: str, problem: str, tmp_path: Path) -> None:
+    assert rejected(tmp_path, {"silver/orders.test.yml": text}) == [problem]
 
 
-def test_a_test_that_stands_beside_no_declaration_has_to_name_its_table(tmp_path: Path) -> None:
-    assert refused(tmp_path, {"silver/ordres.test.yml": "a: {expect: []}\n"}) == [
+def test_a_test_without_a_declaration_beside_it_must_name_its_table(tmp_path: Path) -> None:
+    assert rejected(tmp_path, {"silver/ordres.test.yml": "a: {expect: []}\n"}) == [
         "silver/ordres.test.yml:1: missing-key"
     ]
 
 
 def test_a_line_of_csv_with_another_number_of_values_is_reported(tmp_path: Path) -> None:
     files = {"silver/orders.test.yml": "a: {expect: out.csv}\n", "silver/out.csv": "a,b\n1,2\n1,2,3\n"}
-    assert refused(tmp_path, files) == ["silver/out.csv:3: bad-csv"]
+    assert rejected(tmp_path, files) == ["silver/out.csv:3: bad-csv"]
 
 
-def test_a_file_beside_declarations_that_no_test_names_is_still_unknown(tmp_path: Path) -> None:
+def test_a_file_that_no_test_names_is_an_unknown_file(tmp_path: Path) -> None:
     write(tmp_path, {**LAKE, "silver/orders.test.yml": "a: {expect: out.csv}\n", "silver/other.csv": "a\n"})
     with pytest.raises(LakesmithError) as caught:
         load_lake(tmp_path)

@@ -12,7 +12,7 @@ from lakesmith.declare import Files, LakeDeclaration, SqlQuery, TableName
 from lakesmith.errors import LakesmithError
 
 Load = Callable[..., LakeDeclaration]
-Refuse = Callable[..., list[LakesmithError]]
+Reject = Callable[..., list[LakesmithError]]
 
 LAKE = """\
 name: shop
@@ -46,38 +46,38 @@ def test_an_environment_overrides_a_variable(load: Load) -> None:
     assert (lake.environment.warehouse, lake.environment.jobs) == ("/data/incoming", 3)
 
 
-def test_a_value_that_is_given_overrides_the_environment(load: Load) -> None:
+def test_a_passed_value_overrides_the_environment(load: Load) -> None:
     assert parts(load(FILES, environment="prod", variables={"place": "here"}))[0] == "here/*.json"
 
 
-def test_giving_a_value_to_no_variable_is_reported(refuse: Refuse) -> None:
-    (error,) = refuse(FILES, variables={"plaec": "here"})
+def test_a_value_for_an_unknown_variable_is_reported(reject: Reject) -> None:
+    (error,) = reject(FILES, variables={"plaec": "here"})
     assert error.code == "unknown-variable"
     assert "did you mean 'place'?" in (error.hint or "")
 
 
-def test_a_missing_value_is_reported_where_it_is_used(refuse: Refuse) -> None:
+def test_a_missing_value_is_reported_where_it_is_used(reject: Reject) -> None:
     files = {
         "lakesmith.yml": "name: shop\nvariables: {day: }\n",
         "gold/a.sql": "SELECT 1\nWHERE d = '${day}'",
     }
-    (error,) = refuse(files)
+    (error,) = reject(files)
     assert (error.code, str(error.at)) == ("missing-variable", "gold/a.sql:2")
 
 
-def test_a_missing_value_can_be_given(load: Load) -> None:
+def test_a_missing_value_can_be_passed(load: Load) -> None:
     files = {"lakesmith.yml": "name: shop\nvariables: {day: }\n", "gold/a.sql": "SELECT '${day}'"}
     (table,) = load(files, variables={"day": "2026-01-01"}).tables.values()
     assert isinstance(table.origin, SqlQuery)
     assert table.origin.text == "SELECT '2026-01-01'"
 
 
-def test_all_unknown_variables_of_a_query_are_reported(refuse: Refuse) -> None:
-    errors = refuse({"gold/a.sql": "SELECT ${a},\n ${b}"})
+def test_all_unknown_variables_of_a_query_are_reported(reject: Reject) -> None:
+    errors = reject({"gold/a.sql": "SELECT ${a},\n ${b}"})
     assert [str(error.at) for error in errors] == ["gold/a.sql:1", "gold/a.sql:2"]
 
 
-def test_variables_of_another_environment_are_not_asked_for(load: Load) -> None:
+def test_variables_of_other_environments_are_not_required(load: Load) -> None:
     files = {"lakesmith.yml": "name: s\nvariables: {b: }\nenvironments:\n  dev: {}\n  p: {warehouse: 'x/${b}'}\n"}
     assert load(files, environment="dev").environment.name == "dev"
 
@@ -132,15 +132,13 @@ def test_a_part_of_a_secret_in_a_shortened_text_is_masked(load: Load, secret: st
     assert environment.masked("the key c2VjcmV0 was denied") == "the key <file:secrets/key> was denied"
 
 
-def test_a_value_too_short_to_be_distinguished_from_a_word_is_not_masked(
-    load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_as_short_as_a_word_is_not_masked(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "a")
     environment = load({"lakesmith.yml": SECRETS, "secrets/key": ""}).environment
     assert environment.masked("a cat") == "a cat"
 
 
-def test_secrets_stay_secrets_over_defaults(load: Load, secret: str) -> None:
+def test_secrets_stay_secrets_when_merged_with_defaults(load: Load, secret: str) -> None:
     spark = load({"lakesmith.yml": SECRETS, "secrets/key": secret}).environment.spark
     merged = spark.over({"a.direct": "below", "b": "1"}, without=("a.url",))
     assert dict(merged) == {"a.direct": secret, "b": "1", "a.inside": f"Bearer {secret}", "a.file": secret}
@@ -148,15 +146,15 @@ def test_secrets_stay_secrets_over_defaults(load: Load, secret: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["spark.driver.extraJavaOptions", "spark.executor.defaultJavaOptions"])
-def test_a_secret_that_would_be_on_a_command_line_is_refused(refuse: Refuse, secret: str, key: str) -> None:
+def test_a_secret_for_a_command_line_option_is_rejected(reject: Reject, secret: str, key: str) -> None:
     environments = f"environments: {{dev: {{spark: {{{key}: '-Da=${{token}}'}}}}}}\n"
-    (error,) = refuse({"lakesmith.yml": f"name: shop\nvariables: {{token: env:SHOP_TOKEN}}\n{environments}"})
+    (error,) = reject({"lakesmith.yml": f"name: shop\nvariables: {{token: env:SHOP_TOKEN}}\n{environments}"})
     assert (error.code, str(error.at)) == ("secret-on-command-line", "lakesmith.yml:3")
     assert "-Da=<env:SHOP_TOKEN>" in error.what
     assert secret not in str(error)
 
 
-def test_a_secret_that_goes_away_is_reported_by_its_name(
+def test_a_secret_that_disappears_is_reported_by_its_name(
     load: Load, secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark = load({"lakesmith.yml": SECRETS, "secrets/key": "x"}).environment.spark
@@ -167,29 +165,29 @@ def test_a_secret_that_goes_away_is_reported_by_its_name(
     assert "SHOP_TOKEN" in caught.value.what
 
 
-def test_a_secret_in_a_text_that_is_stored_is_refused(refuse: Refuse, secret: str) -> None:
-    (error,) = refuse({"lakesmith.yml": SECRETS, "secrets/key": "x", "gold/a.sql": "SELECT '${token}'"})
+def test_a_secret_in_a_stored_text_is_rejected(reject: Reject, secret: str) -> None:
+    (error,) = reject({"lakesmith.yml": SECRETS, "secrets/key": "x", "gold/a.sql": "SELECT '${token}'"})
     assert (error.code, str(error.at)) == ("secret-in-text", "gold/a.sql:1")
     assert secret not in str(error)
 
 
 def test_a_bad_warehouse_from_a_secret_is_reported_without_its_value(
-    refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+    reject: Reject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_PLACE", "../hidden-place")
-    (error,) = refuse({"lakesmith.yml": "name: shop\nenvironments: {dev: {warehouse: env:SHOP_PLACE}}\n"})
+    (error,) = reject({"lakesmith.yml": "name: shop\nenvironments: {dev: {warehouse: env:SHOP_PLACE}}\n"})
     assert error.code == "path-escapes"
     assert "env:SHOP_PLACE" in error.what
     assert "hidden-place" not in str(error)
 
 
-def test_a_password_in_a_warehouse_url_is_reported_without_it(refuse: Refuse) -> None:
-    (error,) = refuse({"lakesmith.yml": "name: shop\nenvironments: {dev: {warehouse: 's3a://k:hush@b/x'}}\n"})
+def test_a_password_in_a_warehouse_url_is_reported_without_it(reject: Reject) -> None:
+    (error,) = reject({"lakesmith.yml": "name: shop\nenvironments: {dev: {warehouse: 's3a://k:hush@b/x'}}\n"})
     assert error.code == "credentials-in-url"
     assert "hush" not in str(error)
 
 
-def test_a_secret_written_in_the_wrong_place_is_not_repeated(refuse: Refuse) -> None:
-    errors = refuse({"lakesmith.yml": "name: shop\nenvironments: {dev: {spark: {a.b: env:pa$$word, c.d: 12:34:56}}}\n"})
+def test_a_secret_written_in_the_wrong_place_is_not_repeated(reject: Reject) -> None:
+    errors = reject({"lakesmith.yml": "name: shop\nenvironments: {dev: {spark: {a.b: env:pa$$word, c.d: 12:34:56}}}\n"})
     assert [error.code for error in errors] == ["bad-secret", "needs-quotes"]
     assert not [error for error in errors if "pa$$word" in str(error) or "12:34:56" in str(error)]

@@ -42,7 +42,7 @@ def test_a_value_is_read_back_unchanged(value: object) -> None:
         (r"\*/", r'"\\*/"'),
     ],
 )
-def test_a_text_is_quoted_only_where_it_has_to_be(text: str, written: str) -> None:
+def test_a_text_is_quoted_only_if_necessary(text: str, written: str) -> None:
     assert yaml_word(text) == written
 
 

@@ -185,7 +185,7 @@ def never_null(load: Load) -> Load:
     return replace(load, model=lambda rows: load.model([_filled(row, load.keeps_null) for row in rows]))
 
 
-def _filled(row: Row, kept: Sequence[str]) -> Row:
+def _filled(row: Row, nullable: Sequence[str]) -> Row:
     """What NEVER_NULL makes of a row."""
     given = {
         "history": -1,
@@ -198,4 +198,4 @@ def _filled(row: Row, kept: Sequence[str]) -> Row:
         "op": "U",
         "amount": Decimal("0.00"),
     }
-    return {name: given[name] if value is None and name not in kept else value for name, value in row.items()}
+    return {name: given[name] if value is None and name not in nullable else value for name, value in row.items()}

@@ -24,7 +24,7 @@ def first_difference(load: Load, histories: Sequence[History], upto: int, table:
         if history.id in wrong:
             nothing: Counter[tuple[Any, ...]] = Counter()
             pair = want.get(history.id, nothing), have.get(history.id, nothing)
-            return _told(load, histories, history, upto, len(wrong), *pair)
+            return _description(load, histories, history, upto, len(wrong), *pair)
     return f"{load.name}: the table has histories that nobody gave: {sorted(wrong, key=str)}" if wrong else None
 
 
@@ -41,7 +41,7 @@ def _utc(value: Any) -> Any:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
-def _told(
+def _description(
     load: Load,
     histories: Sequence[History],
     history: History,

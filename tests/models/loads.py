@@ -143,7 +143,7 @@ def snapshot(
     return [{column: value for column, value in row.items() if column != GONE} for row in table]
 
 
-def refused(
+def rejected(
     rows: Sequence[Row], *, columns: Sequence[str], key: Sequence[str], taken: str, max_shrink: str
 ) -> list[Any]:
     """Which extracts shrank too much against the newest earlier one that did not. Rows are counted as keys.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.models.loads import KeyTwice, append, dedup, keyed, merge, refused, scd2, snapshot
+from tests.models.loads import KeyTwice, append, dedup, keyed, merge, rejected, scd2, snapshot
 from tests.models.rows import Row
 
 KTV = ["k", "t", "v"]
@@ -276,7 +276,7 @@ def test_rows_without_key_or_time_are_no_extract() -> None:
 def shrunk(limit: str, *sizes: int) -> list[Any]:
     """Which of the extracts of these sizes are refused, by number. Each key comes twice."""
     given = rows(*((k, t, v) for t, size in enumerate(sizes) for k in range(size) for v in "ab"))
-    return refused(given, max_shrink=limit, **SNAPSHOT)
+    return rejected(given, max_shrink=limit, **SNAPSHOT)
 
 
 def test_an_extract_that_shrank_beyond_the_limit_is_refused() -> None:

@@ -16,7 +16,7 @@ from tests.models.cases import KEY, LOADS, Load
 from tests.models.changes import kind
 from tests.models.differences import first_difference
 from tests.models.histories import BATCHES, History, expected, histories, pack, some_histories
-from tests.models.loads import KeyTwice, refused
+from tests.models.loads import KeyTwice, rejected
 from tests.models.rows import Row
 
 # Drawing a history takes many small choices. The machine may be busy: no example has to be done by a deadline.
@@ -147,7 +147,7 @@ def test_snapshot_into_merge_has_the_keys_and_rows_of_the_newest_extract(some: l
 @given(some_histories(LOADS["snapshot_merge"]))
 def test_no_extract_is_refused_that_may_lose_everything(some: list[History]) -> None:
     load = LOADS["snapshot_merge"]
-    assert refused(given_rows(some), columns=list(load.columns), key=KEY, taken="taken", max_shrink="1") == []
+    assert rejected(given_rows(some), columns=list(load.columns), key=KEY, taken="taken", max_shrink="1") == []
 
 
 # the histories
@@ -193,10 +193,10 @@ def test_the_first_history_that_differs_is_reported(load: Load) -> None:
     assert first_difference(load, some, last, [{**row, "_hidden": 1} for row in table]) is None
     ids = sorted({row["history"] for row in table})
     broken = [row for row in table if row["history"] not in (ids[1], ids[3])]
-    told = first_difference(load, some, last, broken)
-    assert told is not None
-    assert told.splitlines()[0] == f"{load.name}: 2 of 40 histories differ after batch {last}; history {ids[1]}:"
-    assert re.search("0 not [1-9]: ", told)
+    difference = first_difference(load, some, last, broken)
+    assert difference is not None
+    assert difference.splitlines()[0] == f"{load.name}: 2 of 40 histories differ after batch {last}; history {ids[1]}:"
+    assert re.search("0 not [1-9]: ", difference)
     assert "nobody gave: [None]" in str(first_difference(load, some, last, [*table, {**table[0], "history": None}]))
 
 

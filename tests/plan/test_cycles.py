@@ -188,8 +188,8 @@ def test_a_graph_is_accepted_exactly_when_a_run_can_build_every_table(edges: Edg
         assert {error.code for error in errors_of(*tables)} == {"cycle"}
 
 
-@pytest.mark.parametrize("verb", ["validate", "plan", "run"])
-def test_no_command_accepts_a_lake_whose_check_references_a_downstream_table(verb: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["validate", "plan", "run"])
+def test_no_command_accepts_a_lake_whose_check_references_a_downstream_table(command: str, tmp_path: Path) -> None:
     for file, text in {
         "lakesmith.yml": "name: shop\n",
         "bronze/orders.yml": "source: {files: landing/orders/*.json}\n",
@@ -200,7 +200,7 @@ def test_no_command_accepts_a_lake_whose_check_references_a_downstream_table(ver
         path = tmp_path / file
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    result = CliRunner().invoke(app, [verb, "--lake", str(tmp_path)])
+    result = CliRunner().invoke(app, [command, "--lake", str(tmp_path)])
     assert result.exit_code == 2
     assert "silver/orders.sql:3: no run order exists: silver.orders → gold.days → silver.orders" in result.stderr
     assert "check known_day of silver.orders at silver/orders.sql:3" in result.stderr

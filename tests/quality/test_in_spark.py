@@ -74,5 +74,5 @@ def test_an_imported_check_refuses_what_the_expectation_does(
     (rule,) = CONVERTED[kind][1]
     assert isinstance(rule, RowSql)
     frame = spark.createDataFrame([(text,) for text in (*fine, *broken)], "a string")
-    refused = [row["a"] for row in frame.where(f"NOT coalesce(({rule.condition}), true)").collect()]
-    assert refused == broken
+    rejected = [row["a"] for row in frame.where(f"NOT coalesce(({rule.condition}), true)").collect()]
+    assert rejected == broken

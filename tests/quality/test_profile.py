@@ -11,7 +11,7 @@ import pyarrow.dataset
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.quality.judged import broken
+from tests.quality.check_oracle import broken
 
 from lakesmith.declare import QueryLimits, Table, TableName
 from lakesmith.errors import InfrastructureError

@@ -24,9 +24,9 @@ class Cut(BaseException):
 
 
 @contextmanager
-def watched(told: Callable[[str, str], None]) -> Iterator[None]:
+def watched(watcher: Callable[[str, str], None]) -> Iterator[None]:
     """Hear of each place that is reached."""
-    failpoints.watch(told)
+    failpoints.watch(watcher)
     try:
         yield
     finally:
@@ -37,11 +37,11 @@ def watched(told: Callable[[str, str], None]) -> Iterator[None]:
 def cut_at(place: str, about: str | None = None) -> Iterator[None]:
     """What comes to the place, for a table or for any, ends there as if it were killed."""
 
-    def told(reached: str, name: str) -> None:
+    def watcher(reached: str, name: str) -> None:
         if reached == place and about in (None, name):
             raise Cut
 
-    with watched(told):
+    with watched(watcher):
         yield
 
 

@@ -54,9 +54,9 @@ def sources(seed: int, each: int, names: Sequence[str] = ()) -> dict[str, tuple[
     found: dict[str, tuple[list[Load], list[History]]] = {}
     for load in (LOADS[name] for name in names or LOADS if name not in SAME_CODE):
         drawn = histories(load, seed, each)
-        told = json.dumps([list(load.columns), [history.batches for history in drawn]], default=str)
+        drawn_text = json.dumps([list(load.columns), [history.batches for history in drawn]], default=str)
         for loads, same in found.values():
-            if told == json.dumps([list(loads[0].columns), [history.batches for history in same]], default=str):
+            if drawn_text == json.dumps([list(loads[0].columns), [history.batches for history in same]], default=str):
                 loads.append(load)
                 break
         else:

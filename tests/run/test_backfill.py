@@ -163,9 +163,9 @@ def test_a_backfill_that_was_cut_goes_on_where_it_stopped(month: Written, monkey
     with pytest.raises(Cut):
         month.run("gold.traced", days=MARCH, chunk=7)
     monkeypatch.undo()
-    told = month.lake().plan(["gold.traced"])
-    assert "is done up to 2026-03-14: lakesmith run gold.traced --from 2026-03-01" in told.tables[0].reason
-    assert not list(told.steps)
+    planned = month.lake().plan(["gold.traced"])
+    assert "is done up to 2026-03-14: lakesmith run gold.traced --from 2026-03-01" in planned.tables[0].reason
+    assert not list(planned.steps)
     month.land("events/2.json", event(99, 9, 1000))
     month.run()  # runs go on beside it, and do not forget it
     left = month.lake().plan(["gold.traced"], days=MARCH, chunk=7)
@@ -208,8 +208,8 @@ def test_refused_rows_of_the_days_are_stored_once_and_leave_when_they_pass(event
         steps = events.run(*tables, days=days)
         assert [(step.rows_in, step.rows_quarantined) for step in steps.values()] == [(2, 1), (2, 1)]
     for table in tables:
-        kept = events.rows(f"SELECT raw FROM quarantine.{table.replace('.', '_')}")
-        assert sorted(row[0].count("-1") for row in kept) == [0, 1], "one of each day, as before"  # type: ignore[attr-defined]
+        quarantined = events.rows(f"SELECT raw FROM quarantine.{table.replace('.', '_')}")
+        assert sorted(row[0].count("-1") for row in quarantined) == [0, 1], "one of each day, as before"  # type: ignore[attr-defined]
     events.declare({"silver/latest.sql": header.replace("> 0", "> -2") + COLUMNS + "\n"})
     events.run("silver.latest", days=days)
     assert [row[0] for row in events.rows("SELECT id FROM silver.latest ORDER BY id")] == [1, 2, 4]

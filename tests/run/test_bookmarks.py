@@ -46,7 +46,7 @@ def ids(lake: Written, table: str) -> list[object]:
     return [id for (id,) in lake.rows(f"SELECT id FROM {table} ORDER BY id")]
 
 
-def refusal(lake: Written, *select: str) -> LakesmithError:
+def rejection(lake: Written, *select: str) -> LakesmithError:
     """The one error of a run."""
     lake.run(*select, ok=False)
     (error,) = lake.reports[-1].errors
@@ -161,8 +161,8 @@ def test_settings_of_a_fence_that_somebody_left_behind_swallow_no_write(orders: 
             # One thread: what a table leaves behind, the next one finds.
             report = orders.lake().run(jobs=1, session=orders.spark)
         assert not report.errors
-        told = [step.table for step in report.steps if step.table.startswith("silver")]
-        assert told == ["silver.aside", "silver.orders", "silver.tail"]
+        built = [step.table for step in report.steps if step.table.startswith("silver")]
+        assert built == ["silver.aside", "silver.orders", "silver.tail"]
     assert ids(orders, "silver.aside") == ids(orders, "silver.tail") == [-2, -1, 1, 2]
     assert ids(orders, "silver.orders") == [1, 2]
     assert orders.rows("SELECT batch FROM quarantine.silver_orders ORDER BY batch") == [(1,), (2,)]
@@ -190,7 +190,7 @@ def test_of_two_runs_of_one_table_one_wins_and_the_other_is_reported(
         slow = pool.submit(orders.lake().run, ["silver.orders"], session=orders.spark)
         try:
             assert pinned.wait(60)
-            leased = refusal(orders, "silver.orders")
+            leased = rejection(orders, "silver.orders")
             monkeypatch.setattr(Lease, "is_dead", lambda lease, now: True)
             orders.run("silver.orders")
         finally:
@@ -238,7 +238,7 @@ def test_an_input_that_was_vacuumed_past_the_bookmark_is_an_error_with_a_next_st
     bronze.optimize.compact()
     bronze.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     with set_for_all(orders.spark, {"spark.sql.files.ignoreMissingFiles": "true"}):
-        error = refusal(orders)
+        error = rejection(orders)
     assert (error.code, error.exit_code, error.table) == ("source-vacuumed", 1, "silver.orders")
     assert error.what.startswith("bronze.orders has lost part-")
     assert "lakesmith run silver.orders --full-refresh" in str(error.hint)
@@ -250,7 +250,7 @@ def test_an_input_that_was_vacuumed_past_the_bookmark_is_an_error_with_a_next_st
     orders.land("orders/4.json", row(1, 10, at=2), row(4))
     orders.run("bronze.orders", "silver.orders")
     shutil.rmtree(path(orders, "silver.orders") / "_change_data")
-    error = refusal(orders)
+    error = rejection(orders)
     assert (error.code, error.table) == ("source-vacuumed", "gold.sales")
     assert error.what.startswith("silver.orders has lost cdc-")
     orders.run("gold.sales", full_refresh=True)
@@ -262,7 +262,7 @@ def test_an_input_whose_log_was_cleaned_past_the_bookmark_is_an_error_with_a_nex
 ) -> None:
     orders = copied(bronze_ahead, written)
     clean_log(orders, "bronze.orders")
-    error = refusal(orders)
+    error = rejection(orders)
     assert (error.code, error.exit_code, error.table) == ("source-gap", 1, "silver.orders")
     assert "--full-refresh" in str(error.hint)
     assert ids(orders, "silver.orders") == [1]
@@ -279,11 +279,11 @@ def test_a_batch_cut_between_table_and_quarantine_is_cut_again_as_it_was(
     for number, doomed in ((2, "bronze.orders"), (3, "silver.orders")):
 
         def cut(
-            writer: BatchWriter, incoming: IncomingBatch, checked: DataFrame, refused: int, doomed: str = doomed
+            writer: BatchWriter, incoming: IncomingBatch, checked: DataFrame, rejected: int, doomed: str = doomed
         ) -> int:
             if str(incoming.table.name) == doomed:
                 raise Cut
-            return quarantine(writer, incoming, checked, refused)
+            return quarantine(writer, incoming, checked, rejected)
 
         monkeypatch.setattr(BatchWriter, "_quarantine", cut)
         orders.land(f"orders/{number}.json", row(number), row(10 * number, -1), '{"id": 4, "am')
@@ -299,8 +299,10 @@ def test_a_batch_cut_between_table_and_quarantine_is_cut_again_as_it_was(
     assert ids(orders, "bronze.orders") == [1, 2, 3, 4, 10, 20, 30, 40]
     assert ids(orders, "silver.orders") == [1, 2, 3, 4]
     assert orders.rows("SELECT count(*), count(DISTINCT position) FROM quarantine.bronze_orders") == [(4, 4)]
-    kept = orders.rows("SELECT batch, raw LIKE '%\"id\":20,%', raw LIKE '%\"id\":30,%' FROM quarantine.silver_orders")
-    assert sorted(kept) == [(1, False, False), (2, False, True), (2, True, False), (3, False, False)]
+    quarantined = orders.rows(
+        "SELECT batch, raw LIKE '%\"id\":20,%', raw LIKE '%\"id\":30,%' FROM quarantine.silver_orders"
+    )
+    assert sorted(quarantined) == [(1, False, False), (2, False, True), (2, True, False), (3, False, False)]
 
 
 def test_a_commit_whose_reply_was_lost_is_looked_up_in_the_log_and_nothing_is_deleted(
@@ -316,7 +318,7 @@ def test_a_commit_whose_reply_was_lost_is_looked_up_in_the_log_and_nothing_is_de
         (Delta, "merge", Py4JNetworkError("Answer from Java side is empty"), "silver.orders"),
     ):
         monkeypatch.setattr(owner, method, unheard(getattr(owner, method), lost))
-        error = refusal(orders)
+        error = rejection(orders)
         assert (error.code, error.exit_code, error.table) == ("commit-unknown", 4, table)
         monkeypatch.undo()
         assert orders.version(table) == 1

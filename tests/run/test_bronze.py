@@ -52,10 +52,10 @@ def test_rows_that_cannot_be_read_are_quarantined_with_text_and_position_and_cou
     written.land("orders/a.json", {"id": 1, "who": "a"}, broken, {"id": 3})
     step = written.run()["bronze.orders"]
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (3, 2, 1)
-    (kept,) = written.rows("SELECT raw, rules, reasons, position, batch, run_id FROM quarantine.bronze_orders")
-    assert kept[:3] == (broken, ["truncated-json"], ["Expecting value at character 17"])
-    assert str(kept[3]).endswith("landing/orders/a.json:2")
-    assert kept[4:] == (1, step.run_id)
+    (quarantined,) = written.rows("SELECT raw, rules, reasons, position, batch, run_id FROM quarantine.bronze_orders")
+    assert quarantined[:3] == (broken, ["truncated-json"], ["Expecting value at character 17"])
+    assert str(quarantined[3]).endswith("landing/orders/a.json:2")
+    assert quarantined[4:] == (1, step.run_id)
     (file,) = written.reports[-1].files
     assert (file.rows_in, file.rows_written, file.rows_quarantined, file.code) == (3, 2, 1, None)
     assert written.rows("SELECT rows_in, rows_written, rows_quarantined FROM system.files") == [(3, 2, 1)]
@@ -155,8 +155,8 @@ def test_a_file_that_cannot_be_read_is_refused_as_a_whole_and_the_others_are_ing
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (4, 1, 3)
     codes = {file.file.rpartition("/")[2]: file.code for file in written.reports[-1].files}
     assert codes == {"a.csv": "header-twice", "b.csv": "wrong-delimiter", "c.csv": None, "d.csv": "not-utf8"}
-    kept = written.rows("SELECT rules, reasons FROM quarantine.bronze_people ORDER BY position")
-    assert kept[1] == (["wrong-delimiter"], ["1 column found, 3 with another delimiter; try ';'"])
+    quarantined = written.rows("SELECT rules, reasons FROM quarantine.bronze_people ORDER BY position")
+    assert quarantined[1] == (["wrong-delimiter"], ["1 column found, 3 with another delimiter; try ';'"])
     assert written.run() == {}
 
 

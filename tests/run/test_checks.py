@@ -64,10 +64,10 @@ def test_row_rules_refuse_what_breaks_them_with_every_reason_and_leave_null_alon
     step = checked.run()["silver.orders"]
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (4, 2, 2)
     assert checked.rows("SELECT id FROM silver.orders ORDER BY id") == [(1,), (2,)]
-    kept = checked.rows(
+    quarantined = checked.rows(
         "SELECT raw, rules, reasons, fields, len(rule_versions) FROM quarantine.silver_orders ORDER BY len(rules) DESC"
     )
-    (worst, empty) = kept
+    (worst, empty) = quarantined
     reasons = worst[2]
     assert isinstance(reasons, list)
     assert worst[1] == ["known", "sane", "form", "short", "once", "customer_there", "evens"]

@@ -41,9 +41,9 @@ def test_a_breaking_change_is_stopped_then_acknowledged_and_the_old_version_stay
     assert (stopped.value.code, stopped.value.table) == ("breaking-change", "silver.orders")
     assert written.rows("SELECT sum(amount) FROM silver.orders") == [(12,)]
 
-    kept = 'previous: {"1": {until: "2099-06-30", columns: {amount: cents div 100}}}'
+    previous = 'previous: {"1": {until: "2099-06-30", columns: {amount: cents div 100}}}'
     written.declare(
-        silver("{id: bigint, cents: bigint}", "id, amount * 100 AS cents", f'contract: {{version: "2", {kept}}}\n')
+        silver("{id: bigint, cents: bigint}", "id, amount * 100 AS cents", f'contract: {{version: "2", {previous}}}\n')
     )
     written.run()
     assert versions(written)[1:] == [("silver.orders", "2.0.0", "amount was removed; cents is new", "2099-06-30")]

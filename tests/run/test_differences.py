@@ -16,38 +16,38 @@ from lakesmith.run.unit_tests.infer_types import infer_type
 Row = dict[str, str | None]
 
 
-def told(expected: list[Row], found: list[Row], *key: str) -> list[tuple[Row | None, Row | None]]:
+def row_differences(expected: list[Row], found: list[Row], *key: str) -> list[tuple[Row | None, Row | None]]:
     return [(each.expected, each.found) for each in differences(expected, found, key)]
 
 
 def test_the_order_of_rows_does_not_matter() -> None:
-    assert told([{"a": "1"}, {"a": None}], [{"a": None}, {"a": "1"}]) == []
+    assert row_differences([{"a": "1"}, {"a": None}], [{"a": None}, {"a": "1"}]) == []
 
 
 def test_a_row_that_comes_twice_is_expected_twice() -> None:
-    assert told([{"a": "1"}], [{"a": "1"}, {"a": "1"}]) == [(None, {"a": "1"})]
-    assert told([{"a": "1"}, {"a": "1"}], [{"a": "1"}]) == [({"a": "1"}, None)]
+    assert row_differences([{"a": "1"}], [{"a": "1"}, {"a": "1"}]) == [(None, {"a": "1"})]
+    assert row_differences([{"a": "1"}, {"a": "1"}], [{"a": "1"}]) == [({"a": "1"}, None)]
 
 
 def test_only_the_columns_that_a_row_names_are_compared() -> None:
-    assert told([{"a": "1"}], [{"a": "1", "b": "2"}]) == []
+    assert row_differences([{"a": "1"}], [{"a": "1", "b": "2"}]) == []
 
 
 def test_a_row_that_says_less_gives_way_to_one_that_says_more() -> None:
     found: list[Row] = [{"a": "1", "b": "1"}, {"a": "1", "b": "2"}]
-    assert told([{"a": "1"}, {"a": "1", "b": "1"}], found) == []
+    assert row_differences([{"a": "1"}, {"a": "1", "b": "1"}], found) == []
 
 
 def test_thousands_of_rows_that_are_alike_are_counted() -> None:
     row: Row = {"a": "1"}
-    assert told([row] * 3_001, [row] * 3_000) == [(row, None)]
+    assert row_differences([row] * 3_001, [row] * 3_000) == [(row, None)]
 
 
 def test_a_row_moves_on_through_rows_that_give_way_to_each_other() -> None:
     numbers = [str(number) for number in range(2_000)]
     found: list[Row] = [{"a": number, "b": str(int(number) + 1), "c": "1"} for number in numbers]
     by_left: list[Row] = [{"a": number} for number in numbers[1:]]
-    assert told([{"c": "1"}, *by_left], found) == []
+    assert row_differences([{"c": "1"}, *by_left], found) == []
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -63,22 +63,22 @@ def test_as_many_rows_are_placed_as_can_be(seed: int) -> None:
 
 def test_rows_that_could_take_each_other_s_place_are_both_placed() -> None:
     found: list[Row] = [{"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "c": "2"}]
-    assert told([{"a": "1", "b": "1"}, {"a": "1", "c": "1"}], [*found]) != []
-    assert told([{"a": "1", "c": "2"}, {"b": "1", "a": "1"}, {"a": "1"}], [*found, {"a": "1"}]) == []
+    assert row_differences([{"a": "1", "b": "1"}, {"a": "1", "c": "1"}], [*found]) != []
+    assert row_differences([{"a": "1", "c": "2"}, {"b": "1", "a": "1"}, {"a": "1"}], [*found, {"a": "1"}]) == []
 
 
 def test_rows_of_one_key_stand_together_however_they_differ() -> None:
-    assert told([{"id": "1", "a": "x", "b": "y"}], [{"id": "1", "a": "p", "b": "q"}], "id") == [
+    assert row_differences([{"id": "1", "a": "x", "b": "y"}], [{"id": "1", "a": "p", "b": "q"}], "id") == [
         ({"id": "1", "a": "x", "b": "y"}, {"id": "1", "a": "p", "b": "q"})
     ]
-    assert len(told([{"id": "1", "a": "x"}], [{"id": "2", "a": "x"}], "id")) == 2
+    assert len(row_differences([{"id": "1", "a": "x"}], [{"id": "2", "a": "x"}], "id")) == 2
 
 
 def test_without_a_key_rows_stand_together_that_are_mostly_equal() -> None:
-    assert told([{"a": "1", "b": "2", "c": "3"}], [{"a": "1", "b": "2", "c": "4"}]) == [
+    assert row_differences([{"a": "1", "b": "2", "c": "3"}], [{"a": "1", "b": "2", "c": "4"}]) == [
         ({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "2", "c": "4"})
     ]
-    assert len(told([{"a": "1", "b": "2", "c": "3"}], [{"a": "1", "b": "5", "c": "4"}])) == 2
+    assert len(row_differences([{"a": "1", "b": "2", "c": "3"}], [{"a": "1", "b": "5", "c": "4"}])) == 2
 
 
 def test_a_row_that_nobody_expects_is_shown_with_the_columns_that_are_compared() -> None:

@@ -56,8 +56,8 @@ def test_bronze_does_with_a_difference_what_the_contract_says(written: Written, 
     if kind == "new_column":
         assert written.rows("SELECT extra FROM bronze.evolve WHERE id = 2") == [("x",)]
         assert written.rows("SELECT _rescued FROM bronze.discard WHERE id = 2") == [(None,)]
-        (told,) = [c for c in written.reports[-1].checks if c.table == "bronze.discard" and c.check == "new_column"]
-        assert told.failed_rows == 1
+        (check,) = [c for c in written.reports[-1].checks if c.table == "bronze.discard" and c.check == "new_column"]
+        assert check.failed_rows == 1
     if kind == "type":
         assert written.rows("SELECT _rescued FROM bronze.evolve WHERE id = 2") == [('{"amount": "many"}',)]
 

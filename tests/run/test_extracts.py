@@ -133,8 +133,8 @@ def test_the_newest_extract_survives_rollbacks_kills_and_a_cleaned_log(
         extract(stock, 6, {1: 4, 4: 1})
         stock.run()
     done = newest_done(stock)
-    told = json.loads(done.read_text())
-    assert told["newest_extract"] == '{"taken":"2026-01-06"}'
+    record = json.loads(done.read_text())
+    assert record["newest_extract"] == '{"taken":"2026-01-06"}'
     history = "SELECT id, pieces, day::text, valid_from::text, valid_to::text FROM silver.history ORDER BY ALL"
     assert stock.rows(history) == [
         (1, 1, "2026-01-01", "2026-01-01", "2026-01-03"),
@@ -146,8 +146,8 @@ def test_the_newest_extract_survives_rollbacks_kills_and_a_cleaned_log(
     ]
 
     # Where no batch names it, all rows do.
-    del told["checksum"], told["newest_extract"]
-    done.write_bytes(with_checksum(json.dumps(told)))
+    del record["checksum"], record["newest_extract"]
+    done.write_bytes(with_checksum(json.dumps(record)))
     extract(stock, 7, {4: 1})
     stock.run()
     assert json.loads(newest_done(stock).read_text())["newest_extract"] == '{"taken":"2026-01-07"}'

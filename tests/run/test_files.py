@@ -85,14 +85,14 @@ def test_rows_are_the_same_whether_their_readers_write_them_or_spark_does(writte
         assert steps["bronze.direct"].rows_written == steps["bronze.judged"].rows_written
         written.land(f"orders/{more['id']}.json", more)
     written.run()
-    direct, judged = (
+    direct, checked = (
         written.spark.read.format("delta").load(f"{written.folder}/.lakesmith/warehouse/bronze/{name}")
         for name in ("direct", "judged")
     )
-    assert {field.name: field for field in direct.schema} == {field.name: field for field in judged.schema}
+    assert {field.name: field for field in direct.schema} == {field.name: field for field in checked.schema}
     stored = [
         [row.asDict(True) for row in rows.drop("_ingested_at", "_run_id").orderBy("id").collect()]
-        for rows in (direct, judged)
+        for rows in (direct, checked)
     ]
     assert stored[0] == stored[1]
     assert len(stored[0]) == 5

@@ -77,8 +77,8 @@ def test_a_value_that_does_not_fit_its_declared_type_is_refused_with_the_value_i
     written.land("people/a.csv", "id,name,born", "1,Ann,2000-01-01", "x,Bob,2000-01-01", "3,Cid,yesterday", "4,,")
     step = written.run()["silver.people"]
     assert (step.rows_written, step.rows_quarantined) == (2, 2)
-    kept = written.rows("SELECT raw, reasons FROM quarantine.silver_people ORDER BY raw")
-    assert kept == [
+    quarantined = written.rows("SELECT raw, reasons FROM quarantine.silver_people ORDER BY raw")
+    assert quarantined == [
         ('{"id":"3","name":"Cid","born":"yesterday"}', ["born is not a date"]),
         ('{"id":"x","name":"Bob","born":"2000-01-01"}', ["id is not a bigint"]),
     ]

@@ -77,7 +77,7 @@ def killed_at(place: str, about: str, shop: Path, *rounds: list[str], delay: flo
     """Run the commands in one process, whose JVM is killed once the place is reached."""
     words = [["--lake", str(shop), *each, "--json"] for each in rounds]
     process = subprocess.run(
-        [sys.executable, "-m", "tests.run.jvm_victim", json.dumps([place, about, delay, words])],
+        [sys.executable, "-m", "tests.run.kill_own_jvm", json.dumps([place, about, delay, words])],
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         capture_output=True,
         text=True,
@@ -90,8 +90,8 @@ def killed_at(place: str, about: str, shop: Path, *rounds: list[str], delay: flo
         report, end = decoder.raw_decode(text)
         reports.append(report)
         text = text[end:]
-    *told, codes = reports
-    return Answer(codes=codes, reports=told, stderr=process.stderr)
+    *lines, codes = reports
+    return Answer(codes=codes, reports=lines, stderr=process.stderr)
 
 
 def recorded(shop: Path) -> list[tuple[str, dict[str, str]]]:
@@ -186,7 +186,7 @@ def test_a_continuous_run_ends_with_its_jvm(shop: Path) -> None:
 
 GIVEN = """
 import json, sys
-from tests.run.jvm_victim import kill_at
+from tests.run.kill_own_jvm import kill_at
 from lakesmith.lake import Lake
 from lakesmith.jvm.session import open_session
 

@@ -73,7 +73,7 @@ def test_any_sequence_of_runs_gives_what_the_queries_give_over_everything(writte
             written.land(f"customers/{batch}.json", *customers)
         steps = written.run()
         for name, (query, _, mode) in GOLD.items():
-            assert _stored(written, name) == _anew(written, query), (batch, name)
+            assert _stored(written, name) == _recomputed(written, query), (batch, name)
             assert batch == 0 or steps[f"gold.{name}"].mode == mode
 
 
@@ -139,7 +139,7 @@ def _stored(written: Written, name: str) -> list[str]:
     return sorted(map(_shown, rows))
 
 
-def _anew(written: Written, query: str) -> list[str]:
+def _recomputed(written: Written, query: str) -> list[str]:
     for table in ("bronze.orders", "silver.orders", "silver.customers"):
         layer, name = table.split(".")
         location = f"{written.folder}/.lakesmith/warehouse/{layer}/{name}"

@@ -24,8 +24,8 @@ def test_a_merge_keeps_the_latest_row_of_each_key_and_counts_the_rest(orders: Wr
     assert (second.mode, second.rows_in, second.rows_written) == ("changes", 5, 2)
     assert (second.rows_quarantined, second.rows_deduplicated) == (2, 1)
     assert orders.rows("SELECT id, amount FROM silver.orders ORDER BY id") == [(1, 10), (2, 21), (3, 30)]
-    kept = orders.rows("SELECT rules, reasons FROM quarantine.silver_orders ORDER BY rules")
-    assert kept == [
+    quarantined = orders.rows("SELECT rules, reasons FROM quarantine.silver_orders ORDER BY rules")
+    assert quarantined == [
         (["amount.check"], ["not amount >= 0"]),
         (["id.required"], ["id is NULL, but it is the table's key"]),
     ]
@@ -188,8 +188,8 @@ def test_rows_refused_by_a_recomputed_table_are_in_quarantine_once(written: Writ
         ('{"id":1,"amount":500}',),
         ('{"id":4,"amount":600}',),
     ]
-    kept = written.rows("SELECT partition, raw FROM quarantine.gold_days ORDER BY ALL")
-    assert [row[0] for row in kept] == ["d1", "d1", "d2"]
+    quarantined = written.rows("SELECT partition, raw FROM quarantine.gold_days ORDER BY ALL")
+    assert [row[0] for row in quarantined] == ["d1", "d1", "d2"]
     written.land("orders/3.json", order(1, -450, "d1"), order(4, -550, "d1"))
     written.run()
     assert written.rows("SELECT count(*) FROM quarantine.gold_small") == [(0,)]
@@ -208,8 +208,8 @@ def test_a_load_that_became_replace_partitions_keeps_its_quarantine_right(orders
     orders.run()
     orders.land("orders/2.json", order(3, -3, "d1"))
     orders.run()
-    kept = orders.rows("SELECT partition, raw LIKE '%-2%' FROM quarantine.silver_orders ORDER BY partition")
-    assert kept == [("d1", False), ("d2", True)]
+    quarantined = orders.rows("SELECT partition, raw LIKE '%-2%' FROM quarantine.silver_orders ORDER BY partition")
+    assert quarantined == [("d1", False), ("d2", True)]
 
 
 def test_any_sequence_of_runs_equals_one_full_rebuild(orders: Written) -> None:

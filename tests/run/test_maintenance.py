@@ -87,9 +87,9 @@ def content(orders: Written) -> dict[str, list[str]]:
     """What is in the tables and in quarantine."""
     return {
         "bronze": sorted(map(repr, orders.rows("SELECT id FROM bronze.orders"))),
-        "refused": sorted(map(repr, orders.rows("SELECT raw FROM quarantine.bronze_orders"))),
+        "rejected": sorted(map(repr, orders.rows("SELECT raw FROM quarantine.bronze_orders"))),
         "silver": sorted(map(repr, orders.rows("SELECT id, amount FROM silver.orders"))),
-        "refused in silver": sorted(map(repr, orders.rows("SELECT raw FROM quarantine.silver_orders"))),
+        "rejected in silver": sorted(map(repr, orders.rows("SELECT raw FROM quarantine.silver_orders"))),
         "gold": sorted(map(repr, orders.rows("SELECT day, orders, amount FROM gold.sales"))),
     }
 
@@ -144,11 +144,11 @@ def test_what_a_table_has_not_read_yet_is_retained_however_old(orders: Written) 
     orders.land("orders/2.json", row(2))
     orders.run("bronze.orders")
     orders.lake().compact(("bronze.orders",), session=orders.spark)
-    kept = data_files(orders, "bronze/orders")
+    archived_bytes = data_files(orders, "bronze/orders")
     plan = orders.lake().plan_vacuum(("bronze.orders",), older_than=0.0, force=True)
     assert "silver.orders has read it up to version 0" in plan.tables[0].reason
     assert orders.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=orders.spark).run is None
-    assert data_files(orders, "bronze/orders") == kept
+    assert data_files(orders, "bronze/orders") == archived_bytes
     assert orders.run()["silver.orders"].rows_in == 1
     only(orders.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=orders.spark))
     assert len(data_files(orders, "bronze/orders")) == 1
@@ -216,7 +216,7 @@ def test_a_restored_table_holds_what_it_held_with_its_quarantine(shop: Written) 
         assert only(shop.lake().restore(table, version)).sequence == 3
     restored = content(shop)
     assert (restored["bronze"], restored["silver"]) == (["(10,)", "(11,)"], ["(10, 1)"])
-    assert [len(restored[name]) for name in ("refused", "refused in silver")] == [1, 1]
+    assert [len(restored[name]) for name in ("rejected", "rejected in silver")] == [1, 1]
     assert only(shop.lake().restore("bronze.orders", FIRST["bronze.orders"])).outcome == "skipped"
     assert shop.run()["bronze.orders"].rows_in == 3
     assert shop.run() == {}
@@ -252,12 +252,12 @@ def test_a_run_that_was_suspended_through_a_vacuum_is_refused_and_the_next_one_i
     monkeypatch.setattr(lease.Leases, "_renew", lambda *_: False)
     asleep, awake, reports = threading.Event(), threading.Event(), []
 
-    def told(place: str, about: str) -> None:
+    def watcher(place: str, about: str) -> None:
         if place == "table.committing" and about == table and not asleep.is_set():
             asleep.set()
             assert awake.wait(120)
 
-    with watched(told):
+    with watched(watcher):
         thread = threading.Thread(target=lambda: reports.append(orders.lake().run(session=isolated(orders.spark))))
         thread.start()
         try:
@@ -283,14 +283,14 @@ def test_a_vacuum_that_was_suspended_deletes_nothing_of_a_run_that_began_since(
     monkeypatch.setattr(lease, "LEASE_SECONDS", 0.0)
     monkeypatch.setattr(lease.Leases, "_renew", lambda *_: False)
 
-    def told(place: str, _about: str) -> None:
+    def watcher(place: str, _about: str) -> None:
         if place == "table.fenced":
             failpoints.watch(None)
             shop.land("orders/3.json", row(30))
             shop.run("bronze.orders")
 
     leave_stray(shop)
-    with watched(told):
+    with watched(watcher):
         report = shop.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=shop.spark)
     assert [error.code for error in report.errors] == ["vacuum-overtaken"]
     shop.run()
@@ -307,11 +307,11 @@ def test_files_that_were_archived_since_come_back_and_those_that_are_gone_are_no
     orders.land("orders/2.json", row(2))
     orders.run("bronze.orders")
     archived = next(orders.folder.rglob("done/**/2.json"))
-    kept = archived.read_bytes()
+    archived_bytes = archived.read_bytes()
     archived.unlink()
     report = orders.lake().restore("bronze.orders", first)
     assert [error.code for error in report.errors] == ["restore-loses-files"]
-    archived.write_bytes(kept)
+    archived.write_bytes(archived_bytes)
     another = orders.land("orders/2.json", row(3))
     report = orders.lake().restore("bronze.orders", first)
     assert [error.code for error in report.errors] == ["restore-blocked"]

@@ -36,7 +36,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """The names that listings of the landing zone began after."""
-    asked: list[str | None] = []
+    seen_starts: list[str | None] = []
     real = LocalStore.find
 
     def noting(
@@ -46,11 +46,11 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         after: str | None = None,
         on_skipped: Skip | None = None,
     ) -> object:
-        asked.append(after)
+        seen_starts.append(after)
         return real(self, pattern, known, after, on_skipped)
 
     monkeypatch.setattr(LocalStore, "find", noting)
-    return asked
+    return seen_starts
 
 
 def ids(written: Written) -> list[object]:

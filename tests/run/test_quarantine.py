@@ -48,14 +48,14 @@ def only_step(lake: Written, report: RunReport) -> StepRecord:
     return step
 
 
-def books(lake: Written, table: str) -> None:
+def assert_row_counts(lake: Written, table: str) -> None:
     """What came is written, refused and still there, a duplicate, or given up."""
-    ((came, written, twice, given_up),) = lake.rows(
+    ((rows_in, written, twice, discarded),) = lake.rows(
         "SELECT sum(rows_in) FILTER (mode <> 'replay'), sum(rows_written), sum(rows_deduplicated), sum(rows_discarded) "
         f"FROM system.steps WHERE \"table\" = '{table}' AND outcome = 'ok'"
     )
-    ((kept,),) = lake.rows(f"SELECT count(*) FROM quarantine.{table.replace('.', '_')}")
-    assert int(str(came)) == sum(int(str(each)) for each in (written, twice, given_up, kept))
+    ((in_quarantine,),) = lake.rows(f"SELECT count(*) FROM quarantine.{table.replace('.', '_')}")
+    assert int(str(rows_in)) == sum(int(str(each)) for each in (written, twice, discarded, in_quarantine))
 
 
 @pytest.mark.parametrize("loads", first_only([("append", "merge"), tuple(LOADS)]), ids=["two", "all"])
@@ -86,14 +86,14 @@ def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same
         now[load] = written.rows(shown(load))
         assert (2, -2, 2) in [row[:3] for row in now[load]]
         assert (load == "merge") == ((1, 9, 0) not in [row[:3] for row in now[load]])
-        kept = written.rows(f"SELECT raw FROM quarantine.silver_{load}")
-        assert kept == [('{"id":3,"amount":-300,"at":2}',)]
+        in_quarantine = written.rows(f"SELECT raw FROM quarantine.silver_{load}")
+        assert in_quarantine == [('{"id":3,"amount":-300,"at":2}',)]
         (fixed,) = written.rows(
             f"SELECT decision, decided_by, fixed FROM quarantine_decisions.silver_{load} WHERE fixed IS NOT NULL"
         )
         assert fixed[:2] == ("replayed", "ann")
         assert json.loads(str(fixed[2])) == {"id": 1, "amount": 9, "at": 0}
-        books(written, table)
+        assert_row_counts(written, table)
 
     # The next batch goes on where the table was, and the whole table computed anew is the same.
     written.land("orders/2.json", {"id": 7, "amount": 7, "at": 7})
@@ -120,7 +120,7 @@ def test_what_was_discarded_stays_so_when_the_table_is_recomputed_and_is_counted
     )
     step = only_step(written, report)
     assert (step.rows_in, step.rows_discarded) == (1, 1)
-    books(written, "silver.orders")
+    assert_row_counts(written, "silver.orders")
     assert written.rows("SELECT action, decided_by, reason, rows FROM system.audit") == [
         ("discard", "ann", "a test order", 1)
     ]
@@ -142,17 +142,17 @@ def test_a_bronze_record_that_could_not_be_read_enters_once_it_is_fixed(written:
     ids = tuple(str(row[0]) for row in found)
     step = replay(written, "bronze.orders", QuarantineFilter(ids=ids), set={"raw": "concat(raw, '}')"})
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (2, 1, 1)
-    ((kept,),) = written.rows("SELECT id FROM quarantine.bronze_orders WHERE list_contains(rules, 'sane')")
-    step = replay(written, "bronze.orders", EVERY, edits={str(kept): {"amount": "many"}})
+    ((in_quarantine,),) = written.rows("SELECT id FROM quarantine.bronze_orders WHERE list_contains(rules, 'sane')")
+    step = replay(written, "bronze.orders", EVERY, edits={str(in_quarantine): {"amount": "many"}})
     assert (step.rows_written, step.rows_quarantined) == (0, 3)
-    step = replay(written, "bronze.orders", EVERY, edits={str(kept): {"amount": "30"}})
+    step = replay(written, "bronze.orders", EVERY, edits={str(in_quarantine): {"amount": "30"}})
     assert (step.rows_written, step.rows_quarantined) == (1, 2)
     assert written.rows("SELECT id, amount, _source_row FROM bronze.orders ORDER BY id") == [
         (1, 1, 1),
         (2, 2, 2),
         (3, 30, 3),
     ]
-    books(written, "bronze.orders")
+    assert_row_counts(written, "bronze.orders")
     # What was taken in before is still known: nothing comes twice.
     assert written.run() == {}
     written.land("orders/2.json", {"id": 4, "amount": 4})

@@ -91,14 +91,14 @@ def test_a_query_reads_all_tables_as_they_were_in_a_release(lake: Written) -> No
     assert list(opened.query(BEHIND, release="latest").rows) == [(0,)]
     assert list(opened.query("SELECT count(*) FROM silver.orders", release=first).rows) == [(1,)]
     assert list(opened.query("SELECT count(*) FROM system.runs", release=first).rows) == [(2,)]
-    for asked, code in (
+    for arguments, code in (
         ({"release": "never"}, "unknown-release"),
         ({"release": first, "at": ("0",)}, "conflicting-options"),
     ):
-        with pytest.raises(UsageError) as refused:
-            opened.query(SALES, **asked)
-        assert refused.value.code == code
-        assert refused.value.hint
+        with pytest.raises(UsageError) as rejected:
+            opened.query(SALES, **arguments)
+        assert rejected.value.code == code
+        assert rejected.value.hint
     lake.declare({"gold/late.sql": "SELECT count(*) AS n FROM silver.orders\n"})
     lake.run()
     with pytest.raises(UsageError, match=r"does not have the current gold\.late"):
@@ -144,20 +144,20 @@ def test_a_lake_goes_back_to_a_release_and_the_next_run_brings_it_up_to_date_aga
 def test_what_was_refused_or_decided_since_goes_back_though_no_row_of_its_table_has_changed(lake: Written) -> None:
     lake.land("orders/bad2.json", {"id": 92, "amount": -1, "day": "d9", "at": 2})
     lake.run()
-    refused = ran(lake)
+    rejected = ran(lake)
     assert not lake.lake().discard("silver.orders", QuarantineFilter(), why="no", by="test", session=lake.spark).errors
     lake.land("orders/bad3.json", {"id": 93, "amount": -1, "day": "d9", "at": 3})
     lake.run()
-    kept = "SELECT CAST(json_extract(raw, '$.id') AS INT) FROM quarantine.silver_orders ORDER BY 1"
-    assert lake.rows(kept) == [(93,)]
-    assert not lake.lake().rollback(refused, session=lake.spark).errors
-    assert lake.rows(kept) == [(92,)]
+    quarantined = "SELECT CAST(json_extract(raw, '$.id') AS INT) FROM quarantine.silver_orders ORDER BY 1"
+    assert lake.rows(quarantined) == [(93,)]
+    assert not lake.lake().rollback(rejected, session=lake.spark).errors
+    assert lake.rows(quarantined) == [(92,)]
     assert lake.rows("SELECT count(*) FROM quarantine_decisions.silver_orders") == [(0,)]
-    assert lake.lake().rollback(refused, session=lake.spark).run is None
+    assert lake.lake().rollback(rejected, session=lake.spark).run is None
     lake.run()
     modes = {step.table: step.mode for step in lake.reports[-1].steps}
     assert modes == {"bronze.orders": "files", "silver.orders": "changes", "gold.sales": "partitions"}
-    assert lake.rows(kept) == [(92,), (93,)]
+    assert lake.rows(quarantined) == [(92,), (93,)]
     assert lake.run() == {}
 
 
@@ -196,18 +196,18 @@ def test_nothing_goes_back_where_one_table_could_not(lake: Written) -> None:
     tables = ("bronze.orders", "bronze.notes", "silver.orders", "gold.sales")
     versions = {table: lake.version(table) for table in tables}
     (lake.folder / "landing/orders/2.json").rename(lake.folder / "kept.json")
-    with pytest.raises(LakesmithError) as refused:
+    with pytest.raises(LakesmithError) as rejected:
         lake.lake().rollback(first, session=lake.spark)
-    assert refused.value.code == "restore-loses-files"
+    assert rejected.value.code == "restore-loses-files"
     assert {table: lake.version(table) for table in tables} == versions
     (lake.folder / "kept.json").rename(lake.folder / "landing/orders/2.json")
     shutil.rmtree(lake.folder / ".lakesmith/warehouse/gold/sales")
-    with pytest.raises(LakesmithError) as refused:
+    with pytest.raises(LakesmithError) as rejected:
         lake.lake().plan_rollback(first)
-    assert refused.value.code == "released-table-dropped"
-    for asked in (first[:-1], ""):
+    assert rejected.value.code == "released-table-dropped"
+    for arguments in (first[:-1], ""):
         with pytest.raises(UsageError) as unknown:
-            lake.lake().rollback(asked, session=lake.spark)
+            lake.lake().rollback(arguments, session=lake.spark)
         assert unknown.value.code == "unknown-release"
         assert first in (unknown.value.hint or "")
 
@@ -315,6 +315,6 @@ def test_tables_that_are_out_of_use_or_cannot_be_read_keep_no_release_from_being
     assert (newest.release, newest.tables) == (ran(lake), {"bronze.orders": 2, "silver.orders": 1, "gold.sales": 1})
     for file in (lake.folder / ".lakesmith/warehouse/system/releases").glob("*.parquet"):
         file.unlink()
-    with pytest.raises(LakesmithError) as refused:
+    with pytest.raises(LakesmithError) as rejected:
         lake.lake().releases()
-    assert refused.value.code == "ledger-unreadable"
+    assert rejected.value.code == "ledger-unreadable"

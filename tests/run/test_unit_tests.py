@@ -92,7 +92,7 @@ exactly_is_all_columns:
 other_rules:
   given: {bronze.orders: [{id: 2, amount: -1, at: 2026-01-01}]}
   quarantine: [{id: 2, rules: [amount.required]}]
-nothing_refused:
+nothing_rejected:
   given: {bronze.orders: [{id: 2, amount: -1, at: 2026-01-01}]}
   quarantine: []
 misspelt_value:
@@ -162,10 +162,10 @@ GOOD = (
 
 
 def test_tests_of_every_load_pass_when_the_rows_are_those_expected(results: dict[str, UnitTestResult]) -> None:
-    told = {
+    differences = {
         name: (results[name].error, results[name].differences) for name in GOOD if results[name].outcome != "passed"
     }
-    assert told == {}
+    assert differences == {}
 
 
 def test_all_others_do_not_pass(results: dict[str, UnitTestResult]) -> None:
@@ -190,7 +190,7 @@ def test_exactly_compares_the_columns_that_are_not_named(results: dict[str, Unit
 def test_refused_rows_are_compared_with_their_rules(results: dict[str, UnitTestResult]) -> None:
     (difference,) = results["other_rules"].differences
     assert (difference.of, difference.found) == ("quarantine", {"id": "2", "rules": "amount.check"})
-    (more,) = results["nothing_refused"].differences
+    (more,) = results["nothing_rejected"].differences
     assert (more.of, more.expected) == ("quarantine", None)
 
 

@@ -54,7 +54,7 @@ SECOND = {
     "m": [("k", 1 << 42)],
     "fixed": 1 << 43,
 }
-TOLD = (
+WIDENED = (
     "id: int → bigint; f: float → double; d: decimal(10,2) → decimal(15,3); w: smallint → decimal(12,2); "
     "st.b: int → bigint; st.c: smallint → int; m: int → bigint"
 )
@@ -78,7 +78,7 @@ def test_a_wider_type_widens_a_column_that_nobody_declared_and_everything_reads_
 
     _land(written, "p/b.parquet", WIDE, SECOND)
     steps = written.run()
-    assert (steps["bronze.p"].columns_widened, steps["bronze.p"].rows_rescued) == (TOLD, 1)
+    assert (steps["bronze.p"].columns_widened, steps["bronze.p"].rows_rescued) == (WIDENED, 1)
     assert (steps["silver.p"].mode, steps["silver.p"].rows_written) == ("full", 2)
     assert "types in bronze.p changed (id, f, d, w, st.b" in steps["silver.p"].reason
     assert (steps["gold.p"].mode, steps["gold.p"].rows_written) == ("full", 2)
@@ -116,7 +116,7 @@ def test_a_wider_type_widens_a_column_that_nobody_declared_and_everything_reads_
     written.spark.sql(f"RESTORE TABLE delta.`{place}` TO VERSION AS OF 0")
     assert written.rows("SELECT id, w FROM bronze.p") == [(1, 3)]
     steps = written.run()
-    assert steps["bronze.p"].columns_widened == TOLD
+    assert steps["bronze.p"].columns_widened == WIDENED
     assert steps["silver.p"].mode == "full"
     assert written.rows("SELECT id FROM silver.p ORDER BY id") == [(1,), (2,), (1 << 40,)]
 

@@ -17,7 +17,7 @@ class WebServer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.token: str | None = None
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         handler = partial(_Handler, self, directory=str(folder))
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
@@ -45,7 +45,7 @@ class _Handler(SimpleHTTPRequestHandler):
             super().do_HEAD()
 
     def _may_pass(self) -> bool:
-        self._web.asked.append(f"{self.command} {self.path}")
+        self._web.requests.append(f"{self.command} {self.path}")
         if self._web.token in (None, self.headers.get("Authorization", "").removeprefix("Bearer ")):
             return True
         self.send_error(403)

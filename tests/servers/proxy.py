@@ -80,14 +80,14 @@ class Proxy:
 
     def _pass_on(self, client: socket.socket, cut: Cut | None) -> None:
         with socket.create_connection(("127.0.0.1", self._server)) as server, client:
-            asking = threading.Thread(target=_pump, args=(client, server), daemon=True)
-            asking.start()
+            forwarding = threading.Thread(target=_pump, args=(client, server), daemon=True)
+            forwarding.start()
             _pump(server, client, cut.after if cut else None)
             if cut:
                 _reset(client)
             with suppress(OSError):
                 server.shutdown(socket.SHUT_RDWR)
-            asking.join()
+            forwarding.join()
 
 
 def _pump(source: socket.socket, target: socket.socket, limit: int | None = None) -> None:
@@ -105,12 +105,12 @@ def _pump(source: socket.socket, target: socket.socket, limit: int | None = None
 def _answer_busy(client: socket.socket) -> None:
     with client:
         client.settimeout(5)
-        asked = b""
-        while b"\r\n\r\n" not in asked:
+        request = b""
+        while b"\r\n\r\n" not in request:
             received = client.recv(65536)
             if not received:
                 return
-            asked += received
+            request += received
         client.sendall(_BUSY)
         client.shutdown(socket.SHUT_WR)
         # What is not read would reset the connection before the answer is seen.

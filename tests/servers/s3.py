@@ -55,8 +55,8 @@ def _start(folder: Path) -> tuple[S3Server, subprocess.Popen[bytes]]:
 def _answers(port: int) -> bool:
     try:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2).close()
-    except urllib.error.HTTPError as refusal:  # it is there, and asks for a signature
-        refusal.close()
+    except urllib.error.HTTPError as error:  # it is there, and asks for a signature
+        error.close()
     except OSError:
         return False
     return True

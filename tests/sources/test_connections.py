@@ -17,8 +17,8 @@ def test_a_connection_that_there_is_not_is_reported_by_validate_and_plan(tmp_pat
     )
     (tmp_path / "bronze").mkdir()
     (tmp_path / "bronze/orders.yml").write_text(f"source: {{{source}, connection: shpo}}\n")
-    for verb in (Lake.open(tmp_path).validate, Lake.open(tmp_path).plan):
+    for check in (Lake.open(tmp_path).validate, Lake.open(tmp_path).plan):
         with pytest.raises(LakesmithError) as caught:
-            verb()
+            check()
         assert (caught.value.code, str(caught.value.at)) == ("unknown-connection", "bronze/orders.yml:1")
         assert "did you mean 'shop'?" in str(caught.value.hint)

@@ -41,8 +41,8 @@ def test_all_versions_of_a_subject_are_reported_the_oldest_first(registry: Apicu
 
 
 def test_what_the_registry_does_not_have_is_none(registry: Apicurio) -> None:
-    asked = Registry(url=registry.url)
-    assert (asked.latest("nothing-value"), asked.versions("nothing-value"), asked.by_id(987_654)) == (None, (), None)
+    client = Registry(url=registry.url)
+    assert (client.latest("nothing-value"), client.versions("nothing-value"), client.by_id(987_654)) == (None, (), None)
 
 
 def test_schemas_come_with_those_that_they_refer_to(registry: Apicurio, subject: str) -> None:
@@ -71,9 +71,9 @@ def test_a_registry_that_comes_up_late_is_waited_for(tmp_path: Path) -> None:
     port = free_port()
     found: list[object] = []
     settings = {"registry": f"http://127.0.0.1:{port}/apis/ccompat/v7", "registry.wait": "60"}
-    asked = Registry.of(settings)
-    assert asked is not None
-    waiting = threading.Thread(target=lambda: found.append(asked.versions("late-value")))
+    client = Registry.of(settings)
+    assert client is not None
+    waiting = threading.Thread(target=lambda: found.append(client.versions("late-value")))
     waiting.start()
     time.sleep(0.5)
     assert not found
@@ -119,19 +119,19 @@ def test_a_user_who_is_turned_away_is_reported_so_without_waiting(gate: str) -> 
 def test_a_registry_that_is_overloaded_is_waited_for_and_told_of_once_and_then_an_error(
     gate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked = Registry.of(
+    client = Registry.of(
         {"registry": gate, "registry.user": "reader", "registry.password": "pass", "registry.wait": "1"}
     )
-    assert asked is not None
-    assert "pass" not in repr(asked).replace("password", "")
+    assert client is not None
+    assert "pass" not in repr(client).replace("password", "")
     began = time.monotonic()
     with pytest.raises(InfrastructureError) as raised:
-        asked.latest("a-value")
+        client.latest("a-value")
     assert 0.4 < time.monotonic() - began < 5
     assert raised.value.code == "registry-unreachable"
     assert "503" in raised.value.what
-    (told,) = [record.getMessage() for record in caplog.records if record.name.startswith("lakesmith")]
-    assert told == f"the schema registry at {gate} does not answer (503 Service Unavailable): waiting for up to 1 s"
+    (message,) = [record.getMessage() for record in caplog.records if record.name.startswith("lakesmith")]
+    assert message == f"the schema registry at {gate} does not answer (503 Service Unavailable): waiting for up to 1 s"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def metadata(folder: Path, name: str, snapshot: int | None = None) -> Path:
     """Write a metadata file as the Iceberg specification has it."""
     schema = {"type": "struct", "schema-id": 0, "fields": []}
     snapshots = [] if snapshot is None else [{"snapshot-id": snapshot, "timestamp-ms": 1, "manifest-list": "m.avro"}]
-    told = {
+    fields = {
         "format-version": 2,
         "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
         "location": str(folder),
@@ -53,11 +53,11 @@ def metadata(folder: Path, name: str, snapshot: int | None = None) -> Path:
     }
     file = folder / "metadata" / name
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(fields))
     return file
 
 
-def refusal(source: OtherTable, reached: dict[str, int | str] | None = None) -> LakesmithError:
+def rejection(source: OtherTable, reached: dict[str, int | str] | None = None) -> LakesmithError:
     with pytest.raises(LakesmithError) as caught:
         new_versions(table(source), source, reached or {})
     assert caught.value.hint
@@ -85,12 +85,12 @@ def test_a_table_that_was_dropped_and_made_anew_is_another(tmp_path: Path) -> No
     assert first is not None
     shutil.rmtree(source.location)
     write_deltalake(source.location, ROWS)
-    assert refusal(source, dict(first.until)).code == "source-replaced"
+    assert rejection(source, dict(first.until)).code == "source-replaced"
 
 
 @pytest.mark.parametrize("source", [delta, iceberg])
 def test_a_place_without_a_table_is_named(tmp_path: Path, source: type) -> None:
-    found = refusal(source(tmp_path / "nowhere"))
+    found = rejection(source(tmp_path / "nowhere"))
     assert (found.code, found.exit_code) == ("source-missing", 1)
     assert str(tmp_path / "nowhere") in found.what
 
@@ -99,9 +99,9 @@ def test_a_damaged_log_is_an_error_of_the_other_lake(tmp_path: Path) -> None:
     source = delta(tmp_path / "orders")
     write_deltalake(source.location, ROWS)
     (tmp_path / "orders" / "_delta_log" / f"{0:020}.json").write_text("{")
-    assert refusal(source).code == "source-unreadable"
+    assert rejection(source).code == "source-unreadable"
     metadata(tmp_path / "ice", "v1.metadata.json").write_text("{")
-    assert refusal(iceberg(tmp_path / "ice")).code == "source-unreadable"
+    assert rejection(iceberg(tmp_path / "ice")).code == "source-unreadable"
 
 
 def test_the_snapshot_of_an_iceberg_table_is_new_until_it_was_read(tmp_path: Path) -> None:
@@ -132,6 +132,6 @@ def test_the_metadata_with_the_highest_number_holds(tmp_path: Path, names: list[
 def test_two_metadata_files_of_one_number_are_not_chosen_from(tmp_path: Path) -> None:
     for name in ("00001-a.metadata.json", "00001-b.metadata.json"):
         chosen = metadata(tmp_path, name, 1)
-    assert refusal(iceberg(tmp_path)).code == "metadata-unclear"
+    assert rejection(iceberg(tmp_path)).code == "metadata-unclear"
     source = iceberg(chosen)
     assert new_versions(table(source), source, {}) is not None

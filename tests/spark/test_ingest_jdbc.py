@@ -40,7 +40,7 @@ def settings(database: Database, **others: str) -> Settings:
     return Settings({"url": database.url, "user": USER, "password": password, **others})
 
 
-def refusal(bronze: Bronze, source: Jdbc) -> LakesmithError:
+def rejection(bronze: Bronze, source: Jdbc) -> LakesmithError:
     with pytest.raises(LakesmithError) as caught:
         bronze.run(bronze.table(source))
     assert PASSWORD not in str(caught.value)
@@ -276,11 +276,11 @@ def test_every_type_arrives_as_it_is(bronze: Bronze, database: Database) -> None
     assert bronze.facts is not None
     stored = {column.name: column.type for column in bronze.facts.columns}
     (found,) = bronze.rows(*(f"CAST(c{number} AS string)" for number in range(len(TYPES))))
-    for number, (type, value, wanted, told) in enumerate(TYPES):
+    for number, (type, value, expected, rescued) in enumerate(TYPES):
         if type == "bytea":
             assert stored[f"c{number}"] == "binary"
             continue
-        assert (type, stored[f"c{number}"], found[number]) == (type, wanted, told or value)
+        assert (type, stored[f"c{number}"], found[number]) == (type, expected, rescued or value)
     assert bronze.rows("_rescued") == [(None,)]
 
 
@@ -380,13 +380,13 @@ def test_names_that_a_table_cannot_hold_are_rejected(
     bronze: Bronze, database: Database, columns: str, code: str
 ) -> None:
     database.sql(f"CREATE TABLE orders ({columns})")
-    assert refusal(bronze, FULL).code == code
+    assert rejection(bronze, FULL).code == code
 
 
 def test_a_server_that_is_not_there_is_an_error_that_says_so(bronze: Bronze) -> None:
     nowhere = Database(1, "shop")
     bronze.connections = {"shop": settings(nowhere)}
-    found = refusal(bronze, FULL)
+    found = rejection(bronze, FULL)
     assert (found.code, found.exit_code) == ("database-unreachable", 4)
     assert "127.0.0.1:1" in found.what
 
@@ -395,26 +395,26 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(
     bronze: Bronze, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_PASSWORD", "wrong password")
-    found = refusal(bronze, FULL)
+    found = rejection(bronze, FULL)
     assert (found.code, found.exit_code) == ("database-access-denied", 4)
     assert "wrong password" not in str(found)
 
 
 def test_a_table_or_column_that_is_not_there_is_named(bronze: Bronze, database: Database) -> None:
-    missing = refusal(bronze, FULL)
+    missing = rejection(bronze, FULL)
     assert (missing.code, missing.exit_code) == ("unknown-database-table", 2)
     database.sql(ORDERS)
-    column = refusal(bronze, replace(INCREMENTAL, watermark="change_at"))
+    column = rejection(bronze, replace(INCREMENTAL, watermark="change_at"))
     assert column.code == "unknown-column"
     assert "did you mean 'changed_at'?" in str(column.hint)
-    assert refusal(bronze, replace(FULL, table="(SELECT amuont FROM orders)")).code == "query-rejected"
+    assert rejection(bronze, replace(FULL, table="(SELECT amuont FROM orders)")).code == "query-rejected"
 
 
 def test_a_column_that_has_no_order_is_rejected(bronze: Bronze, database: Database) -> None:
     database.sql("CREATE TABLE orders (id int, flag boolean, name text)")
-    assert refusal(bronze, replace(INCREMENTAL, watermark="flag")).code == "column-not-ordered"
-    assert refusal(bronze, replace(INCREMENTAL, watermark="name", overlap=1.0)).code == "column-not-ordered"
-    assert refusal(bronze, replace(FULL, partition_by="name", partitions=2)).code == "column-not-ordered"
+    assert rejection(bronze, replace(INCREMENTAL, watermark="flag")).code == "column-not-ordered"
+    assert rejection(bronze, replace(INCREMENTAL, watermark="name", overlap=1.0)).code == "column-not-ordered"
+    assert rejection(bronze, replace(FULL, partition_by="name", partitions=2)).code == "column-not-ordered"
 
 
 def test_another_database_is_read_through_its_own_driver(bronze: Bronze, spark: SparkSession) -> None:
@@ -430,4 +430,4 @@ def test_another_database_is_read_through_its_own_driver(bronze: Bronze, spark: 
     assert bronze.run(table) == (1, 2)
     assert bronze.rows("id") == [(None,), (1,), (2,), (2,)]
     source = Jdbc(table="(SELECT CAST('12:00:00' AS TIME) AS t FROM orders)", connection="shop")
-    assert refusal(bronze, source).code == "type-inexact"
+    assert rejection(bronze, source).code == "type-inexact"

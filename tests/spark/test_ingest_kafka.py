@@ -60,8 +60,8 @@ def lake(tmp_path: Path, spark: SparkSession, kafka: Broker) -> Written:
 
 def connect(lake: Written, **settings: str) -> None:
     """Say how the cluster is reached; `_` in a name stands for a dot."""
-    told = {name.replace("_", "."): value for name, value in settings.items()}
-    environments = {"dev": {"connections": {"main": told}}}
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    environments = {"dev": {"connections": {"main": options}}}
     lake.declare({"lakesmith.yml": json.dumps({"name": "shop", "environments": environments})})
 
 
@@ -102,9 +102,9 @@ def test_each_record_is_ingested_once_with_its_key_headers_place_and_time(lake: 
         (2, None, topic, 1, 0, "base64:/wA=", first.run_id),
         (3, None, topic, 0, 1, None, second.run_id),
     ]
-    ((moment, kept),) = lake.rows("SELECT _timestamp, _headers FROM bronze.events WHERE id = 1")
+    ((moment, stored_headers),) = lake.rows("SELECT _timestamp, _headers FROM bronze.events WHERE id = 1")
     assert moment == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
-    assert kept == [{"key": "trace", "value": b"\xff1"}, {"key": "none", "value": None}]
+    assert stored_headers == [{"key": "trace", "value": b"\xff1"}, {"key": "none", "value": None}]
     assert lake.rows("SELECT count(DISTINCT _row_hash), count(_ingested_at) FROM bronze.events") == [(3, 3)]
 
 

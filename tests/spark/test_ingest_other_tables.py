@@ -54,7 +54,7 @@ def iceberg(spark: SparkSession, tmp_path: Path) -> Other:
     return Other(spark, folder, "ice.db.orders", OtherTable(location=str(folder), format="iceberg"))
 
 
-def refusal(bronze: Bronze, other: Other) -> LakesmithError:
+def rejection(bronze: Bronze, other: Other) -> LakesmithError:
     with pytest.raises(LakesmithError) as caught:
         bronze.run(bronze.table(other.source))
     assert caught.value.hint
@@ -115,7 +115,7 @@ def test_rows_that_changed_without_a_change_feed_are_rejected(bronze: Bronze, de
     delta.sql("INSERT INTO other VALUES (1), (2)")
     bronze.run(bronze.table(delta.source))
     delta.sql(statement)
-    found = refusal(bronze, delta)
+    found = rejection(bronze, delta)
     assert (found.code, found.exit_code) == ("not-append-only", 1)
     assert bronze.rows("id") == [(1,), (2,)]
 
@@ -162,7 +162,7 @@ def test_a_log_that_was_cleaned_up_is_a_gap(bronze: Bronze, delta: Other) -> Non
     for number in (2, 3, 4):
         delta.sql(f"INSERT INTO other VALUES ({number})")
     (delta.folder / "_delta_log" / f"{2:020}.json").unlink()
-    assert refusal(bronze, delta).code == "source-gap"
+    assert rejection(bronze, delta).code == "source-gap"
 
 
 def test_files_that_were_vacuumed_before_they_were_read_are_a_gap(bronze: Bronze, delta: Other) -> None:
@@ -174,7 +174,7 @@ def test_files_that_were_vacuumed_before_they_were_read_are_a_gap(bronze: Bronze
     delta.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     delta.spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # VACUUM: ten thousand tasks
     delta.sql("VACUUM other RETAIN 0 HOURS")
-    assert refusal(bronze, delta).code == "source-gap"
+    assert rejection(bronze, delta).code == "source-gap"
 
 
 def test_a_table_that_was_recreated_is_rejected(bronze: Bronze, delta: Other) -> None:
@@ -184,12 +184,12 @@ def test_a_table_that_was_recreated_is_rejected(bronze: Bronze, delta: Other) ->
         if bronze.sequence == 0:
             bronze.run(bronze.table(delta.source))
             shutil.rmtree(delta.folder)
-    assert refusal(bronze, delta).code == "source-replaced"
+    assert rejection(bronze, delta).code == "source-replaced"
 
 
 def test_a_bronze_table_of_another_lake_has_columns_that_cannot_be_copied(bronze: Bronze, delta: Other) -> None:
     delta.sql("CREATE TABLE other (id BIGINT, _run_id STRING) USING delta")
-    assert refusal(bronze, delta).code == "reserved-column"
+    assert rejection(bronze, delta).code == "reserved-column"
 
 
 def test_an_iceberg_table_is_read_in_full_and_then_by_added_rows(bronze: Bronze, iceberg: Other) -> None:
@@ -225,7 +225,7 @@ def test_rows_of_an_iceberg_table_that_changed_are_rejected(bronze: Bronze, iceb
     iceberg.sql("INSERT INTO other VALUES (1)")
     bronze.run(bronze.table(iceberg.source))
     iceberg.sql(statement)
-    assert refusal(bronze, iceberg).code == "not-append-only"
+    assert rejection(bronze, iceberg).code == "not-append-only"
 
 
 def test_an_expired_snapshot_is_a_gap(bronze: Bronze, iceberg: Other) -> None:
@@ -234,7 +234,7 @@ def test_an_expired_snapshot_is_a_gap(bronze: Bronze, iceberg: Other) -> None:
     bronze.run(bronze.table(iceberg.source))
     iceberg.sql("INSERT INTO other VALUES (2)")
     iceberg.sql("CALL ice.system.expire_snapshots('db.orders', TIMESTAMP '2100-01-01 00:00:00', 1)")
-    assert refusal(bronze, iceberg).code == "source-gap"
+    assert rejection(bronze, iceberg).code == "source-gap"
 
 
 def test_a_metadata_file_of_a_catalog_is_read_by_its_number(bronze: Bronze, iceberg: Other) -> None:

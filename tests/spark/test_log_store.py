@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 from tests.servers.fetch import strace
-from tests.spark import rival
+from tests.spark import second_writer
 
 from lakesmith.formats.delta.checksums import checksum_path, checksums_of
 from lakesmith.jvm.jars import LOG_STORE, digest, spark_jars
@@ -66,11 +66,11 @@ def drive(command: list[str]) -> Iterator[Drive]:
     with subprocess.Popen([*command, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as served:
         assert served.stdin is not None
         assert served.stdout is not None
-        asked, answered = served.stdin, served.stdout
+        requests, answered = served.stdin, served.stdout
 
         def run(*words: object) -> list[str]:
-            asked.write("\x1f".join(map(str, words)).replace("\n", "\x1e") + "\n")
-            asked.flush()
+            requests.write("\x1f".join(map(str, words)).replace("\n", "\x1e") + "\n")
+            requests.flush()
             said: list[str] = []
             while (line := answered.readline()) != "done\n":
                 assert line, "the JVM has ended"
@@ -79,7 +79,7 @@ def drive(command: list[str]) -> Iterator[Drive]:
             return said
 
         yield run
-        asked.close()
+        requests.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,10 +198,10 @@ def test_the_store_and_a_writer_in_python_that_commit_to_one_log_both_keep_all_t
     command: list[str], tmp_path: Path, way: str
 ) -> None:
     table, barrier, each = tmp_path / "table", str(tmp_path / "barrier"), 100
-    rival.make(table)
+    second_writer.make(table)
     log = table / "_delta_log"
     java = [*slowly(SLOW), *command, "commit", OURS, str(log), "0", str(each), barrier, IN_DELTA]
-    python = [*slowly(SLOW), sys.executable, "-m", "tests.spark.rival", way, str(table), str(each), barrier]
+    python = [*slowly(SLOW), sys.executable, "-m", "tests.spark.second_writer", way, str(table), str(each), barrier]
     lines = answers_of(java, python)
     acknowledged = [found for line in lines if line.startswith("won") for found in WHO.findall(line)]
     commits = sorted(log.glob("*.json"))
@@ -247,7 +247,7 @@ def test_a_commit_gets_the_same_checksum_as_from_python_and_hadoop_and_a_flipped
 
 
 def test_checksums_of_python_are_verified_by_hadoop_and_a_flipped_bit_is_found(drive: Drive, tmp_path: Path) -> None:
-    rival.make(tmp_path / "table")
+    second_writer.make(tmp_path / "table")
     commit = tmp_path / "table/_delta_log/00000000000000000000.json"
     whole = commit.read_bytes()
     assert drive("read", OURS, commit) == whole.decode().splitlines()
@@ -274,15 +274,15 @@ def test_a_commit_can_be_read_although_a_checksum_of_an_older_file_was_left(driv
 
 def test_files_of_delta_beside_a_commit_are_not_checked_by_older_checksums(drive: Drive, tmp_path: Path) -> None:
     stale = [tmp_path / f".{0:020}.{kind}.crc" for kind in ("json", "crc", "checkpoint.parquet")]
-    kept = tmp_path / f".{1:020}.crc.crc"
-    for seal in (*stale, kept):
-        seal.write_bytes(checksums_of(b"older"))
+    own_checksum = tmp_path / f".{1:020}.crc.crc"
+    for checksum_file in (*stale, own_checksum):
+        checksum_file.write_bytes(checksums_of(b"older"))
     (tmp_path / f"{1:020}.crc").write_bytes(b"older")
     drive("write", OURS, tmp_path / f"{0:020}.json", "first", False)
-    assert [seal.exists() for seal in stale] == [True, False, False]
+    assert [checksum_file.exists() for checksum_file in stale] == [True, False, False]
     assert stale[0].read_bytes() == checksums_of(b"first\n")
     drive("write", OURS, tmp_path / f"{1:020}.json", "second", False)
-    assert kept.exists(), "the file that it is for is there"
+    assert own_checksum.exists(), "the file that it is for is there"
 
 
 def test_a_temporary_file_that_a_killed_writer_left_is_not_listed(drive: Drive, tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ class Log:
         writers = [subprocess.Popen(w, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for w in words]
         answers = [writer.communicate(timeout=200) for writer in writers]
         assert [writer.returncode for writer in writers] == [0, 0], answers
-        told = [line.split() for out, _ in answers for line in out.splitlines()]
-        return Race(acknowledged=[what for word, what in told if word == "won"], present=self.present())
+        lines = [line.split() for out, _ in answers for line in out.splitlines()]
+        return Race(acknowledged=[what for word, what in lines if word == "won"], present=self.present())
 
     def present(self) -> list[str]:
         return [file.read_text().strip() for file in sorted(self.folder.glob("*.json"))]

@@ -60,8 +60,8 @@ class Subject:
         since = {} if before is None else {SCHEMA: self.ids[before]}
         stretch = Slice(since=since, until={SCHEMA: self.ids[-1]})
         facts = None if columns is None else stored(columns)
-        told = check_schemas(table, source, {"registry": self._registry.url}, stretch, facts)
-        return [line.split(": ", 1)[-1] for line in told]
+        warnings = check_schemas(table, source, {"registry": self._registry.url}, stretch, facts)
+        return [line.split(": ", 1)[-1] for line in warnings]
 
 
 def stored(columns: dict[str, str]) -> TableFacts:

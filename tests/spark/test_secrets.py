@@ -154,8 +154,8 @@ def test_no_secret_leaves_by_command_line_environment_ui_log_or_file(
         look(f"{path} after the run", text)
     [error] = json.loads(answer)["errors"]
     assert "denied: <env:CANARY_HADOOP> <env:CANARY_DATABASE>" in error["what"]
-    for verb in ("plan", "validate", "doctor"):
-        look(f"lakesmith {verb}", called([verb, "--json"], shop, environment))
+    for name in ("plan", "validate", "doctor"):
+        look(f"lakesmith {name}", called([name, "--json"], shop, environment))
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     lake = Lake.open(shop)

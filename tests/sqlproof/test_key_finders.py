@@ -190,8 +190,8 @@ class Changing:
         return [column[0] for column in answer.description], answer.fetchall()
 
 
-def by_key(asked: tuple[list[str], list[Row]], key: Sequence[str]) -> dict[Row, Counter[Row]]:
-    names, rows = asked
+def by_key(keys: tuple[list[str], list[Row]], key: Sequence[str]) -> dict[Row, Counter[Row]]:
+    names, rows = keys
     places = [names.index(name) for name in key]
     found: dict[Row, Counter[Row]] = {}
     for row in rows:
@@ -251,11 +251,11 @@ def test_the_changed_rows_of_each_table_lead_to_few_keys(changing: Changing) -> 
     customers = [(n, n * 10, 0, True, True) for n in range(8)]
     changing.fill({"o": [*orders, (11, 3, 0, 1, False, True)], "c": customers, "p": []})
     queries = finder(text, key).queries
-    asked = {table.name: changing.ask(query.text, "any", table.name)[1] for table, query in queries.items()}
-    assert asked == {"o": [(30,)], "c": []}
+    keys = {table.name: changing.ask(query.text, "any", table.name)[1] for table, query in queries.items()}
+    assert keys == {"o": [(30,)], "c": []}
     changing.fill({"o": orders, "c": [*customers, (8, 80, 0, False, True)], "p": []})
-    asked = {table.name: sorted(changing.ask(q.text, "any", table.name)[1]) for table, q in queries.items()}
-    assert asked == {"o": [], "c": [(-1,), (80,)]}
+    keys = {table.name: sorted(changing.ask(q.text, "any", table.name)[1]) for table, q in queries.items()}
+    assert keys == {"o": [], "c": [(-1,), (80,)]}
 
 
 def test_a_finder_is_written_in_the_words_of_the_query() -> None:
@@ -265,16 +265,16 @@ def test_a_finder_is_written_in_the_words_of_the_query() -> None:
         "WHERE o.x IS DISTINCT FROM 3 AND o.y BETWEEN 1 AND 2 GROUP BY k HAVING sum(o.x) > 2 ORDER BY k;"
     )
     queries = finder(text, ["k"]).queries
-    asked = "SELECT DISTINCT o.a DIV 2 AS `k` FROM silver.o AS o"
+    keys = "SELECT DISTINCT o.a DIV 2 AS `k` FROM silver.o AS o"
     where = "WHERE o.x IS DISTINCT FROM 3 AND o.y BETWEEN 1 AND 2"
     assert {str(table): query.text for table, query in queries.items()} == {
-        "silver.o": f"{asked} {where}",
-        "silver.c": f"{asked} INNER JOIN silver.c AS c ON c.id = o.c {where}",
-        "silver.p": f"{asked} INNER JOIN silver.p ON p.id = o.p {where}",
+        "silver.o": f"{keys} {where}",
+        "silver.c": f"{keys} INNER JOIN silver.c AS c ON c.id = o.c {where}",
+        "silver.p": f"{keys} INNER JOIN silver.p ON p.id = o.p {where}",
     }
 
 
-REFUSED = [
+REJECTED = [
     ("SELECT id, now() AS t FROM silver.o", "now() differs at each evaluation (line 1)"),
     ("SELECT id FROM silver.o LIMIT 3", "which rows it returns depends on all rows (LIMIT, line 1)"),
     ("SELECT 1 AS id, count(*) AS n FROM silver.o", "it aggregates over all rows"),
@@ -387,7 +387,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "because"), REFUSED, ids=range(len(REFUSED)))
+@pytest.mark.parametrize(("text", "because"), REJECTED, ids=range(len(REJECTED)))
 def test_a_query_whose_keys_cannot_be_found_says_why(text: str, because: str) -> None:
     assert key_finder(sql(text), ["id"]) == because
 
@@ -420,9 +420,9 @@ def views(shared_spark: SparkSession) -> SparkSession:
 def test_no_key_that_changed_is_missed_on_spark(views: SparkSession, case: str) -> None:
     text, key = FOLLOWED[case]
 
-    def ask(asked: str, way: str, changed: str | None = None) -> tuple[list[str], list[Row]]:
+    def ask(keys: str, way: str, changed: str | None = None) -> tuple[list[str], list[Row]]:
         names = {named(f"silver.{t}"): f"{t}_changed" if t == changed else f"{t}_{way}" for t in COLUMNS}
-        answer = views.sql(bind(sql(asked), names))
+        answer = views.sql(bind(sql(keys), names))
         return answer.columns, [tuple(row) for row in answer.collect()]
 
     before, after = (by_key(ask(text, way), key) for way in ("old", "new"))

@@ -15,7 +15,7 @@ from tests.plan.lakes import named, sql
 from lakesmith.sqlproof.binding import bind
 from lakesmith.sqlproof.query import Sums, sums
 
-KEPT = [
+COMBINABLE = [
     ("SELECT k, count(*) AS n FROM silver.o GROUP BY k", ["k"], {"n": "add"}),
     (
         "SELECT k, j, count(x) AS n, sum(x * 2) AS s, min(x) AS lo, MAX(x) AS hi FROM silver.o WHERE x > 0"
@@ -37,7 +37,7 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "key", "combine"), KEPT, ids=range(len(KEPT)))
+@pytest.mark.parametrize(("text", "key", "combine"), COMBINABLE, ids=range(len(COMBINABLE)))
 def test_sums_counts_and_bounds_are_combined(text: str, key: Sequence[str], combine: dict[str, str]) -> None:
     found = sums(sql(text), key)
     assert isinstance(found, Sums), found
@@ -45,7 +45,7 @@ def test_sums_counts_and_bounds_are_combined(text: str, key: Sequence[str], comb
     assert set(found.exact_only_for) == {"s"} & set(combine)
 
 
-REFUSED = [
+REJECTED = [
     ("SELECT k, avg(x) AS a FROM silver.o GROUP BY k", "'a' cannot be updated from new rows"),
     ("SELECT k, count(DISTINCT x) AS n FROM silver.o GROUP BY k", "'n' cannot be updated from new rows"),
     ("SELECT k, sum(DISTINCT x) AS n FROM silver.o GROUP BY k", "'n' cannot be updated from new rows"),
@@ -87,7 +87,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "because"), REFUSED, ids=range(len(REFUSED)))
+@pytest.mark.parametrize(("text", "because"), REJECTED, ids=range(len(REJECTED)))
 def test_what_new_rows_alone_cannot_keep_says_why(text: str, because: str) -> None:
     found = sums(sql(text), ["k"])
     assert isinstance(found, str), found
@@ -127,7 +127,7 @@ def combined(old: Any, new: Any, how: str) -> Any:
     return {"add": old + new, "least": min(old, new), "greatest": max(old, new)}[how]
 
 
-@pytest.mark.parametrize(("text", "key", "combine"), KEPT, ids=range(len(KEPT)))
+@pytest.mark.parametrize(("text", "key", "combine"), COMBINABLE, ids=range(len(COMBINABLE)))
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=batches)
 def test_combined_batches_equal_a_full_build(

@@ -283,16 +283,16 @@ class Changing(LocalStore):
         return iter([*found, *(file for file in super().find(pattern) if file.path in shown)])
 
 
-@pytest.mark.parametrize(("after", "settled"), [(None, None), ("in/a.json", "in/a.json"), (None, "in/a.json")])
+@pytest.mark.parametrize(("after", "bookmark"), [(None, None), ("in/a.json", "in/a.json"), (None, "in/a.json")])
 def test_a_file_that_arrives_during_a_listing_is_not_missed(
-    tmp_path: Path, after: str | None, settled: str | None
+    tmp_path: Path, after: str | None, bookmark: str | None
 ) -> None:
     zone = Changing(tmp_path, "in/b.json", "in/c.json")
     put(zone, "in/a.json")
     (known,) = LocalStore(tmp_path).find("in/*.json")
-    found = list_in_order(zone, "in/*.json", {known.path: known}, after, settled)
+    found = list_in_order(zone, "in/*.json", {known.path: known}, after, bookmark)
     assert [file.path for file in found] == ["in/b.json", "in/c.json"]
-    assert zone.starts == [after, settled]
+    assert zone.starts == [after, bookmark]
 
 
 def test_a_file_after_the_last_name_of_a_listing_waits_for_the_next(tmp_path: Path) -> None:

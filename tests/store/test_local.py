@@ -36,10 +36,10 @@ def test_the_probe_refuses_a_store_where_two_writers_win(tmp_path: Path, monkeyp
 
 
 def test_a_disk_without_hard_links_is_refused_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(source: str, target: str) -> None:
+    def reject(source: str, target: str) -> None:
         raise OSError(1, "Operation not permitted")
 
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "link", reject)
     with pytest.raises(InfrastructureError) as caught:
         LocalStore(tmp_path).put_if_absent("x", b"")
     assert caught.value.code == "no-put-if-absent"

@@ -260,7 +260,7 @@ def test_a_web_server_gets_no_request_for_files_before_a_path(http: WebServer) -
     storage = open_store(f"http://127.0.0.1:{http.port}")
     found = storage.find("in/*/*.json", after="in/day=2/a.json")
     assert [file.path for file in found] == ["in/day=2/b.json", "in/day=3/a.json", "in/day=3/b.json"]
-    assert sorted(http.asked) == [
+    assert sorted(http.requests) == [
         *("GET /in/", "GET /in/day%3D2/", "GET /in/day%3D3/"),
         *("HEAD /in/day%3D2/b.json", "HEAD /in/day%3D3/a.json", "HEAD /in/day%3D3/b.json"),
     ]

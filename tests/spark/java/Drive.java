@@ -16,7 +16,7 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 
-/** Drives a log store from the command line: what the tests look at is printed, a line each. */
+/** Calls a log store from the command line, and prints one line for each result. */
 public final class Drive {
 
     public static void main(String[] words) throws Exception {
@@ -27,7 +27,7 @@ public final class Drive {
         }
     }
 
-    /** Does what it is told, a line each, and says in the end whether it went well. */
+    /** Runs one command for each line of input, and prints whether it succeeded. */
     private static void serve() throws IOException {
         BufferedReader asked = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = asked.readLine(); line != null; line = asked.readLine()) {
@@ -65,7 +65,7 @@ public final class Drive {
         }
     }
 
-    /** Contend for versions with another process: both start on a version only when both have come to it. */
+    /** Race with another process: both start a version only when both have reached it. */
     private static void race(LogStore store, Configuration configuration, String[] words) throws Exception {
         String folder = words[2];
         int self = Integer.parseInt(words[3]);
@@ -88,9 +88,9 @@ public final class Drive {
     }
 
     /**
-     * Make so many commits, each with the next version that is free, beside another process that does the same. Where
-     * words are given in which a commit tells who made it and its number, the other is no Java and slower: each waits
-     * for the other before each commit.
+     * Make `commits` commits, each with the next free version, beside another process that does the same. With words that
+     * name a commit's writer and number, the other process is not Java and is slower: each waits for the other before
+     * each commit.
      */
     private static void commit(LogStore store, Configuration configuration, String[] words) throws Exception {
         String folder = words[2];
@@ -100,22 +100,22 @@ public final class Drive {
         String held = inStep ? words[6] : "%d:%d";
         try (RandomAccessFile file = new RandomAccessFile(words[5], "rw")) {
             MappedByteBuffer ready = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, 128);
-            meet(ready, self, 1);
+            awaitOther(ready, self, 1);
             int version = 0;
             for (int number = 0; number < commits; version++) {
                 Path path = new Path(folder, String.format("%020d.json", version));
                 if (write(store, configuration, path, String.format(held, self, number), false, 0)) {
                     number++;
                     if (inStep && number < commits) {
-                        meet(ready, self, number + 1);
+                        awaitOther(ready, self, number + 1);
                     }
                 }
             }
         }
     }
 
-    /** Wait until the other process has come as far. */
-    private static void meet(MappedByteBuffer ready, int self, int round) throws InterruptedException {
+    /** Wait until the other process has reached the same number. */
+    private static void awaitOther(MappedByteBuffer ready, int self, int round) throws InterruptedException {
         ready.putInt(self * 64, round);
         java.lang.invoke.VarHandle.fullFence();
         while (ready.getInt((1 - self) * 64) < round) {
@@ -154,7 +154,7 @@ public final class Drive {
         }
     }
 
-    /** The local file system with a pause before each rename: what a busy disk does now and then. */
+    /** The local file system with a pause before each rename, like a busy disk. */
     public static final class SlowRename extends LocalFileSystem {
         private static int delay;
 

@@ -1,6 +1,6 @@
 """Commits to a table's log from Python, in one of the ways in which Lakesmith does, beside `java/Drive.java`.
 
-python -m tests.spark.rival links /the/table 100 /the/barrier
+python -m tests.spark.second_writer links /the/table 100 /the/barrier
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("typed", "asked", "shown"),
+    ("typed", "called", "shown"),
     [
         (("compact",), {"method": "plan_compact", "tables": ()}, "compact 3 files"),
         (
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
         (("rollback", "r1"), {"method": "plan_rollback", "release": "r1"}, "restore version 3"),
     ],
 )
-def test_a_dry_run_tells_the_steps_and_takes_none(
-    invoke: Invoke, lake: FakeLake, typed: tuple[str, ...], asked: dict[str, object], shown: str
+def test_a_dry_run_prints_the_steps_and_executes_none(
+    invoke: Invoke, lake: FakeLake, typed: tuple[str, ...], called: dict[str, object], shown: str
 ) -> None:
     result = invoke(*typed, "--dry-run")
     assert result.exit_code == 0
     assert shown in result.stdout
-    assert lake.called == asked
+    assert lake.called == called
 
 
 @pytest.mark.parametrize(
-    ("typed", "asked"),
+    ("typed", "called"),
     [
         (("compact", "silver.orders"), {"method": "compact", "tables": ("silver.orders",)}),
         (("vacuum",), {"method": "vacuum", "tables": (), "older_than": 7 * 86400.0, "force": False}),
@@ -52,16 +52,16 @@ def test_a_dry_run_tells_the_steps_and_takes_none(
     ],
 )
 def test_the_command_shows_the_report_and_returns_its_exit_code(
-    invoke: Invoke, lake: FakeLake, parsed: Parsed, typed: tuple[str, ...], asked: dict[str, object]
+    invoke: Invoke, lake: FakeLake, parsed: Parsed, typed: tuple[str, ...], called: dict[str, object]
 ) -> None:
     assert invoke(*typed).exit_code == 0
-    assert lake.called == asked
+    assert lake.called == called
     assert parsed(invoke(*typed, "--json"))["outcome"] == "ok"
     lake.will_end("failed", InfrastructureError("table-leased", "somebody is working on it", hint="wait"))
     assert invoke(*typed).exit_code == 4
 
 
-def test_tables_that_are_in_order_are_left_alone(invoke: Invoke, lake: FakeLake) -> None:
+def test_tables_without_maintenance_work_are_not_changed(invoke: Invoke, lake: FakeLake) -> None:
     lake.report = RunReport(run=None, steps=(), checks=())
     result = invoke("compact")
     assert (result.exit_code, result.stdout) == (0, "nothing to do: no table needs maintenance\n")

@@ -50,20 +50,20 @@ def test_the_first_version_is_1_unless_another_is_written(written: str | None, v
         ([A], "2.0.0"),
     ],
 )
-def test_words_make_a_patch_what_is_compatible_a_minor_and_the_rest_a_major_version(
+def test_descriptions_are_a_patch_compatible_changes_a_minor_and_others_a_major_version(
     columns: list[PromisedColumn], version: str
 ) -> None:
     assert str(verdict(declared(*columns), published("1.2.3", A, B)).version) == version
 
 
-def test_the_compatibility_that_is_declared_decides_what_is_breaking() -> None:
+def test_the_declared_compatibility_decides_which_changes_break() -> None:
     wider = column("a", "bigint")
     for word, version in (("forward", "2.0.0"), ("full", "2.0.0"), ("backward", "1.1.0"), ("none", "1.1.0")):
         found = verdict(declared(wider, terms=terms(compatibility=word)), published("1.0.0", A))  # type: ignore[arg-type]
         assert (word, str(found.version)) == (word, version)
 
 
-def test_a_breaking_change_names_column_direction_readers_and_what_to_write() -> None:
+def test_a_breaking_change_names_column_direction_readers_and_next_step() -> None:
     (error,) = wrong(
         declared(A, column("b", "string", currency="EUR")), published("1.4.0", A, B), readers=("gold.x.b",)
     )
@@ -87,7 +87,7 @@ def test_a_removed_column_is_reported_at_the_table_with_a_place_for_its_sql() ->
     assert written in error.hint
 
 
-def test_each_breaking_change_is_an_error_of_its_own() -> None:
+def test_each_breaking_change_is_a_separate_error() -> None:
     found = wrong(declared(column("a", "string")), published("1.0.0", A, B))
     assert [error.what.split(",")[0] for error in found] == ["a is string", "b was removed"]
 
@@ -103,7 +103,7 @@ def test_one_hint_acknowledges_all_breaking_changes_of_a_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "now", "judged"),
+    ("recorded", "now", "effective"),
     [
         ("forward", "none", "forward"),
         ("none", "forward", "forward"),
@@ -113,14 +113,14 @@ def test_one_hint_acknowledges_all_breaking_changes_of_a_table() -> None:
         ("backward", "backward", "backward"),
     ],
 )
-def test_the_stricter_of_recorded_and_declared_compatibility_judges(
-    recorded: str, now: Compatibility, judged: str
+def test_the_stricter_of_recorded_and_declared_compatibility_applies(
+    recorded: str, now: Compatibility, effective: str
 ) -> None:
     table = declared(A, terms=terms(compatibility=now))
-    assert verdict(table, published("1.0.0", A, compatibility=recorded)).compatibility == judged
+    assert verdict(table, published("1.0.0", A, compatibility=recorded)).compatibility == effective
 
 
-def test_compatibility_that_is_loosened_in_the_edit_that_breaks_lets_nothing_pass() -> None:
+def test_loosening_compatibility_in_the_same_edit_does_not_hide_a_breaking_change() -> None:
     table = declared(A, terms=terms(compatibility="none"))
     (error,) = wrong(table, published("1.0.0", A, B, compatibility="forward"))
     assert error.code == "breaking-change"
@@ -136,7 +136,7 @@ def test_declaring_no_columns_removes_every_promise() -> None:
 
 
 @pytest.mark.parametrize("written", ["2", "2.0", "2.0.0", "3"])
-def test_a_greater_major_version_acknowledges(written: str) -> None:
+def test_a_higher_major_version_acknowledges_a_breaking_change(written: str) -> None:
     table = declared(A, terms=terms(written))
     found = verdict(table, published("1.4.0", A, B))
     assert found.acknowledged
@@ -145,12 +145,12 @@ def test_a_greater_major_version_acknowledges(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["1", "1.5", "1.5.0"])
-def test_no_other_version_does(written: str) -> None:
+def test_no_other_version_acknowledges_a_breaking_change(written: str) -> None:
     (error,) = wrong(declared(A, terms=terms(written)), published("1.4.0", A, B))
     assert error.code == "breaking-change"
 
 
-def test_versions_continue_after_an_acknowledged_one() -> None:
+def test_versions_continue_after_an_acknowledged_change() -> None:
     table = declared(A, column("c"), terms=terms("2"))
     found = verdict(table, published("2.0.0", A), published("1.4.0", A, B))
     assert (str(found.version), found.acknowledged) == ("2.1.0", False)
@@ -171,7 +171,7 @@ def test_a_version_may_be_raised_without_a_change() -> None:
         ("1.0", "1.0.4", "says version 1.0, but its changes make it 1.1.0: b is new"),
     ],
 )
-def test_a_version_that_is_behind_is_an_error(written: str, recorded: str, what: str) -> None:
+def test_a_version_below_the_recorded_one_is_an_error(written: str, recorded: str, what: str) -> None:
     now = (A,) if "published" in what else (A, B)
     (error,) = wrong(declared(*now, terms=terms(written)), published(recorded, A))
     assert (error.code, error.what) == ("version-behind", f"the contract of silver.orders {what}")
@@ -179,7 +179,7 @@ def test_a_version_that_is_behind_is_an_error(written: str, recorded: str, what:
     assert 'version: "' in error.hint
 
 
-def test_a_new_major_version_keeps_the_one_that_it_replaces_or_none() -> None:
+def test_a_new_major_version_can_keep_the_previous_one() -> None:
     old = published("2.0.0", A, B)
     assert wrong(declared(A, terms=terms("3")), old) == []
     assert wrong(declared(A, terms=terms("3", previous=(previous_version(1), previous_version(2)))), old) == []
@@ -196,14 +196,14 @@ def test_a_previous_version_has_to_be_earlier(written: str | None, recorded: tup
     assert errors[0].what.startswith("silver.orders keeps version 3 as a previous one, but its own version is ")
 
 
-def test_until_is_recorded_with_the_version_that_replaces() -> None:
+def test_until_is_recorded_with_the_next_version() -> None:
     day = date(2027, 6, 30)
     found = verdict(declared(A, terms=terms("2", previous=(previous_version(1, day),))), published("1.0.0", A, B))
     (record,) = new_records([found], [str(ORDERS)], "r2", NOON)
     assert (record.until, record.acknowledged, record.change) == ("2027-06-30", True, "b was removed")
 
 
-def test_the_report_tells_each_change_with_the_version_that_it_alone_leads_to() -> None:
+def test_the_report_lists_each_change_with_the_version_that_it_requires() -> None:
     found = diff_report(
         verdict(declared(column("a", "bigint", tags=("x",)), B), published("1.0.0", A, B)), Known("gold.x.a")
     )

@@ -1,5 +1,5 @@
-"""What seals cost: a table that is opened with its log held to them, beside delta-rs alone, and a commit with one and
-without."""
+"""The cost of checksums: opening a table with verified checksums against delta-rs alone, and a commit with and without
+a checksum file."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from lakesmith.ports import Write
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
 FILES = 100_000
-"""Of the large table, all in one checkpoint."""
+"""The files of the large table, all in one checkpoint."""
 COMMITS = (9, 99)
-"""Since the last checkpoint at the most: Lakesmith and Spark make one every ten versions, delta-rs every hundred."""
+"""The most commits since a checkpoint: Lakesmith and Spark write one every ten versions, delta-rs every hundred."""
 
 
 def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="bench.seals", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench.checksums", description=__doc__)
     parser.add_argument("--times", type=int, default=15, help="calls that are measured")
     options = parser.parse_args(words)
     load = busy()
@@ -45,7 +45,7 @@ def main(words: list[str] | None = None) -> None:
             _committing(folder, options.times),
         ]
     header = ("", "without, ms", "with, ms", "ratio")
-    show(f"Seals, median of {options.times} ({load})", header, rows)
+    show(f"Checksums, median of {options.times} ({load})", header, rows)
 
 
 def _opening(what: str, location: str, times: int) -> list[str]:
@@ -63,19 +63,19 @@ def _committing(folder: str, times: int) -> list[str]:
         sync(folder)
         return name
 
-    def sealed() -> None:
+    def with_checksum() -> None:
         temporary = f"{folder}/.{uuid.uuid4()}.tmp"
         write_synced(temporary, checksums_of(content))
         os.replace(temporary, checksum_path(bare()))
 
-    return _compared("a commit of 10 actions, on the disk", bare, sealed, times)
+    return _compared("a commit of 10 actions, on the disk", bare, with_checksum, times)
 
 
-def _compared(what: str, without: Callable[[], object], sealed: Callable[[], object], times: int) -> list[str]:
-    """In turns, so that what else goes on befalls both."""
+def _compared(what: str, without: Callable[[], object], with_checksum: Callable[[], object], times: int) -> list[str]:
+    """Run both in turns, so that other work of the machine affects both."""
     costs: tuple[list[float], list[float]] = ([], [])
     for _ in range(times):
-        for call, cost in zip((without, sealed), costs, strict=True):
+        for call, cost in zip((without, with_checksum), costs, strict=True):
             started = time.perf_counter()
             call()
             cost.append((time.perf_counter() - started) * 1000)

@@ -70,7 +70,7 @@ def _nulls(count: int) -> bytes:
     return corpus.avro_with(schema, b"null", corpus.avro_block(count, 0, b""))
 
 
-def _more_than_told() -> bytes:
+def _more_records_than_declared() -> bytes:
     """One record of no bytes, and a number of three hundred million in what is left over."""
     return corpus.avro_block(1, 6, b"\x80\x80\x80\x80\x02\x00")
 
@@ -138,7 +138,9 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _avro(corpus.avro_with(json.dumps(corpus.AVRO).encode(), b"xz", corpus.avro_block(1, 3, b"abc"))),
     lambda: _avro(corpus.avro_with(json.dumps(_schema_bomb()).encode(), b"null", b"")),
     lambda: _avro(_nulls(20_000)),
-    lambda: _avro(corpus.avro_with(b'{"type": "record", "name": "A", "fields": []}', b"null", _more_than_told())),
+    lambda: _avro(
+        corpus.avro_with(b'{"type": "record", "name": "A", "fields": []}', b"null", _more_records_than_declared())
+    ),
     lambda: _avro(
         corpus.avro_with(_ARRAY_OF_NOTHING, b"null", corpus.avro_block(1, 7, b"\xfe\xff\xff\xff\x7f\x00\x00"))
     ),

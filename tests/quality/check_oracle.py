@@ -34,7 +34,7 @@ def broken(checks: tuple[Check, ...], columns: tuple[Column, ...], rows: pa.Tabl
         def evaluate(sql: str) -> object:
             return connection.execute(f"SELECT {sql} FROM t").fetchall()[0][0]
 
-        def keeps(check: Check) -> bool:
+        def passes(check: Check) -> bool:
             rule = check.rule
             match rule:
                 case Required(columns=names):
@@ -66,7 +66,7 @@ def broken(checks: tuple[Check, ...], columns: tuple[Column, ...], rows: pa.Tabl
                 case _:
                     raise AssertionError(f"{check.name}: {rule} was not to be proposed")
 
-        found = [check.name for check in checks if not keeps(check)]
+        found = [check.name for check in checks if not passes(check)]
         found += [c.name for c in columns if c.required and count(f"{_name(c.name)} IS NULL")]
         found += [
             c.name
