@@ -20,10 +20,10 @@ SLOW_TESTS: dict[str, str] = {
     "tests/docs/test_readme.py::test_all_commands_work_in_order_with_the_documented_output": (
         "each command of the README starts Python, and two of them a JVM, as they do for a newcomer"
     ),
-    "tests/run/test_any_order.py::test_a_sample_of_loads_is_what_the_models_say_after_every_batch": (
+    "tests/run/test_any_order.py::test_a_sample_of_loads_matches_its_models_after_every_batch": (
         "it stands for the loads: each takes several runs of several tables"
     ),
-    "tests/spark/test_secrets.py::test_no_secret_leaves_by_command_line_environment_ui_log_or_file": (
+    "tests/spark/test_secrets.py::test_no_secret_is_visible_in_command_line_environment_ui_log_or_file": (
         "it needs a JVM of its own, with a UI and an event log, and four commands"
     ),
 }

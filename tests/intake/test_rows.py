@@ -135,7 +135,7 @@ def test_a_value_that_fits_is_stored(value: object, type: str, expected: object)
         (1, "map<string,bigint>"),
     ],
 )
-def test_a_value_that_does_not_fit_is_kept_beside(value: object, type: str) -> None:
+def test_a_value_that_does_not_fit_is_rescued(value: object, type: str) -> None:
     assert held(value, type) is None
 
 
@@ -143,12 +143,12 @@ def test_a_minus_zero_keeps_its_sign() -> None:
     assert str(held(Number("-0"), "double")) == "-0.0"
 
 
-def test_a_time_without_a_zone_is_of_the_zone_that_the_source_tells() -> None:
+def test_a_time_without_a_zone_has_the_zone_of_the_source() -> None:
     found = held("2026-07-01T12:00:00", "timestamp", timezone="Europe/Berlin")
     assert found == datetime(2026, 7, 1, 10, tzinfo=UTC)
 
 
-def test_a_zone_of_its_own_goes_before_that_of_the_source() -> None:
+def test_a_zone_in_the_value_overrides_that_of_the_source() -> None:
     # The clocks leave the first hour out, and come to the second twice.
     assert held("2026-03-29T02:30:00", "timestamp", timezone="Europe/Berlin") is None
     twice = held("2026-10-25T02:30:00", "timestamp", timezone="Europe/Berlin")
@@ -169,7 +169,7 @@ def test_a_zone_of_its_own_goes_before_that_of_the_source() -> None:
         (" 1.50 ", "decimal(5,2)", Decimal("1.50")),
     ],
 )
-def test_text_is_read_as_its_type_where_all_is_text(text: str, type: str, expected: object) -> None:
+def test_text_is_parsed_as_the_column_s_type_in_text_formats(text: str, type: str, expected: object) -> None:
     assert held(text, type, text=True) == expected
 
 
@@ -188,11 +188,11 @@ def test_text_is_read_as_its_type_where_all_is_text(text: str, type: str, expect
         *(("16777217", "float"), ("1e39", "float"), ("yes", "boolean"), ("1", "boolean"), ("1.555", "decimal(5,2)")),
     ],
 )
-def test_text_that_is_not_of_its_type_is_kept_beside(text: str, type: str) -> None:
+def test_text_that_does_not_fit_its_type_is_rescued(text: str, type: str) -> None:
     assert held(text, type, text=True) is None
 
 
-def test_nested_values_that_do_not_fit_are_kept_under_their_dotted_names() -> None:
+def test_nested_values_that_do_not_fit_are_rescued_under_dotted_names() -> None:
     record = {"n": {"a": "x", "B": 1, "c": 2}, "l": [1, "y"], "m": {"k": "z"}}
     columns = {"n": "struct<a:bigint,b:bigint>", "l": "array<bigint>", "m": "map<string,bigint>"}
     row = fit(record, columns)
@@ -200,18 +200,18 @@ def test_nested_values_that_do_not_fit_are_kept_under_their_dotted_names() -> No
     assert row == {"n": {"a": None, "b": 1}, "l": [1, None], "m": [("k", None)]}
 
 
-def test_names_are_the_same_in_every_case() -> None:
+def test_names_ignore_case() -> None:
     assert fit({"ID": 1}, {"id": "bigint"}) == {"id": 1}
 
 
-def test_a_new_field_ends_the_job_unless_it_was_looked_for() -> None:
+def test_a_new_field_aborts_the_job_without_a_survey() -> None:
     with pytest.raises(Abort) as caught:
         fit({"n": {"new": None}}, {"n": "struct<a:bigint>"}, surveyed=False)
     assert (caught.value.kind, caught.value.detail) == ("new-fields", "n.new")
     assert fit({"n": {"new": 1}}, {"n": "struct<a:bigint>"}) == {"n": {"a": None}, RESCUED: '{"n.new": 1}'}
 
 
-def test_a_value_for_which_a_column_can_be_widened_ends_the_job_unless_it_was_looked_for() -> None:
+def test_a_wider_value_aborts_the_job_without_a_survey() -> None:
     columns, huge = {"n": "struct<a:bigint>", "m": "bigint"}, 10**30
     for record, name in (({"n": {"a": huge}}, "n.a"), ({"m": huge}, "m")):
         with pytest.raises(Abort) as caught:
@@ -221,23 +221,23 @@ def test_a_value_for_which_a_column_can_be_widened_ends_the_job_unless_it_was_lo
 
 
 @pytest.mark.parametrize("value", [3.5, "x", True, 10**40, [1], {"a": 1}])
-def test_a_value_for_which_no_column_can_be_widened_is_rescued_at_once(value: object) -> None:
+def test_a_value_that_cannot_widen_a_column_is_rescued(value: object) -> None:
     assert fit({"m": value}, {"m": "bigint"}, surveyed=False, widening=frozenset({"m"}))[RESCUED] is not None
 
 
-def test_only_the_columns_that_follow_what_comes_are_widened() -> None:
+def test_only_undeclared_columns_are_widened() -> None:
     columns = {"free": "struct<a:bigint>", "held": "struct<a:bigint>"}
     row = fit({"held": {"a": 10**30}}, columns, surveyed=False, widening=frozenset({"free"}))
     assert json.loads(row[RESCUED]) == {"held.a": 10**30}
 
 
 @pytest.mark.parametrize("name", ["two words", "a,b", "_row_hash", "_lakesmith_code", "", "a\x00b"])
-def test_a_field_that_no_column_can_be_named_after_is_kept_beside(name: str) -> None:
+def test_a_field_with_an_invalid_column_name_is_rescued(name: str) -> None:
     row = fit({name: 1}, {"id": "bigint"}, surveyed=False)
     assert json.loads(row[RESCUED]) == {name: 1}
 
 
-def test_an_unreadable_record_is_kept_as_it_came() -> None:
+def test_an_unreadable_record_is_stored_unchanged() -> None:
     target = Target(schema=schema_of({"id": "bigint"}))
     (row,) = fit_rows([Unreadable("bad", "it is bad")], [b"\xff\x00 a"], target).to_pylist()
     assert row == {
@@ -249,7 +249,7 @@ def test_an_unreadable_record_is_kept_as_it_came() -> None:
     }
 
 
-def test_no_more_is_shown_of_a_record_than_a_cell_should_hold() -> None:
+def test_a_shown_record_is_truncated() -> None:
     assert shown(b"a" * (SHOWN + 1)) == "a" * SHOWN + f"… ({SHOWN + 1:,} bytes)"
 
 
@@ -264,12 +264,12 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_what_is_written_as_json_is_read_as_it_was(value: object) -> None:
+def test_values_written_as_json_are_read_back(value: object) -> None:
     assert json.loads(as_json(value)) == value
 
 
 @given(JSON)
-def test_digits_stay_as_they_were_written(value: object) -> None:
+def test_digits_are_stored_as_written(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)
     assert as_json(json.loads(text, parse_float=Number)) == text
 
@@ -286,23 +286,23 @@ def test_digits_stay_as_they_were_written(value: object) -> None:
         (b"\x01\xff", '"01ff"'),
     ],
 )
-def test_values_that_json_does_not_know_have_a_text(value: object, text: str) -> None:
+def test_values_without_a_json_type_become_text(value: object, text: str) -> None:
     assert as_json({"x": value}) == f'{{"x": {text}}}'
 
 
-def test_a_number_goes_to_another_process_and_back() -> None:
+def test_a_number_can_be_pickled() -> None:
     for again in (pickle.loads(pickle.dumps(Number("1.50"))), copy.deepcopy(Number("1.50"))):
         assert (again, again.text) == (1.5, "1.50")
 
 
-def test_what_is_wrong_goes_to_another_process_and_back() -> None:
+def test_an_error_can_be_pickled() -> None:
     broken = pickle.loads(pickle.dumps(Broken("gone", "it is gone", passing=True)))
     assert (str(broken), broken.passing) == ("gone: it is gone", True)
     abort = pickle.loads(pickle.dumps(Abort("broken", "a/b", "why")))
     assert (abort.kind, abort.path, abort.detail) == ("broken", "a/b", "why")
 
 
-def test_an_abort_is_found_in_the_text_of_another_error() -> None:
+def test_an_abort_is_parsed_from_the_text_of_another_error() -> None:
     abort = Abort("new-fields", 'a "b"', "x\ny")
     found = Abort.in_text(f"Job aborted:\n  {abort}\n  at org.apache")
     assert found is not None
@@ -310,7 +310,7 @@ def test_an_abort_is_found_in_the_text_of_another_error() -> None:
     assert Abort.in_text("Job aborted") is None
 
 
-def test_the_shape_of_records_leaves_out_what_cannot_be_read_or_named() -> None:
+def test_the_shape_of_records_omits_unreadable_and_unnamable_fields() -> None:
     found = shape_of([{"a": 1}, Unreadable("bad", ""), {}, {"two words": 1}, {"A": Number("1.5"), "b": None}])
     assert str(spark_type(found)) == "struct<a:double,b:void>"
     assert shape_of([]) == pa.struct([])

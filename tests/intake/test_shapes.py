@@ -46,14 +46,14 @@ TYPES = st.recursive(
 
 @given(TYPES)
 @settings(max_examples=200, deadline=None)
-def test_a_type_is_spelt_and_read_again(type: pa.DataType) -> None:
+def test_a_printed_type_is_parsed_back(type: pa.DataType) -> None:
     assert arrow_type(str(spark_type(type))) == type
     assert stored_type(type) == type
 
 
 @given(TYPES, TYPES)
 @settings(max_examples=200, deadline=None)
-def test_the_wider_of_two_is_the_same_from_both_sides(one: pa.DataType, other: pa.DataType) -> None:
+def test_the_wider_of_two_types_does_not_depend_on_their_order(one: pa.DataType, other: pa.DataType) -> None:
     found = wider(one, other)
     assert _sorted(found) == _sorted(wider(other, one))
     assert wider(found, one) == found
@@ -91,11 +91,11 @@ def _sorted(type: pa.DataType) -> pa.DataType:
         ("void", "array<int>", "array<int>"),
     ],
 )
-def test_the_wider_of_two(one: str, other: str, expected: str) -> None:
+def test_the_wider_of_two_types(one: str, other: str, expected: str) -> None:
     assert str(spark_type(wider(arrow_type(one), arrow_type(other)))) == expected
 
 
-def test_names_that_differ_in_case_only_are_one_column() -> None:
+def test_names_that_differ_only_in_case_are_one_column() -> None:
     found = pa.struct([("a", pa.int64()), ("A", pa.float64())])
     assert str(spark_type(wider(pa.struct([]), found))) == "struct<a:double>"
     assert str(spark_type(with_new_fields(pa.struct([]), found))) == "struct<a:double>"
@@ -127,7 +127,7 @@ def test_an_empty_record_is_a_struct_without_fields() -> None:
     assert record_type({}) == record_type({"two words": 1}) == pa.struct([])
 
 
-def test_a_known_type_grows_by_new_fields_alone() -> None:
+def test_a_known_type_only_gets_new_fields() -> None:
     known = arrow_type("struct<a:bigint,n:struct<x:int>,l:array<struct<p:int>>>")
     found = arrow_type("struct<A:string,n:struct<x:string,y:void>,l:array<struct<q:int>>,new:array<void>>")
     expected = "struct<a:bigint,n:struct<x:int,y:string>,l:array<struct<p:int,q:int>>,new:array<string>>"
@@ -140,7 +140,7 @@ def test_added_fields_are_reported_by_their_dotted_names() -> None:
     assert added(known, target) == ("n.y", "l.q", "b")
 
 
-def test_what_nothing_is_known_of_becomes_text() -> None:
+def test_unknown_types_become_text() -> None:
     assert str(spark_type(null_types_as_text(arrow_type("struct<a:void,b:array<struct<c:void>>>")))) == (
         "struct<a:string,b:array<struct<c:string>>>"
     )
@@ -163,17 +163,17 @@ def test_what_nothing_is_known_of_becomes_text() -> None:
         (pa.large_list(pa.uint8()), "array<int>"),
     ],
 )
-def test_every_arrow_type_has_a_place_in_a_table(type: pa.DataType, expected: str) -> None:
+def test_every_arrow_type_has_a_table_type(type: pa.DataType, expected: str) -> None:
     assert str(spark_type(type)) == expected
 
 
 @pytest.mark.parametrize("value", [0, 2**53, -(2**53), 2**53 + 2, 2**900])
-def test_whole_numbers_that_a_double_holds(value: int) -> None:
+def test_integers_that_a_double_stores_exactly(value: int) -> None:
     assert exact_as_double(value)
 
 
 @pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**900 + 1, 10**400])
-def test_whole_numbers_that_no_double_holds(value: int) -> None:
+def test_integers_that_no_double_stores_exactly(value: int) -> None:
     assert not exact_as_double(value)
 
 
@@ -201,13 +201,13 @@ def test_whole_numbers_that_no_double_holds(value: int) -> None:
         ("struct<a:int>", "map<string,bigint>", "struct<a:int>"),
     ],
 )
-def test_a_column_is_made_as_wide_as_it_can_follow(known: str, found: str, expected: str) -> None:
+def test_a_column_is_widened_as_far_as_possible(known: str, found: str, expected: str) -> None:
     assert str(spark_type(widest(arrow_type(known), arrow_type(found)))) == expected
 
 
 @given(TYPES, TYPES)
 @settings(max_examples=300, deadline=None)
-def test_a_widened_column_can_always_be_widened_no_further_by_the_same(one: pa.DataType, other: pa.DataType) -> None:
+def test_widening_twice_by_the_same_type_changes_nothing(one: pa.DataType, other: pa.DataType) -> None:
     found = widest(one, other)
     assert widest(found, other) == found
     changes = widened(pa.schema([("c", one)]), pa.schema([("c", found)]))

@@ -51,7 +51,7 @@ def test_the_order_of_the_rows_does_not_matter(load: Load, data: st.DataObject) 
 @loads(*(load for load in LOADS.values() if load.name not in MINDS_REPEATS))
 @brief
 @given(data=st.data())
-def test_rows_that_come_again_do_not_matter(load: Load, data: st.DataObject) -> None:
+def test_repeated_rows_do_not_matter(load: Load, data: st.DataObject) -> None:
     rows = given_rows(data.draw(some_histories(load)))
     again = data.draw(st.lists(st.sampled_from(rows))) if rows else []
     assert bag(load.model(rows + again)) == bag(load.model(rows))
@@ -66,7 +66,7 @@ def test_neither_order_nor_repeats_matter_over_many_histories(load: Load) -> Non
 
 
 @loads(*(load for load in LOADS.values() if load.name in MINDS_REPEATS))
-def test_rows_that_come_again_do_matter_elsewhere(load: Load) -> None:
+def test_repeated_rows_matter_for_other_loads(load: Load) -> None:
     rows = given_rows(histories(load, 1, 50, truncates=0))
     if load.name == "keyed":
         with pytest.raises(KeyTwice):
@@ -97,7 +97,7 @@ def test_the_sum_of_a_key_in_a_ledger_is_the_amount_of_its_current_row(load: Loa
 @loads(*LEDGERS)
 @brief
 @given(data=st.data())
-def test_the_sums_do_not_mind_repeats(load: Load, data: st.DataObject) -> None:
+def test_repeated_rows_do_not_change_the_sums(load: Load, data: st.DataObject) -> None:
     rows = given_rows(data.draw(some_histories(load)))
 
     def total(rows: list[Row]) -> Decimal:
@@ -145,7 +145,7 @@ def test_snapshot_into_merge_has_the_keys_and_rows_of_the_newest_extract(some: l
 
 @brief
 @given(some_histories(LOADS["snapshot_merge"]))
-def test_no_extract_is_refused_that_may_lose_everything(some: list[History]) -> None:
+def test_no_extract_is_rejected_without_a_limit(some: list[History]) -> None:
     load = LOADS["snapshot_merge"]
     assert rejected(given_rows(some), columns=list(load.columns), key=KEY, taken="taken", max_shrink="1") == []
 
@@ -160,7 +160,7 @@ def test_the_same_seed_gives_the_same_histories(load: Load) -> None:
 
 
 @loads()
-def test_histories_have_all_they_promise(load: Load) -> None:
+def test_histories_have_all_their_properties(load: Load) -> None:
     some = histories(load, 1, 300)
     counts = {len(history.batches) for history in some}
     assert counts == set(range(1, BATCHES + 1))
@@ -177,7 +177,7 @@ def test_histories_have_all_they_promise(load: Load) -> None:
 
 
 @loads()
-def test_every_prefix_has_a_table(load: Load) -> None:
+def test_every_prefix_of_batches_has_a_table(load: Load) -> None:
     some = histories(load, 1, 100)
     tables = [expected(load, some, upto) for upto in range(len(pack(some)))]
     assert all(list(row) == load.table_columns for table in tables for row in table)

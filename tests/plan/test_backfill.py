@@ -60,7 +60,7 @@ def chunks(found: Plan) -> list[str]:
     return [str(step.chunk) for step in found.steps if isinstance(step, BackfillChunk)]
 
 
-def test_days_are_cut_into_chunks_of_which_each_is_a_commit() -> None:
+def test_days_are_split_into_chunks_with_one_commit_each() -> None:
     found = plan(DAILY)
     assert chunks(found) == [
         "2026-01-01 to 2026-01-10",
@@ -73,13 +73,13 @@ def test_days_are_cut_into_chunks_of_which_each_is_a_commit() -> None:
     assert step.reason == "backfill of 2026-01-01 to 2026-01-31, 4 of 4 chunks left"
 
 
-def test_a_table_is_brought_up_to_date_before_its_days_are_computed_again() -> None:
+def test_a_table_is_brought_up_to_date_before_its_backfill() -> None:
     first, *rest = plan(DAILY, seen=1).steps
     assert isinstance(first, Build)
     assert all(isinstance(step, BackfillChunk) for step in rest)
 
 
-def test_what_is_made_from_the_table_follows_its_changes() -> None:
+def test_downstream_tables_read_the_changes_of_a_backfill() -> None:
     last = list(plan(DAILY, AFTER).steps)[-1]
     assert isinstance(last, Build)
     assert (last.table, last.mode) == (AFTER.name, "partitions")
@@ -101,14 +101,14 @@ def test_the_last_chunk_ends_a_backfill() -> None:
     assert JANUARY.after(last) is None
 
 
-def test_a_table_whose_query_changed_needs_a_full_build_instead() -> None:
+def test_a_table_with_a_changed_query_needs_a_full_build_instead_of_a_backfill() -> None:
     (error,) = plan(DAILY, recorded="0.0:0").problems
     assert error.code == "no-backfill"
     assert "its query changed" in error.what
     assert (error.hint or "").startswith("lakesmith run gold.daily rebuilds all of it")
 
 
-def test_checks_that_changed_are_what_a_backfill_is_for() -> None:
+def test_a_backfill_applies_changed_checks() -> None:
     recorded = definition(DAILY).partition(":")[0] + ":0"
     assert len(chunks(plan(DAILY, recorded=recorded))) == 4
 
@@ -125,7 +125,7 @@ def test_checks_that_changed_are_what_a_backfill_is_for() -> None:
         (ReplacePartitions(by="text"), "text"),
     ],
 )
-def test_each_load_knows_the_column_that_tells_a_rows_day(load: Load, column: str) -> None:
+def test_each_load_has_a_day_column(load: Load, column: str) -> None:
     table = made("silver.x", "SELECT id, ts, day, text FROM bronze.orders", load)
     assert next(step.column for step in plan(table).steps if isinstance(step, BackfillChunk)) == column
 
@@ -154,7 +154,7 @@ def test_a_table_that_is_not_built_has_no_days() -> None:
     assert "it is not built yet" in plan(DAILY, there=False).problems[0].what
 
 
-def test_days_of_bronze_are_not_computed() -> None:
+def test_bronze_has_no_backfill() -> None:
     declared = lake(bronze("orders"))
     found = make_plan(
         declared,
@@ -168,6 +168,6 @@ def test_days_of_bronze_are_not_computed() -> None:
 
 
 @pytest.mark.parametrize("selector", ["daily", "gold.daily+", "1+daily+2", "@gold.daily", "daily,layer:gold"])
-def test_tables_around_a_named_one_are_not_filled(selector: str) -> None:
+def test_only_named_tables_are_backfilled(selector: str) -> None:
     declared = lake(bronze("orders"), DAILY, AFTER)
     assert matched(Graph.of(declared.tables), declared.tables, [selector]) == {DAILY.name}

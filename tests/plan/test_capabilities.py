@@ -20,7 +20,7 @@ def test_a_merge_of_changes_needs_the_change_feed_and_merge() -> None:
     assert {Capability.MERGE, Capability.CHANGE_FEED, Capability.FENCE} <= required_capabilities(TABLE, STEP)
 
 
-def test_a_format_that_can_do_all_meets_every_need() -> None:
+def test_a_format_with_all_capabilities_supports_every_step() -> None:
     assert unsupported_step(TABLE, STEP, "delta", frozenset(Capability)) is None
 
 
@@ -41,7 +41,7 @@ def test_a_format_without_merge_is_rejected_with_the_reason() -> None:
         (Snapshot(key=("id",), taken="ts"), True),
     ],
 )
-def test_a_load_that_changes_rows_needs_merge_unless_all_are_computed(load: Load, merges: bool) -> None:
+def test_a_load_that_changes_rows_needs_merge_except_in_a_full_build(load: Load, merges: bool) -> None:
     table = made("silver.x", "SELECT id, ts, op FROM bronze.orders", load)
     assert (Capability.MERGE in required_capabilities(table, STEP)) == merges
     assert Capability.MERGE not in required_capabilities(table, replace(STEP, mode="full"))

@@ -60,7 +60,7 @@ def test_a_check_that_references_a_downstream_table_is_rejected_with_the_cycle()
     )
 
 
-def test_both_ways_out_that_the_hint_names_are_accepted() -> None:
+def test_both_solutions_of_the_hint_are_accepted() -> None:
     checked = checking(made("silver.checked_orders", "SELECT id FROM silver.orders"), "gold.daily_sales")
     moved = Graph.of(by_name(bronze("orders"), ORDERS, SALES, checked)).order
     assert moved.index(checked.name) > moved.index(SALES.name)
@@ -130,7 +130,7 @@ def test_two_checks_on_one_edge_are_one_error_that_names_both() -> None:
     assert "checks in_gold_daily_sales, in_gold_daily_sales of silver.orders at silver/orders.sql:3" in error.what
 
 
-def test_a_ring_of_inputs_and_a_ring_with_a_check_are_both_named() -> None:
+def test_a_cycle_of_inputs_and_a_cycle_with_a_check_are_both_named() -> None:
     errors = errors_of(
         python("silver.a", ["silver.b"]),
         python("silver.b", ["silver.a"]),
@@ -144,7 +144,7 @@ def test_a_ring_of_inputs_and_a_ring_with_a_check_are_both_named() -> None:
     ]
 
 
-def test_references_to_tables_beside_and_upstream_stay_legal() -> None:
+def test_references_to_unrelated_and_upstream_tables_are_accepted() -> None:
     unique = Check(
         name="once",
         rule=Unique(columns=("id",), within="table"),

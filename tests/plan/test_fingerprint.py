@@ -38,7 +38,7 @@ def with_text(text: str) -> Table:
     return made("silver.x", text, TABLE.load, columns=TABLE.columns, checks=TABLE.checks)
 
 
-def test_layout_and_comments_are_no_change() -> None:
+def test_layout_and_comments_do_not_change_a_definition() -> None:
     other = with_text("SELECT id, -- the key\n  amount\nFROM /* as it arrived */ bronze.orders ;")
     assert definition(other) == definition(TABLE)
 
@@ -61,7 +61,7 @@ def test_layout_and_comments_are_no_change() -> None:
         },
     ],
 )
-def test_what_is_only_said_about_the_table_is_no_change(changed: dict[str, object]) -> None:
+def test_descriptions_do_not_change_a_definition(changed: dict[str, object]) -> None:
     assert definition(replace(TABLE, **changed)) == definition(TABLE)  # type: ignore[arg-type]
 
 
@@ -75,7 +75,7 @@ def test_what_is_only_said_about_the_table_is_no_change(changed: dict[str, objec
         (replace(TABLE, columns=(column("id", type="string", required=True),)), "load or column types"),
     ],
 )
-def test_what_makes_the_rows_wrong_asks_for_a_rebuild(other: Table, what: str) -> None:
+def test_changes_that_make_rows_wrong_need_a_rebuild(other: Table, what: str) -> None:
     assert rebuild_reason(definition(TABLE), other) == what
     assert rebuild_part(other) != rebuild_part(TABLE)
 
@@ -89,18 +89,18 @@ def test_what_makes_the_rows_wrong_asks_for_a_rebuild(other: Table, what: str) -
         replace(TABLE, columns=(TABLE.columns[0], replace(TABLE.columns[1], required=True))),
     ],
 )
-def test_what_decides_which_rows_come_in_asks_for_no_rebuild(other: Table) -> None:
+def test_changes_of_checks_need_no_rebuild(other: Table) -> None:
     assert rebuild_reason(definition(TABLE), other) is None
     assert checks_changed(definition(TABLE), other)
     assert not checks_changed(definition(TABLE), TABLE)
 
 
-def test_spaces_inside_a_string_are_a_change() -> None:
+def test_spaces_inside_a_string_change_a_definition() -> None:
     one, two = with_text("SELECT 'a b' AS x FROM bronze.o"), with_text("SELECT 'a  b' AS x FROM bronze.o")
     assert definition(one) != definition(two)
 
 
-def test_comments_in_python_are_no_change_and_code_is() -> None:
+def test_python_code_changes_a_definition_and_comments_do_not() -> None:
     first = python("silver.x", ["bronze.a"], source="def make(a):\n    return a\n")
     same = python("silver.x", ["bronze.a"], source="    def make(a):\n        # all of it\n        return (a)\n")
     other = python("silver.x", ["bronze.a"], source="def make(a):\n    return a.limit(1)\n")
@@ -108,19 +108,19 @@ def test_comments_in_python_are_no_change_and_code_is() -> None:
     assert rebuild_reason(definition(first), other) == "query"
 
 
-def test_another_input_for_a_parameter_is_a_change_of_the_query() -> None:
+def test_another_input_for_a_parameter_changes_the_query() -> None:
     recorded = definition(python("silver.x", ["bronze.a"]))
     assert rebuild_reason(recorded, python("silver.x", ["bronze.b"])) == "query"
 
 
-def test_where_files_land_is_no_change_and_how_they_are_read_is() -> None:
+def test_the_reading_options_of_files_change_a_definition_and_their_folder_does_not() -> None:
     table = bronze("x", origin=Files(files="a/*.csv", format="csv"))
     assert definition(replace(table, origin=Files(files="b/*.csv", format="csv"))) == definition(table)
     other = replace(table, origin=Files(files="a/*.csv", format="csv", delimiter=";"))
     assert definition(other) != definition(table)
 
 
-def test_same_as_is_no_part_of_the_rows() -> None:
+def test_same_as_does_not_change_a_definition() -> None:
     one = replace(TABLE, load=ReplacePartitions(by="id"))
     two = replace(TABLE, load=ReplacePartitions(by="id", same_as="bronze.orders.id"))
     assert definition(one) == definition(two)
@@ -151,7 +151,7 @@ OTHERS: list[tuple[Load, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("load", "changed"), OTHERS)
-def test_every_option_of_a_load_asks_for_a_rebuild(load: Load, changed: dict[str, object]) -> None:
+def test_every_option_of_a_load_needs_a_rebuild(load: Load, changed: dict[str, object]) -> None:
     assert {field.name for field in fields(load)} - {"max_shrink"} == set(changed)
     recorded = {definition(replace(TABLE, load=load))}
     for name, value in changed.items():
@@ -170,5 +170,5 @@ def test_every_option_of_a_load_asks_for_a_rebuild(load: Load, changed: dict[str
         (Merge(key=("id",), order_by=("ts",)), "1a5eabafc8c39602"),
     ],
 )
-def test_tables_that_are_there_keep_the_fingerprint_that_they_have(load: Load, recorded: str) -> None:
+def test_fingerprints_of_existing_tables_do_not_change(load: Load, recorded: str) -> None:
     assert rebuild_part(made("silver.x", "SELECT id, ts FROM bronze.orders", load)).partition(".")[2] == recorded

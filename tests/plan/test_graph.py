@@ -38,7 +38,7 @@ def test_the_order_is_by_input_then_layer_then_name() -> None:
     ]
 
 
-def test_inputs_stand_in_order_of_appearance() -> None:
+def test_inputs_are_in_order_of_appearance() -> None:
     graph = Graph.of(SHOP)
     assert graph.upstream(named("gold.sales")) == (named("silver.orders"), named("silver.customers"))
     assert graph.downstream(named("bronze.orders")) == (named("silver.orders"),)
@@ -83,7 +83,7 @@ def test_a_table_that_reads_itself_is_a_cycle() -> None:
     assert "silver.a → silver.a" in problem(made("silver.a", "SELECT id FROM silver.a")).what
 
 
-def test_two_rings_are_two_errors() -> None:
+def test_two_cycles_are_two_errors() -> None:
     error = problem(
         made("silver.a", "SELECT id FROM silver.b"),
         made("silver.b", "SELECT id FROM silver.a"),
@@ -124,7 +124,7 @@ def test_append_reads_bronze_and_append_tables() -> None:
     assert len(Graph.of(tables).order) == 3
 
 
-def test_append_that_keeps_one_of_several_rows_reads_rows_that_change() -> None:
+def test_append_with_dedup_accepts_inputs_whose_rows_change() -> None:
     tables = by_name(
         bronze("orders"),
         made("silver.a", "SELECT id FROM bronze.orders", Append(dedup=("id",))),
@@ -134,7 +134,7 @@ def test_append_that_keeps_one_of_several_rows_reads_rows_that_change() -> None:
 
 
 @pytest.mark.parametrize("same_as", ["silver.order.day", "bronze.orders.day", "day", "silver.orders"])
-def test_same_as_has_to_name_a_column_of_an_input(same_as: str) -> None:
+def test_same_as_must_name_a_column_of_an_input(same_as: str) -> None:
     load = ReplacePartitions(by="day", same_as=same_as)
     error = problem(*SHOP.values(), python("gold.x", ["silver.orders"], load))
     assert error.code == "unknown-table"

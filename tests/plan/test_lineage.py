@@ -21,7 +21,7 @@ TABLES = by_name(
 GRAPH = Graph.of(TABLES)
 
 
-def test_a_table_is_shown_with_all_that_is_above_and_below() -> None:
+def test_a_table_is_shown_with_its_upstream_and_downstream_tables() -> None:
     found = lineage(GRAPH, TABLES, named("silver.orders"), {})
     assert found.table == "silver.orders"
     assert found.nodes == ("bronze.orders", "silver.orders", "gold.all")
@@ -40,7 +40,7 @@ def test_without_a_name_the_whole_lake_is_shown() -> None:
     assert set(found.sources) == {"bronze.orders", "bronze.customers"}
 
 
-def test_columns_are_followed_through_what_the_sql_names_without_any_schema() -> None:
+def test_columns_are_traced_through_sql_without_a_schema() -> None:
     assert lineage(GRAPH, TABLES, None, {}).columns == (
         ColumnEdge(source="bronze.orders.id", target="silver.orders.id"),
         ColumnEdge(source="bronze.orders.mail", target="silver.orders.email"),
@@ -50,7 +50,7 @@ def test_columns_are_followed_through_what_the_sql_names_without_any_schema() ->
     )
 
 
-def test_columns_of_tables_that_are_not_shown_are_left_out() -> None:
+def test_columns_of_tables_that_are_not_shown_are_omitted() -> None:
     found = lineage(GRAPH, TABLES, named("silver.customers"), {}).columns
     assert found == (ColumnEdge(source="silver.customers.name", target="gold.all.name"),)
 
@@ -88,13 +88,13 @@ def test_columns_of_tables_that_are_not_shown_are_left_out() -> None:
         ("SELECT x.address.city FROM bronze.x", {"city": {"bronze.x.address"}}),
     ],
 )
-def test_a_result_column_is_followed_to_table_columns(text: str, expected: dict[str, set[str]]) -> None:
+def test_a_result_column_is_traced_to_table_columns(text: str, expected: dict[str, set[str]]) -> None:
     known = columns(silver_s=["id"], silver_t=["id", "tid", "k"] if "USING" in text else ["tid", "k"])
     found = column_origins(sql(text), known)
     assert {name: {f"{table}.{column}" for table, column in origins} for name, origins in found.items()} == expected
 
 
-def test_columns_that_a_load_adds_are_followed_from_there_on() -> None:
+def test_columns_added_by_a_load_are_traced() -> None:
     tables = by_name(
         bronze("orders"),
         made("silver.history", "SELECT id, ts FROM bronze.orders", Scd2(key=("id",), order_by=("ts",))),

@@ -56,35 +56,35 @@ def test_a_listing_on_the_day_of_a_full_one_continues_after_the_bookmark() -> No
     assert next_listing(seen("b"), GLOB, TODAY) == listing("b")
 
 
-def test_everything_is_looked_at_before_the_first_batch_on_another_day_and_under_another_glob() -> None:
+def test_a_full_listing_is_needed_before_the_first_batch_on_another_day_and_for_another_glob() -> None:
     assert next_listing(None, GLOB, TODAY) == listing(None)
     assert next_listing(seen("b", day="2026-01-01"), GLOB, TODAY) == listing(None)
     assert next_listing(seen("b", day="2026-01-03"), GLOB, TODAY) == listing(None)  # a clock was put back
     assert next_listing(seen("b", pattern="/landing/**"), GLOB, TODAY) == listing(None)
 
 
-def test_files_that_follow_move_the_table_on() -> None:
+def test_later_files_move_the_bookmark() -> None:
     assert bookmark_after(listing("b"), files("c", "d"), progress(seen("b"))) == seen("d")
 
 
-def test_a_batch_behind_one_that_was_put_off_does_not_move_the_table_on() -> None:
+def test_a_batch_after_a_postponed_one_does_not_move_the_bookmark() -> None:
     # `c` could not be read, and was to come between.
     assert bookmark_after(listing("c"), files("d"), progress(seen("b"))) == seen("b", greatest="d")
 
 
-def test_a_batch_of_a_full_look_whose_first_was_put_off_does_not_count_as_a_full_look() -> None:
+def test_a_full_listing_with_a_postponed_first_batch_does_not_count() -> None:
     yesterday = seen("m", day="2026-01-01")
     # The late `a` could not be read; `c` is late too.
     assert bookmark_after(listing("a"), files("c"), progress(yesterday)) == yesterday
     assert bookmark_after(listing("a"), files("c"), progress(None)) is None
 
 
-def test_what_is_known_of_another_glob_or_day_is_not_moved_on() -> None:
+def test_a_bookmark_of_another_glob_or_day_is_not_moved() -> None:
     for other in (seen("c", pattern="/elsewhere/*.json"), seen("c", day="2026-01-01")):
         assert bookmark_after(listing("c"), files("d"), progress(other)) == replace(other, greatest="d")
 
 
-def test_a_full_listing_that_finds_late_files_restarts_the_bookmark_so_that_later_files_are_found() -> None:
+def test_a_full_listing_with_late_files_restarts_the_bookmark() -> None:
     yesterday = seen("m", day="2026-01-01")
     now = bookmark_after(listing(None), files("c"), progress(yesterday))
     assert now == seen("c", greatest="m")
@@ -92,37 +92,37 @@ def test_a_full_listing_that_finds_late_files_restarts_the_bookmark_so_that_late
     assert bookmark_after(listing("c"), files("d", "n"), progress(now)) == seen("n")
 
 
-def test_a_run_that_comes_after_a_faster_one_does_not_take_the_table_back() -> None:
+def test_a_slower_concurrent_run_does_not_move_the_bookmark_back() -> None:
     assert bookmark_after(listing("b"), files("c"), progress(seen("e"))) == seen("e")
 
 
-def test_a_table_that_was_rolled_back_since_the_look_stays_where_it_is() -> None:
+def test_a_table_rolled_back_after_the_listing_keeps_its_bookmark() -> None:
     assert bookmark_after(listing("e"), files("f"), progress(seen("b"))) == seen("b", greatest="f")
 
 
-def test_a_table_whose_files_came_in_any_order_before_knows_its_greatest_name() -> None:
+def test_a_table_listed_in_full_before_has_the_greatest_name_as_bookmark() -> None:
     before = Progress(head=1, ingested={name: file(name) for name in ("x", "b")})
     assert bookmark_after(listing(None), files("c"), before) == seen("c", greatest="x")
 
 
-def test_the_order_of_files_is_no_part_of_a_table_s_definition() -> None:
+def test_the_order_of_files_is_not_part_of_the_definition() -> None:
     assert definition(ordered()) == definition(bronze("orders"))
 
 
-def test_batches_are_split_in_the_order_of_names_and_each_names_the_file_before_it() -> None:
+def test_batches_are_split_by_name_and_each_has_the_previous_file() -> None:
     steps = list(planned(files("d", "b", "c", "e", "f"), listing("a"), max_files=2).steps)
     assert [step.listing for step in steps if isinstance(step, Ingest)] == [listing("a"), listing("c"), listing("e")]
     full = list(planned(files("b", "c"), listing(None), max_files=1).steps)
     assert [step.listing for step in full if isinstance(step, Ingest)] == [listing(None), listing("b")]
 
 
-def test_a_plan_tells_from_where_on_nothing_is_new() -> None:
+def test_a_plan_has_the_start_of_its_listing() -> None:
     (table,) = planned((), listing("a")).tables
     assert table.reason == "nothing new after a"
     (table,) = planned((), listing(None)).tables
     assert table.reason == "nothing new"
 
 
-def test_the_hash_of_a_plan_is_the_same_for_the_same_look() -> None:
+def test_the_hash_of_a_plan_is_equal_for_equal_listings() -> None:
     one, same = planned(files("b"), listing("a")), planned(files("b"), replace(listing("a")))
     assert one.hash == same.hash

@@ -136,7 +136,7 @@ def test_files_are_split_into_batches_of_at_most_the_requested_bytes() -> None:
     assert [len(step.files) for step in steps if isinstance(step, Ingest)] == [2, 2, 1, 1]
 
 
-def test_a_bronze_table_whose_source_is_another_one_than_before_is_rejected() -> None:
+def test_a_bronze_table_with_another_source_than_before_is_rejected() -> None:
     topic = replace(ORDERS, origin=Kafka(topic="orders", connection="main"))
     read_on = Progress(head=1, definition=definition(topic), source_position={"orders/0": 7})
     known = {"there": {"bronze.orders": facts()}, "progress": {"bronze.orders": read_on}}
@@ -146,13 +146,13 @@ def test_a_bronze_table_whose_source_is_another_one_than_before_is_rejected() ->
     assert problem(plan(ORDERS, **known)).code == "source-changed"  # type: ignore[arg-type]
 
 
-def test_a_bronze_column_that_is_declared_with_another_type_than_it_has_is_rejected() -> None:
+def test_a_bronze_column_with_another_declared_type_is_rejected() -> None:
     column = Column(name="id", type="string", declared_at=Place("bronze/orders.yml", 3))
     found = problem(plan(replace(ORDERS, columns=(column,)), there={"bronze.orders": facts()}))
     assert (found.code, str(found.at)) == ("type-changed", "bronze/orders.yml:3")
 
 
-def test_nothing_new_in_landing_leaves_bronze_alone() -> None:
+def test_bronze_without_new_files_has_no_step() -> None:
     old = file("a.json")
     known: Known = {
         "there": {"bronze.orders": facts()},
@@ -168,7 +168,7 @@ def test_nothing_new_in_landing_leaves_bronze_alone() -> None:
     )
 
 
-def test_a_file_that_left_the_landing_zone_is_no_problem() -> None:
+def test_a_file_removed_from_the_landing_zone_is_accepted() -> None:
     old = file("a.json")
     found = plan(
         ORDERS,
@@ -254,14 +254,14 @@ def test_an_input_that_changes_in_this_run_is_read_from_the_bookmark() -> None:
     assert of(found, "silver.orders").after == (named("bronze.orders"),)
 
 
-def test_a_changed_query_asks_for_a_rebuild() -> None:
+def test_a_changed_query_needs_a_rebuild() -> None:
     other = made("silver.orders", "SELECT id, ts, day + 1 AS day FROM bronze.orders", MERGE)
     build = build_of(plan(ORDERS, other, **up_to_date()), "silver.orders")
     assert (build.mode, build.rebuild) == ("full", True)
     assert build.reason == "query changed since the last run (silver/orders.sql)"
 
 
-def test_a_changed_load_asks_for_a_rebuild() -> None:
+def test_a_changed_load_needs_a_rebuild() -> None:
     other = replace(SILVER, load=Append())
     build = build_of(plan(ORDERS, other, **up_to_date()), "silver.orders")
     assert build.reason == "load or column types changed since the last run (silver/orders.sql)"
@@ -313,7 +313,7 @@ def test_a_log_that_begins_right_after_the_bookmark_has_no_gap(oldest: int) -> N
     assert build_of(plan(ORDERS, SILVER, **known), "silver.orders").mode == "changes"
 
 
-def test_a_full_refresh_gets_past_a_gap() -> None:
+def test_a_full_refresh_ignores_a_gap() -> None:
     known = up_to_date()
     known["there"] = {"bronze.orders": facts(9, oldest=5), "silver.orders": facts(7)}
     assert plan(ORDERS, SILVER, full_refresh=True, **known).problems == ()
@@ -330,7 +330,7 @@ def test_a_full_build_ignores_a_gap() -> None:
     assert build_of(found, "silver.orders").mode == "full"
 
 
-def test_a_table_that_no_batch_made_is_not_overwritten_without_a_request() -> None:
+def test_a_foreign_table_is_not_overwritten_without_a_request() -> None:
     known: Known = {"there": {"bronze.orders": facts(), "silver.orders": facts()}}
     error = problem(plan(ORDERS, SILVER, **known))
     assert error.code == "unknown-progress"
@@ -368,7 +368,7 @@ def test_replace_gets_a_full_build_with_the_reason() -> None:
     assert build.cost_reason == "load: replace builds the table from all rows every time"
 
 
-def test_a_python_query_is_computed_from_changes_when_it_promises_rowwise() -> None:
+def test_a_rowwise_python_query_is_computed_from_changes() -> None:
     assert mode(python("silver.x", ["bronze.orders"], MERGE, rowwise=True)).mode == "changes"
     build = mode(python("silver.x", ["bronze.orders"], MERGE))
     assert (build.mode, build.cost_reason) == (
@@ -377,7 +377,7 @@ def test_a_python_query_is_computed_from_changes_when_it_promises_rowwise() -> N
     )
 
 
-def test_two_inputs_are_read_completely_even_when_rowwise_is_promised() -> None:
+def test_two_inputs_of_a_rowwise_query_are_read_completely() -> None:
     build = mode(
         python("silver.x", ["bronze.orders", "bronze.other"], MERGE, rowwise=True),
         upstream=(bronze("other"),),
@@ -388,7 +388,7 @@ def test_two_inputs_are_read_completely_even_when_rowwise_is_promised() -> None:
     )
 
 
-def test_a_merge_over_rows_that_change_is_computed_by_the_keys_that_they_touch() -> None:
+def test_a_merge_over_changing_rows_is_computed_by_touched_keys() -> None:
     build = mode(
         made("gold.x", "SELECT id, ts FROM silver.orders WHERE day > 1", MERGE),
         upstream=(SILVER,),
@@ -400,7 +400,7 @@ def test_a_merge_over_rows_that_change_is_computed_by_the_keys_that_they_touch()
     )
 
 
-def test_duplicates_need_all_rows_where_rows_may_be_deleted() -> None:
+def test_dedup_needs_all_rows_if_rows_can_be_deleted() -> None:
     build = mode(
         made("gold.x", "SELECT id, ts FROM silver.orders", Append(dedup=("id",))),
         upstream=(SILVER,),
@@ -426,9 +426,7 @@ def test_duplicates_need_all_rows_where_rows_may_be_deleted() -> None:
         (Snapshot(key=("id",), taken="ts"), ("changes", None)),
     ],
 )
-def test_a_load_over_append_only_rows_reads_no_more_than_it_has_to(
-    load: Load, expected: tuple[str, str | None]
-) -> None:
+def test_a_load_over_append_only_rows_reads_only_new_rows(load: Load, expected: tuple[str, str | None]) -> None:
     build = mode(made("silver.x", "SELECT id, ts, op, v FROM bronze.orders", load))
     assert build.mode == expected[0]
     assert (build.cost_reason or "").startswith(expected[1] or "")
@@ -454,7 +452,7 @@ def test_new_rows_are_added_to_sums_where_that_is_exact() -> None:
         ),
     ],
 )
-def test_what_cannot_be_summed_is_recomputed_by_key_with_the_reason(table: Table, reason: str) -> None:
+def test_aggregates_that_cannot_be_combined_are_recomputed_by_key_with_the_reason(table: Table, reason: str) -> None:
     build = mode(table)
     assert build.mode == "keys"
     assert reason in (build.cost_reason or "")
@@ -491,7 +489,7 @@ def test_an_append_table_that_was_rebuilt_is_read_completely() -> None:
     )
 
 
-def test_what_reads_a_table_that_is_rebuilt_in_this_run_gets_a_full_build() -> None:
+def test_readers_of_a_table_rebuilt_in_this_run_get_a_full_build() -> None:
     first = made("silver.a", "SELECT id FROM bronze.orders", Append())
     second = made("silver.b", "SELECT id FROM silver.a", Append())
     found = plan(
@@ -508,7 +506,7 @@ def test_what_reads_a_table_that_is_rebuilt_in_this_run_gets_a_full_build() -> N
     assert build_of(found, "silver.b").mode == "full"
 
 
-def test_touched_partitions_are_recomputed_from_the_table_that_decides_them() -> None:
+def test_touched_partitions_are_recomputed_from_their_deciding_table() -> None:
     build = mode(DAILY, upstream=(SILVER,), full={"silver_orders": 3})
     assert (build.mode, build.inputs, build.cost_reason) == (
         "partitions",
@@ -551,7 +549,7 @@ def test_a_partition_that_cannot_be_traced_recomputes_all() -> None:
     )
 
 
-def test_same_as_lets_a_python_table_follow_partitions() -> None:
+def test_same_as_enables_partitions_for_a_python_table() -> None:
     load = ReplacePartitions(by="day", same_as="silver.orders.day")
     build = mode(python("gold.daily", ["silver.orders"], load), upstream=(SILVER,), full={"silver_orders": 3})
     assert build.mode == "partitions"
@@ -570,12 +568,12 @@ def test_an_input_that_was_never_built_and_is_not_selected_is_a_problem() -> Non
     )
 
 
-def test_a_disabled_input_that_was_never_built_is_a_problem_with_its_own_hint() -> None:
+def test_an_unbuilt_disabled_input_is_a_problem_with_its_own_hint() -> None:
     error = problem(plan(replace(ORDERS, enabled=False), SILVER))
     assert (error.code, error.hint) == ("input-missing", "enable it in bronze/orders.yml")
 
 
-def test_a_disabled_input_is_read_as_it_is() -> None:
+def test_a_disabled_input_is_read_at_its_present_version() -> None:
     disabled = replace(ORDERS, enabled=False)
     found = plan(disabled, SILVER, **up_to_date(version=4, landing=(file("a.json"),)))
     assert [str(table.table) for table in found.tables] == ["silver.orders"]
@@ -615,7 +613,7 @@ def test_a_problem_stops_only_what_depends_on_it() -> None:
     assert {step.table for step in found.steps} == {named("bronze.other"), named("silver.other")}
 
 
-def test_an_interrupted_batch_is_finished_before_anything_else() -> None:
+def test_an_interrupted_batch_is_completed_first() -> None:
     known = up_to_date(version=5)
     known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
     finish, build = of(plan(ORDERS, SILVER, **known), "silver.orders").steps
@@ -625,14 +623,14 @@ def test_an_interrupted_batch_is_finished_before_anything_else() -> None:
     assert isinstance(build, Build)
 
 
-def test_an_interrupted_batch_is_not_finished_before_a_full_refresh() -> None:
+def test_an_interrupted_batch_is_not_completed_before_a_full_refresh() -> None:
     known = up_to_date(version=5)
     known["progress"] = {"silver.orders": replace(read(SILVER, bronze_orders=3), unfinished=4)}
     (build,) = of(plan(ORDERS, SILVER, full_refresh=True, **known), "silver.orders").steps
     assert isinstance(build, Build)
 
 
-def test_an_interrupted_batch_is_finished_though_nothing_is_new() -> None:
+def test_an_interrupted_batch_is_completed_without_new_files() -> None:
     old = file("a.json")
     unfinished = Progress(head=2, definition=definition(ORDERS), ingested={old.path: old}, unfinished=2)
     found = plan(
@@ -670,20 +668,20 @@ def test_only_selected_tables_have_steps() -> None:
     assert [str(table.table) for table in found.tables] == ["bronze.orders"]
 
 
-def test_the_same_facts_give_the_same_hash_and_others_another() -> None:
+def test_the_hash_of_a_plan_depends_on_the_facts() -> None:
     one = plan(ORDERS, SILVER, **up_to_date(version=5))
     same = plan(ORDERS, SILVER, **up_to_date(version=5))
     other = plan(ORDERS, SILVER, **up_to_date(version=6))
     assert one.hash == same.hash != other.hash
 
 
-def test_tables_stand_in_an_order_that_the_graph_allows() -> None:
+def test_tables_are_in_topological_order() -> None:
     found = plan(DAILY, SILVER, ORDERS, landing={"bronze.orders": (file("a.json"),)})
     order: list[TableName] = [table.table for table in found.tables]
     assert order == [named("bronze.orders"), named("silver.orders"), named("gold.daily")]
 
 
-def test_expired_quarantine_rows_are_discarded_by_a_step_of_their_own() -> None:
+def test_expired_quarantine_rows_are_discarded_in_a_separate_step() -> None:
     expiring = replace(bronze("orders"), quarantine=QuarantinePolicy(discard_after=86400.0 * 30))
     found = plan(
         expiring,
@@ -700,7 +698,7 @@ def test_expired_quarantine_rows_are_discarded_by_a_step_of_their_own() -> None:
     ).steps
 
 
-def test_a_table_waits_for_those_that_its_checks_refer_to_and_the_plan_tells_what_shuffles() -> None:
+def test_a_table_waits_for_referenced_tables_and_the_plan_names_checks_that_shuffle() -> None:
     customers, rule = bronze("customers"), References(columns=("c",), table=named("bronze.customers"), key=("id",))
     check = Check(name="known", rule=rule, on_fail="quarantine", declared_at=Place("bronze/a.yml"))
     new = (FileFact("x.json", 1, 1),)

@@ -37,7 +37,7 @@ BRONZE, SILVER = TableName("bronze", "orders"), TableName("silver", "orders")
         ),
     ],
 )
-def test_a_table_fits_to_the_rows_that_it_was_built_from(
+def test_a_table_is_consistent_with_the_rows_it_was_built_from(
     bronze: TableFacts | None, read: Position, why: str | None
 ) -> None:
     found = ({BRONZE: bronze} if bronze else {}) | {SILVER: facts(3)}
@@ -47,18 +47,18 @@ def test_a_table_fits_to_the_rows_that_it_was_built_from(
     assert versions == {name: each.version for name, each in found.items()} if why is None else why in versions
 
 
-def test_a_batch_that_was_interrupted_has_no_consistent_version() -> None:
+def test_an_interrupted_batch_has_no_consistent_version() -> None:
     progress = {SILVER: Progress(definition="d", unfinished=2)}
     assert consistent_versions({SILVER: facts(3)}, progress) == "a batch of silver.orders was interrupted"
 
 
-def test_a_table_that_was_restored_to_before_its_first_batch_has_no_consistent_version() -> None:
+def test_a_table_restored_before_its_first_batch_has_no_consistent_version() -> None:
     assert "no batch of this lake records which inputs silver.orders" in consistent_versions(
         {SILVER: facts(3)}, {SILVER: Progress()}
     )
 
 
-def test_of_a_table_that_another_lake_writes_counts_what_was_read() -> None:
+def test_the_version_of_a_foreign_table_is_the_one_that_was_read() -> None:
     gold = TableName("gold", "days")
     read = [Progress(definition="d", positions={"bronze.orders": Position(table_id="one", version=v)}) for v in (5, 4)]
     found = {BRONZE: facts(9), SILVER: facts(3), gold: facts(2)}

@@ -97,7 +97,7 @@ def test_a_selector_that_matches_nothing_is_an_error(selector: str, hint: str) -
 @pytest.mark.parametrize(
     "selector", ["", "  ", "+", "a,,b", "@+orders", "@orders+", "a++", "+-", "tag:", "colour:red", "a:b:c"]
 )
-def test_what_is_not_a_selector_is_an_error(selector: str) -> None:
+def test_an_invalid_selector_is_an_error(selector: str) -> None:
     with pytest.raises(UsageError) as caught:
         chosen(selector)
     assert caught.value.code in ("bad-selector", "no-match")
@@ -127,7 +127,7 @@ def test_a_greater_depth_reaches_at_least_as_far(name: str, depth: int) -> None:
 
 
 @given(names, names)
-def test_up_and_down_are_each_other_turned_round(one: str, other: str) -> None:
+def test_upstream_and_downstream_selection_are_symmetric(one: str, other: str) -> None:
     assert (one in chosen(f"+{other}")) == (other in chosen(f"{one}+"))
 
 
@@ -143,7 +143,7 @@ def test_a_space_is_a_union_and_a_comma_an_intersection(one: str, other: str) ->
 
 
 @given(names)
-def test_what_is_left_and_what_is_excluded_make_the_whole(name: str) -> None:
+def test_selected_and_excluded_tables_are_all_tables(name: str) -> None:
     if chosen(f"+{name}") != ALL:
         assert chosen(exclude=(f"+{name}",)) == ALL - chosen(f"+{name}")
 

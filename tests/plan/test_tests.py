@@ -38,7 +38,7 @@ def errors_of(folder: Path, text: str) -> list[tuple[str, str]]:
     return [(error.code, str(error.at)) for error in caught.value.errors]
 
 
-def test_columns_and_tables_that_are_not_there_are_reported_with_their_place(tmp_path: Path) -> None:
+def test_missing_columns_and_tables_are_reported_with_their_place(tmp_path: Path) -> None:
     text = (
         "a:\n  table: gold.sizes\n  given:\n    bronze.codes:\n      - {cod: x, _source_file: a}\n"
         "    bronze.orders: [{anything: 1}]\n  expect:\n    - {code: 1, valid_from: 2026-01-01, siez: 1}\n"
@@ -50,7 +50,7 @@ def test_columns_and_tables_that_are_not_there_are_reported_with_their_place(tmp
     ]
 
 
-def test_rows_of_the_table_itself_cannot_come_later(tmp_path: Path) -> None:
+def test_rows_of_the_tested_table_cannot_come_later(tmp_path: Path) -> None:
     text = "a:\n  table: silver.orders\n  then:\n    - silver.orders: [{id: 1}]\n    - bronze.codes: []\n  expect: []\n"
     assert errors_of(tmp_path, text) == [("not-testable", "tests/a.yml:4"), ("not-testable", "tests/a.yml:1")]
 

@@ -38,7 +38,7 @@ SILVER = made("silver.orders", "SELECT id FROM bronze.orders", Append())
         ("struct<`int`:int>", "struct<`int`:bigint>"),
     ],
 )
-def test_a_type_that_holds_every_value_of_another_can_follow_it(stored: str, wanted: str) -> None:
+def test_a_type_can_widen_to_one_that_holds_every_value(stored: str, wanted: str) -> None:
     assert widens(parse_type(stored), parse_type(wanted))
     assert not widens(parse_type(wanted), parse_type(stored))
 
@@ -61,7 +61,7 @@ def test_a_type_that_holds_every_value_of_another_can_follow_it(stored: str, wan
         ("array<int>", "bigint"),
     ],
 )
-def test_nothing_else_can(stored: str, wanted: str) -> None:
+def test_no_other_type_can_widen(stored: str, wanted: str) -> None:
     assert not widens(parse_type(stored), parse_type(wanted))
 
 
@@ -71,7 +71,7 @@ def declared(type: str, contract: Contract = "additive") -> Table:
 
 
 @pytest.mark.parametrize("contract", ["additive", "strict"])
-def test_a_column_that_is_declared_wider_is_widened_before_rows_come(contract: Contract) -> None:
+def test_a_column_declared_wider_is_widened_before_rows_are_written(contract: Contract) -> None:
     new = file("a.json")
     table = declared("decimal(20,0)", contract)
     found = of(plan(table, there={"bronze.orders": facts()}, landing={"bronze.orders": (new,)}), "bronze.orders")
@@ -83,17 +83,17 @@ def test_a_column_that_is_declared_wider_is_widened_before_rows_come(contract: C
     assert explain_step(widen).what == "widen ID to decimal(20,0)"
 
 
-def test_a_column_that_is_declared_wider_is_widened_when_nothing_comes_too() -> None:
+def test_a_column_declared_wider_is_widened_without_new_rows() -> None:
     found = of(plan(declared("decimal(20,0)"), there={"bronze.orders": facts()}), "bronze.orders")
     assert [type(step) for step in found.steps] == [Widen]
 
 
-def test_a_narrower_type_is_rejected_and_an_open_table_knows_no_types() -> None:
+def test_a_narrower_type_is_rejected_and_open_tables_ignore_types() -> None:
     assert problem(plan(declared("int"), there={"bronze.orders": facts()})).code == "type-changed"
     assert of(plan(declared("decimal(20,0)", "open"), there={"bronze.orders": facts()}), "bronze.orders").steps == ()
 
 
-def test_what_is_built_from_a_widened_table_gets_a_full_build() -> None:
+def test_tables_built_from_a_widened_table_get_a_full_build() -> None:
     seen = Progress(
         head=1, definition=definition(SILVER), positions={"bronze.orders": Position(table_id="one", version=0)}
     )
@@ -105,7 +105,7 @@ def test_what_is_built_from_a_widened_table_gets_a_full_build() -> None:
     assert build.cost_reason == "column types in bronze.orders changed (ID), so types of this table may change too"
 
 
-def test_what_has_read_a_table_before_it_became_wider_is_computed_from_all_rows() -> None:
+def test_readers_of_a_widened_table_are_computed_from_all_rows() -> None:
     seen = Progress(
         head=1, definition=definition(SILVER), positions={"bronze.orders": Position(table_id="one", version=3)}
     )

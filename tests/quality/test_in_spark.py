@@ -37,7 +37,7 @@ TEXTS = (
 
 
 @pytest.mark.spark
-def test_every_form_is_to_java_what_it_is_to_python(spark: SparkSession) -> None:
+def test_every_text_pattern_means_the_same_in_java_and_python(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(text,) for text in TEXTS], "a string")
     (found,) = frame.selectExpr(
         *(f"collect_list(CASE WHEN a RLIKE {literal(form.matches)} THEN a END)" for form in TEXT_PATTERNS)
@@ -68,7 +68,7 @@ def test_spark_takes_the_sql_of_every_imported_check(spark: SparkSession) -> Non
         ("expect_column_values_to_not_match_regex", ["abc", None], ["axc"]),
     ],
 )
-def test_an_imported_check_refuses_what_the_expectation_does(
+def test_an_imported_check_rejects_the_rows_of_its_expectation(
     spark: SparkSession, kind: str, fine: list[str | None], broken: list[str]
 ) -> None:
     (rule,) = CONVERTED[kind][1]

@@ -72,19 +72,19 @@ def test_a_failed_check_reports_what_was_measured(rule: BatchRule, values: dict[
     assert (found.passed, found.observed) == (False, observed)
 
 
-def test_bounds_belong_to_what_is_fine() -> None:
+def test_bounds_are_inclusive() -> None:
     assert verdict(RowCount(min=4, max=4), rows=4).passed
     assert verdict(NullRate(column="a", max=0.2), rows=10, filled=8).passed
     assert verdict(Bounds(of="quantile", column="a", at=Decimal("0.5"), min=1, max=1), value="1.0").passed
 
 
-def test_times_are_held_against_the_moment_in_which_the_batch_was_pinned() -> None:
+def test_times_are_compared_with_the_pin_time_of_the_batch() -> None:
     newest = int((NOON - timedelta(minutes=5)).timestamp() * 1000)
     assert verdict(Freshness(column="at", within=300), newest=newest).passed
     assert not verdict(Freshness(column="at", within=299), newest=newest).passed
 
 
-def test_totals_are_compared_exactly_unless_some_distance_is_tolerated() -> None:
+def test_totals_are_compared_exactly_unless_a_tolerance_is_set() -> None:
     rule = Reconcile(table=TableName("bronze", "x"), own="sum(a)", theirs="sum(a)")
     assert verdict(rule, own="0.30", theirs="0.3").passed
     assert not verdict(rule, own="0.31", theirs="0.3").passed
@@ -93,14 +93,14 @@ def test_totals_are_compared_exactly_unless_some_distance_is_tolerated() -> None
     assert "not judged" in verdict(rule, own="1", theirs=None).observed
 
 
-def test_how_many_rows_come_is_compared_with_the_mean_of_the_batches_before() -> None:
+def test_the_row_count_is_compared_with_the_mean_of_earlier_batches() -> None:
     rule = RowCount(change=0.5, last=2)
     assert verdict(rule, history(100, 100, 9999), rows=150).passed
     assert not verdict(rule, history(100, 100, 9999), rows=151).passed
     assert verdict(rule, [], rows=151).observed == "151; no earlier batch"
 
 
-def test_an_anomaly_is_far_from_the_middle_of_its_weekday_and_needs_no_setting() -> None:
+def test_an_anomaly_is_far_from_the_median_of_its_weekday() -> None:
     weeks = history(*(1000 + n for n in range(8)), days=7)
     busy = [PastResult(at=NOON - timedelta(days=7 * n + 1), value=5000.0 + n, sketch=None) for n in range(8)]
     past = sorted([*weeks, *busy], key=lambda each: each.at, reverse=True)
@@ -110,13 +110,13 @@ def test_an_anomaly_is_far_from_the_middle_of_its_weekday_and_needs_no_setting()
     assert verdict(Anomaly(), history(1, 2, 3), value=10**9).passed
 
 
-def test_what_never_changed_may_change_a_little() -> None:
+def test_a_constant_value_tolerates_a_small_change() -> None:
     past = history(*[100.0] * 10)
     assert verdict(Anomaly(season="none"), past, value=119).passed
     assert not verdict(Anomaly(season="none"), past, value=121).passed
 
 
-def test_columns_and_types_are_compared_whatever_their_case() -> None:
+def test_columns_and_types_are_compared_ignoring_case() -> None:
     types = {"Id": "bigint", "name": "string"}
     assert verdict(SchemaIs(columns=("id", "name"), exact=True), types=types).passed
     assert not verdict(SchemaIs(columns=("name", "id"), exact=True), types=types).passed
@@ -131,7 +131,7 @@ def spread(values: list[float]) -> Distribution:
     return Distribution.from_metrics(len(values), json.dumps(points))
 
 
-def test_the_same_distribution_is_near_and_another_is_far() -> None:
+def test_an_equal_distribution_is_near_and_another_is_far() -> None:
     chance = random.Random(1)
     before = [spread([chance.gauss(100, 10) for _ in range(2000)]) for _ in range(3)]
     same, moved = (spread([chance.gauss(middle, 10) for _ in range(2000)]) for middle in (100, 115))
@@ -139,11 +139,11 @@ def test_the_same_distribution_is_near_and_another_is_far() -> None:
     assert ks(same, before) < 0.08 < 0.4 < ks(moved, before)
 
 
-def test_values_under_all_that_were_seen_are_far() -> None:
+def test_values_below_all_earlier_values_are_far() -> None:
     assert psi(spread([-5.0] * 100), [spread([0.0] * 100)]) > 1
 
 
-def test_texts_are_compared_by_the_buckets_that_they_fall_into() -> None:
+def test_texts_are_compared_by_buckets() -> None:
     def buckets(**counts: int) -> Distribution:
         buckets = [{"x": float(name[1:]), "y": float(count)} for name, count in counts.items()]
         return Distribution.from_metrics(sum(counts.values()), json.dumps(buckets))
@@ -162,7 +162,7 @@ def test_a_distribution_has_no_distance_from_itself_and_survives_json(values: li
     assert ks(found, [found]) == pytest.approx(0)
 
 
-def test_drift_is_judged_once_there_are_values_enough_on_both_sides() -> None:
+def test_drift_is_evaluated_once_both_sides_have_enough_values() -> None:
     def measured(values: list[float]) -> dict[str, Any]:
         return {"count": len(values), "spread": json.dumps(list(spread(values).points))}
 

@@ -132,7 +132,7 @@ def test_proposals_load_and_the_profiled_rows_pass_them(rows: pa.Table, header: 
     assert broken(again.checks, again.columns, rows, NOW.isoformat()) == []
 
 
-def test_the_property_would_notice_rows_that_break_what_was_proposed() -> None:
+def test_the_property_detects_rows_that_break_a_proposal() -> None:
     rows = pa.table({"order_id": list(range(200)), "amount": [Decimal(i) for i in range(200)]})
     again = declared(profiled(rows).yaml)
     worse = pa.table({"order_id": [-1, -1, None], "amount": [Decimal(-9), Decimal(900), Decimal(900)]})
@@ -147,7 +147,7 @@ def test_the_property_would_notice_rows_that_break_what_was_proposed() -> None:
     ]
 
 
-def test_a_column_that_is_always_there_and_always_different_is_warned_of_and_refuses_no_row() -> None:
+def test_an_observed_unique_column_is_proposed_as_a_warning() -> None:
     found = profiled({"order_id": pa.array(range(150), pa.int64()), "note": ["x", None] * 75})
     assert promises(found) == {"order_id": {"type": "bigint"}, "note": {"type": "string"}}
     assert rules(found)["order_id_required"] == {"required": ["order_id"]}
@@ -155,7 +155,7 @@ def test_a_column_that_is_always_there_and_always_different_is_warned_of_and_ref
     assert column(found, "order_id").unique
 
 
-def test_a_column_that_is_declared_gets_checks_so_that_nothing_is_written_twice() -> None:
+def test_a_declared_column_gets_checks_without_duplicate_keys() -> None:
     table = declared("columns:\n  order_id: bigint\n  kind: {type: string, required: true}\n")
     found = profiled({"order_id": list(range(150)), "kind": ["a", "b", "c"] * 50}, table=table)
     assert promises(found) == {}
@@ -164,20 +164,20 @@ def test_a_column_that_is_declared_gets_checks_so_that_nothing_is_written_twice(
     assert "kind_required" not in rules(found)
 
 
-def test_what_a_check_asks_already_is_not_proposed_again() -> None:
+def test_an_existing_check_is_not_proposed_again() -> None:
     text = "checks:\n  small: {range: {column: AMOUNT, max: 9}}\n  amount_mean: {expect: count(*) > 0}\n"
     found = profiled({"amount": list(range(150)) * 2}, table=declared(text))
     assert "range" not in {key for rule in rules(found).values() for key in rule}
     assert "amount_mean_2" in rules(found)
 
 
-def test_a_key_of_the_load_is_not_promised_again() -> None:
+def test_a_key_of_the_load_is_not_proposed_again() -> None:
     table = declared(header="load: {merge: {key: order_id, order_by: at}}")
     found = profiled({"order_id": list(range(150)), "at": list(range(150))}, table=table)
     assert {"order_id_required", "order_id_unique"}.isdisjoint(rules(found))
 
 
-def test_few_rows_prove_no_key_unless_the_name_says_so() -> None:
+def test_few_rows_prove_a_key_only_with_a_key_name() -> None:
     found = profiled({"order_id": [1, 2, 3], "city": ["Rome", "Oslo", "Bonn"]})
     assert "order_id_unique" in rules(found)
     assert "city_unique" not in rules(found)
@@ -195,7 +195,7 @@ def test_few_rows_prove_no_key_unless_the_name_says_so() -> None:
     ],
     ids=["few words", "few numbers", "too few rows", "one value", "many values", "a rare value"],
 )
-def test_a_list_is_proposed_for_few_values_that_come_often(values: list[object], listed: list[object] | None) -> None:
+def test_a_value_list_is_proposed_for_few_frequent_values(values: list[object], listed: list[object] | None) -> None:
     found = rules(profiled({"kind": values})).get("kind_in")
     assert found == (listed and {"in": {"column": "kind", "values": listed}})
 
@@ -216,11 +216,11 @@ def test_a_range_is_rounded_outwards(values: list[Any], bounds: dict[str, object
     assert found == (bounds and {"range": {"column": "amount", **bounds}})
 
 
-def test_numbers_that_count_up_have_no_greatest() -> None:
+def test_a_range_of_sequential_numbers_has_no_maximum() -> None:
     assert rules(profiled({"order_id": [17, 18, 19]}))["order_id_range"] == {"range": {"column": "order_id", "min": 1}}
 
 
-def test_times_have_no_latest_and_begin_with_a_year() -> None:
+def test_a_range_of_times_has_no_maximum_and_starts_at_a_year() -> None:
     found = rules(profiled({"day": [date(2024, 3, 1), date(2025, 3, 1)]}))
     assert found["day_range"] == {"range": {"column": "day", "min": "2023-01-01"}}
 
@@ -252,28 +252,28 @@ def test_a_text_pattern_is_reported_when_every_value_matches(values: list[str], 
     assert ("value_pattern" in rules(found)) == (form is not None)
 
 
-def test_a_text_pattern_of_the_examples_alone_is_not_reported() -> None:
+def test_a_text_pattern_of_few_examples_is_not_reported() -> None:
     assert column(profiled({"value": ["1", "5", "5", "5", "2x", "9"]}), "value").pattern is None
 
 
-def test_the_length_of_texts_is_promised_exactly_only_where_many_agree() -> None:
+def test_an_exact_text_length_is_proposed_only_for_many_equal_lengths() -> None:
     many = rules(profiled({"name": [f"{n:04} x" for n in range(150)]}))
     assert many["name_length"] == {"length": {"column": "name", "min": 6, "max": 6}}
     few = rules(profiled({"name": ["Ada L", "Alan ", ""]}))
     assert few["name_length"] == {"length": {"column": "name", "max": 8}}
 
 
-def test_an_empty_part_is_given_room() -> None:
+def test_a_null_rate_gets_a_tolerance() -> None:
     found = rules(profiled({"note": ["x", "y", "z", None]}))
     assert found["note_null_rate"] == {"null_rate": {"column": "note", "max": "39%"}}
 
 
 @pytest.mark.parametrize("values", [[None, None], [None] * 99 + ["x"]])
-def test_a_column_that_is_nearly_always_empty_promises_nothing_about_that(values: list[str | None]) -> None:
+def test_a_mostly_null_column_gets_no_null_rate(values: list[str | None]) -> None:
     assert "note_null_rate" not in rules(profiled({"note": pa.array(values, pa.string())}))
 
 
-def test_the_rows_of_a_batch_are_those_of_the_table_only_where_it_is_replaced() -> None:
+def test_a_row_count_is_proposed_only_for_replaced_tables() -> None:
     rows = {"amount": [float(n) for n in range(500)]}
     whole = rules(profiled(rows))
     parts = rules(profiled(rows, table=declared(header="load: append")))
@@ -294,7 +294,7 @@ def test_freshness_is_proposed_for_the_newest_time_if_it_is_recent() -> None:
 PII = "columns: {email: {type: string, tags: [PII]}, salary: {type: bigint, tags: [pii:money]}}\n"
 
 
-def test_no_value_of_a_private_column_is_reported() -> None:
+def test_values_of_a_private_column_are_not_reported() -> None:
     rows = {"email": ["ada@example.com", "ada@example.com", "alan@example.com"] * 50, "salary": [4711, 4812, 4711] * 50}
     found = profiled(rows, table=declared(PII))
     assert "ada@" not in repr(found)
@@ -316,7 +316,7 @@ def test_a_large_table_is_sampled_and_the_report_says_so() -> None:
     assert int(str(column(found, "order_id").max)) > 3_000
 
 
-def test_columns_that_the_lake_adds_are_left_out() -> None:
+def test_audit_columns_are_omitted() -> None:
     table = declared(header="load: {scd2: {key: order_id, order_by: at}}")
     rows = {
         "order_id": [1],
@@ -329,12 +329,12 @@ def test_columns_that_the_lake_adds_are_left_out() -> None:
     assert [each.column for each in profiled(rows, table=table).columns] == ["order_id", "at"]
 
 
-def test_a_table_without_rows_promises_nothing() -> None:
+def test_a_table_without_rows_gets_no_proposals() -> None:
     found = profiled({"order_id": pa.array([], pa.int64())})
     assert (found.proposals, found.yaml, found.columns[0].null_rate) == ((), "", 0.0)
 
 
-def test_a_column_whose_name_no_declaration_takes_is_shown_but_not_promised() -> None:
+def test_a_column_with_an_undeclarable_name_is_shown_without_proposals() -> None:
     found = profiled({"a b": [1, 2, 3], "ok": [1, 2, 3]})
     assert [each.column for each in found.columns] == ["a b", "ok"]
     assert "a b" not in found.yaml
@@ -348,7 +348,7 @@ def customers(key: str, rows: dict[str, Any]) -> dict[TableName, ProfileInput]:
     return {CUSTOMERS: given_rows(pa.table(rows), table)}
 
 
-def test_a_column_named_like_a_key_refers_to_it_where_all_values_are_there() -> None:
+def test_a_column_named_like_a_key_is_a_reference_if_all_values_exist() -> None:
     rows = {"order_id": [1, 2, 3], "customer_id": [7, 7, None]}
     by_name = profiled(rows, others=customers("customer_id", {"customer_id": [7, 8]}))
     by_table = profiled(rows, others=customers("id", {"id": [7, 8]}))
@@ -366,12 +366,12 @@ def test_a_column_named_like_a_key_refers_to_it_where_all_values_are_there() -> 
     [("customer_id", {"customer_id": [8]}), ("customer_id", {"customer_id": ["7"]}), ("id", {"id": ["x"]})],
     ids=["a value is missing", "another type", "another type by the table's name"],
 )
-def test_a_column_that_only_has_the_name_of_a_key_refers_to_nothing(key: str, theirs: dict[str, Any]) -> None:
+def test_a_column_with_missing_key_values_is_no_reference(key: str, theirs: dict[str, Any]) -> None:
     found = profiled({"customer_id": [7]}, others=customers(key, theirs))
     assert "customer_id_references" not in rules(found)
 
 
-def test_a_key_that_is_called_id_is_not_every_id() -> None:
+def test_a_key_named_id_is_not_referenced_by_every_id() -> None:
     found = profiled({"id": [7]}, others=customers("id", {"id": [7]}))
     assert "id_references" not in rules(found)
 

@@ -43,7 +43,7 @@ def table(*, columns: tuple[Column, ...] = (), checks: tuple[Check, ...] = (), l
     )
 
 
-def test_a_key_is_required_without_being_declared_so() -> None:
+def test_a_key_is_required_implicitly() -> None:
     assert [rule.name for rule in rules_of(table()).rows] == ["id.required"]
 
 
@@ -58,7 +58,7 @@ def test_the_rules_of_a_column_are_named_after_it() -> None:
     ]
 
 
-def test_only_a_rule_that_fails_the_batch_is_a_gate() -> None:
+def test_only_a_failing_rule_is_a_gate() -> None:
     warn = Check(name="a", rule=RowSql(condition="x > 1"), on_fail="warn", declared_at=HERE)
     fail = Check(name="b", rule=BatchSql(condition="count(*) > 0"), on_fail="fail", declared_at=HERE)
     assert not rules_of(table(checks=(warn,))).gate
@@ -74,7 +74,7 @@ def test_the_aggregates_of_an_expectation_are_found() -> None:
     assert list(aggregates("count(*) > 0 AND max(x) < 3 * count(*)")) == ["COUNT(*)", "MAX(x)"]
 
 
-def test_names_and_texts_cannot_break_out_of_their_quotes() -> None:
+def test_names_and_texts_are_quoted_safely() -> None:
     assert literal("it's \\ here") == "'it\\'s \\\\ here'"
     assert quoted("a`b") == "`a``b`"
 
@@ -92,13 +92,13 @@ def test_names_and_texts_cannot_break_out_of_their_quotes() -> None:
         (Changes(key=("id",), order_by=("at", "n"), op="op"), ["id.required", "at.required", "op.known"]),
     ],
 )
-def test_a_row_needs_the_key_and_the_time_that_its_load_follows(load: Load, names: list[str]) -> None:
+def test_a_row_needs_the_key_and_order_columns_of_its_load(load: Load, names: list[str]) -> None:
     rules = rules_of(table(load=load)).rows
     assert [rule.name for rule in rules] == names
     assert {rule.severity for rule in rules} <= {"quarantine"}
 
 
-def test_the_reason_tells_what_the_column_is_for() -> None:
+def test_the_reason_names_the_role_of_the_column() -> None:
     reasons = [rule.reason for rule in rules_of(table(load=Scd2(key=("id",), order_by=("at",)))).rows]
     assert reasons == [
         "id is NULL, but it is the table's key",
@@ -106,7 +106,7 @@ def test_the_reason_tells_what_the_column_is_for() -> None:
     ]
 
 
-def test_a_truncate_needs_nothing_but_its_time() -> None:
+def test_a_truncate_needs_only_its_time() -> None:
     stream = Changes(key=("id",), order_by=("at",), op="op")
     amount = Column(name="amount", required=True, declared_at=HERE)
     conditions = {rule.name: rule.condition for rule in rules_of(table(load=stream, columns=(amount,))).rows}
@@ -116,14 +116,14 @@ def test_a_truncate_needs_nothing_but_its_time() -> None:
     assert conditions["at.required"] == "`at` IS NOT NULL"
 
 
-def test_a_stream_knows_corrections_only_where_it_knows_amounts() -> None:
+def test_corrections_need_amounts() -> None:
     plain = operation_sql(Changes(key=("id",), order_by=("at",), op="op"))
     ledger = operation_sql(Changes(key=("id",), order_by=("at",), op="op", amounts=("n",)))
     assert [word for word in OPS if literal(word) not in plain] == ["CORRECTION", "REVERSAL"]
     assert [word for word in OPS if literal(word) not in ledger] == []
 
 
-def test_a_promise_that_a_column_is_unique_or_a_key_is_a_rule_of_its_own() -> None:
+def test_a_unique_or_key_column_has_its_own_rule() -> None:
     columns = tuple(Column(name=name, key=True, declared_at=HERE) for name in ("a", "b"))
     columns = (*columns, Column(name="email", unique=True, declared_at=HERE))
     rules = rules_of(table(columns=columns, load=Append()))
@@ -136,7 +136,7 @@ def test_the_key_of_a_load_needs_no_unique_rule() -> None:
     assert [rule.name for rule in rules_of(table(columns=(key,), load=MERGE)).rows] == ["id.required"]
 
 
-def test_rules_beyond_sixty_have_a_number_of_their_own() -> None:
+def test_rules_beyond_sixty_have_a_second_number() -> None:
     checks = tuple(Check(name=f"c{n}", rule=RowSql(condition="x"), on_fail="warn", declared_at=HERE) for n in range(70))
     rules = rules_of(table(checks=checks, load=Append()))
     assert list(rules.failed()) == ["_lakesmith_failed_0", "_lakesmith_failed_1"]

@@ -95,13 +95,13 @@ def test_only_a_single_select_is_allowed(sql: str) -> None:
     assert error.hint
 
 
-def test_half_of_a_character_is_a_syntax_error() -> None:
+def test_a_lone_surrogate_is_a_syntax_error() -> None:
     error = error_of("SELECT 'caf\udc80' FROM silver.orders")
     assert error.code == "sql-syntax"
     assert 'after "SELECT \'caf"' in str(error)
 
 
-def test_a_syntax_error_has_its_line_and_the_words_there() -> None:
+def test_a_syntax_error_has_its_line_and_text() -> None:
     error = error_of("SELECT order_id\nFROM silver.orders\nWHER order_id = 1")
     assert error.code == "sql-syntax"
     assert error.at == Place("query", 3)
@@ -150,7 +150,7 @@ def test_a_function_of_an_extension_is_not_fetched() -> None:
     assert error_of("FROM sqlite_scan('x', 'y')").code == "unknown-function"
 
 
-def test_a_value_that_does_not_fit_is_the_users_error() -> None:
+def test_a_value_that_does_not_fit_is_a_user_error() -> None:
     error = error_of("SELECT CAST('x' AS INTEGER)")
     assert error.code == "query-failed"
     assert error.exit_code == 2
@@ -180,7 +180,7 @@ def test_a_sum_of_integers_is_an_integer() -> None:
     assert (total, type(total)) == (6, int)
 
 
-def test_what_python_cannot_hold_comes_back_as_text() -> None:
+def test_values_without_a_python_type_are_returned_as_text() -> None:
     largest = 2**128 - 1
     sql = f"SELECT INTERVAL 1 MONTH, {largest}::UHUGEINT, TIMESTAMP 'infinity', 2 AS n;"
     [(interval, huge, endless, number)] = DuckDB().query(sql, {}).rows
@@ -193,12 +193,12 @@ def test_the_order_survives_values_that_become_text() -> None:
     assert [row[0] for row in DuckDB().query(sql, tables()).rows] == [3, 2, 1]
 
 
-def test_two_columns_may_have_one_name() -> None:
+def test_two_columns_can_have_the_same_name() -> None:
     answer = DuckDB().query("SELECT 1 AS a, 2 AS a", {})
     assert (answer.columns, answer.rows) == (("a", "a"), ((1, 2),))
 
 
-def test_no_rows_is_an_answer_with_columns() -> None:
+def test_an_empty_answer_has_columns() -> None:
     answer = DuckDB().query("SELECT order_id FROM silver.orders WHERE false", tables())
     assert (answer.columns, answer.rows) == (("order_id",), ())
 
@@ -217,7 +217,7 @@ def test_system_and_quarantine_are_schemas_like_the_layers(sql: str) -> None:
     assert DuckDB().query(sql, tables(**others)).rows == ((3,),)
 
 
-def test_explain_of_a_system_table_explains_and_does_not_run() -> None:
+def test_explain_does_not_run_the_query() -> None:
     answer = DuckDB().query("EXPLAIN SELECT * FROM system.runs", tables(**{"system.runs": ORDERS.to_reader()}))
     assert answer.columns == ("explain_key", "explain_value")
 

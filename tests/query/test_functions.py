@@ -57,7 +57,7 @@ def code_of(engine: DuckDB, sql: str) -> str | None:
 
 
 @pytest.mark.parametrize("before", ["", "main.", "system.main."])
-def test_every_function_that_gives_a_table_is_allowed_with_a_reason_or_rejected(before: str, engine: DuckDB) -> None:
+def test_every_table_function_is_allowed_with_a_reason_or_rejected(before: str, engine: DuckDB) -> None:
     codes = {
         name: code_of(engine, f"SELECT * FROM {before}{quoted(name)}(1)") for name in listed("table", "table_macro")
     }
@@ -67,7 +67,7 @@ def test_every_function_that_gives_a_table_is_allowed_with_a_reason_or_rejected(
 
 
 @pytest.mark.parametrize("word", ["PRAGMA {}", "PRAGMA {}('x')", "CALL {}()", "EXPLAIN CALL {}('x')"])
-def test_no_pragma_and_no_call_is_a_query(word: str, engine: DuckDB) -> None:
+def test_pragma_and_call_are_rejected(word: str, engine: DuckDB) -> None:
     names = listed("pragma", "table", "table_macro")
     assert {code_of(engine, word.format(name)) for name in names} <= {"not-a-select", "sql-syntax"}
 
@@ -85,9 +85,7 @@ def test_every_function_over_values_is_classified() -> None:
 
 @pytest.mark.parametrize("before", ["", "main.", "system.main."])
 @pytest.mark.parametrize("name", [*FORBIDDEN_FUNCTIONS, "__internal_decompress_string"])
-def test_functions_that_reach_beyond_the_rows_are_rejected_wherever_they_stand(
-    name: str, before: str, engine: DuckDB
-) -> None:
+def test_functions_that_reach_outside_the_rows_are_rejected_everywhere(name: str, before: str, engine: DuckDB) -> None:
     for sql in (
         f"SELECT {before}{name}('x')",
         f"SELECT {before}{name.upper()}('x')",
@@ -147,7 +145,7 @@ def test_macros_that_read_the_catalog_are_rejected() -> None:
         "FROM 'x.parquet'",
     ],
 )
-def test_neither_settings_nor_catalog_nor_hidden_sql_are_reached(sql: str) -> None:
+def test_settings_catalog_and_hidden_sql_cannot_be_reached(sql: str) -> None:
     rows = pyarrow.dataset.dataset(pa.table({"a": [1]}))
     with pytest.raises(UsageError) as raised:
         DuckDB().query(sql, {"silver.orders": rows})
@@ -173,19 +171,19 @@ def test_neither_settings_nor_catalog_nor_hidden_sql_are_reached(sql: str) -> No
         ("SHOW silver.orders", (("a", "BIGINT", "YES", None, None, None),)),
     ],
 )
-def test_what_computes_with_rows_is_answered(sql: str, rows: tuple[tuple[object, ...], ...]) -> None:
+def test_functions_over_rows_are_answered(sql: str, rows: tuple[tuple[object, ...], ...]) -> None:
     given = pyarrow.dataset.dataset(pa.table({"a": [1]}))
     assert DuckDB().query(sql, {"silver.orders": given}).rows == rows
 
 
-def test_a_refusal_names_the_line_and_what_may_stand_there() -> None:
+def test_the_error_for_a_rejected_function_has_its_line_and_a_hint() -> None:
     error = error_of("SELECT 'é'\nFROM duckdb_settings()")
     assert (error.code, error.at) == ("function-not-allowed", Place("query", 2))
     assert "range" in (error.hint or "")
     assert error_of("SELECT 1,\n  current_setting('x')").at == Place("query", 2)
 
 
-def test_a_view_of_a_contract_may_not_call_them_either() -> None:
+def test_a_contract_view_cannot_call_rejected_functions() -> None:
     view = View(table="silver.orders", columns=(ViewColumn(name="a", sql="current_setting('threads')"),))
     given = pyarrow.dataset.dataset(pa.table({"a": [1]}))
     with pytest.raises(UsageError) as raised:

@@ -36,7 +36,7 @@ def stopped(engine: DuckDB, sql: str, **tables: pyarrow.dataset.Dataset | pa.Rec
 
 
 @pytest.mark.parametrize("sql", FOREVER.values(), ids=FOREVER)
-def test_a_query_that_runs_for_ever_is_interrupted(sql: str) -> None:
+def test_an_endless_query_is_interrupted(sql: str) -> None:
     begun = time.monotonic()
     error = stopped(DuckDB(SHORT), sql)
     assert (error.code, error.exit_code) == ("query-timeout", 4)
@@ -45,7 +45,7 @@ def test_a_query_that_runs_for_ever_is_interrupted(sql: str) -> None:
     assert time.monotonic() - begun < 10
 
 
-def test_a_table_that_is_read_for_ever_is_interrupted() -> None:
+def test_an_endless_table_read_is_interrupted() -> None:
     def batches() -> object:
         while True:
             time.sleep(0.01)
@@ -75,13 +75,13 @@ SMALL = QueryLimits(timeout=60, memory=50_000_000)
         "SELECT list(range) FROM range(100000000)",
     ],
 )
-def test_neither_the_engine_nor_the_answer_takes_more_memory_than_is_allowed(sql: str) -> None:
+def test_engine_and_answer_stay_within_the_memory_limit(sql: str) -> None:
     error = stopped(DuckDB(SMALL), sql)
     assert (error.code, error.exit_code) == ("query-memory", 4)
     assert "--memory" in (error.hint or "")
 
 
-def test_a_stream_that_has_to_be_read_to_its_end_is_bounded_too() -> None:
+def test_a_fully_read_stream_stays_within_the_memory_limit() -> None:
     batch = pa.record_batch({"a": ["x" * 1000] * 10_000})
     big = pa.RecordBatchReader.from_batches(batch.schema, (batch for _ in range(100)))
     sql = "SELECT count(*) FROM silver.big a JOIN silver.big b USING (a)"
@@ -94,7 +94,7 @@ def test_nothing_is_spilled_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_first_rows_of_an_endless_answer_are_there_at_once() -> None:
+def test_the_first_rows_of_an_endless_answer_are_returned_at_once() -> None:
     answer = DuckDB(SMALL).query("FROM range(1000000000)", {}, rows=3)
     assert (answer.rows, answer.truncated) == (((0,), (1,), (2,)), True)
     assert not DuckDB().query("FROM range(3)", {}, rows=3).truncated
@@ -106,7 +106,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_limits_are_those_of_the_environment_unless_given(lake: Path) -> None:
+def test_limits_default_to_the_environment(lake: Path) -> None:
     shop = Lake.open(lake)
     assert shop.query_limits() == QueryLimits(timeout=2.0, memory=60_000_000)
     assert shop.query_limits(timeout=1.5, memory=10**9) == QueryLimits(timeout=1.5, memory=10**9)
@@ -119,7 +119,7 @@ def run(lake: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_the_command_ends_with_a_typed_error_when_the_time_is_up(lake: Path) -> None:
+def test_the_command_fails_with_a_typed_error_at_the_timeout(lake: Path) -> None:
     ended = run(lake, FOREVER["a scan"], "--timeout", "0.5s", "--json")
     assert ended.returncode == 4
     assert json.loads(ended.stdout)["errors"][0]["code"] == "query-timeout"
@@ -132,7 +132,7 @@ def test_the_command_ends_with_a_typed_error_when_the_time_is_up(lake: Path) -> 
         ("SELECT length(repeat('x', 10000000) || range::VARCHAR) FROM range(100000)", "query-memory"),
     ],
 )
-def test_the_command_ends_even_when_the_engine_cannot_be_interrupted(sql: str, code: str, lake: Path) -> None:
+def test_the_command_ends_when_the_engine_cannot_be_interrupted(sql: str, code: str, lake: Path) -> None:
     """One call of a function checks no interrupt, and the text that it makes counts against no limit of DuckDB's."""
     ended = run(lake, sql, "--timeout", "1s" if code == "query-timeout" else "60s")
     assert (ended.returncode, ended.stdout) == (4, "")
@@ -141,7 +141,7 @@ def test_the_command_ends_even_when_the_engine_cannot_be_interrupted(sql: str, c
 
 
 @pytest.mark.parametrize(("option", "code"), [("--timeout", "bad-duration"), ("--memory", "bad-size")])
-def test_a_limit_that_is_none_is_rejected(option: str, code: str, lake: Path) -> None:
+def test_an_invalid_limit_is_rejected(option: str, code: str, lake: Path) -> None:
     ended = run(lake, "SELECT 1", option, "soon")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert f"[{code}]" in ended.stderr

@@ -6,7 +6,7 @@ from lakesmith.query import match_tables
 KNOWN = ("bronze.orders", "silver.orders", "silver.customers", "system.runs")
 
 
-def test_letter_case_does_not_count() -> None:
+def test_names_ignore_letter_case() -> None:
     assert match_tables({"Silver.ORDERS"}, KNOWN) == {"Silver.ORDERS": "silver.orders"}
 
 

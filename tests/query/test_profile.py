@@ -50,12 +50,12 @@ def test_a_table_is_profiled_at_its_newest_version(folder: Path) -> None:
     assert (found.table, found.version, found.rows, found.profiled_rows) == ("silver.orders", 1, 6, 6)
 
 
-def test_rows_that_were_deleted_are_not_looked_at(folder: Path) -> None:
+def test_deleted_rows_are_not_profiled(folder: Path) -> None:
     DeltaTable(folder / ".lakesmith/warehouse/silver/orders").delete("order_id = 3")
     assert Lake.open(folder).profile("silver.orders").rows == 2
 
 
-def test_a_reference_is_proposed_to_tables_before_and_never_to_those_made_from_it(folder: Path) -> None:
+def test_references_are_proposed_only_to_upstream_tables(folder: Path) -> None:
     found = Lake.open(folder).profile("silver.orders")
     refers = [each.rule["references"] for each in found.proposals if "references" in each.rule]
     assert refers == [{"columns": ["customer_id"], "table": "silver.customers", "key": ["id"]}]
@@ -74,13 +74,13 @@ def test_a_sample_is_smaller_than_the_table(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "code"), [("bronze.raw", "not-built"), ("silver.order", "unknown-table")])
-def test_a_table_that_is_not_there_is_reported(folder: Path, name: str, code: str) -> None:
+def test_a_missing_table_is_reported(folder: Path, name: str, code: str) -> None:
     with pytest.raises(UsageError) as raised:
         Lake.open(folder).profile(name)
     assert raised.value.code == code
 
 
-def test_what_is_proposed_can_be_pasted_into_the_declaration(folder: Path) -> None:
+def test_proposals_can_be_pasted_into_the_declaration(folder: Path) -> None:
     found = Lake.open(folder).profile("silver.customers")
     declaration = folder / "silver/customers.sql"
     declaration.write_text(FILES["silver/customers.sql"].replace("*/", f"{found.yaml}*/"), encoding="utf-8")
@@ -88,7 +88,7 @@ def test_what_is_proposed_can_be_pasted_into_the_declaration(folder: Path) -> No
     assert {check.name for check in table.checks} == {each.name for each in found.proposals if each.kind == "check"}
 
 
-def test_the_verb_loads_no_spark(folder: Path) -> None:
+def test_the_command_loads_no_spark(folder: Path) -> None:
     code = (
         "import sys; from lakesmith.cli import app\n"
         "try: app.main(args=['profile', 'silver.orders', '--yaml'])\n"

@@ -128,13 +128,13 @@ def same(found: Any, expected: Any) -> bool:
     return repr(found) == repr(expected)
 
 
-def test_every_type_of_duckdb_is_tried() -> None:
+def test_every_type_of_duckdb_has_a_test_value() -> None:
     with duckdb.connect() as connection:
         found = connection.execute("SELECT DISTINCT logical_type FROM duckdb_types()").fetchall()
     assert {kind for (kind,) in found} == {leaf.type for leaf in LEAVES} | NESTED_TYPES
 
 
-def test_every_value_is_answered_exactly_at_every_depth() -> None:
+def test_every_value_is_returned_exactly_at_every_depth() -> None:
     [row] = DuckDB().query(f"SELECT {COLUMNS}", {}).rows
     wrong = {
         f"{leaf.sql} {form}": (found, expected)
@@ -144,7 +144,7 @@ def test_every_value_is_answered_exactly_at_every_depth() -> None:
     assert wrong == {}
 
 
-def test_several_rows_with_nulls_between_keep_their_places() -> None:
+def test_rows_with_nulls_between_keep_their_order() -> None:
     sql = (
         "SELECT x, [x], MAP {'k': x} FROM (VALUES (DATE 'infinity'), (NULL), (DATE '2026-01-01')) AS v(x) "
         "UNION ALL SELECT NULL, NULL, NULL"
@@ -157,7 +157,7 @@ def test_several_rows_with_nulls_between_keep_their_places() -> None:
     )
 
 
-def test_a_struct_without_fields_is_answered_at_every_depth() -> None:
+def test_a_struct_without_fields_is_returned_at_every_depth() -> None:
     sql = "SELECT x, [x], {'k': x}, MAP {1: x}, union_value(k := [x]) FROM (VALUES ({}), (NULL)) AS v(x)"
     assert DuckDB().query(sql, {}).rows == (
         ({}, [{}], {"k": {}}, {1: {}}, [{}]),
@@ -165,7 +165,7 @@ def test_a_struct_without_fields_is_answered_at_every_depth() -> None:
     )
 
 
-def test_a_comment_behind_the_semicolon_does_not_get_into_the_way_of_values_as_text() -> None:
+def test_a_comment_after_the_semicolon_does_not_affect_values_as_text() -> None:
     assert DuckDB().query("SELECT INTERVAL 1 DAY; -- done", {}).rows == (("1 day",),)
 
 

@@ -50,7 +50,7 @@ def other(written: Written) -> Path:
 
 
 @pytest.mark.spark
-def test_an_adopted_table_is_read_where_it_lies_and_never_written(written: Written, other: Path) -> None:
+def test_an_adopted_table_is_read_in_place_and_never_written(written: Written, other: Path) -> None:
     write_deltalake(other, rows("a", "b"))
     before = files_of(other)
     written.declare({"silver/orders.sql": SILVER})
@@ -62,7 +62,7 @@ def test_an_adopted_table_is_read_where_it_lies_and_never_written(written: Writt
 
 
 @pytest.mark.spark
-def test_rows_that_another_writer_takes_away_go_from_what_is_made_of_them(written: Written, other: Path) -> None:
+def test_rows_deleted_by_another_writer_are_removed_downstream(written: Written, other: Path) -> None:
     write_deltalake(other, rows("a", "b"))
     written.declare({"silver/orders.sql": SILVER})
     written.run()
@@ -129,7 +129,7 @@ def test_partitions_become_columns_of_text(written: Written, other: Path) -> Non
         ("two.parquet", b"no parquet", "not-parquet"),
     ],
 )
-def test_files_that_do_not_make_one_table_are_refused(
+def test_files_with_different_columns_are_rejected(
     written: Written, other: Path, name: str, content: pa.Table | bytes, code: str
 ) -> None:
     (other / name).parent.mkdir(parents=True)
@@ -155,7 +155,7 @@ def _dangling_link(path: Path) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("folder", [".", "year=2023"])
 @pytest.mark.parametrize("make", [os.mkfifo, _loop, _dangling_link, os.mkdir])
-def test_an_entry_that_is_no_file_is_refused_by_name(
+def test_an_entry_that_is_not_a_file_is_rejected_by_name(
     written: Written, other: Path, make: Callable[[Path], None], folder: str
 ) -> None:
     (other / folder).mkdir(parents=True)
@@ -168,7 +168,7 @@ def test_an_entry_that_is_no_file_is_refused_by_name(
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.parquet", b"year=caf\xe9/one.parquet"])
-def test_a_name_that_is_not_utf8_is_refused_escaped(written: Written, other: Path, name: bytes) -> None:
+def test_a_name_that_is_not_utf8_is_rejected_escaped(written: Written, other: Path, name: bytes) -> None:
     file = other / os.fsdecode(name)
     file.parent.mkdir(parents=True)
     file.write_bytes(b"")
@@ -177,7 +177,7 @@ def test_a_name_that_is_not_utf8_is_refused_escaped(written: Written, other: Pat
     assert caught.value.code == "name-not-utf8"
 
 
-def test_a_damaged_file_is_named(written: Written, other: Path) -> None:
+def test_a_corrupt_file_is_named(written: Written, other: Path) -> None:
     other.mkdir(parents=True)
     for name in ("one", "two"):
         pq.write_table(rows("a"), other / f"{name}.parquet")

@@ -16,9 +16,7 @@ GLOB = "landing/*.json"
 @pytest.mark.parametrize(
     ("now", "blocked"), [(None, False), (b"same", False), (b"else", True), (b"of another size", True)]
 )
-def test_a_file_of_the_same_name_is_in_the_way_unless_it_is_the_same(
-    tmp_path: Path, now: bytes | None, blocked: bool
-) -> None:
+def test_a_different_file_of_the_same_name_blocks_a_restore(tmp_path: Path, now: bytes | None, blocked: bool) -> None:
     landing, source = LocalStore(tmp_path), Files(files=GLOB, format="json", archive="../done")
     landing.put_if_absent("landing/../done/1.json", b"same")
     if now is not None:
@@ -30,7 +28,7 @@ def test_a_file_of_the_same_name_is_in_the_way_unless_it_is_the_same(
         assert (tmp_path / "landing/1.json").read_bytes() == b"same"
 
 
-def test_without_an_archive_nothing_is_in_the_way(tmp_path: Path) -> None:
+def test_without_an_archive_nothing_blocks_a_restore(tmp_path: Path) -> None:
     landing = LocalStore(tmp_path)
     landing.put_if_absent("landing/1.json", b"new")
     assert blocked_files(Files(files=GLOB, format="json"), landing, GLOB, ["landing/1.json"]) == []

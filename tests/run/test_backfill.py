@@ -106,7 +106,7 @@ def days_of(rows: list[tuple[object, ...]]) -> dict[str, list[tuple[object, ...]
 
 
 @pytest.mark.verify
-def test_days_of_every_load_are_computed_again_and_no_others(events: Written) -> None:
+def test_a_backfill_of_every_load_recomputes_only_its_days(events: Written) -> None:
     declare(events, *TABLES)
     events.land("events/1.json", *(event(day, day, day * 10) for day in range(1, 31)))
     events.land("events/2.json", *(event(100 + day, day) for day in range(1, 31)), event(3, 12, 99), event(9, 2, 98))
@@ -131,7 +131,7 @@ def test_days_of_every_load_are_computed_again_and_no_others(events: Written) ->
     assert held(events) == whole
 
 
-def test_what_comes_after_a_backfill_is_added_once(events: Written) -> None:
+def test_rows_after_a_backfill_are_added_once(events: Written) -> None:
     tables = ("gold.summed", "silver.appended", "silver.latest")
     declare(events, *tables)
     events.land("events/1.json", *(event(day, day) for day in range(1, 8)))
@@ -148,7 +148,7 @@ def test_what_comes_after_a_backfill_is_added_once(events: Written) -> None:
     assert held(events, *tables) == now
 
 
-def test_a_backfill_that_was_cut_goes_on_where_it_stopped(month: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_backfill_continues(month: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = held(month, "gold.traced")
     damage(month, "gold.traced")
     taken = []
@@ -183,7 +183,7 @@ def test_a_backfill_that_was_cut_goes_on_where_it_stopped(month: Written, monkey
     assert len(list(month.lake().plan(["gold.traced"], days=MARCH, chunk=7).steps)) == 5, "asked again, all again"
 
 
-def test_a_rollback_takes_chunks_of_a_backfill_back_too(month: Written) -> None:
+def test_a_rollback_reverts_chunks_of_a_backfill(month: Written) -> None:
     before = month.version("gold.traced")
     days = (date(2026, 3, 1), date(2026, 3, 6))
     plan = month.lake().plan(["gold.traced"], days=days, chunk=2)
@@ -195,7 +195,7 @@ def test_a_rollback_takes_chunks_of_a_backfill_back_too(month: Written) -> None:
     assert [str(step.chunk) for step in left.steps] == ["2026-03-05 to 2026-03-06"]  # type: ignore[union-attr]
 
 
-def test_refused_rows_of_the_days_are_stored_once_and_leave_when_they_pass(events: Written) -> None:
+def test_rejected_rows_of_a_backfill_are_stored_once_and_leave_when_they_pass(events: Written) -> None:
     header = "/* lakesmith\nload: {merge: {key: id, order_by: at}}\ncolumns: {amount: {check: amount > 0}}\n*/\n"
     events.declare({"silver/latest.sql": header + COLUMNS + "\n"})
     partitions = "/* lakesmith\nload: {replace_partitions: day}\ncolumns: {amount: {check: amount > 0}}\n*/\n"
@@ -216,7 +216,7 @@ def test_refused_rows_of_the_days_are_stored_once_and_leave_when_they_pass(event
     assert len(events.rows("SELECT raw FROM quarantine.silver_latest")) == 1
 
 
-def test_runs_and_a_backfill_take_turns(month: Written) -> None:
+def test_runs_and_a_backfill_do_not_write_at_the_same_time(month: Written) -> None:
     errors: list[object] = []
 
     def fill() -> None:
@@ -241,7 +241,7 @@ def test_runs_and_a_backfill_take_turns(month: Written) -> None:
     assert len(set(versions)) > 2
 
 
-def test_a_full_refresh_of_a_table_and_its_descendants_shows_no_empty_moment(orders: Written, tmp_path: Path) -> None:
+def test_a_full_refresh_never_shows_an_empty_table(orders: Written, tmp_path: Path) -> None:
     rows = ({"id": n, "amount": n, "day": f"2026-01-{1 + n % 9:02}", "at": 1} for n in range(1000))
     orders.land("orders/1.json", *rows)
     orders.run()

@@ -113,7 +113,7 @@ def copied(made: Path, lake: Written) -> Written:
     return lake
 
 
-def test_a_rollback_by_hand_and_a_rerun_lose_nothing_and_double_nothing(
+def test_a_manual_rollback_and_a_rerun_lose_and_duplicate_no_row(
     written: Written, spark: SparkSession, three_days: Path
 ) -> None:
     orders = copied(three_days, written)
@@ -140,7 +140,7 @@ def test_a_rollback_by_hand_and_a_rerun_lose_nothing_and_double_nothing(
     assert ids(orders, "silver.orders") == [1, 2, 3]
 
 
-def test_settings_of_a_fence_that_somebody_left_behind_swallow_no_write(orders: Written) -> None:
+def test_leftover_fence_settings_skip_no_write(orders: Written) -> None:
     leave = f"orders.sparkSession.conf.set({APP!r}, app); orders.sparkSession.conf.set({VERSION!r}, '0')"
     for name, app in (("aside", "lakesmith.silver.orders"), ("tail", "lakesmith.silver.tail")):
         orders.declare(
@@ -169,7 +169,7 @@ def test_settings_of_a_fence_that_somebody_left_behind_swallow_no_write(orders: 
     assert orders.rows("SELECT orders FROM gold.sales") == [(2,)]
 
 
-def test_of_two_runs_of_one_table_one_wins_and_the_other_is_reported(
+def test_one_of_two_runs_of_a_table_wins_and_the_other_reports_it(
     orders: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders.land("orders/1.json", row(1), row(2, -1))
@@ -208,7 +208,7 @@ def test_of_two_runs_of_one_table_one_wins_and_the_other_is_reported(
     assert orders.rows("SELECT batch FROM quarantine.silver_orders ORDER BY batch") == [(1,), (2,)]
 
 
-def test_a_position_outlives_the_cleaning_of_the_log(written: Written, three_days: Path) -> None:
+def test_a_position_survives_a_log_cleanup(written: Written, three_days: Path) -> None:
     from deltalake import DeltaTable
 
     orders = copied(three_days, written)
@@ -270,7 +270,7 @@ def test_an_input_whose_log_was_cleaned_past_the_bookmark_is_an_error_with_a_nex
     assert ids(orders, "silver.orders") == [1, 2, 3]
 
 
-def test_a_batch_cut_between_table_and_quarantine_is_cut_again_as_it_was(
+def test_a_batch_interrupted_between_table_and_quarantine_is_completed_from_its_pinned_inputs(
     orders: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders.land("orders/1.json", row(1), row(10, -1), '{"id": 4, "am')
@@ -305,7 +305,7 @@ def test_a_batch_cut_between_table_and_quarantine_is_cut_again_as_it_was(
     assert sorted(quarantined) == [(1, False, False), (2, False, True), (2, True, False), (3, False, False)]
 
 
-def test_a_commit_whose_reply_was_lost_is_looked_up_in_the_log_and_nothing_is_deleted(
+def test_a_commit_with_a_lost_reply_is_found_in_the_log_and_nothing_is_deleted(
     orders: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from py4j.protocol import Py4JNetworkError

@@ -12,7 +12,7 @@ CSV = {"bronze/people.yml": "source: {files: landing/people/*.csv}\n"}
 TYPED_CSV = {"bronze/people.yml": "source: {files: landing/people/*.csv}\ncolumns: {id: bigint}\n"}
 
 
-def test_each_file_is_ingested_once_with_where_it_came_from(written: Written) -> None:
+def test_each_file_is_ingested_once_with_its_source(written: Written) -> None:
     written.declare(JSON)
     written.land("orders/a.json", {"id": 1, "who": "ä🙂"}, {"id": 2, "who": None})
     first = written.run()["bronze.orders"]
@@ -30,7 +30,7 @@ def test_each_file_is_ingested_once_with_where_it_came_from(written: Written) ->
     assert ingested is not None
 
 
-def test_a_file_that_changed_after_it_was_read_is_noticed_and_nothing_is_ingested(written: Written) -> None:
+def test_a_changed_ingested_file_is_detected_and_nothing_is_ingested(written: Written) -> None:
     written.declare(JSON)
     written.land("orders/a.json", {"id": 1})
     written.run()
@@ -83,7 +83,7 @@ def test_a_new_field_is_ingested_and_the_hash_of_old_rows_stays(written: Written
     assert '"zip":"89"' in str(rows[2][1])
 
 
-def test_a_strict_contract_refuses_a_new_field_before_anything_is_written(written: Written) -> None:
+def test_a_strict_contract_rejects_a_new_field_before_anything_is_written(written: Written) -> None:
     written.declare(
         {"bronze/orders.yml": "source: {files: landing/orders/*.json}\ncontract: strict\ncolumns: {id: bigint}\n"}
     )
@@ -97,14 +97,14 @@ def test_a_strict_contract_refuses_a_new_field_before_anything_is_written(writte
     assert written.version("bronze.orders") == 0
 
 
-def test_an_open_contract_keeps_every_value_as_it_came(written: Written) -> None:
+def test_an_open_contract_stores_every_value_as_text(written: Written) -> None:
     written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json}\ncontract: open\n"})
     written.land("orders/a.json", {"id": 1}, {"id": "two"}, {"id": 3.5})
     written.run()
     assert sorted(written.rows("SELECT id FROM bronze.orders")) == [("1",), ("3.5",), ("two",)]
 
 
-def test_csv_columns_are_matched_by_name_whatever_order_the_header_has(written: Written) -> None:
+def test_csv_columns_are_matched_by_name_in_any_order(written: Written) -> None:
     written.declare(TYPED_CSV)
     written.land("people/a.csv", "id,name,town", '1,"Smith, Ann",Ulm')
     written.land("people/b.csv", "\ufefftown,id", "Bonn,2")
@@ -134,7 +134,7 @@ def test_a_quoted_field_may_span_lines_and_letter_case_makes_no_second_column(wr
     ]
 
 
-def test_empty_files_and_files_with_a_header_alone_bring_no_rows_and_are_not_read_again(
+def test_empty_files_and_headers_without_rows_are_ingested_once(
     written: Written,
 ) -> None:
     written.declare(CSV)
@@ -144,7 +144,7 @@ def test_empty_files_and_files_with_a_header_alone_bring_no_rows_and_are_not_rea
     assert written.run() == {}
 
 
-def test_a_file_that_cannot_be_read_is_refused_as_a_whole_and_the_others_are_ingested(written: Written) -> None:
+def test_an_unreadable_file_is_rejected_completely_and_the_others_are_ingested(written: Written) -> None:
     written.declare(TYPED_CSV)
     written.land("people/a.csv", "id,ID", "1,2")
     written.land("people/b.csv", "id;name;town", "1;Ann;Ulm")
@@ -160,14 +160,14 @@ def test_a_file_that_cannot_be_read_is_refused_as_a_whole_and_the_others_are_ing
     assert written.run() == {}
 
 
-def test_a_column_whose_name_no_table_can_have_is_stored_in_rescued(written: Written) -> None:
+def test_a_column_with_an_invalid_name_is_stored_in_rescued(written: Written) -> None:
     written.declare(TYPED_CSV)
     written.land("people/a.csv", "id,full name,_run_id", "1,Ann,x")
     written.run()
     assert written.rows("SELECT id, _rescued FROM bronze.people") == [(1, '{"full name": "Ann", "_run_id": "x"}')]
 
 
-def test_a_file_that_vanishes_before_it_is_read_is_left_out_and_reported(
+def test_a_file_that_vanishes_before_it_is_read_is_skipped_and_reported(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakesmith.ledger.batch import Batch

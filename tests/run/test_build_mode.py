@@ -28,7 +28,7 @@ def rewrite(table: Path, since: int = 0, upto: int | None = None) -> str | None:
     return _rewrite(Delta(), seen, since)
 
 
-def test_rows_that_another_writer_merges_into_an_input_are_not_taken_for_new_ones(table: Path) -> None:
+def test_rows_merged_by_another_writer_are_not_read_as_new_rows(table: Path) -> None:
     source = pa.table({"id": [2, 3], "amount": [20, 30]})
     merge = DeltaTable(str(table)).merge(source, "s.id = t.id", source_alias="s", target_alias="t")
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
@@ -37,7 +37,7 @@ def test_rows_that_another_writer_merges_into_an_input_are_not_taken_for_new_one
     assert rewrite(table) == "unknown"
 
 
-def test_rows_that_another_writer_appends_or_compacts_are_followed(table: Path) -> None:
+def test_appends_and_compactions_of_another_writer_are_read_incrementally(table: Path) -> None:
     write_deltalake(table, pa.table({"id": [3], "amount": [3]}), mode="append")
     DeltaTable(str(table)).optimize.compact()
     commits_by_others(table, 30)
@@ -46,7 +46,7 @@ def test_rows_that_another_writer_appends_or_compacts_are_followed(table: Path) 
     assert rewrite(table) is None
 
 
-def test_commits_that_came_after_the_look_do_not_hide_those_before_it(table: Path) -> None:
+def test_commits_after_the_plan_do_not_hide_earlier_ones(table: Path) -> None:
     DeltaTable(str(table)).delete("id = 1")
     commits_by_others(table, 30)
     assert rewrite(table, upto=1) == "DELETE"

@@ -60,7 +60,7 @@ def checked(written: Written) -> Written:
     return written
 
 
-def test_row_rules_refuse_what_breaks_them_with_every_reason_and_leave_null_alone(checked: Written) -> None:
+def test_row_rules_reject_rows_with_every_reason_and_accept_null(checked: Written) -> None:
     step = checked.run()["silver.orders"]
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (4, 2, 2)
     assert checked.rows("SELECT id FROM silver.orders ORDER BY id") == [(1,), (2,)]
@@ -80,7 +80,7 @@ def test_row_rules_refuse_what_breaks_them_with_every_reason_and_leave_null_alon
     assert (checks["small"].failed_rows, checks["evens"].failed_rows) == (0, 3)
 
 
-def test_a_table_that_checks_refer_to_is_read_as_it_was_when_the_batch_was_pinned(checked: Written) -> None:
+def test_a_referenced_table_is_read_at_its_pinned_version(checked: Written) -> None:
     checked.run()
     checked.land("customers/2.json", {"number": 9})
     checked.land("orders/2.json", {**ROWS[0], "id": 7, "customer": 9}, {**ROWS[0], "id": 8, "customer": 77})
@@ -92,7 +92,7 @@ def test_a_table_that_checks_refer_to_is_read_as_it_was_when_the_batch_was_pinne
     assert (step.rows_written, step.rows_quarantined) == (1, 1)
 
 
-def test_unique_in_the_table_compares_with_rows_that_are_there(written: Written) -> None:
+def test_unique_within_the_table_compares_with_existing_rows(written: Written) -> None:
     unique = "  once: {unique: {columns: [email], within: table}}\n"
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver(unique)})
     written.declare({"silver/latest.sql": silver(unique, load="{merge: {key: id, order_by: at}}")})
@@ -112,7 +112,7 @@ def test_unique_in_the_table_compares_with_rows_that_are_there(written: Written)
     assert steps["silver.latest"].rows_quarantined == 1
 
 
-def test_a_batch_that_is_completed_is_judged_against_the_table_as_it_was_before(
+def test_a_completed_batch_is_checked_against_the_earlier_table_version(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unique = "  once: {unique: {columns: [email], within: table}}\n"
@@ -155,7 +155,7 @@ BATCH_RULES = """\
 
 
 @pytest.mark.parametrize("many", [0, 1_000_000])
-def test_batch_rules_are_judged_on_the_good_rows_and_tell_what_they_found(
+def test_batch_rules_are_evaluated_on_good_rows_and_report_their_value(
     written: Written, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     monkeypatch.setattr("lakesmith.spark.batch_counts._MANY", many)
@@ -180,7 +180,7 @@ def test_batch_rules_are_judged_on_the_good_rows_and_tell_what_they_found(
     assert found["positive"] == (True, "MIN(amount) = 5")
 
 
-def test_history_tells_what_is_usual_and_only_good_batches_count(written: Written) -> None:
+def test_history_checks_compare_with_good_batches_only(written: Written) -> None:
     remembering = """\
   steady: {row_count: {change: 50%, last: 3}}
   alike: {drift: amount}
@@ -219,7 +219,7 @@ def test_a_predicate_that_returns_no_column_is_reported_with_its_place(written: 
     assert (error.code, str(error.at)) == ("not-a-column", "silver/orders.sql:4")
 
 
-def test_more_broken_rows_than_are_tolerated_refuse_the_batch(written: Written) -> None:
+def test_more_invalid_rows_than_tolerated_reject_the_batch(written: Written) -> None:
     few = "  sane: {range: {column: amount, min: 0}, fail_above: 25%, description: amounts are prices}\n"
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver(few)})
     written.land("orders/1.json", *numbered(4, lambda n: n - 1))

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 JSON = {"bronze/orders.yml": "source: {files: landing/orders/*.json}\n"}
 
 
-def test_each_round_ingests_what_is_new_and_the_end_comes_when_it_is_requested(written: Written) -> None:
+def test_each_round_ingests_new_files_until_the_end_is_requested(written: Written) -> None:
     written.declare(JSON)
     written.land("orders/a.json", {"id": 1})
     stop = threading.Event()
@@ -40,7 +40,7 @@ def test_each_round_ingests_what_is_new_and_the_end_comes_when_it_is_requested(w
 
 
 @pytest.mark.verify
-def test_sigterm_lets_the_round_end_and_nothing_is_doubled_by_the_next_run(tmp_path: Path) -> None:
+def test_sigterm_completes_the_round_and_the_next_run_duplicates_nothing(tmp_path: Path) -> None:
     """Slow: a process of its own, with a JVM of its own."""
     lake = tmp_path / "shop"
     landing = lake / "landing" / "orders"

@@ -53,7 +53,7 @@ def test_a_breaking_change_is_stopped_then_acknowledged_and_the_old_version_stay
     assert [check.state for check in written.lake().contract_check()] == ["agrees"]
 
 
-def test_a_table_whose_step_failed_keeps_its_recorded_version(written: Written) -> None:
+def test_a_failed_step_keeps_the_recorded_contract_version(written: Written) -> None:
     written.declare({**BRONZE, **silver("{id: bigint}", "id")})
     written.land("orders/1.json", {"id": 1, "amount": 1, "at": 1})
     written.run()

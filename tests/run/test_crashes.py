@@ -63,7 +63,7 @@ def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
         ("silver.orders", "before the batch is noted as done"),
     ),
 )
-def test_interrupted_and_run_again_every_row_is_in_one_place_once(
+def test_after_an_interruption_and_a_rerun_every_row_is_in_one_place_once(
     orders: Written, first_day: Path, monkeypatch: pytest.MonkeyPatch, cut: str, table: str
 ) -> None:
     owner, method, when = CUTS[cut]
@@ -116,7 +116,7 @@ def test_a_rollback_to_a_time_and_a_rerun_lose_nothing(orders: Written, spark: S
     assert orders.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,)]
 
 
-def test_a_table_that_was_dropped_is_made_again_with_every_row_once(orders: Written) -> None:
+def test_a_dropped_table_is_rebuilt_with_every_row_once(orders: Written) -> None:
     orders.land("orders/1.json", row(1), row(9, -1))
     orders.run()
     warehouse = orders.folder / ".lakesmith/warehouse"
@@ -134,7 +134,7 @@ def test_a_table_that_was_dropped_is_made_again_with_every_row_once(orders: Writ
 
 
 @pytest.mark.verify
-def test_a_run_whose_process_is_killed_is_made_good_by_the_next(orders: Written) -> None:
+def test_the_next_run_completes_a_killed_run(orders: Written) -> None:
     orders.land("orders/1.json", *(row(number, number) for number in range(50)))
     code = f"from lakesmith.lake import Lake; Lake.open({str(orders.folder)!r}).run()"
     process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
@@ -152,7 +152,7 @@ def test_a_run_whose_process_is_killed_is_made_good_by_the_next(orders: Written)
     assert orders.rows("SELECT orders, amount FROM gold.sales") == [(50, 1225)]
 
 
-def test_rows_changed_by_hand_in_an_append_only_input_are_not_doubled_downstream(
+def test_manually_changed_rows_of_an_append_only_input_are_not_duplicated_downstream(
     orders: Written, spark: SparkSession
 ) -> None:
     orders.declare({"silver/log.sql": "/* lakesmith\nload: append\n*/\nSELECT id, amount FROM bronze.orders\n"})
@@ -163,7 +163,7 @@ def test_rows_changed_by_hand_in_an_append_only_input_are_not_doubled_downstream
     assert orders.rows("SELECT id, amount FROM silver.log ORDER BY id") == [(1, 7), (2, 2)]
 
 
-def test_rows_taken_away_from_an_input_by_hand_are_taken_away_downstream(orders: Written, spark: SparkSession) -> None:
+def test_manually_deleted_rows_of_an_input_are_deleted_downstream(orders: Written, spark: SparkSession) -> None:
     orders.land("orders/1.json", row(1, 1), row(2, 2))
     orders.run()
     spark.sql(f"DELETE FROM delta.`{orders.folder}/.lakesmith/warehouse/bronze/orders` WHERE id = 1")

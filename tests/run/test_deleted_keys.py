@@ -66,7 +66,7 @@ def events(made: Written, tmp_path: Path, spark: SparkSession) -> Written:
     return Written(tmp_path / "shop", spark)
 
 
-def test_a_late_row_brings_no_key_back_and_a_later_one_does(events: Written) -> None:
+def test_a_late_row_does_not_restore_a_deleted_key_and_a_newer_one_does(events: Written) -> None:
     events.land("events/3.json", event(1, 3), event(3, 8))
     events.run()
     assert latest(events) == [(2, 1)]
@@ -78,7 +78,7 @@ def test_a_late_row_brings_no_key_back_and_a_later_one_does(events: Written) -> 
 
 
 @pytest.mark.parametrize("when", chosen_only(["before", "after"], "after"))
-def test_a_run_that_dies_around_the_merge_is_made_good(
+def test_a_run_killed_around_the_merge_is_completed(
     events: Written, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     events.land("events/3.json", event(2, 2, "D"), event(4, 1))
@@ -99,7 +99,7 @@ def test_a_run_that_dies_around_the_merge_is_made_good(
     assert history(events) == [(1, 1, 5), (2, 1, 2), (4, 1, None)]
 
 
-def test_the_end_of_a_key_that_was_rolled_back_does_not_count(events: Written, tmp_path: Path) -> None:
+def test_a_rolled_back_deletion_does_not_count(events: Written, tmp_path: Path) -> None:
     warehouse = f"{events.folder}/.lakesmith/warehouse"
     for table in ("bronze/events", "silver/latest", "silver/history"):
         events.spark.sql(f"RESTORE delta.`{warehouse}/{table}` TO VERSION AS OF 0").collect()
@@ -111,7 +111,7 @@ def test_the_end_of_a_key_that_was_rolled_back_does_not_count(events: Written, t
 
 
 @pytest.mark.parametrize("killed", chosen_only([False, True], True))
-def test_deleted_keys_of_a_batch_that_was_never_committed_do_not_count_when_its_input_went_back(
+def test_deleted_keys_of_an_uncommitted_batch_do_not_count_after_a_restore_of_its_input(
     events: Written, killed: bool
 ) -> None:
     wrong = events.land("events/3.json", event(2, 9, "D"))
@@ -136,7 +136,7 @@ LOADS = {
 
 
 @pytest.mark.parametrize("load", first_only(LOADS))
-def test_a_key_that_a_replayed_row_has_ended_stays_gone(written: Written, load: str) -> None:
+def test_a_key_deleted_by_a_replayed_row_stays_deleted(written: Written, load: str) -> None:
     check = "checks:\n  good: {where: v <> 'bad', on_fail: quarantine}"
     query = "SELECT id, at, op, v FROM bronze.events"
     table = f"/* lakesmith\nload: {{{LOADS[load]}}}\n{check}\n*/\n{query}\n"
@@ -158,9 +158,7 @@ def test_a_key_that_a_replayed_row_has_ended_stays_gone(written: Written, load: 
         assert written.rows(f'SELECT id, "at" FROM silver.{load} ORDER BY id') == [(2, 1)]
 
 
-def test_deleted_keys_that_a_rebuild_left_that_was_never_committed_are_not_believed(
-    events: Written, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deleted_keys_of_an_uncommitted_rebuild_are_ignored(events: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Delta, "overwrite", _cut_in("silver", Delta.overwrite))
     with pytest.raises(Cut):
         events.run(full_refresh=True)
@@ -182,7 +180,7 @@ def _cut_in(folder: str, overwrite: Callable[..., object]) -> Callable[..., obje
     return cut
 
 
-def test_large_tables_mark_replaced_rows_and_are_read_without_spark_all_the_same(
+def test_large_tables_use_deletion_vectors_and_are_read_without_spark(
     events: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0)

@@ -24,7 +24,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
     assert row_differences([{"a": "1"}, {"a": None}], [{"a": None}, {"a": "1"}]) == []
 
 
-def test_a_row_that_comes_twice_is_expected_twice() -> None:
+def test_a_duplicate_row_is_expected_twice() -> None:
     assert row_differences([{"a": "1"}], [{"a": "1"}, {"a": "1"}]) == [(None, {"a": "1"})]
     assert row_differences([{"a": "1"}, {"a": "1"}], [{"a": "1"}]) == [({"a": "1"}, None)]
 
@@ -33,17 +33,17 @@ def test_only_the_columns_that_a_row_names_are_compared() -> None:
     assert row_differences([{"a": "1"}], [{"a": "1", "b": "2"}]) == []
 
 
-def test_a_row_that_says_less_gives_way_to_one_that_says_more() -> None:
+def test_a_row_with_fewer_columns_is_matched_after_one_with_more() -> None:
     found: list[Row] = [{"a": "1", "b": "1"}, {"a": "1", "b": "2"}]
     assert row_differences([{"a": "1"}, {"a": "1", "b": "1"}], found) == []
 
 
-def test_thousands_of_rows_that_are_alike_are_counted() -> None:
+def test_thousands_of_equal_rows_are_counted() -> None:
     row: Row = {"a": "1"}
     assert row_differences([row] * 3_001, [row] * 3_000) == [(row, None)]
 
 
-def test_a_row_moves_on_through_rows_that_give_way_to_each_other() -> None:
+def test_rows_are_matched_through_chains_of_alternatives() -> None:
     numbers = [str(number) for number in range(2_000)]
     found: list[Row] = [{"a": number, "b": str(int(number) + 1), "c": "1"} for number in numbers]
     by_left: list[Row] = [{"a": number} for number in numbers[1:]]
@@ -51,7 +51,7 @@ def test_a_row_moves_on_through_rows_that_give_way_to_each_other() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_as_many_rows_are_placed_as_can_be(seed: int) -> None:
+def test_the_maximum_number_of_rows_is_matched(seed: int) -> None:
     """Counted by trying every way to place them."""
     draw = random.Random(seed)
     found: list[Row] = [{name: draw.choice("12") for name in "abc"} for _ in range(5)]
@@ -61,27 +61,27 @@ def test_as_many_rows_are_placed_as_can_be(seed: int) -> None:
     assert sum(each.expected is not None for each in differences(expected, found)) == 5 - best
 
 
-def test_rows_that_could_take_each_other_s_place_are_both_placed() -> None:
+def test_interchangeable_rows_are_both_matched() -> None:
     found: list[Row] = [{"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "c": "2"}]
     assert row_differences([{"a": "1", "b": "1"}, {"a": "1", "c": "1"}], [*found]) != []
     assert row_differences([{"a": "1", "c": "2"}, {"b": "1", "a": "1"}, {"a": "1"}], [*found, {"a": "1"}]) == []
 
 
-def test_rows_of_one_key_stand_together_however_they_differ() -> None:
+def test_rows_of_one_key_are_shown_together() -> None:
     assert row_differences([{"id": "1", "a": "x", "b": "y"}], [{"id": "1", "a": "p", "b": "q"}], "id") == [
         ({"id": "1", "a": "x", "b": "y"}, {"id": "1", "a": "p", "b": "q"})
     ]
     assert len(row_differences([{"id": "1", "a": "x"}], [{"id": "2", "a": "x"}], "id")) == 2
 
 
-def test_without_a_key_rows_stand_together_that_are_mostly_equal() -> None:
+def test_without_a_key_similar_rows_are_shown_together() -> None:
     assert row_differences([{"a": "1", "b": "2", "c": "3"}], [{"a": "1", "b": "2", "c": "4"}]) == [
         ({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "2", "c": "4"})
     ]
     assert len(row_differences([{"a": "1", "b": "2", "c": "3"}], [{"a": "1", "b": "5", "c": "4"}])) == 2
 
 
-def test_a_row_that_nobody_expects_is_shown_with_the_columns_that_are_compared() -> None:
+def test_an_unexpected_row_is_shown_with_the_compared_columns() -> None:
     (difference,) = differences([{"a": "1"}], [{"a": "1", "b": "1"}, {"a": "2", "b": "2"}])
     assert difference == RowDifference(of="table", expected=None, found={"a": "2"})
 
@@ -99,7 +99,7 @@ def test_a_row_that_nobody_expects_is_shown_with_the_columns_that_are_compared()
         ("", "string"),
     ],
 )
-def test_a_plain_value_is_of_the_type_that_it_looks_like(values: str, type: str) -> None:
+def test_a_plain_value_has_its_inferred_type(values: str, type: str) -> None:
     assert infer_type(Word(text, True, Place("t")) for text in values.split()) == type
 
 

@@ -36,7 +36,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_bronze_does_with_a_difference_what_the_contract_says(written: Written, kind: str) -> None:
+def test_bronze_reacts_to_drift_as_the_contract_declares(written: Written, kind: str) -> None:
     """One table for each reaction, all of them in one run."""
     reactions = ("evolve", "freeze", "quarantine", "discard")
     for reaction in reactions:
@@ -62,7 +62,7 @@ def test_bronze_does_with_a_difference_what_the_contract_says(written: Written, 
         assert written.rows("SELECT _rescued FROM bronze.evolve WHERE id = 2") == [('{"amount": "many"}',)]
 
 
-def test_a_column_that_a_batch_does_not_bring_is_missing(written: Written) -> None:
+def test_a_column_that_a_batch_lacks_is_missing(written: Written) -> None:
     for reaction in ("evolve", "freeze", "quarantine", "discard"):
         # Nothing else is asked of the rows: their readers would write them by themselves.
         text = bronze("missing_column", reaction).replace("orders", reaction).replace(", required: true", "")
@@ -78,7 +78,7 @@ def test_a_column_that_a_batch_does_not_bring_is_missing(written: Written) -> No
     assert found["bronze.discard"] == (0, 0, 2)
 
 
-def test_silver_does_with_a_difference_what_the_contract_says(written: Written) -> None:
+def test_silver_reacts_to_drift_as_the_contract_declares(written: Written) -> None:
     head = "/* lakesmith\ncontract: {{drift: {{{drift}}}}}\ncolumns: {{{columns}}}\n*/\n"
     query = "SELECT id, amount FROM bronze.orders\n"
     tables = {

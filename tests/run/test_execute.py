@@ -48,7 +48,7 @@ def executed(lake: Lake, tmp_path: Path, jobs: int) -> Executor:
     return executor
 
 
-def test_tables_that_do_not_depend_on_each_other_run_at_the_same_time_and_others_wait(
+def test_independent_tables_run_in_parallel_and_others_wait(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = threading.Barrier(2, timeout=20)
@@ -67,7 +67,7 @@ def test_tables_that_do_not_depend_on_each_other_run_at_the_same_time_and_others
     assert ended[-1] == "silver.c"
 
 
-def test_an_interruption_stops_the_run_and_tables_that_wait_never_begin(
+def test_an_interruption_stops_the_run_and_waiting_tables_do_not_start(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []

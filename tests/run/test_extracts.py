@@ -60,7 +60,7 @@ def content(lake: Written) -> dict[str, list[tuple[object, ...]]]:
     return {table: sorted(lake.rows(f"SELECT * FROM {table}"), key=str) for table in TABLES}
 
 
-def test_an_extract_writes_what_changed_and_nothing_else(stock: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extract_writes_only_changes(stock: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     extract(stock, 1, FULL)
     stock.run()
 

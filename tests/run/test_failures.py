@@ -23,7 +23,7 @@ GONE = "[FAILED_READ_FILE.FILE_NOT_EXIST] File file:/lake/warehouse/silver/order
         "batch-00000012-0123abcd/part-0.parquet",
     ],
 )
-def test_a_file_that_an_input_has_lost_is_reported_by_the_name_of_the_input(path: str) -> None:
+def test_a_missing_file_of_an_input_names_the_input(path: str) -> None:
     error = translate(PySparkException(GONE.format(path)), made("gold.sales", "SELECT 1 FROM silver.orders"))
     assert error.code == "source-vacuumed"
     assert "silver.orders has lost part-0.parquet" in error.what
@@ -31,7 +31,7 @@ def test_a_file_that_an_input_has_lost_is_reported_by_the_name_of_the_input(path
     assert "lakesmith run gold.sales --full-refresh" in error.hint
 
 
-def test_a_log_that_was_cleaned_is_a_gap_with_a_way_out() -> None:
+def test_a_cleaned_log_is_a_gap_with_a_next_step() -> None:
     said = PySparkException("[DELTA_VERSIONS_NOT_CONTIGUOUS] Versions (0, 4) are not contiguous.")
     error = translate(said, made("gold.sales", "SELECT 1 FROM silver.orders"))
     assert isinstance(error, DataError)
@@ -40,12 +40,12 @@ def test_a_log_that_was_cleaned_is_a_gap_with_a_way_out() -> None:
     assert "--full-refresh" in error.hint
 
 
-def test_what_a_load_does_not_hold_points_to_where_it_is_declared() -> None:
+def test_an_error_of_a_load_has_the_place_of_its_declaration() -> None:
     table = made("gold.sales", "SELECT 1 FROM silver.orders")
     assert translate(DataError("key-twice", "two rows"), table).at == (table.load_at or table.declared_at)
 
 
-def test_what_is_a_fault_of_ours_is_raised_as_it_is() -> None:
+def test_an_internal_error_is_raised_unchanged() -> None:
     with pytest.raises(KeyError):
         translate(KeyError("x"), made("gold.sales", "SELECT 1 FROM silver.orders"))
 
@@ -54,7 +54,7 @@ def test_what_is_a_fault_of_ours_is_raised_as_it_is() -> None:
     "value",
     ["No space left on device", "Input/output error", "MemoryError", "ConcurrentAppend", "FileNotFoundException"],
 )
-def test_a_value_that_reads_like_another_failure_is_still_a_fault_of_its_row(value: str) -> None:
+def test_a_value_that_looks_like_another_failure_is_a_row_error(value: str) -> None:
     said = PySparkException(f"[CAST_INVALID_INPUT] The value '{value}' of the type STRING cannot be cast to INT.")
     assert translate(said, made("gold.sales", "SELECT 1 FROM silver.orders")).code == "query-raised"
 
@@ -69,11 +69,11 @@ def test_a_value_that_reads_like_another_failure_is_still_a_fault_of_its_row(val
         ("java.io.IOException: No space left on device", "disk-full"),
     ],
 )
-def test_who_ran_out_of_what_is_distinguished(said: str, code: str) -> None:
+def test_out_of_memory_of_java_and_python_is_distinguished(said: str, code: str) -> None:
     assert translate(PySparkException(said), made("gold.sales", "SELECT 1 FROM silver.orders")).code == code
 
 
-def test_a_path_that_reads_like_a_fault_of_a_row_is_still_of_the_disk() -> None:
+def test_a_path_that_looks_like_a_row_error_is_a_disk_error() -> None:
     error = OSError(errno.ENOSPC, "No space left on device", "/lake/CAST_OVERFLOW.parquet")
     assert translate(error, made("gold.sales", "SELECT 1 FROM silver.orders")).code == "disk-full"
 
@@ -86,7 +86,7 @@ def test_a_path_that_reads_like_a_fault_of_a_row_is_still_of_the_disk() -> None:
         "Checksum file not a length multiple of checksum size in file:/a lake/_delta_log/1.json at 0 checksumpos: 8",
     ],
 )
-def test_a_file_that_breaks_its_seal_is_named_in_whatever_words_hadoop_says_so(said: str) -> None:
+def test_a_file_with_a_wrong_checksum_is_named_for_every_message_of_hadoop(said: str) -> None:
     error = translate(PySparkException(f"Job aborted.\n{said}\n\tat java"), made("gold.sales", "SELECT 1 FROM a.b"))
     assert error.code == "table-unreadable"
     assert "/a lake/_delta_log/1.json is corrupt" in error.what

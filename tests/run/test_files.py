@@ -102,7 +102,7 @@ def test_rows_are_the_same_whether_their_readers_write_them_or_spark_does(writte
         ]
 
 
-def test_fields_with_odd_names_inside_others_come_again_and_audit_names_go_to_rescued(written: Written) -> None:
+def test_nested_fields_with_odd_names_are_stored_and_audit_names_are_rescued(written: Written) -> None:
     written.declare(JSON)
     for number in (1, 2):
         written.land(f"orders/{number}.json", {"id": number, "o": {"a-b": 1, "x:y": {"q.r": 2}}, "_RUN_ID": "mine"})
@@ -122,7 +122,7 @@ def test_folders_of_hive_partitions_are_columns(written: Written) -> None:
     assert found == [(1, 2026, "Bad Ems"), (2, 2027, None)]
 
 
-def test_what_has_arrived_is_cut_into_batches_each_a_commit_of_its_own(written: Written) -> None:
+def test_new_files_are_split_into_batches_with_one_commit_each(written: Written) -> None:
     written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json, max_files: 2}\n"})
     for number in range(5):
         written.land(f"orders/{number}.json", {"id": number})
@@ -133,7 +133,7 @@ def test_what_has_arrived_is_cut_into_batches_each_a_commit_of_its_own(written: 
     assert written.run() == {}
 
 
-def test_files_are_archived_once_they_are_ingested(written: Written) -> None:
+def test_files_are_archived_after_they_are_ingested(written: Written) -> None:
     written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json, archive: done}\n"})
     path = written.land("orders/a.json", {"id": 1})
     written.run()
@@ -142,7 +142,7 @@ def test_files_are_archived_once_they_are_ingested(written: Written) -> None:
     assert written.run() == {}
 
 
-def test_a_field_that_is_new_ends_the_job_before_its_commit_and_is_then_ingested(
+def test_a_new_field_aborts_the_job_before_its_commit_and_is_then_ingested(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_SMALL", 0)  # as if there were too much data to look through beforehand
@@ -159,7 +159,7 @@ def test_a_field_that_is_new_ends_the_job_before_its_commit_and_is_then_ingested
     assert written.version("bronze.orders") == 2
 
 
-def test_a_file_that_breaks_after_its_first_rows_were_let_go_is_refused_as_a_whole(
+def test_a_file_that_is_corrupt_after_released_rows_is_rejected_completely(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_SMALL", 0)
@@ -178,7 +178,7 @@ def test_a_file_that_breaks_after_its_first_rows_were_let_go_is_refused_as_a_who
     assert written.rows("SELECT rules FROM quarantine.bronze_orders") == [(["truncated"],)]
 
 
-def test_a_strict_contract_refuses_a_batch_with_values_that_do_not_fit(written: Written) -> None:
+def test_a_strict_contract_rejects_a_batch_with_values_that_do_not_fit(written: Written) -> None:
     written.declare(
         {"bronze/people.yml": "source: {files: landing/*.csv}\ncontract: strict\ncolumns: {id: bigint, day: date}\n"}
     )
@@ -190,7 +190,7 @@ def test_a_strict_contract_refuses_a_batch_with_values_that_do_not_fit(written: 
     assert written.version("bronze.people") is None
 
 
-def test_nothing_is_lost_or_doubled_when_a_run_dies_between_table_and_quarantine(
+def test_a_run_killed_between_table_and_quarantine_loses_and_duplicates_nothing(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakesmith.spark.write import BatchWriter
@@ -217,7 +217,7 @@ def _written(write: object) -> bytes:
     return sink.getvalue()
 
 
-def test_a_batch_that_finds_new_fields_in_a_later_file_takes_all_of_them_in(written: Written, tmp_path: Path) -> None:
+def test_new_fields_of_a_later_file_are_all_ingested(written: Written, tmp_path: Path) -> None:
     written.declare(JSON)
     written.land("orders/a.json", {"id": 1}, {"id": 2.5})
     written.land("orders/b.json", {"id": 3, "tags": ["x"]}, {"id": 4, "tags": []})
@@ -226,9 +226,7 @@ def test_a_batch_that_finds_new_fields_in_a_later_file_takes_all_of_them_in(writ
     assert written.rows("SELECT id, tags FROM bronze.orders ORDER BY id")[2:] == [(3.0, ["x"]), (4.0, [])]
 
 
-def test_a_run_that_died_before_the_archive_leaves_the_file_for_the_next_one(
-    written: Written, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_run_archives_the_file_of_a_killed_run(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     from lakesmith.store import LocalStore
 
     def die(*_: object) -> None:
@@ -247,7 +245,7 @@ def test_a_run_that_died_before_the_archive_leaves_the_file_for_the_next_one(
     assert written.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,)]
 
 
-def test_a_batch_that_cannot_be_finished_because_its_file_changed_tells_so(
+def test_a_batch_that_cannot_be_completed_because_its_file_changed_reports_it(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakesmith.spark.write import BatchWriter

@@ -62,13 +62,13 @@ def interrupted(batches: Batches, replay: Replay | None) -> Finish:
 
 
 @pytest.mark.parametrize("discard", [True, False])
-def test_a_replay_is_completed_though_the_query_gives_other_rows_each_time(state: TableState, discard: bool) -> None:
+def test_a_replay_of_a_nondeterministic_query_is_completed(state: TableState, discard: bool) -> None:
     step = interrupted(state.batches, Replay(chosen=QuarantineFilter(), by="me", discard=discard))
     assert finish(state, step).batch
     assert state.batches.done(1)
 
 
-def test_a_batch_of_a_query_that_gives_other_rows_each_time_cannot_be_completed(state: TableState) -> None:
+def test_a_batch_of_a_nondeterministic_query_cannot_be_completed(state: TableState) -> None:
     step = interrupted(state.batches, None)
     with pytest.raises(InfrastructureError, match=r"rand\(\) gives other rows"):
         finish(state, step)

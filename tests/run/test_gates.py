@@ -23,7 +23,7 @@ GATED = {
 }
 
 
-def test_a_failed_gate_leaves_every_table_at_its_version_and_the_next_run_tries_again(
+def test_a_failed_gate_changes_no_table_and_the_next_run_retries(
     written: Written,
 ) -> None:
     written.declare(GATED)
@@ -52,7 +52,7 @@ def test_a_failed_gate_leaves_every_table_at_its_version_and_the_next_run_tries_
     assert written.rows("SELECT orders FROM gold.count") == [(5,)]
 
 
-def test_one_row_that_breaks_a_failing_rule_refuses_the_batch(written: Written) -> None:
+def test_one_row_that_breaks_a_failing_rule_rejects_the_batch(written: Written) -> None:
     written.declare(GATED)
     written.land("orders/1.json", {"id": 2}, {"id": 2000})
     written.run(ok=False)
@@ -63,7 +63,7 @@ def test_one_row_that_breaks_a_failing_rule_refuses_the_batch(written: Written) 
     assert written.version("silver.orders") is None
 
 
-def test_a_value_that_does_not_fit_its_declared_type_is_refused_with_the_value_it_had(
+def test_a_value_that_does_not_fit_its_declared_type_is_rejected_with_its_original_value(
     written: Written,
 ) -> None:
     written.declare(
@@ -110,7 +110,7 @@ def test_one_table_that_fails_does_not_stop_the_others(written: Written) -> None
     assert report.errors[0].table == "silver.broken"
 
 
-def test_a_query_that_spark_refuses_is_reported_with_file_and_next_step(written: Written) -> None:
+def test_a_query_that_spark_rejects_is_reported_with_file_and_next_step(written: Written) -> None:
     written.declare(
         {
             "bronze/orders.yml": "source: {files: landing/orders/*.json}\n",
@@ -147,7 +147,7 @@ HELD = {
 }
 
 
-def test_a_held_batch_can_be_looked_at_and_approved_with_a_reason(written: Written) -> None:
+def test_a_held_batch_can_be_queried_and_approved_with_a_reason(written: Written) -> None:
     written.declare(HELD)
     written.land("orders/1.json", {"id": 2, "email": "a@b"}, {"id": 2000, "email": "c@d"}, {"id": 3, "email": "e@f"})
     written.run(ok=False)
@@ -181,7 +181,7 @@ def test_a_held_batch_can_be_looked_at_and_approved_with_a_reason(written: Writt
     assert written.rows("SELECT orders FROM gold.count") == [(3,)]
 
 
-def test_a_batch_is_not_approved_once_its_table_has_gone_on(written: Written) -> None:
+def test_a_held_batch_cannot_be_approved_after_a_later_commit(written: Written) -> None:
     written.declare(HELD)
     written.land("orders/1.json", {"id": 2000, "email": "a@b"})
     written.run(ok=False)

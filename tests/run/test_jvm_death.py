@@ -102,7 +102,7 @@ def recorded(shop: Path) -> list[tuple[str, dict[str, str]]]:
     return [(str(outcome), {str(table): str(how) for run, table, how in steps if run == id}) for id, outcome in runs]
 
 
-def test_a_run_whose_jvm_is_killed_is_recorded_and_the_next_one_finishes_it(shop: Path) -> None:
+def test_a_run_with_a_killed_jvm_is_recorded_and_the_next_one_completes_it(shop: Path) -> None:
     answer = killed_at("batch.pinned", "bronze.orders", shop, ["run"], ["run"])
     assert answer.codes == [4, 0]
     (error,) = answer.errors
@@ -134,7 +134,7 @@ def test_a_run_whose_jvm_is_killed_is_recorded_and_the_next_one_finishes_it(shop
         pytest.param("batch.pinned", "silver.slow", 4, "jvm-died", id="in the middle of a job"),
     ],
 )
-def test_whenever_the_jvm_is_killed_the_run_is_recorded_and_the_next_one_finishes_it(
+def test_a_run_is_recorded_and_completed_for_every_moment_of_a_jvm_kill(
     shop: Path, place: str, about: str, delay: float, code: str | None
 ) -> None:
     declare(shop, SLOW)
@@ -150,7 +150,7 @@ def test_whenever_the_jvm_is_killed_the_run_is_recorded_and_the_next_one_finishe
     assert list(Lake.open(shop).plan().steps) == []
 
 
-def test_a_jvm_that_is_killed_after_the_last_step_takes_nothing_from_the_run(shop: Path) -> None:
+def test_a_jvm_killed_after_the_last_step_does_not_affect_the_run(shop: Path) -> None:
     answer = killed_at("lease.released", "gold.sales", shop, ["run"], ["run"])
     assert answer.codes == [0, 0]
     assert "Traceback" not in answer.stderr
@@ -164,7 +164,7 @@ def test_a_jvm_that_is_killed_after_the_last_step_takes_nothing_from_the_run(sho
         pytest.param("SELECT length(repeat('x', 2000000000)) AS n", "jvm-out-of-memory", id="planning"),
     ],
 )
-def test_a_jvm_that_runs_out_of_memory_says_which_setting_to_raise(shop: Path, query: str, code: str) -> None:
+def test_the_error_for_a_jvm_out_of_memory_names_the_setting(shop: Path, query: str, code: str) -> None:
     memory = "name: shop\nenvironments: {dev: {jobs: 1, spark: {spark.driver.memory: 600m}}}\n"
     declare(shop, {"lakesmith.yml": memory, "silver/large.sql": f"{query} FROM bronze.orders\n"})
     answer = killed_at("", "", shop, ["run"])
@@ -199,7 +199,7 @@ print(json.dumps([codes, first.outcome, dead.outcome, last.outcome]))
 """
 
 
-def test_runs_in_a_given_session_whose_jvm_died_are_recorded_and_a_run_without_it_goes_on(shop: Path) -> None:
+def test_runs_in_a_session_with_a_dead_jvm_are_recorded_and_a_run_without_it_works(shop: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-c", GIVEN, str(shop)], capture_output=True, text=True, timeout=240, check=False
     )

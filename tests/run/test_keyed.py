@@ -58,7 +58,7 @@ GOLD = {
 
 
 @pytest.mark.verify
-def test_any_sequence_of_runs_gives_what_the_queries_give_over_everything(written: Written) -> None:
+def test_any_sequence_of_runs_gives_the_result_of_the_full_queries(written: Written) -> None:
     chance = random.Random(11)
     gold = {
         f"gold/{name}.sql": f"/* lakesmith\nload: {{merge: {{key: {key}}}}}\n*/\n{query}\n"
@@ -77,7 +77,7 @@ def test_any_sequence_of_runs_gives_what_the_queries_give_over_everything(writte
             assert batch == 0 or steps[f"gold.{name}"].mode == mode
 
 
-def test_two_rows_of_one_key_are_refused_before_anything_is_written(written: Written) -> None:
+def test_two_rows_of_one_key_are_rejected_before_anything_is_written(written: Written) -> None:
     written.declare(BRONZE)
     written.declare(
         {"gold/twice.sql": "/* lakesmith\nload: {merge: {key: customer}}\n*/\nSELECT customer, id FROM bronze.orders\n"}
@@ -91,7 +91,7 @@ def test_two_rows_of_one_key_are_refused_before_anything_is_written(written: Wri
     assert written.rows("SELECT count(*) FROM gold.twice") == [(2,)]
 
 
-def test_an_extract_that_lost_too_many_keys_is_refused(written: Written) -> None:
+def test_an_extract_that_lost_too_many_keys_is_rejected(written: Written) -> None:
     written.declare(
         {
             "bronze/stock.yml": "source: {files: landing/stock/*.json}\ncolumns: {id: bigint, day: date, n: bigint}\n",

@@ -16,7 +16,7 @@ SOURCE = 'source: {{files: "landing/{}/*.json"}}\n'
 CHECK = 'checks: {anything: {where: "true"}}\n'  # Spark has to check it, so Spark writes the rows
 
 
-def test_files_of_every_name_are_ingested_with_their_path_and_swapped_ones_are_left_out_by_name(
+def test_files_with_any_name_are_ingested_and_replaced_ones_are_skipped_by_name(
     written: Written,
 ) -> None:
     written.declare({"bronze/direct.yml": SOURCE.format("odd"), "bronze/judged.yml": SOURCE.format("odd") + CHECK})
@@ -55,7 +55,7 @@ def test_files_of_every_name_are_ingested_with_their_path_and_swapped_ones_are_l
     assert errors == {(table, f"landing/{name}") for table in ("bronze.direct", "bronze.judged") for name in gone}
 
 
-def test_what_cannot_be_ingested_is_reported_once_and_keeps_nothing_from_going_on(written: Written) -> None:
+def test_entries_that_cannot_be_ingested_are_reported_once_and_stop_nothing(written: Written) -> None:
     written.declare(
         {
             "bronze/mixed.yml": SOURCE.format("mixed"),

@@ -16,7 +16,7 @@ def order(id: int, amount: int) -> dict[str, object]:
     return {"id": id, "amount": amount, "day": "d", "at": 1}
 
 
-def test_the_ledger_tells_runs_steps_and_checks_with_matching_row_counts(orders: Written) -> None:
+def test_the_ledger_records_runs_steps_and_checks_with_matching_row_counts(orders: Written) -> None:
     orders.land("orders/1.json", order(1, 1), order(1, 1), order(2, -1))
     plan_hash = orders.lake().plan().hash
     orders.run()
@@ -46,7 +46,7 @@ def test_the_ledger_tells_runs_steps_and_checks_with_matching_row_counts(orders:
     assert orders.rows("SELECT sum(rows_in) FROM system.steps") == [(3 + 3 + 1,)]
 
 
-def test_a_second_run_with_nothing_new_reads_the_logs_only(orders: Written) -> None:
+def test_a_run_with_nothing_new_reads_only_the_logs(orders: Written) -> None:
     orders.land("orders/1.json", order(1, 1))
     orders.run()
 

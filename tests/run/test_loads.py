@@ -31,7 +31,7 @@ def test_a_merge_keeps_the_latest_row_of_each_key_and_counts_the_rest(orders: Wr
     ]
 
 
-def test_a_tie_ends_the_same_whichever_row_comes_first(orders: Written) -> None:
+def test_a_tie_has_the_same_result_in_any_order(orders: Written) -> None:
     arrivals = list(itertools.permutations((3, 1, 2)))
     for cut in range(3):
         rows = [order(key, arrival[cut], at=1) for key, arrival in enumerate(arrivals)]
@@ -61,7 +61,7 @@ def test_only_the_touched_partitions_are_recomputed(orders: Written) -> None:
     assert '"engineInfo":"Lakesmith"' in max(log.glob("*.json")).read_text(), "left to Delta's writer, which is slower"
 
 
-def test_rows_without_a_partition_and_with_an_empty_one_share_it(orders: Written) -> None:
+def test_null_and_empty_partition_values_share_a_partition(orders: Written) -> None:
     held = "SELECT coalesce(day, '') AS day, orders, amount FROM gold.sales ORDER BY day, amount"
     orders.land("orders/1.json", order(1, 1, ""), order(2, 2, None), order(3, 3, "d"))
     orders.run()
@@ -72,7 +72,7 @@ def test_rows_without_a_partition_and_with_an_empty_one_share_it(orders: Written
         assert orders.rows(held) == [*(("", *sums) for sums in expected), ("d", 1, 3)]
 
 
-def test_a_partition_that_is_written_differently_than_its_input_is_found(orders: Written) -> None:
+def test_a_partition_value_with_another_format_than_its_input_is_found(orders: Written) -> None:
     orders.declare(
         {
             "silver/orders.sql": "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n*/\n"
@@ -98,7 +98,7 @@ def test_a_partition_that_is_written_differently_than_its_input_is_found(orders:
     assert orders.rows("SELECT number, amount FROM gold.numbered ORDER BY amount") == [(2, 1), (2, 2), (None, 3)]
 
 
-def test_an_append_takes_each_new_row_once(written: Written) -> None:
+def test_an_append_adds_each_new_row_once(written: Written) -> None:
     written.declare(
         {
             "bronze/events.yml": "source: {files: landing/events/*.json}\n",
@@ -116,7 +116,7 @@ def test_an_append_takes_each_new_row_once(written: Written) -> None:
     assert (step.mode, step.rows_written) == ("full", 6)
 
 
-def test_a_batch_that_the_query_filters_away_moves_the_position_and_nothing_else(orders: Written) -> None:
+def test_a_batch_without_result_rows_only_moves_the_position(orders: Written) -> None:
     orders.declare(
         {
             "silver/orders.sql": "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n*/\n"
@@ -132,7 +132,7 @@ def test_a_batch_that_the_query_filters_away_moves_the_position_and_nothing_else
     assert orders.rows("SELECT id FROM silver.orders") == [(1,)]
 
 
-def test_a_table_without_any_rows_is_made_and_stays_right(orders: Written) -> None:
+def test_a_table_without_rows_is_created_and_stays_correct(orders: Written) -> None:
     orders.declare(
         {
             "silver/orders.sql": "/* lakesmith\nload: {merge: {key: id, order_by: at}}\n*/\n"
@@ -147,7 +147,7 @@ def test_a_table_without_any_rows_is_made_and_stays_right(orders: Written) -> No
     assert orders.rows("SELECT orders FROM gold.sales") == [(1,)]
 
 
-def test_a_changed_query_rebuilds_the_table_and_what_is_made_from_it(orders: Written) -> None:
+def test_a_changed_query_rebuilds_the_table_and_its_downstream_tables(orders: Written) -> None:
     orders.land("orders/1.json", order(1, 1), order(2, 2))
     orders.run()
     orders.declare(
@@ -166,7 +166,7 @@ def test_a_changed_query_rebuilds_the_table_and_what_is_made_from_it(orders: Wri
     assert orders.rows("SELECT amount FROM gold.sales") == [(30,)]
 
 
-def test_rows_refused_by_a_recomputed_table_are_in_quarantine_once(written: Written) -> None:
+def test_rejected_rows_of_a_recomputed_table_are_in_quarantine_once(written: Written) -> None:
     written.declare(
         {
             "bronze/orders.yml": "source: {files: landing/orders/*.json}\n",
@@ -196,7 +196,7 @@ def test_rows_refused_by_a_recomputed_table_are_in_quarantine_once(written: Writ
     assert written.rows("SELECT partition FROM quarantine.gold_days") == [("d2",)]
 
 
-def test_a_load_that_became_replace_partitions_keeps_its_quarantine_right(orders: Written) -> None:
+def test_a_load_changed_to_replace_partitions_keeps_its_quarantine_correct(orders: Written) -> None:
     orders.land("orders/1.json", order(1, 1, "d1"), order(2, -2, "d2"))
     orders.run()
     orders.declare(
@@ -247,7 +247,7 @@ def test_any_sequence_of_runs_equals_one_full_rebuild(orders: Written) -> None:
     assert content() == in_cuts
 
 
-def test_changes_take_an_operation_that_is_never_null(written: Written) -> None:
+def test_changes_accept_an_operation_that_is_never_null(written: Written) -> None:
     columns = "{id: bigint, name: string, amount: int, at: bigint, deleted: boolean}"
     query = "SELECT id, name, amount, at, CASE WHEN deleted THEN 'D' ELSE 'U' END AS op, map('k', 1) AS sizes"
     load = "changes: {key: id, order_by: at, op: op"
@@ -268,7 +268,7 @@ def test_changes_take_an_operation_that_is_never_null(written: Written) -> None:
         assert held == [(1, "b", 2, "U"), (3, "a", 1, "U")]
 
 
-def test_a_python_table_reads_whole_tables_and_says_why_it_costs_that_much(orders: Written) -> None:
+def test_a_python_table_reads_whole_tables_and_the_plan_says_why(orders: Written) -> None:
     orders.declare(
         {
             "gold/python.py": (
@@ -294,7 +294,7 @@ def test_a_python_table_reads_whole_tables_and_says_why_it_costs_that_much(order
     assert orders.rows("SELECT day, amount FROM gold.whole ORDER BY day") == expected
 
 
-def test_a_promise_about_partitions_that_does_not_hold_is_caught_before_the_commit(orders: Written) -> None:
+def test_a_wrong_promise_about_partitions_is_detected_before_the_commit(orders: Written) -> None:
     orders.declare(
         {
             "gold/python.py": (

@@ -94,7 +94,7 @@ def content(orders: Written) -> dict[str, list[str]]:
     }
 
 
-def test_compacted_tables_hold_the_same_rows_in_fewer_files_and_nothing_is_computed_again(shop: Written) -> None:
+def test_compacted_tables_have_the_same_rows_in_fewer_files_and_nothing_is_recomputed(shop: Written) -> None:
     before = content(shop)
     assert not shop.lake().compact(session=shop.spark).errors
     assert content(shop) == before
@@ -108,7 +108,7 @@ def test_compacted_tables_hold_the_same_rows_in_fewer_files_and_nothing_is_compu
     assert shop.rows("SELECT orders, amount FROM gold.sales") == [(2, 6)]
 
 
-def test_a_vacuum_deletes_what_no_version_needs_and_what_killed_runs_have_left(shop: Written) -> None:
+def test_a_vacuum_deletes_unused_files_and_leftovers_of_killed_runs(shop: Written) -> None:
     shop.lake().compact(session=shop.spark)
     before = content(shop)
     left = leave_stray(shop)
@@ -138,7 +138,7 @@ def _age(folder: Path, seconds: float) -> None:
             os.utime(path, (then, then))
 
 
-def test_what_a_table_has_not_read_yet_is_retained_however_old(orders: Written) -> None:
+def test_files_that_a_downstream_table_has_not_read_are_retained(orders: Written) -> None:
     orders.land("orders/1.json", row(1))
     orders.run()
     orders.land("orders/2.json", row(2))
@@ -156,7 +156,7 @@ def test_what_a_table_has_not_read_yet_is_retained_however_old(orders: Written) 
         orders.rows("SELECT count(id) FROM bronze.orders", "bronze.orders=0")
 
 
-def test_less_than_an_hour_is_refused_without_force(orders: Written) -> None:
+def test_a_retention_below_an_hour_is_rejected_without_force(orders: Written) -> None:
     with pytest.raises(UsageError, match="may still read files") as raised:
         orders.lake().plan_vacuum(older_than=1800.0)
     assert raised.value.code == "vacuum-too-short"
@@ -171,7 +171,7 @@ def test_less_than_an_hour_is_refused_without_force(orders: Written) -> None:
         "files.vacuumed",
     ),
 )
-def test_a_vacuum_that_is_killed_leaves_every_row_where_it_was(shop: Written, place: str) -> None:
+def test_a_killed_vacuum_loses_no_row(shop: Written, place: str) -> None:
     leave_stray(shop)
     with cut_at(place), pytest.raises(Cut):
         shop.lake().vacuum(("bronze.orders",), older_than=0.0, force=True, session=shop.spark)
@@ -197,9 +197,7 @@ def test_a_vacuum_that_is_killed_leaves_every_row_where_it_was(shop: Written, pl
         "table.committed",
     ),
 )
-def test_a_restore_that_is_killed_is_completed_and_what_was_rolled_back_comes_in_once(
-    shop: Written, place: str
-) -> None:
+def test_a_killed_restore_is_completed_and_rolled_back_rows_are_ingested_once(shop: Written, place: str) -> None:
     with cut_at(place), pytest.raises(Cut):
         shop.lake().restore("bronze.orders", FIRST["bronze.orders"])
     shop.run("bronze.orders")
@@ -208,7 +206,7 @@ def test_a_restore_that_is_killed_is_completed_and_what_was_rolled_back_comes_in
     assert shop.rows("SELECT count(*), count(DISTINCT raw) FROM quarantine.bronze_orders") == [(2, 2)]
 
 
-def test_a_restored_table_holds_what_it_held_with_its_quarantine(shop: Written) -> None:
+def test_a_restored_table_has_its_earlier_rows_and_quarantine(shop: Written) -> None:
     before = content(shop)
     plan = shop.lake().plan_restore("bronze.orders", FIRST["bronze.orders"])
     assert "recomputes gold.sales, silver.orders" in plan.tables[0].reason
@@ -227,7 +225,7 @@ def test_a_restored_table_holds_what_it_held_with_its_quarantine(shop: Written) 
     ]
 
 
-def test_rows_rejected_before_a_rollback_by_others_are_stored_once_though_a_vacuum_follows(
+def test_rows_rejected_before_a_foreign_rollback_are_stored_once_after_a_vacuum(
     shop: Written,
 ) -> None:
     before = content(shop)
@@ -241,7 +239,7 @@ def test_rows_rejected_before_a_rollback_by_others_are_stored_once_though_a_vacu
 
 
 @pytest.mark.parametrize("table", chosen_only(["bronze.orders", "silver.orders"], "silver.orders"))
-def test_a_run_that_was_suspended_through_a_vacuum_is_refused_and_the_next_one_is_right(
+def test_a_run_suspended_during_a_vacuum_fails_and_the_next_one_is_correct(
     orders: Written, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     orders.land("orders/1.json", row(1), row(2, -1))
@@ -277,9 +275,7 @@ def test_a_run_that_was_suspended_through_a_vacuum_is_refused_and_the_next_one_i
     assert orders.rows("SELECT count(*) FROM quarantine.silver_orders") == [(2,)]
 
 
-def test_a_vacuum_that_was_suspended_deletes_nothing_of_a_run_that_began_since(
-    shop: Written, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suspended_vacuum_deletes_nothing_of_a_later_run(shop: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "LEASE_SECONDS", 0.0)
     monkeypatch.setattr(lease.Leases, "_renew", lambda *_: False)
 
@@ -297,7 +293,7 @@ def test_a_vacuum_that_was_suspended_deletes_nothing_of_a_run_that_began_since(
     assert shop.rows("SELECT count(*) FROM bronze.orders") == [(5,)]
 
 
-def test_files_that_were_archived_since_come_back_and_those_that_are_gone_are_not_lost_in_silence(
+def test_a_restore_returns_archived_files_and_reports_missing_ones(
     orders: Written,
 ) -> None:
     orders.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json, archive: done}\n"})
@@ -322,7 +318,7 @@ def test_files_that_were_archived_since_come_back_and_those_that_are_gone_are_no
     assert orders.rows("SELECT id FROM bronze.orders ORDER BY id") == [(1,), (2,)]
 
 
-def test_what_is_given_up_does_not_hide_that_the_query_has_changed(orders: Written) -> None:
+def test_a_discard_does_not_hide_a_changed_query(orders: Written) -> None:
     orders.land("orders/1.json", row(1), row(2, -1))
     orders.run()
     text = (orders.folder / "silver/orders.sql").read_text()

@@ -57,7 +57,7 @@ def ids(written: Written) -> list[object]:
     return [row[0] for row in written.rows("SELECT id FROM bronze.orders ORDER BY id")]
 
 
-def test_a_file_that_comes_late_under_an_earlier_name_is_found_by_the_first_look_of_the_next_day(
+def test_a_late_file_with_an_earlier_name_is_found_by_the_next_day_s_full_listing(
     written: Written, on: Clock, starts: list[str | None]
 ) -> None:
     written.declare({"bronze/orders.yml": ORDERED})
@@ -83,7 +83,7 @@ def test_a_file_that_comes_late_under_an_earlier_name_is_found_by_the_first_look
     assert (ids(written), starts[6:]) == ([1, 2, 3, 4], [late, late, last])
 
 
-def test_a_file_that_was_left_out_is_tried_again_on_the_same_day(
+def test_a_postponed_file_is_retried_on_the_same_day(
     written: Written, on: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written.declare({"bronze/orders.yml": ORDERED})
@@ -109,7 +109,7 @@ def test_a_file_that_was_left_out_is_tried_again_on_the_same_day(
     assert ids(written) == [1, 2, 3]
 
 
-def test_a_table_that_was_rolled_back_takes_its_files_in_again(written: Written, on: Clock) -> None:
+def test_a_rolled_back_table_ingests_its_files_again(written: Written, on: Clock) -> None:
     written.declare({"bronze/orders.yml": ORDERED})
     for number in (1, 2, 3):
         written.land(f"day={number}/a.json", {"id": number})
@@ -121,7 +121,7 @@ def test_a_table_that_was_rolled_back_takes_its_files_in_again(written: Written,
     assert ids(written) == [1, 2, 3]
 
 
-def test_a_table_that_was_listed_in_full_goes_on_in_order_without_a_gap(
+def test_a_table_listed_in_full_continues_in_order_without_a_gap(
     written: Written, on: Clock, starts: list[str | None]
 ) -> None:
     written.declare({"bronze/orders.yml": ORDERED.replace(", listing: ordered", "")})

@@ -56,7 +56,7 @@ def test_files_of_all_writers_are_private(written: Written, monkeypatch: pytest.
 @pytest.mark.spark
 @pytest.mark.verify
 @pytest.mark.timeout(300)
-def test_with_another_umask_the_group_may_read_and_nothing_temporary_is_left(tmp_path: Path) -> None:
+def test_with_a_group_umask_the_group_can_read_and_no_temporary_file_is_left(tmp_path: Path) -> None:
     lake, temporary = Written(tmp_path / "shop", cast("SparkSession", None)), tmp_path / "temporary"
     lake.declare({"lakesmith.yml": 'name: shop\nenvironments: {dev: {umask: "027"}}\n', **ORDERS})
     lake.land("orders/1.json", {"id": 1, "amount": 1, "day": "d", "at": 1}, '{"id": 4, "am')
@@ -73,7 +73,7 @@ def test_with_another_umask_the_group_may_read_and_nothing_temporary_is_left(tmp
     assert os.listdir(temporary) == []
 
 
-def test_what_is_remembered_of_a_lake_is_private(tmp_path: Path) -> None:
+def test_caches_of_a_lake_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         write_cache(tmp_path / "lakes" / "5f0c.facts.json", {"bronze.orders": "a fact"})

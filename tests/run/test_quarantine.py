@@ -59,7 +59,7 @@ def assert_row_counts(lake: Written, table: str) -> None:
 
 
 @pytest.mark.parametrize("loads", first_only([("append", "merge"), tuple(LOADS)]), ids=["two", "all"])
-def test_rows_enter_through_the_load_of_their_table_and_a_rebuild_gives_the_same(
+def test_replayed_rows_enter_through_the_load_and_a_rebuild_gives_the_same_rows(
     written: Written, loads: tuple[str, ...]
 ) -> None:
     """A table for each load, all of them in one lake."""
@@ -111,7 +111,7 @@ def shown(load: str) -> str:
     return f"SELECT {columns} FROM silver.{load} ORDER BY 1, 3"
 
 
-def test_what_was_discarded_stays_so_when_the_table_is_recomputed_and_is_counted(written: Written) -> None:
+def test_discarded_rows_stay_discarded_in_a_rebuild_and_are_counted(written: Written) -> None:
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver("append")})
     written.land("orders/1.json", {"id": 1, "amount": 1, "at": 1}, {"id": 2, "amount": -2, "at": 2})
     written.run()
@@ -129,7 +129,7 @@ def test_what_was_discarded_stays_so_when_the_table_is_recomputed_and_is_counted
     assert written.rows("SELECT count(*) FROM quarantine.silver_orders") == [(0,)]
 
 
-def test_a_bronze_record_that_could_not_be_read_enters_once_it_is_fixed(written: Written) -> None:
+def test_an_unreadable_bronze_record_enters_after_it_is_fixed(written: Written) -> None:
     written.declare({"bronze/orders.yml": BRONZE + "checks: {sane: {sql: amount < 100}}\n"})
     cut, twice = '{"id": 2, "amount": 2', '{"id": 9, "id": 8}'
     written.land("orders/1.json", {"id": 1, "amount": 1}, cut, {"id": 3, "amount": 300}, "nonsense", twice)
@@ -168,7 +168,7 @@ CUTS = {
 
 
 @pytest.mark.parametrize("cut", chosen_only(CUTS, "before the commit", "after the commit"))
-def test_a_replay_that_is_interrupted_is_completed_and_no_row_enters_twice(
+def test_an_interrupted_replay_is_completed_and_no_row_enters_twice(
     written: Written, monkeypatch: pytest.MonkeyPatch, cut: str
 ) -> None:
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver("append")})
@@ -197,7 +197,7 @@ def test_a_replay_that_is_interrupted_is_completed_and_no_row_enters_twice(
     assert written.rows("SELECT decision, decided_by FROM quarantine_decisions.silver_orders") == [("replayed", "ann")]
 
 
-def test_rows_that_lie_there_for_too_long_are_reported(written: Written) -> None:
+def test_rows_in_quarantine_for_too_long_are_reported(written: Written) -> None:
     policy = "quarantine: {alert_after: 0.001s, alert_rows: 5}\n"
     written.declare({"bronze/orders.yml": BRONZE, "silver/orders.sql": silver("append", columns=policy)})
     written.land("orders/1.json", {"id": 1, "amount": 1, "at": 1}, {"id": 2, "amount": -2, "at": 2})

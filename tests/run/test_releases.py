@@ -50,7 +50,7 @@ def ran(lake: Written) -> str:
     return run.run_id
 
 
-def test_a_run_that_ends_well_is_a_release_and_one_that_leaves_a_table_behind_is_none(lake: Written) -> None:
+def test_a_successful_run_is_a_release_and_one_with_an_outdated_table_is_not(lake: Written) -> None:
     first = ran(lake)
     [release] = lake.lake().releases()
     assert (release.release, release.tables) == (first, {"bronze.orders": 0, "gold.sales": 0, "silver.orders": 0})
@@ -65,7 +65,7 @@ def test_a_run_that_ends_well_is_a_release_and_one_that_leaves_a_table_behind_is
     assert len(lake.lake().releases()) == 2
 
 
-def test_maintenance_of_a_lake_at_rest_is_a_release_and_rows_that_others_have_not_read_are_none(lake: Written) -> None:
+def test_maintenance_of_an_up_to_date_lake_is_a_release_and_unread_rows_prevent_one(lake: Written) -> None:
     lake.land("orders/bad.json", {"id": 7, "amount": -1, "day": "d7", "at": 7})
     land(lake, 2)
     lake.run()
@@ -105,7 +105,7 @@ def test_a_query_reads_all_tables_as_they_were_in_a_release(lake: Written) -> No
         lake.lake().query("FROM gold.late", release=first)
 
 
-def test_a_lake_goes_back_to_a_release_and_the_next_run_brings_it_up_to_date_again(lake: Written) -> None:
+def test_a_lake_is_rolled_back_to_a_release_and_the_next_run_updates_it(lake: Written) -> None:
     first = ran(lake)
     before = lake.rows(SALES)
     for day in (2, 3):
@@ -141,7 +141,7 @@ def test_a_lake_goes_back_to_a_release_and_the_next_run_brings_it_up_to_date_aga
     assert lake.lake().rollback("latest", session=lake.spark).run is None
 
 
-def test_what_was_refused_or_decided_since_goes_back_though_no_row_of_its_table_has_changed(lake: Written) -> None:
+def test_a_rollback_reverts_rejections_and_decisions_without_changed_rows(lake: Written) -> None:
     lake.land("orders/bad2.json", {"id": 92, "amount": -1, "day": "d9", "at": 2})
     lake.run()
     rejected = ran(lake)
@@ -166,7 +166,7 @@ def ran_before(lake: Written) -> str:
     return next(report.run.run_id for report in reversed(lake.reports) if report.run is not None)
 
 
-def test_a_rollback_that_is_interrupted_is_finished_by_the_next_or_undone_by_a_run(lake: Written) -> None:
+def test_an_interrupted_rollback_is_completed_by_the_next_one_or_undone_by_a_run(lake: Written) -> None:
     first = ran(lake)
     before = lake.rows(SALES)
     land(lake, 2)
@@ -185,7 +185,7 @@ def test_a_rollback_that_is_interrupted_is_finished_by_the_next_or_undone_by_a_r
         assert lake.run() == {}
 
 
-def test_nothing_goes_back_where_one_table_could_not(lake: Written) -> None:
+def test_no_table_is_rolled_back_if_one_cannot(lake: Written) -> None:
     lake.declare({"bronze/notes.yml": "source: {files: landing/notes/*.json}\n"})
     lake.land("notes/1.json", {"id": 1})
     lake.run()
@@ -216,7 +216,7 @@ def test_nothing_goes_back_where_one_table_could_not(lake: Written) -> None:
     ("behind", "stays"),
     chosen_only([("silver.orders", "gold.sales"), ("bronze.orders", "silver.orders")], ("silver.orders", "gold.sales")),
 )
-def test_a_table_that_did_not_move_follows_its_inputs_back_and_is_not_computed_again(
+def test_an_unchanged_table_moves_its_bookmarks_back_and_is_not_recomputed(
     lake: Written, behind: str, stays: str
 ) -> None:
     first = ran(lake)
@@ -241,7 +241,7 @@ def test_a_table_that_did_not_move_follows_its_inputs_back_and_is_not_computed_a
     assert lake.run() == {}
 
 
-def test_what_a_gate_holds_back_is_let_go_where_its_inputs_went_back(lake: Written) -> None:
+def test_a_held_batch_is_discarded_when_its_inputs_are_rolled_back(lake: Written) -> None:
     lake.declare(
         {
             "silver/few.sql": "/* lakesmith\nload: append\nchecks:\n  few: {expect: count(*) < 2, on_fail: fail}\n*/\n"
@@ -261,7 +261,7 @@ def test_what_a_gate_holds_back_is_let_go_where_its_inputs_went_back(lake: Writt
     assert lake.rows("SELECT id FROM silver.few") == [(1,)]
 
 
-def test_a_rollback_that_was_interrupted_is_finished_also_where_the_declaration_has_changed(lake: Written) -> None:
+def test_an_interrupted_rollback_is_completed_after_a_changed_declaration(lake: Written) -> None:
     first = ran(lake)
     land(lake, 2)
     lake.run("+silver.orders")
@@ -274,7 +274,7 @@ def test_a_rollback_that_was_interrupted_is_finished_also_where_the_declaration_
     assert lake.rows(SALES) == [("d1", 1, 10), ("d2", 1, 10)]
 
 
-def test_a_table_that_a_run_writes_meanwhile_goes_back_too_or_is_reported(lake: Written) -> None:
+def test_a_table_written_during_a_rollback_is_rolled_back_or_reported(lake: Written) -> None:
     lake.declare({"bronze/notes.yml": "source: {files: landing/notes/*.json}\n"})
     lake.land("notes/1.json", {"id": 1})
     lake.run()
@@ -302,7 +302,7 @@ def test_a_table_that_a_run_writes_meanwhile_goes_back_too_or_is_reported(lake: 
     assert lake.rows("SELECT count(*) FROM bronze.notes") == [(1,)]
 
 
-def test_tables_that_are_out_of_use_or_cannot_be_read_keep_no_release_from_being_made(lake: Written) -> None:
+def test_unused_or_unreadable_tables_do_not_prevent_a_release(lake: Written) -> None:
     lake.declare({"gold/sales.sql": ORDERS["gold/sales.sql"].replace("load:", "enabled: false\nload:")})
     land(lake, 2)
     lake.run()

@@ -44,7 +44,7 @@ def test_files_of_every_store_are_ingested_once_and_archived(
         assert list(place.open().find("*.json")) == []
 
 
-def test_a_store_that_answers_503_now_and_then_is_waited_for(
+def test_a_store_that_sometimes_answers_503_is_retried(
     written: Written, request: pytest.FixtureRequest, proxy_to: object
 ) -> None:
     place = make_place("s3", request)
@@ -56,7 +56,7 @@ def test_a_store_that_answers_503_now_and_then_is_waited_for(
     assert proxy.faulted == 2
 
 
-def test_a_store_that_cannot_be_reached_is_a_problem_of_its_table_alone(
+def test_an_unreachable_store_is_a_problem_of_its_table_only(
     written: Written, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "WAITS", (0.01,) * len(failures.WAITS))

@@ -161,18 +161,18 @@ GOOD = (
 )
 
 
-def test_tests_of_every_load_pass_when_the_rows_are_those_expected(results: dict[str, UnitTestResult]) -> None:
+def test_tests_of_every_load_pass_with_the_expected_rows(results: dict[str, UnitTestResult]) -> None:
     differences = {
         name: (results[name].error, results[name].differences) for name in GOOD if results[name].outcome != "passed"
     }
     assert differences == {}
 
 
-def test_all_others_do_not_pass(results: dict[str, UnitTestResult]) -> None:
+def test_tests_with_other_rows_fail(results: dict[str, UnitTestResult]) -> None:
     assert {name for name, result in results.items() if result.outcome == "passed"} == set(GOOD)
 
 
-def test_a_row_with_other_values_is_shown_beside_the_expected_one(
+def test_a_different_row_is_shown_beside_the_expected_one(
     results: dict[str, UnitTestResult],
 ) -> None:
     changed, missing = results["other_value"].differences
@@ -180,14 +180,14 @@ def test_a_row_with_other_values_is_shown_beside_the_expected_one(
     assert (missing.expected, missing.found) == ({"id": "9"}, None)
 
 
-def test_exactly_compares_the_columns_that_are_not_named(results: dict[str, UnitTestResult]) -> None:
+def test_exactly_compares_unnamed_columns_too(results: dict[str, UnitTestResult]) -> None:
     (difference,) = results["exactly_is_all_columns"].differences
     assert difference.expected is not None
     assert difference.found is not None
     assert (difference.expected["currency"], difference.found["currency"]) == (None, "EUR")
 
 
-def test_refused_rows_are_compared_with_their_rules(results: dict[str, UnitTestResult]) -> None:
+def test_rejected_rows_are_compared_with_their_rules(results: dict[str, UnitTestResult]) -> None:
     (difference,) = results["other_rules"].differences
     assert (difference.of, difference.found) == ("quarantine", {"id": "2", "rules": "amount.check"})
     (more,) = results["nothing_rejected"].differences
@@ -209,7 +209,7 @@ def test_a_value_that_does_not_fit_its_type_is_an_error_with_its_place(results: 
     assert str(result.error.at) == "silver/orders.test.yml:46"
 
 
-def test_an_error_of_the_run_fails_the_test_that_did_not_ask_for_it(results: dict[str, UnitTestResult]) -> None:
+def test_an_unexpected_error_of_the_run_fails_the_test(results: dict[str, UnitTestResult]) -> None:
     result = results["bad_cast_unexpected"]
     assert result.error is not None
     assert (result.outcome, result.error.code) == ("failed", "query-raised")
@@ -223,7 +223,7 @@ def test_the_lake_s_own_warehouse_is_not_touched(results: dict[str, UnitTestResu
     assert not (module_lake.folder / ".lakesmith").exists()
 
 
-def test_empty_tells_every_query_and_condition_that_spark_does_not_take(
+def test_empty_reports_every_query_and_condition_that_spark_rejects(
     written: Written, capfd: pytest.CaptureFixture[str]
 ) -> None:
     written.declare(TABLES)

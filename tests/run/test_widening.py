@@ -60,7 +60,7 @@ WIDENED = (
 )
 
 
-def test_a_wider_type_widens_a_column_that_nobody_declared_and_everything_reads_it(
+def test_a_wider_type_widens_an_undeclared_column_and_all_readers_read_it(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_SMALL", 0)  # as if there were too much data to look through beforehand
@@ -157,7 +157,7 @@ def test_files_of_every_format_widen_and_a_strict_contract_does_not(
     assert written.rows("SELECT typeof(n) FROM bronze.open LIMIT 1") == [("VARCHAR",)]
 
 
-def test_a_declaration_of_a_wider_type_is_followed_without_rows_and_any_other_is_refused(written: Written) -> None:
+def test_a_declared_wider_type_widens_without_rows_and_any_other_type_is_rejected(written: Written) -> None:
     declared = (
         "source: {{files: landing/o/*.json}}\ncontract: {{compatibility: none}}\ncolumns: {{id: int, amount: '{}'}}\n"
     )
@@ -195,7 +195,7 @@ def test_a_declaration_of_a_wider_type_is_followed_without_rows_and_any_other_is
     assert found.code == "type-changed"
 
 
-def test_a_run_that_ends_between_the_permission_and_the_rows_leaves_the_table_as_it_was(
+def test_a_run_killed_between_the_table_feature_and_the_rows_changes_no_row(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written.declare({"bronze/c.yml": "source: {files: landing/c/*.parquet}\n"})

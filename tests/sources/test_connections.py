@@ -11,7 +11,7 @@ from lakesmith.lake import Lake
 
 
 @pytest.mark.parametrize("source", ["kafka: orders", "jdbc: public.orders"])
-def test_a_connection_that_there_is_not_is_reported_by_validate_and_plan(tmp_path: Path, source: str) -> None:
+def test_a_missing_connection_is_reported_by_validate_and_plan(tmp_path: Path, source: str) -> None:
     (tmp_path / "lakesmith.yml").write_text(
         "name: shop\nenvironments: {dev: {connections: {shop: {brokers: x, url: jdbc:x}}}}\n"
     )

@@ -10,19 +10,19 @@ from lakesmith.sources.jdbc import Kind, Watermark, literal, new_rows, partition
 INSTANT = "2024-01-01 12:00:00.123456+00:00"
 
 
-def test_a_plan_knows_where_a_read_begins_and_leaves_its_end_to_the_run() -> None:
+def test_a_plan_has_the_start_of_a_read_and_the_run_its_end() -> None:
     reached: dict[str, int | str] = {"watermark": INSTANT, "overlapping": 1}
     assert new_rows({}) == Slice(since={}, until={})
     assert new_rows(reached) == Slice(since=reached, until={})
 
 
-def test_rows_without_a_watermark_belong_to_every_stretch() -> None:
+def test_rows_without_a_watermark_belong_to_every_slice() -> None:
     mark = Watermark(column='"n"', kind="number")
     assert mark.condition("5", "9") == '("n" IS NULL OR (NOT "n" IS NULL AND "n" <= 9 AND "n" >= 5))'
     assert mark.condition("", "") == '"n" IS NULL'
 
 
-def test_a_value_that_cannot_be_compared_is_treated_like_a_missing_one() -> None:
+def test_an_incomparable_value_is_treated_like_a_missing_one() -> None:
     mark = Watermark(column='"n"', kind="number", fits='abs("n") < 1e9')
     assert mark.newer("5") == 'NOT ("n" IS NULL OR NOT (abs("n") < 1e9)) AND "n" > 5'
 
@@ -40,7 +40,7 @@ def test_a_value_that_cannot_be_compared_is_treated_like_a_missing_one() -> None
         ("text", "b'7", 0.0, "b'7"),
     ],
 )
-def test_an_overlap_goes_back_in_the_units_of_its_column(kind: Kind, since: str, overlap: float, first: str) -> None:
+def test_an_overlap_has_the_unit_of_its_column(kind: Kind, since: str, overlap: float, first: str) -> None:
     assert Watermark(column="c", kind=kind, overlap=overlap).first_reread(since) == first
 
 
@@ -54,17 +54,17 @@ def test_an_overlap_goes_back_in_the_units_of_its_column(kind: Kind, since: str,
         ("text", "it's", "'it''s'"),
     ],
 )
-def test_a_value_is_written_so_that_no_digit_of_it_is_lost(kind: Kind, value: str, sql: str) -> None:
+def test_a_value_is_written_with_all_digits(kind: Kind, value: str, sql: str) -> None:
     assert literal(kind, value) == sql
 
 
-def test_a_time_with_more_digits_than_are_kept_still_lies_within_its_stretch() -> None:
+def test_a_time_with_more_digits_than_stored_is_within_its_slice() -> None:
     mark = Watermark(column="c", kind="moment")
     assert "c < {ts '2024-01-01 12:00:00.123457'}" in mark.condition("", "2024-01-01 12:00:00.123456")
     assert mark.newer("2024-01-01 12:00:00.123456").endswith("c >= {ts '2024-01-01 12:00:00.123457'}")
 
 
-def test_a_read_is_split_so_that_every_row_meets_one_condition() -> None:
+def test_a_read_is_split_so_that_every_row_matches_one_condition() -> None:
     assert partition_conditions("c", "number", "0", "100", 4) == [
         "c < 25 OR c IS NULL",
         "c >= 25 AND c < 50",
@@ -77,5 +77,5 @@ def test_a_read_is_split_so_that_every_row_meets_one_condition() -> None:
     ]
 
 
-def test_a_column_with_one_value_is_not_split_into_parts_that_overlap() -> None:
+def test_a_column_with_one_value_is_not_split_into_overlapping_parts() -> None:
     assert partition_conditions("c", "number", "7", "7", 4) == ["c < 7 OR c IS NULL", "c >= 7"]

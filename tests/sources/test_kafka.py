@@ -52,7 +52,7 @@ def found(kafka: Broker, source: Kafka, reached: Reached | None = None, **more: 
     return {part: ends[0] for part, ends in read.items()}, {part: ends[1] for part, ends in read.items()}
 
 
-def test_the_first_stretch_is_all_that_is_there_and_then_nothing_is_new(kafka: Broker) -> None:
+def test_the_first_slice_has_all_records_and_then_nothing_is_new(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic(partitions=2))
     kafka.send(source.topic, "a", "b", "c", partition=1)
     pinned = ask(kafka, source)
@@ -67,7 +67,7 @@ def test_an_empty_topic_has_nothing_new(kafka: Broker) -> None:
     assert ask(kafka, replace(SOURCE, topic=kafka.topic())) is None
 
 
-def test_latest_pins_where_it_began_so_that_nothing_is_lost_until_the_next_run(kafka: Broker) -> None:
+def test_latest_pins_its_start_so_that_the_next_run_loses_nothing(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic(), starting="latest")
     kafka.send(source.topic, "old")
     pinned = ask(kafka, source)
@@ -78,7 +78,7 @@ def test_latest_pins_where_it_began_so_that_nothing_is_lost_until_the_next_run(k
     assert found(kafka, source, pinned.until) == ({0: 1}, {0: 2})
 
 
-def test_a_new_partition_begins_at_its_first_record_even_for_latest(kafka: Broker) -> None:
+def test_a_new_partition_starts_at_its_first_record_even_for_latest(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic(), starting="latest")
     kafka.send(source.topic, "a")
     pinned = ask(kafka, source)
@@ -88,7 +88,7 @@ def test_a_new_partition_begins_at_its_first_record_even_for_latest(kafka: Broke
     assert found(kafka, source, pinned.until) == ({0: 1, 1: 0}, {0: 1, 1: 1})
 
 
-def test_a_batch_is_no_larger_than_asked_for_and_no_partition_is_passed_over(kafka: Broker) -> None:
+def test_a_batch_has_at_most_the_requested_records_and_no_partition_is_skipped(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic(partitions=3), max_rows=10)
     for partition, count in ((0, 2), (1, 20), (2, 7)):
         kafka.send(source.topic, *("x" * count), partition=partition)
@@ -103,7 +103,7 @@ def test_a_batch_is_no_larger_than_asked_for_and_no_partition_is_passed_over(kaf
     assert rounds == 3
 
 
-def test_one_record_at_a_time_still_comes_round_to_every_partition(kafka: Broker) -> None:
+def test_with_one_record_per_batch_every_partition_is_read(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic(partitions=2), max_rows=1)
     for partition in (0, 1):
         kafka.send(source.topic, "a", "b", partition=partition)
@@ -128,7 +128,7 @@ def test_retention_that_passed_the_offset_is_an_error_that_shows_the_gap(kafka: 
     assert f"{ACCEPT}: {source.topic}/0:4" in str(raised.value.hint)
 
 
-def test_a_loss_is_accepted_by_name_and_no_other_is(kafka: Broker) -> None:
+def test_only_the_named_loss_is_accepted(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic())
     kafka.send(source.topic, "a", "b", "c", "d")
     kafka.expire(source.topic, 0, 2)
@@ -142,14 +142,14 @@ def test_a_loss_is_accepted_by_name_and_no_other_is(kafka: Broker) -> None:
         ask(kafka, source, reached, accept_lost="other/0:99")
 
 
-def test_an_acceptance_that_cannot_be_read_is_refused(kafka: Broker) -> None:
+def test_an_invalid_acceptance_is_rejected(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic())
     with pytest.raises(DeclarationError) as raised:
         ask(kafka, source, accept_lost="everything")
     assert raised.value.code == "bad-connection"
 
 
-def test_a_topic_that_was_made_anew_is_noticed_though_it_has_grown_past_the_offset(kafka: Broker) -> None:
+def test_a_recreated_topic_is_detected_even_past_the_offset(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic())
     kafka.send(source.topic, "a")
     pinned = ask(kafka, source)
@@ -176,7 +176,7 @@ def test_a_topic_that_ends_before_the_offset_is_an_error(kafka: Broker) -> None:
     assert "partition 3 was read up to 5 and no longer exists" in raised.value.what
 
 
-def test_a_pinned_stretch_is_looked_at_again_before_it_is_read(kafka: Broker) -> None:
+def test_a_pinned_slice_is_checked_again_before_it_is_read(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic())
     kafka.send(source.topic, "a", "b", "c")
     pinned = ask(kafka, source)
@@ -190,7 +190,7 @@ def test_a_pinned_stretch_is_looked_at_again_before_it_is_read(kafka: Broker) ->
     assert pinned_offsets(declared(source), source, accepted, pinned) == {0: (1, 3)}
 
 
-def test_records_of_a_transaction_that_is_open_are_not_there_yet(kafka: Broker) -> None:
+def test_records_of_an_open_transaction_are_not_read(kafka: Broker) -> None:
     from confluent_kafka import Producer
 
     source = replace(SOURCE, topic=kafka.topic())
@@ -208,7 +208,7 @@ def test_records_of_a_transaction_that_is_open_are_not_there_yet(kafka: Broker) 
         assert time.monotonic() < deadline
 
 
-def test_a_broker_that_cannot_be_reached_is_reported_within_seconds() -> None:
+def test_an_unreachable_broker_is_reported_within_seconds() -> None:
     source = replace(SOURCE, topic="events")
     began = time.monotonic()
     with pytest.raises(InfrastructureError) as raised:
@@ -229,14 +229,14 @@ def test_an_unknown_topic_is_reported_with_the_nearest_name(kafka: Broker) -> No
 
 
 @pytest.mark.parametrize("settings", [{}, {"brokers": "x:1", "no.such.setting": "1"}])
-def test_a_connection_that_the_client_does_not_take_is_refused(settings: dict[str, str]) -> None:
+def test_a_connection_with_invalid_client_settings_is_rejected(settings: dict[str, str]) -> None:
     source = replace(SOURCE, topic="events")
     with pytest.raises(DeclarationError) as raised:
         new_records(declared(source), source, settings, {})
     assert raised.value.code == "bad-connection"
 
 
-def test_a_user_and_password_open_a_secured_listener_and_a_wrong_one_is_reported_so(kafka: Broker) -> None:
+def test_a_user_and_password_open_a_secured_listener_and_a_wrong_password_is_reported(kafka: Broker) -> None:
     source = replace(SOURCE, topic=kafka.topic())
     kafka.send(source.topic, "a")
     settings = {
@@ -253,7 +253,7 @@ def test_a_user_and_password_open_a_secured_listener_and_a_wrong_one_is_reported
     assert "uthentication" in raised.value.what
 
 
-def test_what_was_read_with_which_schema_is_part_of_the_stretch(kafka: Broker, registry: Apicurio) -> None:
+def test_the_schema_is_part_of_the_slice(kafka: Broker, registry: Apicurio) -> None:
     source = replace(SOURCE, topic=kafka.topic(), values="avro")
     kafka.send(source.topic, "a")
     schema = {"type": "record", "name": "A", "fields": [{"name": "a", "type": "long"}]}
@@ -270,7 +270,7 @@ def test_what_was_read_with_which_schema_is_part_of_the_stretch(kafka: Broker, r
     assert (pinned.since[SCHEMA], pinned.until[SCHEMA]) == (first, second)
 
 
-def test_avro_without_a_registry_or_without_a_subject_is_refused(kafka: Broker, registry: Apicurio) -> None:
+def test_avro_without_a_registry_or_subject_is_rejected(kafka: Broker, registry: Apicurio) -> None:
     source = replace(SOURCE, topic=kafka.topic(), values="avro")
     kafka.send(source.topic, "a")
     with pytest.raises(DeclarationError) as raised:
@@ -284,7 +284,7 @@ def test_avro_without_a_registry_or_without_a_subject_is_refused(kafka: Broker, 
     assert down.value.code == "registry-unreachable"
 
 
-def test_settings_have_the_names_of_one_client_and_spark_is_given_those_of_the_other() -> None:
+def test_settings_are_translated_to_the_names_of_spark_s_client() -> None:
     settings = {
         "brokers": "a:9092",
         "registry": "http://r",

@@ -58,7 +58,7 @@ def redirecting(other: _Server) -> Iterator[_Server]:
     server.stop()
 
 
-def test_a_registry_that_redirects_does_not_pass_the_password_on(redirecting: _Server, other: _Server) -> None:
+def test_a_redirect_of_a_registry_does_not_forward_the_password(redirecting: _Server, other: _Server) -> None:
     assert Registry(url=redirecting.url, user="me", password="secret").latest("a-value") is None
     assert "authorization" in redirecting.headers[0]
     assert "authorization" not in other.headers[0]
@@ -66,7 +66,7 @@ def test_a_registry_that_redirects_does_not_pass_the_password_on(redirecting: _S
 
 @pytest.mark.parametrize("settings", [{"token": "secret"}, {"headers": "X-Api-Key: secret"}])
 @pytest.mark.parametrize("pattern", ["*.json", "a.json"])
-def test_a_web_server_that_redirects_does_not_pass_credentials_on(
+def test_a_redirect_of_a_web_server_does_not_forward_credentials(
     redirecting: _Server, other: _Server, settings: dict[str, str], pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "WAITS", ())

@@ -30,7 +30,7 @@ def subject() -> str:
     return f"s{uuid4().hex[:12]}"
 
 
-def test_all_versions_of_a_subject_are_reported_the_oldest_first(registry: Apicurio, subject: str) -> None:
+def test_all_versions_of_a_subject_are_returned_oldest_first(registry: Apicurio, subject: str) -> None:
     ids = [registry.register(subject, record("a")), registry.register(subject, record("a", "b"))]
     found = Registry(url=registry.url).versions(subject)
     assert [schema.id for schema in found] == ids
@@ -40,12 +40,12 @@ def test_all_versions_of_a_subject_are_reported_the_oldest_first(registry: Apicu
     assert Registry(url=registry.url).by_id(ids[0]) == found[0]
 
 
-def test_what_the_registry_does_not_have_is_none(registry: Apicurio) -> None:
+def test_a_missing_schema_is_none(registry: Apicurio) -> None:
     client = Registry(url=registry.url)
     assert (client.latest("nothing-value"), client.versions("nothing-value"), client.by_id(987_654)) == (None, (), None)
 
 
-def test_schemas_come_with_those_that_they_refer_to(registry: Apicurio, subject: str) -> None:
+def test_schemas_are_returned_with_their_references(registry: Apicurio, subject: str) -> None:
     place = 'syntax = "proto3"; message Place { string city = 1; }'
     registry.register(f"{subject}-place", place, "PROTOBUF")
     order = 'syntax = "proto3"; import "place.proto"; message Order { Place place = 1; }'
@@ -57,7 +57,7 @@ def test_schemas_come_with_those_that_they_refer_to(registry: Apicurio, subject:
     assert "string city" in found.imports["place.proto"]
 
 
-def test_a_registry_that_is_down_is_an_error_at_once_with_a_next_step() -> None:
+def test_an_unreachable_registry_is_an_immediate_error_with_a_next_step() -> None:
     began = time.monotonic()
     with pytest.raises(InfrastructureError) as raised:
         Registry(url=f"http://127.0.0.1:{free_port()}").latest("a-value")
@@ -67,7 +67,7 @@ def test_a_registry_that_is_down_is_an_error_at_once_with_a_next_step() -> None:
     assert "registry.wait" in str(raised.value.hint)
 
 
-def test_a_registry_that_comes_up_late_is_waited_for(tmp_path: Path) -> None:
+def test_a_registry_that_starts_late_is_waited_for(tmp_path: Path) -> None:
     port = free_port()
     found: list[object] = []
     settings = {"registry": f"http://127.0.0.1:{port}/apis/ccompat/v7", "registry.wait": "60"}
@@ -109,14 +109,14 @@ def gate() -> Iterator[str]:
     server.server_close()
 
 
-def test_a_user_who_is_turned_away_is_reported_so_without_waiting(gate: str) -> None:
+def test_a_rejected_user_is_reported_without_waiting(gate: str) -> None:
     with pytest.raises(InfrastructureError) as raised:
         Registry(url=gate, wait=30).latest("a-value")
     assert raised.value.code == "registry-rejected"
     assert "401" in raised.value.what
 
 
-def test_a_registry_that_is_overloaded_is_waited_for_and_told_of_once_and_then_an_error(
+def test_an_overloaded_registry_is_waited_for_with_one_log_line_and_then_an_error(
     gate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Registry.of(
@@ -137,13 +137,13 @@ def test_a_registry_that_is_overloaded_is_waited_for_and_told_of_once_and_then_a
 @pytest.mark.parametrize(
     "settings", [{"registry": "localhost:8081"}, {"registry": "http://x", "registry.wait": "long"}]
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, str]) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, str]) -> None:
     with pytest.raises(DeclarationError) as raised:
         Registry.of(settings)
     assert raised.value.code == "bad-registry"
 
 
-def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
+def test_a_password_in_the_address_is_rejected_and_not_shown() -> None:
     with pytest.raises(DeclarationError) as raised:
         Registry.of({"registry": "http://reader:hush-hush@localhost:8081"})
     assert raised.value.code == "bad-registry"

@@ -64,7 +64,7 @@ def rejection(source: OtherTable, reached: dict[str, int | str] | None = None) -
     return caught.value
 
 
-def test_the_newest_version_of_a_delta_table_is_new_until_it_was_read(tmp_path: Path) -> None:
+def test_the_newest_version_of_a_delta_table_is_new_until_it_is_read(tmp_path: Path) -> None:
     source = delta(tmp_path / "orders")
     write_deltalake(source.location, ROWS)
     first = new_versions(table(source), source, {})
@@ -78,7 +78,7 @@ def test_the_newest_version_of_a_delta_table_is_new_until_it_was_read(tmp_path: 
     assert (second.since, second.until["version"]) == (first.until, 1)
 
 
-def test_a_table_that_was_dropped_and_made_anew_is_another(tmp_path: Path) -> None:
+def test_a_recreated_table_is_another_table(tmp_path: Path) -> None:
     source = delta(tmp_path / "orders")
     write_deltalake(source.location, ROWS)
     first = new_versions(table(source), source, {})
@@ -89,13 +89,13 @@ def test_a_table_that_was_dropped_and_made_anew_is_another(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("source", [delta, iceberg])
-def test_a_place_without_a_table_is_named(tmp_path: Path, source: type) -> None:
+def test_a_missing_table_is_named(tmp_path: Path, source: type) -> None:
     found = rejection(source(tmp_path / "nowhere"))
     assert (found.code, found.exit_code) == ("source-missing", 1)
     assert str(tmp_path / "nowhere") in found.what
 
 
-def test_a_damaged_log_is_an_error_of_the_other_lake(tmp_path: Path) -> None:
+def test_a_corrupt_log_is_an_error_of_the_other_lake(tmp_path: Path) -> None:
     source = delta(tmp_path / "orders")
     write_deltalake(source.location, ROWS)
     (tmp_path / "orders" / "_delta_log" / f"{0:020}.json").write_text("{")
@@ -104,7 +104,7 @@ def test_a_damaged_log_is_an_error_of_the_other_lake(tmp_path: Path) -> None:
     assert rejection(iceberg(tmp_path / "ice")).code == "source-unreadable"
 
 
-def test_the_snapshot_of_an_iceberg_table_is_new_until_it_was_read(tmp_path: Path) -> None:
+def test_the_snapshot_of_an_iceberg_table_is_new_until_it_is_read(tmp_path: Path) -> None:
     source = iceberg(tmp_path)
     metadata(tmp_path, "v1.metadata.json")
     assert new_versions(table(source), source, {}) is None
@@ -122,14 +122,14 @@ def test_the_snapshot_of_an_iceberg_table_is_new_until_it_was_read(tmp_path: Pat
         (["00001-a.metadata.json", "00002-b.gz.metadata.json", "x-m0.avro"], "00002-b.gz.metadata.json"),
     ],
 )
-def test_the_metadata_with_the_highest_number_holds(tmp_path: Path, names: list[str], newest: str) -> None:
+def test_the_metadata_file_with_the_highest_number_is_used(tmp_path: Path, names: list[str], newest: str) -> None:
     for name in names:
         metadata(tmp_path, name)
     source = iceberg(tmp_path)
     assert newest_metadata(table(source), source) == f"{tmp_path}/metadata/{newest}"
 
 
-def test_two_metadata_files_of_one_number_are_not_chosen_from(tmp_path: Path) -> None:
+def test_two_metadata_files_with_one_number_are_an_error(tmp_path: Path) -> None:
     for name in ("00001-a.metadata.json", "00001-b.metadata.json"):
         chosen = metadata(tmp_path, name, 1)
     assert rejection(iceberg(tmp_path)).code == "metadata-unclear"

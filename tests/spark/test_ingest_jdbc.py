@@ -116,7 +116,7 @@ def test_duplicate_rows_are_ingested_as_often_as_the_database_has_them(bronze: B
     assert bronze.run(table) == (1, 2)
 
 
-def test_a_table_without_rows_makes_one_with_its_columns_and_then_has_nothing_new(
+def test_an_empty_table_is_created_with_its_columns_and_then_has_nothing_new(
     bronze: Bronze, database: Database
 ) -> None:
     database.sql(ORDERS)
@@ -161,7 +161,7 @@ def test_rows_after_the_pinned_watermark_belong_to_the_next_batch(bronze: Bronze
     assert [row.id for row in bronze.read(table, batch).collect()] == [1]
 
 
-def test_a_interrupted_batch_is_read_from_its_staged_extract(bronze: Bronze, database: Database) -> None:
+def test_an_interrupted_batch_is_read_from_its_staged_extract(bronze: Bronze, database: Database) -> None:
     table = bronze.table(INCREMENTAL)
     database.sql(f"{ORDERS} INSERT INTO orders VALUES (1, 1, '2024-01-01'), (2, 2, '2024-01-01')")
     assert bronze.run(table) == (2, 0)
@@ -187,7 +187,9 @@ def test_an_incomplete_staged_extract_is_read_again(bronze: Bronze, database: Da
     assert bronze.read(table, batch).count() == 2
 
 
-def test_a_committed_batch_whose_rows_are_gone_is_not_made_up_from_others(bronze: Bronze, database: Database) -> None:
+def test_a_committed_batch_without_its_extract_is_not_completed_from_other_rows(
+    bronze: Bronze, database: Database
+) -> None:
     table = bronze.table(FULL)
     database.sql(f"{ORDERS} INSERT INTO orders VALUES (1, 1, NULL)")
     batch = bronze.pin(table)
@@ -211,7 +213,7 @@ def test_the_staged_extract_is_removed_when_the_batch_is_done(bronze: Bronze, da
 
 
 @pytest.mark.parametrize("column", chosen_only(["number", "day", "at", "zoned", "big"], "number", "zoned"))
-def test_a_parallel_read_brings_the_same_rows_as_a_serial_one(bronze: Bronze, database: Database, column: str) -> None:
+def test_a_parallel_read_returns_the_same_rows_as_a_serial_one(bronze: Bronze, database: Database, column: str) -> None:
     database.sql(
         "CREATE TABLE orders AS SELECT n AS id, nullif(n % 7, 0) AS number, date '2024-01-01' + n % 5 AS day, "
         "timestamp '2024-01-01' + n * interval '1 hour' AS at, "
@@ -268,7 +270,7 @@ TYPES = [
 ]
 
 
-def test_every_type_arrives_as_it_is(bronze: Bronze, database: Database) -> None:
+def test_every_type_is_ingested_unchanged(bronze: Bronze, database: Database) -> None:
     columns = ", ".join(f"c{number} {type}" for number, (type, *_) in enumerate(TYPES))
     values = ", ".join("'" + value.replace("'", "''") + "'" for _, value, *_ in TYPES)
     database.sql(f"CREATE TABLE orders (id int, {columns}); INSERT INTO orders VALUES (1, {values})")
@@ -284,7 +286,7 @@ def test_every_type_arrives_as_it_is(bronze: Bronze, database: Database) -> None
     assert bronze.rows("_rescued") == [(None,)]
 
 
-def test_what_a_type_cannot_hold_is_rescued_and_the_other_rows_are_typed(bronze: Bronze, database: Database) -> None:
+def test_values_outside_a_type_are_rescued_and_other_rows_are_typed(bronze: Bronze, database: Database) -> None:
     database.sql(
         "CREATE TABLE orders (id int, amount numeric(5,2), day date, at timestamp, zoned timestamptz);"
         "INSERT INTO orders VALUES (1, 'NaN', 'infinity', '-infinity', '0044-03-15 12:00:00+00 BC'),"
@@ -356,7 +358,7 @@ def test_a_strict_contract_rejects_other_columns_with_what_differs(bronze: Bronz
     assert bronze.staged == []
 
 
-def test_an_open_contract_keeps_everything_as_text(bronze: Bronze, database: Database) -> None:
+def test_an_open_contract_stores_everything_as_text(bronze: Bronze, database: Database) -> None:
     database.sql(
         "CREATE TABLE orders (id int, amount numeric(5,2), at timestamptz, day date);"
         "INSERT INTO orders VALUES (1, 1.50, '2024-01-01 12:00:00.123456+02', 'infinity')"
@@ -383,7 +385,7 @@ def test_names_that_a_table_cannot_hold_are_rejected(
     assert rejection(bronze, FULL).code == code
 
 
-def test_a_server_that_is_not_there_is_an_error_that_says_so(bronze: Bronze) -> None:
+def test_an_unreachable_server_is_an_error_that_says_so(bronze: Bronze) -> None:
     nowhere = Database(1, "shop")
     bronze.connections = {"shop": settings(nowhere)}
     found = rejection(bronze, FULL)
@@ -400,7 +402,7 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(
     assert "wrong password" not in str(found)
 
 
-def test_a_table_or_column_that_is_not_there_is_named(bronze: Bronze, database: Database) -> None:
+def test_a_missing_table_or_column_is_named(bronze: Bronze, database: Database) -> None:
     missing = rejection(bronze, FULL)
     assert (missing.code, missing.exit_code) == ("unknown-database-table", 2)
     database.sql(ORDERS)
@@ -410,7 +412,7 @@ def test_a_table_or_column_that_is_not_there_is_named(bronze: Bronze, database: 
     assert rejection(bronze, replace(FULL, table="(SELECT amuont FROM orders)")).code == "query-rejected"
 
 
-def test_a_column_that_has_no_order_is_rejected(bronze: Bronze, database: Database) -> None:
+def test_a_column_without_an_order_is_rejected(bronze: Bronze, database: Database) -> None:
     database.sql("CREATE TABLE orders (id int, flag boolean, name text)")
     assert rejection(bronze, replace(INCREMENTAL, watermark="flag")).code == "column-not-ordered"
     assert rejection(bronze, replace(INCREMENTAL, watermark="name", overlap=1.0)).code == "column-not-ordered"

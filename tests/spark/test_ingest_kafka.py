@@ -126,7 +126,7 @@ def test_rounds_of_a_continuous_run_ingest_each_record_once(lake: Written, kafka
     assert lake.rows("SELECT id, _offset FROM bronze.events ORDER BY id") == [(1, 0), (2, 1), (3, 2)]
 
 
-def test_a_poisoned_record_goes_to_quarantine_with_a_code_and_a_tombstone_is_a_row(
+def test_an_invalid_record_goes_to_quarantine_with_a_code_and_a_tombstone_is_a_row(
     lake: Written, kafka: Broker
 ) -> None:
     topic = kafka.topic()
@@ -172,7 +172,7 @@ def test_a_strict_contract_rejects_a_new_field_with_a_diff(lake: Written, kafka:
     assert lake.rows("SELECT id FROM bronze.events") == [(1,)]
 
 
-def test_an_open_contract_keeps_every_field_as_text(lake: Written, kafka: Broker) -> None:
+def test_an_open_contract_stores_every_field_as_text(lake: Written, kafka: Broker) -> None:
     topic = kafka.topic()
     declare(lake, topic, "open")
     kafka.send(topic, '{"id": 1, "deep": {"a": [1.50]}}', '{"id": "x"}')
@@ -214,7 +214,7 @@ def test_a_batch_has_at_most_the_requested_rows(lake: Written, kafka: Broker) ->
     assert lake.rows("SELECT count(DISTINCT (_partition, _offset)) FROM bronze.events") == [(8,)]
 
 
-def test_records_that_retention_took_are_an_error_and_can_be_accepted(lake: Written, kafka: Broker) -> None:
+def test_records_deleted_by_retention_are_an_error_and_can_be_accepted(lake: Written, kafka: Broker) -> None:
     topic = kafka.topic()
     declare(lake, topic)
     kafka.send(topic, '{"id": 1}')
@@ -397,7 +397,7 @@ def test_nothing_is_read_while_the_registry_is_down(lake: Written, kafka: Broker
     assert lake.run()["bronze.events"].rows_written == 1
 
 
-def test_a_registry_that_goes_down_in_the_middle_of_a_batch_is_waited_for_or_the_batch_is_not_committed(
+def test_a_registry_that_fails_during_a_batch_is_waited_for_or_the_batch_is_not_committed(
     lake: Written,
     kafka: Broker,
     registry: Apicurio,
@@ -452,7 +452,7 @@ CUTS = {
 
 
 @pytest.mark.parametrize("cut", chosen_only(CUTS, "pinned", "before the quarantine"))
-def test_cut_short_and_run_again_every_record_is_in_one_place_once(
+def test_after_an_interruption_and_a_rerun_every_record_is_in_one_place_once(
     lake: Written, kafka: Broker, registry: Apicurio, monkeypatch: pytest.MonkeyPatch, cut: str
 ) -> None:
     topic = kafka.topic(partitions=2)
@@ -522,7 +522,7 @@ def test_protobuf_values_are_read_by_the_message_that_they_name(
     ]
 
 
-def test_changes_of_a_database_are_rows_with_what_happened_to_them(lake: Written, kafka: Broker) -> None:
+def test_changes_of_a_database_are_rows_with_their_operation(lake: Written, kafka: Broker) -> None:
     topic = kafka.topic()
     declare(lake, topic, envelope="debezium")
 

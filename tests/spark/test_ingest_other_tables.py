@@ -142,7 +142,7 @@ def test_a_change_feed_provides_updates_and_deletes(bronze: Bronze, delta: Other
     assert bronze.rows("_changed_at IS NULL", order="_change_position, id") == [(True,)] * 2 + [(False,)] * 3
 
 
-def test_a_change_feed_that_begins_later_is_used_from_then_on(bronze: Bronze, delta: Other) -> None:
+def test_a_later_enabled_change_feed_is_used_from_then_on(bronze: Bronze, delta: Other) -> None:
     table = bronze.table(delta.source)
     delta.sql("CREATE TABLE other (id BIGINT) USING delta")
     delta.sql("INSERT INTO other VALUES (1)")
@@ -210,7 +210,7 @@ def test_an_iceberg_table_is_read_in_full_and_then_by_added_rows(bronze: Bronze,
     assert found == [(1, "2024-01-01", None), (2, "2024-01-01", None), (3, None, None), (4, None, "new")]
 
 
-def test_a_rewrite_of_an_iceberg_table_alone_brings_no_rows(bronze: Bronze, iceberg: Other) -> None:
+def test_a_rewrite_of_an_iceberg_table_adds_no_rows(bronze: Bronze, iceberg: Other) -> None:
     table = bronze.table(iceberg.source)
     iceberg.sql("CREATE TABLE other (id BIGINT) USING iceberg")
     iceberg.sql("INSERT INTO other VALUES (1)")

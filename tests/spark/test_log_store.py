@@ -119,7 +119,7 @@ def race(command: list[str], store: str, folder: Path, versions: int, delay: int
 
 
 @pytest.mark.verify
-def test_of_two_processes_that_race_for_a_thousand_versions_exactly_one_wins_each(
+def test_exactly_one_of_two_racing_processes_wins_each_of_a_thousand_versions(
     command: list[str], tmp_path: Path
 ) -> None:
     result = race(command, OURS, tmp_path, versions=1000, delay=0)
@@ -132,7 +132,7 @@ def test_a_delay_before_the_claim_loses_nothing(command: list[str], tmp_path: Pa
     assert sorted(result.acknowledged) == sorted(result.present)
 
 
-def test_the_same_delay_makes_the_store_of_delta_lose_acknowledged_commits(command: list[str], tmp_path: Path) -> None:
+def test_the_same_delay_makes_delta_s_store_lose_acknowledged_commits(command: list[str], tmp_path: Path) -> None:
     result = race(command, DELTAS, tmp_path, versions=40, delay=DELAY)
     assert len(result.gone) >= 10, "a delayed rename has to lose commits again and again, not by luck"
 
@@ -187,16 +187,14 @@ def test_two_writers_of_five_hundred_commits_each_on_a_slow_disk_leave_all_thous
 
 
 @pytest.mark.verify
-def test_the_same_two_writers_lose_commits_with_the_store_of_delta(command: list[str], tmp_path: Path) -> None:
+def test_the_same_two_writers_lose_commits_with_delta_s_store(command: list[str], tmp_path: Path) -> None:
     result = contend(command, DELTAS, tmp_path, 500)
     assert len(result.acknowledged) == 1000
     assert len(result.gone) >= 10, "a delayed rename has to lose commits again and again, not by luck"
 
 
 @pytest.mark.parametrize("way", ["links", "files"])
-def test_the_store_and_a_writer_in_python_that_commit_to_one_log_both_keep_all_their_commits(
-    command: list[str], tmp_path: Path, way: str
-) -> None:
+def test_the_store_and_a_python_writer_lose_no_commits_in_one_log(command: list[str], tmp_path: Path, way: str) -> None:
     table, barrier, each = tmp_path / "table", str(tmp_path / "barrier"), 100
     second_writer.make(table)
     log = table / "_delta_log"
@@ -213,14 +211,14 @@ def test_the_store_and_a_writer_in_python_that_commit_to_one_log_both_keep_all_t
     assert "lost a version to the other" in lines, "nobody was ever in the other's way"
 
 
-def test_a_version_that_is_taken_is_refused_and_stays_as_it_was(drive: Drive, tmp_path: Path) -> None:
+def test_an_existing_version_is_rejected_and_unchanged(drive: Drive, tmp_path: Path) -> None:
     commit = tmp_path / "00000000000000000000.json"
     commit.write_text("first\n")
     assert drive("write", OURS, commit, "second", False) == ["lost second"]
     assert commit.read_text() == "first\n"
 
 
-def test_nothing_but_the_commit_and_its_checksum_stays_in_the_folder(drive: Drive, tmp_path: Path) -> None:
+def test_only_the_commit_and_its_checksum_file_remain(drive: Drive, tmp_path: Path) -> None:
     drive("write", OURS, tmp_path / "00000000000000000000.json", "first", False)
     drive("write", OURS, tmp_path / "00000000000000000000.json", "second", False)
     names = {"00000000000000000000.json", ".00000000000000000000.json.crc"}
@@ -291,14 +289,14 @@ def test_a_temporary_file_that_a_killed_writer_left_is_not_listed(drive: Drive, 
     assert drive("list", OURS, tmp_path / "00000000000000000000.json") == ["00000000000000000000.json"]
 
 
-def test_names_with_spaces_percents_and_emoji_are_taken_as_they_are(drive: Drive, tmp_path: Path) -> None:
+def test_names_with_spaces_percents_and_emoji_are_used_unchanged(drive: Drive, tmp_path: Path) -> None:
     folder = tmp_path / "a b%20c 🧊"
     folder.mkdir()
     drive("write", OURS, f"file://{folder}/0.json", "first", False)
     assert (folder / "0.json").read_text() == "first\n"
 
 
-def test_the_shipped_jar_is_what_the_source_makes(build: ModuleType, tmp_path: Path) -> None:
+def test_the_shipped_jar_is_built_from_the_source(build: ModuleType, tmp_path: Path) -> None:
     rebuilt = tmp_path / "rebuilt.jar"
     build.build(rebuilt)
     assert digest(rebuilt) == digest(LOG_STORE), "run `make log-store` after a change to java/src"

@@ -70,7 +70,7 @@ def test_two_processes_that_commit_to_one_log_lose_nothing(command: list[str], s
 
 
 @pytest.mark.verify
-def test_the_same_two_processes_lose_commits_with_the_store_of_delta(
+def test_the_same_two_processes_lose_commits_with_delta_s_store(
     command: list[str], s3: S3Server, tmp_path: Path
 ) -> None:
     result = Log(command, s3).race(DELTAS, 100, tmp_path / "barrier")
@@ -78,7 +78,7 @@ def test_the_same_two_processes_lose_commits_with_the_store_of_delta(
     assert result.gone
 
 
-def test_a_commit_whose_reply_was_dropped_is_made_once_and_known_as_ones_own(
+def test_a_commit_with_a_lost_reply_is_made_once_and_recognized(
     command: list[str], s3: S3Server, http_proxy_to: Callable[[int], HttpProxy]
 ) -> None:
     proxy = http_proxy_to(s3.port)

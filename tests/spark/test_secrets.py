@@ -106,7 +106,7 @@ def declare(folder: Path, s3: S3Server, database: Database) -> None:
 
 @pytest.mark.spark
 @pytest.mark.servers
-def test_no_secret_leaves_by_command_line_environment_ui_log_or_file(
+def test_no_secret_is_visible_in_command_line_environment_ui_log_or_file(
     tmp_path: Path, s3: S3Server, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop, cache, temporary = tmp_path / "shop", tmp_path / "cache", tmp_path / "temporary"

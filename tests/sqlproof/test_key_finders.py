@@ -219,7 +219,7 @@ some_tables = st.fixed_dictionaries({table: some_rows(columns) for table, column
 @pytest.mark.parametrize("case", FOLLOWED)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=some_tables)
-def test_no_key_that_changed_is_missed(changing: Changing, case: str, rows: Mapping[str, Sequence[Row]]) -> None:
+def test_no_changed_key_is_missed(changing: Changing, case: str, rows: Mapping[str, Sequence[Row]]) -> None:
     text, key = FOLLOWED[case]
     changing.fill(rows)
     before, after = (by_key(changing.ask(text, way), key) for way in ("old", "new"))
@@ -236,7 +236,7 @@ def test_no_key_that_changed_is_missed(changing: Changing, case: str, rows: Mapp
 
 
 @pytest.mark.parametrize("case", ["nothing was joined twice", "two left joins of the key", "anti joins"])
-def test_a_key_is_found_when_two_tables_get_the_row_that_was_missing(changing: Changing, case: str) -> None:
+def test_a_key_is_found_when_two_tables_get_the_missing_row(changing: Changing, case: str) -> None:
     text, key = FOLLOWED[case]
     changing.fill({"o": [(1, 2, 3, 1, True, True)], "c": [(2, 5, 0, False, True)], "p": [(3, 6, 0, False, True)]})
     (before,) = by_key(changing.ask(text, "old"), key)
@@ -245,7 +245,7 @@ def test_a_key_is_found_when_two_tables_get_the_row_that_was_missing(changing: C
     assert before in found
 
 
-def test_the_changed_rows_of_each_table_lead_to_few_keys(changing: Changing) -> None:
+def test_the_changed_rows_of_each_table_find_few_keys(changing: Changing) -> None:
     text, key = FOLLOWED["left join of the key"]
     orders = [(n, n, 0, 1, True, True) for n in range(10)]
     customers = [(n, n * 10, 0, True, True) for n in range(8)]
@@ -258,7 +258,7 @@ def test_the_changed_rows_of_each_table_lead_to_few_keys(changing: Changing) -> 
     assert keys == {"o": [], "c": [(-1,), (80,)]}
 
 
-def test_a_finder_is_written_in_the_words_of_the_query() -> None:
+def test_a_key_finder_uses_the_expressions_of_the_query() -> None:
     text = (
         "SELECT o.a DIV 2 AS k, /* all */ sum(o.x) AS s\nFROM silver.o AS o -- orders\n"
         "LEFT JOIN silver.c AS c ON c.id = o.c LEFT JOIN silver.p ON p.id = o.p\n"
@@ -388,11 +388,11 @@ REJECTED = [
 
 
 @pytest.mark.parametrize(("text", "because"), REJECTED, ids=range(len(REJECTED)))
-def test_a_query_whose_keys_cannot_be_found_says_why(text: str, because: str) -> None:
+def test_a_query_without_findable_keys_has_a_reason(text: str, because: str) -> None:
     assert key_finder(sql(text), ["id"]) == because
 
 
-def test_the_reason_tells_the_line_of_the_file() -> None:
+def test_the_reason_has_the_line_of_the_file() -> None:
     text = "SELECT id\nFROM silver.o\nLIMIT 3"
     assert str(key_finder(sql(text, line=7), ["id"])).endswith("(LIMIT, line 9)")
 
@@ -417,7 +417,7 @@ def views(shared_spark: SparkSession) -> SparkSession:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("case", list(FOLLOWED)[::4])  # DuckDB has them all
-def test_no_key_that_changed_is_missed_on_spark(views: SparkSession, case: str) -> None:
+def test_no_changed_key_is_missed_on_spark(views: SparkSession, case: str) -> None:
     text, key = FOLLOWED[case]
 
     def ask(keys: str, way: str, changed: str | None = None) -> tuple[list[str], list[Row]]:

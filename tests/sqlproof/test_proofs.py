@@ -41,14 +41,14 @@ def answer(spark: SparkSession, text: str, orders: DataFrame) -> Counter[str]:
 
 
 @pytest.mark.parametrize("text", ROWWISE)
-def test_a_rowwise_query_over_two_halves_gives_what_it_gives_over_the_whole(spark: SparkSession, text: str) -> None:
+def test_a_rowwise_query_over_two_halves_equals_the_query_over_all_rows(spark: SparkSession, text: str) -> None:
     orders = spark.sql(ORDERS)
     halves = [answer(spark, text, orders.where(half)) for half in ("id < 5", "id >= 5")]
     assert halves[0] + halves[1] == answer(spark, text, orders)
 
 
 @pytest.mark.parametrize(("text", "expression"), TRACED)
-def test_partitions_recomputed_in_two_parts_make_the_whole(spark: SparkSession, text: str, expression: str) -> None:
+def test_partitions_recomputed_in_two_parts_equal_a_full_build(spark: SparkSession, text: str, expression: str) -> None:
     orders = spark.sql(ORDERS)
     if "AS day" in text:
         orders = orders.drop("day")  # else GROUP BY day would mean this column, and Spark refuses the query
@@ -61,7 +61,7 @@ def test_partitions_recomputed_in_two_parts_make_the_whole(spark: SparkSession, 
     assert all(parts)
 
 
-def test_the_list_of_aggregates_misses_none_that_spark_has(spark: SparkSession) -> None:
+def test_the_list_of_aggregates_has_all_of_spark_s(spark: SparkSession) -> None:
     missed = []
     for (function,) in spark.sql("SHOW SYSTEM FUNCTIONS").collect():
         description = "\n".join(row[0] for row in spark.sql(f"DESCRIBE FUNCTION `{function}`").collect())

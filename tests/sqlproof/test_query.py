@@ -83,12 +83,12 @@ def call(function: str) -> str:
 
 
 @pytest.mark.parametrize("function", sorted(AGGREGATES | CHANGING))
-def test_no_aggregate_and_no_changing_function_passes_as_rowwise(function: str) -> None:
+def test_aggregates_and_nondeterministic_functions_are_not_rowwise(function: str) -> None:
     assert not read_query(sql(f"SELECT {call(function)} AS z FROM bronze.orders")).rowwise
 
 
 @pytest.mark.parametrize("function", sorted(AGGREGATES - {"grouping", "grouping_id"}))
-def test_a_partition_made_by_an_aggregate_is_never_traced(function: str) -> None:
+def test_a_partition_computed_by_an_aggregate_is_never_traced(function: str) -> None:
     text = f"SELECT {call(function)} AS day, k FROM silver.orders GROUP BY k"
     assert partition_trace(sql(text), "day") == "'day' is an aggregate (line 1)"
 
@@ -197,7 +197,7 @@ def test_references_come_once_each_in_order_of_appearance() -> None:
     assert read_query(sql(text)).refs == (named("silver.b"), named("bronze.a"), named("gold.c"))
 
 
-def test_a_cte_hides_a_table_only_where_it_can_be_seen() -> None:
+def test_a_cte_hides_a_table_only_in_its_scope() -> None:
     text = "WITH orders AS (SELECT id FROM bronze.orders) SELECT id FROM orders"
     assert read_query(sql(text)).refs == (named("bronze.orders"),)
     with pytest.raises(DeclarationError, match="'b' lacks its layer"):
@@ -219,7 +219,7 @@ def test_a_cte_hides_a_table_only_where_it_can_be_seen() -> None:
         ),
     ],
 )
-def test_result_columns_are_known_where_no_star_hides_them(text: str, expected: tuple[str, ...] | None) -> None:
+def test_result_columns_are_known_without_a_star(text: str, expected: tuple[str, ...] | None) -> None:
     assert read_query(sql(text)).columns == expected
 
 
@@ -228,7 +228,7 @@ def test_a_star_is_expanded_with_known_schemas() -> None:
     assert output_columns(query, columns(bronze_orders=["id", "k"])) == ("id", "k", "name")
 
 
-def test_columns_read_are_known_where_the_text_decides_them() -> None:
+def test_columns_read_are_known_if_the_text_decides_them() -> None:
     query = sql("SELECT o.a, c.b FROM bronze.orders o JOIN silver.c c ON o.k = c.k WHERE o.d > 1")
     assert read_query(query).reads == {
         named("bronze.orders"): frozenset({"a", "k", "d"}),
@@ -236,7 +236,7 @@ def test_columns_read_are_known_where_the_text_decides_them() -> None:
     }
 
 
-def test_reads_leave_out_tables_that_the_text_does_not_decide() -> None:
+def test_columns_of_undecided_tables_are_omitted() -> None:
     assert read_query(sql("SELECT a FROM bronze.orders o JOIN silver.c c ON o.k = c.k")).reads == {}
     assert read_query(sql("SELECT * FROM bronze.orders")).reads == {}
 
@@ -341,7 +341,7 @@ def test_a_qualified_column_that_cannot_be_kept_is_an_error(text: str, what: str
         ("SELECT a,\n b AS A FROM bronze.x", "duplicate-column", 11, "two result columns are named 'A'"),
     ],
 )
-def test_what_cannot_be_read_is_an_error_with_its_line(text: str, code: str, line: int, words: str) -> None:
+def test_an_unreadable_query_is_an_error_with_its_line(text: str, code: str, line: int, words: str) -> None:
     with pytest.raises(DeclarationError) as caught:
         read_query(sql(text, line=10))
     assert (caught.value.code, caught.value.at) == (code, Place("silver/x.sql", line))
@@ -417,7 +417,7 @@ def check(name: str, *, where: str = "", expect: str = "") -> Check:
     return Check(name=name, rule=rule, on_fail="quarantine", declared_at=Place("silver/x.sql", 4))
 
 
-def test_conditions_over_columns_that_are_there_are_fine() -> None:
+def test_conditions_over_existing_columns_are_accepted() -> None:
     table = made(
         "silver.x",
         "SELECT id, amount FROM bronze.orders",
@@ -469,9 +469,7 @@ def test_conditions_over_columns_that_are_there_are_fine() -> None:
         ),
     ],
 )
-def test_a_promise_over_a_column_that_is_not_there_is_an_error(
-    changed: dict[str, object], code: str, what: str
-) -> None:
+def test_a_promise_over_a_missing_column_is_an_error(changed: dict[str, object], code: str, what: str) -> None:
     (error,) = check_conditions(made("silver.x", "SELECT id, amount FROM bronze.orders", **changed), None)  # type: ignore[arg-type]
     assert (error.code, error.what) == (code, what)
 
@@ -501,7 +499,7 @@ KEYED: dict[str, Any] = {"key": ("id",), "order_by": ("ts",)}
         (Snapshot(key=("id",), taken="ts", into="scd2", ignore=("b",)), "snapshot ignore", "b"),
     ],
 )
-def test_every_column_that_a_load_names_has_to_be_given(load: Load, word: str, missing: str) -> None:
+def test_the_query_must_return_every_column_of_the_load(load: Load, word: str, missing: str) -> None:
     table = made("silver.x", "SELECT id, ts, op, amount FROM bronze.orders", load, load_at=Place("silver/x.sql", 3))
     (error,) = check_conditions(table, None)
     assert error.what == f"{word} names column '{missing}', which silver.x does not have"
@@ -520,7 +518,7 @@ def test_every_column_that_a_load_names_has_to_be_given(load: Load, word: str, m
         ("op =", [("sql-syntax", "the condition of delete is not valid SQL: syntax error near '='")]),
     ],
 )
-def test_the_condition_of_a_delete_is_read(
+def test_the_columns_of_a_delete_condition_are_checked(
     load: type[Merge | Scd2], delete: str, expected: list[tuple[str, str]]
 ) -> None:
     table = made("silver.x", "SELECT id, ts, op FROM bronze.orders", load(**KEYED, delete=delete))
@@ -540,7 +538,7 @@ ADDED = [
 
 
 @pytest.mark.parametrize(("load", "added"), ADDED)
-def test_a_query_may_not_give_the_columns_that_the_load_adds(load: Load, added: tuple[str, ...]) -> None:
+def test_a_query_cannot_return_columns_that_the_load_adds(load: Load, added: tuple[str, ...]) -> None:
     table = made(
         "silver.x", "SELECT id, ts, op, n, Valid_From, valid_to, is_current, _entry, gone FROM bronze.orders", load
     )
@@ -552,7 +550,7 @@ def test_a_query_may_not_give_the_columns_that_the_load_adds(load: Load, added: 
     ]
 
 
-def test_a_star_may_not_give_them_either_where_it_is_known() -> None:
+def test_an_expanded_star_cannot_return_columns_that_the_load_adds() -> None:
     table = made("silver.x", "SELECT * FROM bronze.orders", Scd2(**KEYED))
     schemas = columns(bronze_orders=["id", "ts", "valid_to"])
     (error,) = check_conditions(table, given_columns(table, schemas))
@@ -568,7 +566,7 @@ def test_a_promise_about_a_column_that_the_load_adds_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(("load", "added"), ADDED)
-def test_a_table_has_the_columns_of_its_query_and_those_of_its_load(load: Load, added: tuple[str, ...]) -> None:
+def test_a_table_has_the_columns_of_its_query_and_its_load(load: Load, added: tuple[str, ...]) -> None:
     table = made("silver.x", "SELECT * FROM bronze.orders", load)
     schemas = columns(bronze_orders=["id", "ts"])
     assert table_columns(table, schemas) == ("id", "ts", *added)

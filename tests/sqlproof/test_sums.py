@@ -88,7 +88,7 @@ REJECTED = [
 
 
 @pytest.mark.parametrize(("text", "because"), REJECTED, ids=range(len(REJECTED)))
-def test_what_new_rows_alone_cannot_keep_says_why(text: str, because: str) -> None:
+def test_a_group_that_new_rows_cannot_update_has_a_reason(text: str, because: str) -> None:
     found = sums(sql(text), ["k"])
     assert isinstance(found, str), found
     assert found.startswith(because)

@@ -38,7 +38,7 @@ def listed(folder: Path, pattern: str, **how: str) -> tuple[list[str], dict[str,
     return files, {entry.path: entry.code for entry in skipped}
 
 
-def test_files_of_every_name_are_listed_and_read(tmp_path: Path) -> None:
+def test_files_with_any_name_are_listed_and_read(tmp_path: Path) -> None:
     for name in ODD_NAMES:
         (tmp_path / name).write_text(name)
     for pattern in ("*.json", f"{tmp_path}/*.json"):
@@ -99,7 +99,7 @@ KINDS: dict[str, tuple[Callable[[Path], None], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("make", "expected"), KINDS.values(), ids=KINDS)
-def test_entries_that_are_not_files_of_the_folder_are_skipped_and_named(
+def test_entries_that_are_not_files_are_skipped_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], expected: dict[str, str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -161,7 +161,7 @@ def _zone(folder: Path) -> Store:
     return landing_store("in/*.json", str(folder), {})[0]
 
 
-def test_a_file_that_is_swapped_after_the_listing_is_not_read(tmp_path: Path) -> None:
+def test_a_file_replaced_after_the_listing_is_not_read(tmp_path: Path) -> None:
     folder, outside = tmp_path / "in", tmp_path / "secret.json"
     folder.mkdir()
     outside.write_text("secret")
@@ -185,7 +185,7 @@ def test_a_file_that_is_swapped_after_the_listing_is_not_read(tmp_path: Path) ->
         assert "x.json" in caught.value.what
 
 
-def test_a_folder_that_is_swapped_while_a_file_is_opened_is_not_followed(
+def test_a_folder_replaced_while_a_file_is_opened_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look at the real path and the open, which is why neither follows a link."""
@@ -209,7 +209,7 @@ def test_a_folder_that_is_swapped_while_a_file_is_opened_is_not_followed(
         zone.open("in/day/x.json")
 
 
-def test_a_fifo_in_place_of_a_manifest_does_not_block(tmp_path: Path) -> None:
+def test_a_fifo_instead_of_a_manifest_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "note")
     with pytest.raises(DataError) as caught:
         LocalStore(tmp_path).read("note")

@@ -27,7 +27,7 @@ def raised(outer: Exception, inner: Exception) -> Exception:
         (PermissionDenied("in/a"), PermissionError("in/a"), "denied"),
     ],
 )
-def test_a_guess_of_a_library_from_text_is_ignored(outer: Exception, inner: Exception, kind: Kind) -> None:
+def test_a_library_s_guess_from_text_is_ignored(outer: Exception, inner: Exception, kind: Kind) -> None:
     assert failure_kind(raised(outer, inner)) == kind
 
 

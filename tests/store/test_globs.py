@@ -33,7 +33,7 @@ class Tree:
 
 @pytest.mark.parametrize("pattern", ["in/**", "in/*/*.json", "in/day=?/a.json", "**/x/*.json", "in/*.json"])
 @pytest.mark.parametrize("after", ["", "in", "in/day=1", "in/day=1/", "in/day=1/a", "in/day=2/~", "j", *PATHS])
-def test_a_walk_after_a_path_finds_the_same_later_matches_as_a_full_walk(pattern: str, after: str) -> None:
+def test_a_listing_after_a_path_finds_the_later_matches_of_a_full_listing(pattern: str, after: str) -> None:
     whole = Tree(*PATHS).found(pattern, None)
     assert Tree(*PATHS).found(pattern, after) == [path for path in whole if path > after]
 
@@ -66,5 +66,5 @@ def test_a_folder_without_wildcards_before_the_path_is_not_entered() -> None:
         ("", "z", False),
     ],
 )
-def test_folders_are_compared_with_a_path_letter_by_letter(folder: str, after: str, before: bool) -> None:
+def test_folders_are_compared_with_a_path_by_character(folder: str, after: str, before: bool) -> None:
     assert sorts_before(folder, after) == before

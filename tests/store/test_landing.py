@@ -55,7 +55,7 @@ def states(landing: LandingReport) -> list[str]:
     return [file.state for file in landing.files]
 
 
-def test_a_file_lands_where_the_table_looks(zone: Store, file: Path) -> None:
+def test_a_file_lands_in_the_folder_of_the_table(zone: Store, file: Path) -> None:
     landing = landed(zone, file)
     assert (states(landing), landing.errors) == (["landed"], ())
     (fact,) = zone.find("orders/*.json")
@@ -80,7 +80,7 @@ def test_the_same_bytes_land_once(zone: Store, file: Path) -> None:
     assert list(zone.find("orders/*")) == before
 
 
-def test_other_content_under_the_same_name_is_refused(zone: Store, file: Path) -> None:
+def test_other_content_under_the_same_name_is_rejected(zone: Store, file: Path) -> None:
     landed(zone, file)
     before = file.read_bytes()
     file.write_bytes(b'{"order_id": 2}\n')
@@ -105,7 +105,7 @@ def test_a_file_without_a_manifest_is_compared_by_its_content(zone: Store, file:
     assert [error.code for error in landed(zone, file, name="other.json").errors] == ["landed-other-bytes"]
 
 
-def test_a_landing_that_lost_the_race_is_reported_as_already_landed(
+def test_a_concurrent_landing_is_reported_as_already_landed(
     zone: Store, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = type(zone).put_file
@@ -120,7 +120,7 @@ def test_a_landing_that_lost_the_race_is_reported_as_already_landed(
     assert zone.read("orders/2026-01-01.json") == b"of another, who was faster"
 
 
-def test_a_refused_file_does_not_stop_the_others(zone: Store, file: Path, tmp_path: Path) -> None:
+def test_a_rejected_file_does_not_stop_the_others(zone: Store, file: Path, tmp_path: Path) -> None:
     put(zone, "orders/2026-01-01.json", b"other")
     second = tmp_path / "2026-01-02.json"
     second.write_text("{}")
@@ -167,7 +167,7 @@ def test_progress_is_reported_up_to_the_last_byte(zone: Store, tmp_path: Path) -
 
 @pytest.mark.servers
 @pytest.mark.parametrize("kind", REMOTE)
-def test_a_landing_survives_a_busy_store(
+def test_a_landing_in_a_busy_store_succeeds(
     kind: str,
     request: pytest.FixtureRequest,
     file: Path,
@@ -194,7 +194,7 @@ def test_only_the_file_and_its_manifest_stay_on_the_server(sftp: SftpServer, fil
     assert names(folder) == ["2026-01-01.json", "2026-01-01.json.json"]
 
 
-def test_nothing_lands_on_a_web_server(http: WebServer, file: Path) -> None:
+def test_files_cannot_land_on_a_web_server(http: WebServer, file: Path) -> None:
     assert [error.code for error in landed(open_store(f"http://127.0.0.1:{http.port}"), file).errors] == [
         "storage-read-only"
     ]
@@ -209,7 +209,7 @@ def test_nothing_lands_on_a_web_server(http: WebServer, file: Path) -> None:
         ("orders/all.json", "all.json", "orders/all.json"),
     ],
 )
-def test_the_name_is_below_the_folder_of_the_glob(
+def test_the_name_is_relative_to_the_folder_of_the_glob(
     tmp_path: Path, file: Path, glob: str, name: str | None, key: str
 ) -> None:
     zone = LocalStore(tmp_path / "zone")
@@ -224,7 +224,7 @@ def test_a_source_with_an_absolute_path_is_landed_there(tmp_path: Path, file: Pa
 
 
 @pytest.mark.parametrize("name", ["a.csv", "_a.json", ".a.json", "deep/a.json", "../a.json", "../orders/a.json"])
-def test_a_name_that_does_not_match_the_glob_is_refused_before_anything_lands(
+def test_a_name_that_does_not_match_the_glob_is_rejected_before_anything_lands(
     tmp_path: Path, file: Path, name: str
 ) -> None:
     zone = LocalStore(tmp_path / "zone")
@@ -235,7 +235,7 @@ def test_a_name_that_does_not_match_the_glob_is_refused_before_anything_lands(
 
 
 @pytest.mark.parametrize("glob", ["orders/*.json", "orders/**", "orders/caf?.json"])
-def test_a_name_that_is_not_utf8_is_refused_and_shown_escaped(tmp_path: Path, glob: str) -> None:
+def test_a_name_that_is_not_utf8_is_rejected_and_shown_escaped(tmp_path: Path, glob: str) -> None:
     file = tmp_path / os.fsdecode(b"caf\xe9.json")
     file.write_bytes(b"{}")
     zone = LocalStore(tmp_path / "zone")
@@ -254,7 +254,7 @@ def test_a_missing_file_is_reported_before_anything_lands(tmp_path: Path, file: 
     assert not os.path.exists(tmp_path / "zone")
 
 
-def test_one_name_is_for_one_file(tmp_path: Path, file: Path) -> None:
+def test_one_name_is_only_for_one_file(tmp_path: Path, file: Path) -> None:
     with pytest.raises(UsageError) as caught:
         landed(LocalStore(tmp_path), file, file, name="a.json")
     assert caught.value.code == "one-name"
@@ -295,7 +295,7 @@ def test_a_file_that_arrives_during_a_listing_is_not_missed(
     assert zone.starts == [after, bookmark]
 
 
-def test_a_file_after_the_last_name_of_a_listing_waits_for_the_next(tmp_path: Path) -> None:
+def test_a_file_after_the_last_name_of_a_listing_is_found_by_the_next(tmp_path: Path) -> None:
     zone = Changing(tmp_path)
     put(zone, "in/b.json")
     first = zone.find

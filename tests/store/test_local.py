@@ -29,13 +29,13 @@ def test_a_listing_has_sizes_and_modification_times(tmp_path: Path) -> None:
     assert (file.size, file.modified) == (5, 1_700_000_000_123)
 
 
-def test_the_probe_refuses_a_store_where_two_writers_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probe_rejects_a_store_where_two_writers_succeed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", os.replace)
     monkeypatch.setattr(os, "unlink", lambda path: None)
     assert "both succeeded" in str(LocalStore(tmp_path).probe())
 
 
-def test_a_disk_without_hard_links_is_refused_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_hard_links_is_rejected_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def reject(source: str, target: str) -> None:
         raise OSError(1, "Operation not permitted")
 
@@ -67,7 +67,7 @@ def test_a_file_is_archived_on_another_disk(tmp_path: Path, monkeypatch: pytest.
     assert os.listdir(tmp_path / "archive") == ["a.json"]
 
 
-def test_an_unlistable_folder_is_not_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unlistable_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.json").touch()
     # Not by mode: whoever runs the tests as root may list everything.
     monkeypatch.setattr(os, "open", failing(os.open, errno.EACCES))
@@ -76,7 +76,7 @@ def test_an_unlistable_folder_is_not_an_empty_folder(tmp_path: Path, monkeypatch
     assert caught.value.code == "storage-denied"
 
 
-def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", failing(os.fsync, errno.ENOSPC))
     with pytest.raises(InfrastructureError) as caught:
         LocalStore(tmp_path).put_if_absent("in/a.json", b"1")

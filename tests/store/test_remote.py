@@ -113,7 +113,7 @@ def test_an_upload_over_a_bad_connection_arrives_complete(place: Place, proxy_to
 
 
 @pytest.mark.servers
-def test_refused_credentials_are_reported_and_not_shown(place: Place) -> None:
+def test_rejected_credentials_are_reported_and_not_shown(place: Place) -> None:
     put(place.open(), "a.json")
     for ask in (
         lambda storage: list(storage.find("*.json")),
@@ -133,7 +133,7 @@ def test_refused_credentials_are_reported_and_not_shown(place: Place) -> None:
 
 @pytest.mark.servers
 @pytest.mark.parametrize("kind", ["s3", "azure"])
-def test_a_missing_bucket_is_not_an_empty_one(kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_missing_bucket_is_an_error(kind: str, request: pytest.FixtureRequest) -> None:
     (settings,) = make_place(kind, request).settings.values()
     scheme = {"s3": "s3", "azure": "az"}[kind]
     storage = open_store(f"{scheme}://nowhere", {f"{scheme}://nowhere": settings})
@@ -159,7 +159,7 @@ def test_a_folder_without_permission_is_an_error(sftp: SftpServer, request: pyte
 
 
 @pytest.mark.servers
-def test_a_server_with_another_host_key_is_refused(sftp: SftpServer) -> None:
+def test_a_server_with_another_host_key_is_rejected(sftp: SftpServer) -> None:
     root = f"sftp://127.0.0.1:{sftp.port}"
     other = (sftp.folder / "user.pub").read_text().split()[1]
     for known in (f"[127.0.0.1]:{sftp.port} ssh-ed25519 {other}", f"elsewhere ssh-ed25519 {other}"):
@@ -171,7 +171,7 @@ def test_a_server_with_another_host_key_is_refused(sftp: SftpServer) -> None:
 
 
 @pytest.mark.servers
-def test_keys_may_be_files_or_their_content(sftp: SftpServer) -> None:
+def test_private_keys_can_be_files_or_content(sftp: SftpServer) -> None:
     root, settings = f"sftp://127.0.0.1:{sftp.port}", sftp.settings()
     hosts = sftp.folder / "known_hosts"
     hosts.write_text(settings["known_hosts"])
@@ -339,7 +339,7 @@ def test_a_busy_web_server_is_retried_and_a_broken_stream_resumes(
     assert caught.value.code == "storage-unreachable"
 
 
-def test_a_web_server_is_not_written_to(http: WebServer) -> None:
+def test_a_web_server_is_read_only(http: WebServer) -> None:
     with pytest.raises(InfrastructureError) as caught:
         open_store(f"http://127.0.0.1:{http.port}").put_if_absent("a", b"")
     assert caught.value.code == "storage-read-only"
@@ -359,7 +359,7 @@ def test_the_longest_url_prefix_wins() -> None:
     assert list(found.values()) == ["folder", "bucket", "bucket", "any", "another"]
 
 
-def test_a_misspelt_setting_is_an_error_with_a_suggestion() -> None:
+def test_a_misspelled_setting_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(DeclarationError) as caught:
         open_store("s3://drops", {"s3://drops": {"endpiont": "x"}})
     assert caught.value.code == "unknown-key"
@@ -403,9 +403,7 @@ def test_settings_are_not_shown() -> None:
         ("s3://drops/in/2026-??.json", "/data", "s3://drops", "s3://drops/in/2026-??.json"),
     ],
 )
-def test_a_source_is_in_the_landing_zone_unless_it_says_where(
-    files: str, landing: str, root: str, pattern: str
-) -> None:
+def test_a_source_is_in_the_landing_zone_by_default(files: str, landing: str, root: str, pattern: str) -> None:
     storage, found = landing_store(files, landing, {})
     assert (storage.url, found) == (root, pattern)
 
