@@ -1,4 +1,4 @@
-"""What many tests share. Nothing here imports PySpark before a test asks for Spark: pure tests do without."""
+"""Shared fixtures. They import PySpark only when a test needs Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MEMORY = "/dev/shm"
 _ENOUGH = 8 << 30
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
-    # Lakes sync every commit. In memory that costs nothing, and the tests of disks mount disks of their own.
+    # Lakes sync every commit, which costs nothing in memory. Tests of disks mount their own disks.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
 
 _SERVERS = ("shared", "azure", "http", "kafka", "postgresql", "proxy", "http_proxy", "registry", "s3", "sftp")
@@ -28,7 +28,7 @@ pytest_plugins = ["tests.durations", *(f"tests.servers.{name}" for name in _SERV
 @pytest.fixture(scope="session")
 def shared_spark() -> Iterator[SparkSession]:
     """One Spark for all tests of a process."""
-    # Many small batches and nothing long: the optimising compiler would cost more than it gives.
+    # Tests run many small batches, for which the optimising compiler costs more time than it saves.
     session = open_session("tests", {}, ("delta", "kafka", "iceberg", "postgresql"), brief=True)
     yield session
     close_session(session)
@@ -36,5 +36,5 @@ def shared_spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def spark(shared_spark: SparkSession) -> SparkSession:
-    """A session of the test's own on the shared Spark: its settings and views do not reach the next test."""
+    """A separate session on the shared Spark, so that settings and views do not reach the next test."""
     return isolated(shared_spark)

@@ -27,10 +27,10 @@ SLOW_TESTS: dict[str, str] = {
         "it needs a JVM of its own, with a UI and an event log, and four commands"
     ),
 }
-"""By test, without parameters: why it takes longer."""
+"""By test, without parameters, the reason why it takes longer."""
 SHARED_SECONDS = "shared_seconds"
 _SPARE = 1.5
-"""The budget of a folder is so many times its recorded seconds, because machines differ."""
+"""The budget of a folder is its recorded seconds times this factor, because machines differ."""
 
 
 class Durations:
@@ -78,14 +78,14 @@ class Durations:
             self.setups[report.nodeid] = report.duration - getattr(report, SHARED_SECONDS, 0.0)
 
     def slowness(self) -> float:
-        """How many times slower this machine is now than when durations were recorded; at least 1."""
+        """Return the factor by which this machine is slower than the recorded durations; at least 1."""
         known = [file for file in self.files if file in self._recorded]
         before = sum(self._recorded[file] for file in known)
-        # A few tests say little about the machine.
+        # A few tests say little about the machine's speed.
         return max(1.0, sum(self.files[file] for file in known) / before) if before > 60 else 1.0
 
     def too_slow(self) -> list[str]:
-        """The tests that take too long, with their seconds."""
+        """Return the tests that take too long, with their seconds."""
         if self._verify:
             return []
         limit = SLOWEST_SECONDS * self.slowness()
@@ -97,7 +97,7 @@ class Durations:
         ]
 
     def folders(self) -> list[tuple[str, float, float]]:
-        """Each folder, its seconds and its budget; the slowest first."""
+        """Return each folder with its seconds and budget, slowest first."""
         seconds: defaultdict[str, float] = defaultdict(float)
         budgets: defaultdict[str, float] = defaultdict(float)
         for file, taken in self.files.items():
@@ -148,7 +148,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _pass_of(config: pytest.Config) -> str:
-    """Which pass of the suite this is, from the expression of its markers."""
+    """Return the pass of the suite, by its marker expression."""
     marks = str(config.getoption("markexpr"))
     if marks == "verify":
         return "verify"

@@ -1,4 +1,4 @@
-"""How much memory a process has had at the most since somebody asked last, as Linux tells it."""
+"""The highest memory use of a process since the last reset, read from Linux."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def forget_peak(process: int) -> int:
-    """Begin the highest memory use of a process anew; returns the use now."""
+    """Reset the highest memory use of a process; return the present use."""
     try:
         Path(f"/proc/{process}/clear_refs").write_text("5")
     except OSError:
@@ -15,12 +15,12 @@ def forget_peak(process: int) -> int:
 
 
 def peak(process: int) -> int:
-    """The highest memory use since then."""
+    """Return the highest memory use since the reset."""
     return status("VmHWM", process)
 
 
 def status(name: str, process: int) -> int:
-    """A figure of a process in bytes, 0 where the system does not tell."""
+    """Return a memory figure of a process in bytes; 0 where the system has none."""
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The command that a newcomer types first."""
+"""The first command of a newcomer."""
 
 from __future__ import annotations
 

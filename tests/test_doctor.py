@@ -1,4 +1,4 @@
-"""What the doctor finds on machines that lack something, and that each finding says how to mend it."""
+"""The doctor finds what a machine lacks, and each finding says how to fix it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakesmith.reports import Finding
 
 
 class Probed:
-    """A storage of which only the probe is looked at."""
+    """A store with only a probe."""
 
     def __init__(self, answer: str | None) -> None:
         self.answer = answer

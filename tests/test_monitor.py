@@ -1,4 +1,4 @@
-"""What is told of tables as they are now."""
+"""The reported state of tables."""
 
 from __future__ import annotations
 

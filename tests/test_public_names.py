@@ -1,4 +1,4 @@
-"""The public names are these and no others: adding or removing one is a decision."""
+"""The list of public names: adding or removing one is a deliberate change."""
 
 from __future__ import annotations
 

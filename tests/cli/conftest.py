@@ -49,7 +49,7 @@ BRONZE, SILVER = TableName("bronze", "orders"), TableName("silver", "orders")
 
 
 class FakeLake:
-    """Answers what a small lake would, and records the last call. Every command raises `raises`."""
+    """A fake lake that returns fixed answers and records the last call. Every method raises `raises`, if set."""
 
     name = "shop"
     environment = "dev"
@@ -464,7 +464,7 @@ class Parsed(Protocol):
 
 @pytest.fixture
 def parsed() -> Parsed:
-    """The JSON that stdout is, and nothing else."""
+    """Parse standard output, which must be only JSON."""
 
     def load(result: Result) -> Any:
         return json.loads(result.stdout)

@@ -1,4 +1,4 @@
-"""`lakesmith contract`: what is printed, what is written, and what is not."""
+"""`lakesmith contract`: printed and written contracts."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ DIGEST = "a" * 64
 
 
 class Lake:
-    """Lands files at once, and records the last call."""
+    """A fake lake that lands files at once and records the last call."""
 
     def __init__(self) -> None:
         self.called: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""`compact`, `vacuum`, `restore`, `rollback` and `releases` as they are typed."""
+"""The commands `compact`, `vacuum`, `restore`, `rollback` and `releases`."""
 
 from __future__ import annotations
 

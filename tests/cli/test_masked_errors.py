@@ -1,4 +1,4 @@
-"""Errors show no secret: not the message, the hint or the traceback, on no stream and in no system table."""
+"""Errors show no secret in messages, hints, tracebacks, streams or system tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a process: what only shows there."""
+"""The command as a separate process."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_narrow_encoding_is_supported(shop: Path) -> None:
 
 
 def loaded_by(arguments: list[str], folder: Path) -> set[str]:
-    """The modules that a command has loaded when it is done."""
+    """Return the modules that a command has loaded."""
     code = (
         "import sys, json\n"
         "from lakesmith.cli import app\n"

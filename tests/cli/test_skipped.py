@@ -1,4 +1,4 @@
-"""Entries of a landing folder that cannot be ingested are shown by a plan, and by one run."""
+"""A plan and one run report the entries of a landing folder that cannot be ingested."""
 
 from __future__ import annotations
 

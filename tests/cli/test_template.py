@@ -1,4 +1,4 @@
-"""The lake that `init` makes does what its README says."""
+"""The lake of `init` behaves as its README says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `lakesmith test` shows: how each test ended, and which rows differ."""
+"""The output of `lakesmith test`: the result of each test and the different rows."""
 
 from __future__ import annotations
 

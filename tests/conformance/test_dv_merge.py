@@ -95,7 +95,7 @@ def test_many_batches_give_the_rows_of_the_model(
     arrow = format.arrow(folder_at(place), facts.version)
     table = arrow.to_table() if hasattr(arrow, "to_table") else arrow.read_all()
     assert held([(row["id"], row["at"], row["v"]) for row in table.to_pylist()]) == model
-    # What changed since a version leads from it to the newest.
+    # The changes after a version lead from it to the newest version.
     start = versions - 3
     feed = format.changes(spark, folder_at(place), start, versions).orderBy("_commit_version").collect()
     state = set(seen[start - 1].items())
@@ -163,7 +163,7 @@ def test_rows_outside_the_bounds_of_a_batch_are_not_read(spark: SparkSession, tm
     actions = [json.loads(line) for line in (Path(place) / "_delta_log" / f"{2:020}.json").read_text().splitlines()]
     stats = [json.loads(action["add"]["stats"]) for action in actions if "add" in action]
     assert min(each["minValues"]["id"] for each in stats) == 100
-    # A file whose bounds the batch lies outside of may be gone, and nobody notices.
+    # A file whose bounds exclude the batch can be missing, because it is not read.
     for path in Path(place).glob("part-*.parquet"):
         path.rename(path.with_suffix(".hidden"))
     format.merge(upsert(frame(spark, [(120, 2, "y", False)])), folder_at(place), write(3))

@@ -1,4 +1,4 @@
-"""What every table format has to do for maintenance. A second adapter joins by being added to `FORMATS`."""
+"""The maintenance of every table format. Add another adapter to `FORMATS`."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class Sleeper:
         self.raised: list[Exception] = []
 
     def rows(self, spark: SparkSession, *values: tuple[int, str]) -> DataFrame:
-        """Rows that come only when the writer wakes up."""
+        """Return rows that are computed only after the writer is resumed."""
         asleep, awake, wait = str(self.asleep), str(self.awake), WAIT
 
         def slow(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -243,7 +243,7 @@ def _until(holds: Callable[[], bool]) -> None:
 
 
 def _staged(folder: Path) -> str:
-    """A folder with a file of rows, as a stage leaves it."""
+    """Create a folder with a file of rows, as staging leaves it."""
     own = folder / "staged"
     own.mkdir()
     schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -300,7 +300,7 @@ def test_a_writer_suspended_during_a_vacuum_cannot_commit(
         failpoints.watch(None)
     thread.join(WAIT)
     (error,) = sleeper.raised
-    # Whoever sleeps in the middle of a file finds it gone, which Spark tells in words of its own.
+    # A writer that is suspended while it writes a file gets Spark's own error for the missing file.
     assert error.code in ("commit-lost", "commit-conflict") if isinstance(error, LakesmithError) else is_external(error)
     assert held(format, place) == [(1, "a"), (2, "b")]
     now = format.facts(folder_at(place), FLOW)

@@ -1,4 +1,4 @@
-"""Replacing partitions without Delta.s writer has the result of the model, for every reader."""
+"""Replacing partitions without Delta's writer gives the rows of the model, for every reader."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def made(spark: SparkSession, folder: Path, held: list[Row], kind: str = "int") 
 
 
 def writer(place: str) -> str:
-    """Who made the newest version."""
+    """Return the writer of the newest version."""
     newest = max((Path(place) / "_delta_log").glob("*.json")).read_text().splitlines()
     infos = [found["commitInfo"] for line in newest if "commitInfo" in (found := json.loads(line))]
     return str(infos[0]["engineInfo"])
@@ -72,7 +72,7 @@ def test_many_batches_give_the_rows_of_the_model(spark: SparkSession, tmp_path: 
     values, pick = list(KINDS[kind]), random.Random(kind)
     model: list[Row] = [(value, 0) for value in values for _ in range(2)]
     place = made(spark, tmp_path, model, kind)
-    for batch in range(2, 13 if kind == "string" else 5):  # with a sum of the log, which is made each ten versions
+    for batch in range(2, 13 if kind == "string" else 5):  # with a checkpoint, which is written every ten versions
         touched = pick.sample(values, pick.randint(1, len(values)))
         fresh: list[Row] = [(value, batch) for value in touched for _ in range(pick.randint(0, 2))]
         written = Delta().overwrite(

@@ -1,4 +1,4 @@
-"""What every query engine has to do. A second adapter joins by being added to `ENGINES`."""
+"""The behaviour of every query engine. Add another adapter to `ENGINES`."""
 
 from __future__ import annotations
 

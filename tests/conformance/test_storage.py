@@ -1,4 +1,4 @@
-"""What every store has to do. Another adapter joins by being added to `STORES`."""
+"""The behaviour of every store. Add another adapter to `STORES`."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_listing_after_a_path_is_the_end_of_a_full_listing(storage: Store, pat
 
 
 def test_a_file_is_read_as_a_stream(storage: Store) -> None:
-    data = bytes(range(256)) * 40_000  # more than is fetched in one go
+    data = bytes(range(256)) * 40_000  # more than one request fetches
     put(storage, "large.bin", data)
     (fact,) = storage.find("large.bin")
     with storage.open("large.bin", fact) as file:

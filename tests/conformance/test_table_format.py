@@ -1,4 +1,4 @@
-"""What every table format has to do. A second adapter joins by being added to `FORMATS`."""
+"""The behaviour of every table format. Add another adapter to `FORMATS`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rows(spark: SparkSession, *values: tuple[object, ...], columns: str = "id bi
 
 
 def held(format: TableFormat, place: str, version: int | None = None) -> list[tuple[object, ...]]:
-    """The rows of a table as an engine without Spark sees them."""
+    """Return the rows of a table as an engine without Spark reads them."""
     import pyarrow as pa
 
     if version is None:
@@ -129,7 +129,7 @@ def test_nondeterministic_rows_are_written_once(
     format: TableFormat, spark: SparkSession, place: str, deletion_vectors: bool
 ) -> None:
     format.append(spark.sql("SELECT id, 'old' AS v FROM range(60)"), folder_at(place), write(1))
-    # Each row either meets one of the table or does not, and that changes from one look at it to the next.
+    # Each row randomly matches a row of the table or not, and this changes with every computation.
     chance = "CAST(java_method('java.lang.Math', 'random') AS double) < 0.5"
     source = spark.sql(f"SELECT IF({chance}, id, id + 1000) AS id, 'new' AS v FROM range(60)")
     assert source.collect() != source.collect()
@@ -252,7 +252,7 @@ def test_a_column_is_widened_with_rows_or_without(format: TableFormat, spark: Sp
     assert facts
     assert (facts.widened, facts.rows, facts.sequence, facts.columns[0].type) == (True, 2, 3, "decimal(20,0)")
     assert format.changed_types(folder_at(place), version) == ["id"]
-    # Of a time when the types were narrower, too.
+    # Also a version with narrower types.
     changes = format.changes(spark.newSession(), folder_at(place), -1, version)
     assert sorted((int(row.id), row.s.n) for row in changes.collect()) == [(1, 2), (1 << 40, 1 << 41)]
 
@@ -352,7 +352,7 @@ def test_files_of_a_committed_batch_are_not_added_again(format: TableFormat, pla
     with pytest.raises(InfrastructureError) as caught:
         format.add([file], COLUMNS, folder_at(place), write(1, note="a twin"), id_of(format, place))
     assert caught.value.code == "commit-lost"
-    # Its own reply may have been lost: then the commit is there, and is told.
+    # The reply to its own commit may be lost: then the commit is in the log, and is returned.
     assert format.add([file], COLUMNS, folder_at(place), write(1), id_of(format, place)).inserted == 1
     assert held(format, place) == [(1, "a")]
 

@@ -1,4 +1,4 @@
-"""Small contracts for the tests of this room."""
+"""Small contracts for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def contract(*columns: PromisedColumn, **terms: str) -> Definition:
 
 
 def declared(*columns: PromisedColumn, terms: Terms | None = None, **more: Any) -> Table:
-    """A table whose columns are declared on the lines from 3 on."""
+    """Return a table whose columns are declared from line 3 on."""
     table = Table(
         name=ORDERS,
         origin=SqlQuery(text="SELECT * FROM bronze.orders", declared_at=Place("silver/orders.sql", 9)),

@@ -18,7 +18,7 @@ B = column("b", currency="EUR")
 
 
 class Known:
-    """Readers that are the same for every column."""
+    """A fake with the same consumers for every column."""
 
     def __init__(self, *names: str) -> None:
         self.names = names

@@ -44,7 +44,7 @@ RUN = RunRecord(
 
 
 class Shop:
-    """Declarations of `silver.orders`, which a test changes, and what is recorded of them."""
+    """Declarations of `silver.orders`, which a test changes, and their recorded contracts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class Shop:
         return Warehouse(self.lake().declaration.environment.warehouse)
 
     def record(self, run_id: str = "r1") -> None:
-        """Record the contract as if a run had gone well."""
+        """Record the contract as after a successful run."""
         lake = self.lake()
         verdicts = compare_all(lake.tables, lake._lake.recorded_contracts())
         records = new_records(verdicts.values(), ["silver.orders"], run_id, datetime.now(UTC))

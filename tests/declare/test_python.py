@@ -1,4 +1,4 @@
-"""The Python spelling only writes down: what, and where."""
+"""Python declarations only record the options and their place."""
 
 from __future__ import annotations
 

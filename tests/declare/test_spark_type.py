@@ -1,4 +1,4 @@
-"""Spark types are parsed and printed in one way, whatever the names of their fields."""
+"""Spark types are parsed and printed in one way, for any field names."""
 
 from __future__ import annotations
 

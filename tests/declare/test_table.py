@@ -1,4 +1,4 @@
-"""What a declaration says of its columns."""
+"""The declared properties of columns."""
 
 from __future__ import annotations
 

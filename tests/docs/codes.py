@@ -1,4 +1,4 @@
-"""Finds the error codes in the source, with the exit code that each leads to."""
+"""Finds the error codes in the source, with the exit code of each."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ EXITS = {
     "InfrastructureError": 4,
     "JvmDied": 4,
     "LakesmithError": 70,
-    # Carriers of a code that the load and plan rooms turn into a DeclarationError.
+    # Values with a code that the load and plan packages turn into a DeclarationError.
     "InvalidText": 2,
     "Fault": 2,
     "_problem": 2,
-    # A context that turns what Spark raises into an InfrastructureError.
+    # A context that turns exceptions of Spark into an InfrastructureError.
     "_described_as": 4,
 }
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def codes() -> dict[str, set[int]]:
-    """Every code, with its exit codes."""
+    """Return every code with its exit codes."""
     found: dict[str, set[int]] = defaultdict(set)
     for file in sorted((ROOT / "src").rglob("*.py")):
         for code, exit_code in _codes(file):
@@ -47,7 +47,7 @@ def _codes(file: Path) -> Iterator[tuple[str, int]]:
                     if code is not None:
                         yield code, EXITS[name]
                         break
-            # `Problems` is a LakesmithError that has no exit code of its own, but that of the gravest in it.
+            # `Problems` is a LakesmithError without its own exit code: it has the highest one of its errors.
             case ast.ClassDef(bases=[ast.Name(id=base)]) if base in EXITS and base != "LakesmithError":
                 yield from ((code, EXITS[base]) for code in _given_to_super(node))
             case ast.FunctionDef(name="path_problem"):

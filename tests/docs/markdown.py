@@ -1,4 +1,4 @@
-"""Reads the project's Markdown pages: their fenced blocks, their links, and the lines that may differ by run."""
+"""Reads the Markdown pages: fenced blocks, links, and lines that may differ between runs."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        """The file of a lake that the block is, as its first line says."""
+        """The file of a lake that the block contains, named in its first line."""
         found = _FILE.match(self.text.partition("\n")[0])
         return found["path"] if found else None
 
 
 def pages() -> list[Path]:
-    """Every page that readers of the repository see."""
+    """Return every page of the repository."""
     return sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 
@@ -62,7 +62,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def prose(page: Path) -> str:
-    """The page without its fenced blocks."""
+    """Return the page without its fenced blocks."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))
 
 
@@ -71,14 +71,14 @@ def links(page: Path) -> list[str]:
 
 
 def steady(line: str) -> str:
-    """The line with everything that differs from run to run replaced by a word."""
+    """Return the line with everything that differs between runs replaced by a word."""
     for pattern, word in _VARYING:
         line = pattern.sub(word, line)
     return line.strip()
 
 
 def missing_lines(expected: str, found: str) -> list[str]:
-    """The lines of `expected` that do not come in `found` in the same order."""
+    """Return the lines of `expected` that are not in `found` in the same order."""
     rest = iter([steady(line) for line in found.splitlines()])
     missing = []
     for line in filter(None, map(steady, expected.splitlines())):

@@ -1,4 +1,4 @@
-"""Each verb has a page that names its options and shows what it really answers."""
+"""Each command has a page that lists its options and shows its real output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHARED = {"--lake", "-C", "--env", "-e", "--var", "--help", "-h"}
-"""Options of every verb, explained in docs/index.md."""
+"""Options of every command, explained in docs/index.md."""
 
 
 def page(command_name: str) -> Path:
@@ -29,7 +29,7 @@ def page(command_name: str) -> Path:
 
 
 def commands(command_name: str) -> list[click.Command]:
-    """The verb itself, and the verbs that it has."""
+    """Return the command and its subcommands."""
     command = app.get_command(click.Context(app), command_name)
     assert command is not None
     return [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
@@ -44,12 +44,12 @@ def options(command_name: str) -> set[str]:
 
 
 def documented_options(text: str) -> set[str]:
-    """The options in the tables of a page, or of a part of it."""
+    """Return the options in the tables of a page or section."""
     return set(re.findall(r"`(--?[a-zA-Z][a-z-]*)`", "\n".join(re.findall(r"^\| `.*", text, re.MULTILINE))))
 
 
 def examples(command_name: str) -> Iterator[tuple[str, Block | None]]:
-    """The commands of the verb's page, each with the block below it that shows what it answers."""
+    """Yield the examples of the command's page, each with the block that shows its output."""
     found = blocks(page(command_name))
     for block, after in zip(found, [*found[1:], None], strict=True):
         if block.language == "bash":
@@ -108,7 +108,7 @@ def test_the_documented_problem_is_that_of_a_misspelled_key(tmp_path: Path) -> N
 
 
 def shape(value: object) -> object:
-    """What has to be the same in every answer: the keys, and the shape of a list's first element."""
+    """Return the parts that must be equal in every answer: the keys, and the shape of a list's first element."""
     match value:
         case dict():
             return {key: shape(item) for key, item in value.items()}
@@ -120,7 +120,7 @@ def shape(value: object) -> object:
 
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory: pytest.TempPathFactory, shared_spark: SparkSession) -> Iterator[list[Shown]]:
-    """Every example of every page, typed in the order of the verbs; afterwards the lake is there to be asked."""
+    """Run every example of every page in the order of the commands; the lake stays for queries."""
     folder = tmp_path_factory.mktemp("walk")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lakesmith.run.execute.open_session", lambda *_, **__: shared_spark)
@@ -143,7 +143,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory, shared_spark: SparkSession) -
 
 
 def _put_old_orders(lake: Path) -> None:
-    """The table that the page of `adopt` is about."""
+    """Create the table of the page of `adopt`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -154,7 +154,7 @@ def _put_old_orders(lake: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """An example, and what the command really answered."""
+    """An example and its real output."""
 
     command_name: str
     command: str
@@ -167,7 +167,7 @@ class Shown:
 
 @pytest.mark.spark
 def test_every_example_succeeds(walk: list[Shown]) -> None:
-    # What the doctor finds depends on the machine.
+    # The findings of the doctor depend on the machine.
     wrong = [each for each in walk if each.answer.exit_code not in ((0, 4) if each.command_name == "doctor" else (0,))]
     assert [str(each) for each in wrong] == []
 

@@ -1,4 +1,4 @@
-"""The pages hold together: links lead somewhere, snippets load, and what is named is there."""
+"""Links in the pages have targets, snippets load, and named files exist."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from lakesmith.plan.tests import check_tests
 
 PAGES = [pytest.param(page, id=name(page)) for page in pages()]
 SPELLINGS = {"yaml": "", "sql": "/* lakesmith", "python": "import lakesmith as lake"}
-"""By language, what makes a block a declaration."""
+"""By language, the first words of a declaration."""
 
 
 def anchor(heading: str) -> str:
-    """A heading as links name it."""
+    """Return the anchor of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def lakes(page: Path) -> list[dict[str, str]]:
-    """The lakes that a page's snippets make: one, until a file comes for the second time."""
+    """Yield the lakes of a page's snippets: a repeated file name starts the next lake."""
     found: list[dict[str, str]] = []
     for block in blocks(page):
         if block.file is None:

@@ -1,4 +1,4 @@
-"""What the README tells a newcomer to type works, in the order it is told, and shows what the README shows."""
+"""The commands of the README work in order and show the documented output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARK = "=== the next block ==="
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A folder to type commands in; `lakesmith` is found beside it."""
+    """Return an environment in which the shell finds `lakesmith`."""
     command = tmp_path / "bin" / "lakesmith"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lakesmith "$@"\n')
@@ -34,13 +34,13 @@ def shell(tmp_path: Path) -> Shell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """A place to type commands."""
+    """A folder with a shell."""
 
     folder: Path
     path: str
 
     def typed(self, *scripts: str) -> list[str]:
-        """Type the blocks one after the other into one shell; what each of them shows."""
+        """Run the blocks in one shell, and return the output of each."""
         done = subprocess.run(
             ["bash", "-euc", f"\necho '{MARK}'\n".join(scripts)],
             cwd=self.folder,
@@ -55,7 +55,7 @@ class Shell:
 
 
 def session() -> list[tuple[str, str]]:
-    """The commands in order, each with the output that is shown below it."""
+    """Return the commands in order, each with its documented output."""
     found = blocks(README)
     following: list[Block | None] = [*found[1:], None]
     return [

@@ -1,4 +1,4 @@
-"""Everything that can be written, told or answered is in the docs; a test says what is missing."""
+"""Every key, error code, column and public name is in the docs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def explained() -> list[str]:
 
 
 def first_cells(page: Path) -> list[str]:
-    """The words in backticks in the first column of the page's tables."""
+    """Return the words in backticks in the first column of the page's tables."""
     rows = re.findall(r"^\| (`[^|]*`) \|", prose(page), re.MULTILINE)
     return [word for cell in rows for word in re.findall(r"`([^`]+)`", cell)]
 
@@ -49,7 +49,7 @@ def section(page: Path, title: str) -> str:
 
 
 def keys(schema: dict[str, Any], path: str = "") -> Iterator[str]:
-    """Every key of a JSON Schema, `*` for names that the user chooses."""
+    """Yield every key of a JSON Schema, with `*` for names that the user chooses."""
     for key, value in schema.get("properties", {}).items():
         yield path + key
         yield from keys(value, f"{path}{key}.")
@@ -61,7 +61,7 @@ def keys(schema: dict[str, Any], path: str = "") -> Iterator[str]:
 
 
 def documented_keys(text: str) -> list[str]:
-    """The words in backticks in the first column of tables."""
+    """Return the words in backticks in the first column of tables."""
     cells = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
     return [word for cell in cells for word in re.findall(r"`([^`]+)`", cell)]
 

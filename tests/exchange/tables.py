@@ -1,4 +1,4 @@
-"""Tables for the tests of the room: written as YAML, loaded as any lake is."""
+"""Tables for the tests of this folder: written as YAML and loaded like any lake."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEAD = "source: {files: landing/orders/*.json}\n"
 
 
 def loaded(folder: Path, text: str, file: str = "bronze/orders.yml") -> Table:
-    """The table that a file of a lake declares."""
+    """Return the table that a file of a lake declares."""
     (folder / "lakesmith.yml").write_text("name: shop\n", encoding="utf-8")
     (folder / "rules.py").write_text("def fine(rows):\n    return rows.a > 0\n", encoding="utf-8")
     path = folder / file
@@ -95,9 +95,9 @@ RULES = [
     "{anomaly: {}}",
     '{schema: {columns: [id, amount], types: {amount: "decimal(12,2)"}, exact: true}}',
 ]
-"""Every kind of check, with all that may be beside its rule."""
+"""Every kind of check, with all options."""
 
 
 def with_checks(*rules: str) -> str:
-    """The full table with checks."""
+    """Return the full table with checks."""
     return FULL + "checks:\n" + "".join(f"  rule_{number}: {rule}\n" for number, rule in enumerate(rules))

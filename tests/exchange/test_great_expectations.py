@@ -50,7 +50,7 @@ def expectation(kind: str, **kwargs: object) -> dict[str, Any]:
 
 
 def loaded(text: str) -> Table:
-    """bronze.orders with this in its declaration."""
+    """Return bronze.orders with this text in its declaration."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "bronze").mkdir()
         (Path(folder) / "lakesmith.yml").write_text("name: shop\n")
@@ -64,14 +64,14 @@ def read(*expectations: dict[str, Any]) -> tuple[Table, tuple[str, ...]]:
 
 
 def check(kind: str, **kwargs: object) -> Check:
-    """The only check that an expectation is converted to."""
+    """Return the only check of a converted expectation."""
     table, _ = read(expectation(kind, **kwargs))
     (found,) = table.checks
     return found
 
 
 def left_out(kind: str, **kwargs: object) -> str:
-    """The only warning, of an expectation that is not converted."""
+    """Return the only warning for an expectation that is not converted."""
     table, (warning,) = read(expectation(kind, **kwargs))
     assert (table.checks, table.columns) == ((), ())
     assert f"expectation 1, {kind}" in warning
@@ -230,14 +230,14 @@ CONVERTED: dict[str, tuple[Mapping[str, object], tuple[CheckRule, ...]]] = {
         (RowSql(condition="NOT (a < 0 OR b IS NULL)"),),
     ),
 }
-"""By expectation: arguments, and the rules that it becomes."""
+"""By expectation, its arguments and the resulting rules."""
 PROMISED: dict[str, Mapping[str, object]] = {
     "expect_column_values_to_not_be_null": A,
     "expect_column_values_to_be_unique": A,
     "expect_column_values_to_be_of_type": {**A, "type_": "LongType"},
     "expect_column_values_to_be_in_type_list": {**A, "type_list": ["int64", "int32"]},
 }
-"""What is written at the column."""
+"""The keys that are written at the column."""
 WITHOUT = (
     "expect_column_bootstrapped_ks_test_p_value_to_be_greater_than",
     "expect_column_chisquare_test_p_value_to_be_greater_than",
@@ -315,7 +315,7 @@ CORE = [
     "expect_table_row_count_to_equal_other_table",
     "unexpected_rows_expectation",
 ]
-"""Every expectation of Great Expectations' own, 0.18 to 1.x."""
+"""Every core expectation of Great Expectations, 0.18 to 1.x."""
 
 
 def test_every_core_expectation_is_converted_or_reported() -> None:

@@ -1,4 +1,4 @@
-"""The JSON Schema of a table: which rows it takes."""
+"""The JSON Schema of a table: which rows are valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents of the Open Data Contract Standard: out, in, and round."""
+"""Export and import of documents of the Open Data Contract Standard."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BOMB = "a: &a [x]\n" + "".join(
 
 
 def exported(table: Table) -> dict[str, Any]:
-    """The document, which the standard's own JSON Schema takes."""
+    """Return the document; it is valid under the JSON Schema of the standard."""
     document: dict[str, Any] = yaml.safe_load(odcs_text(table, lake="shop"))
     assert [f"{error.json_path}: {error.message}" for error in STANDARD.iter_errors(document)] == []
     return document
@@ -43,7 +43,7 @@ def imported(document: object, **wanted: str) -> ImportResult:
 
 
 def foreign(**keys: object) -> dict[str, object]:
-    """A small document that another tool wrote."""
+    """A small document of another tool."""
     table = {"name": "orders", "properties": [{"name": "id", "logicalType": "integer"}]}
     head = {"apiVersion": "v3.0.2", "kind": "DataContract", "id": "orders", "version": "1.0.0", "status": "active"}
     return {**head, "schema": [table], **keys}
@@ -54,7 +54,7 @@ def of_property(**keys: object) -> dict[str, object]:
 
 
 def promises(table: Table) -> dict[str, object]:
-    """All that a contract is made of; the order of checks means nothing."""
+    """Return all parts of a contract; the order of checks does not matter."""
     return {
         "columns": table.columns,
         "checks": {check.name: check for check in table.checks},

@@ -1,4 +1,4 @@
-"""Contracts in a real schema registry: published once, judged by its rules, or compared as the source of truth."""
+"""Contracts in a real schema registry: published once, checked by its rules, or compared as the source of truth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.servers
 
 
 class Shop:
-    """A lake whose one table is to be in a registry."""
+    """A lake with one table in a registry."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.registry = folder, Registry(url=url)

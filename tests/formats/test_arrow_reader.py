@@ -1,4 +1,4 @@
-"""Tests of reading a version into Arrow: the values, the file names, and the threads that read."""
+"""Reading a version into Arrow: values, file names and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checksum files of a log detect a flipped bit, whoever wrote the file."""
+"""Checksum files of a log detect a flipped bit in a file of any writer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def commit(table: Path, version: int) -> Path:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Version 0 by delta-rs, 1 by a commit of Lakesmith, 2 a batch number alone."""
+    """Create a table: version 0 by delta-rs, 1 by a commit of Lakesmith, 2 with only a sequence number."""
     place = tmp_path / "t"
     place.mkdir()
     pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), place / "1.parquet")
@@ -199,7 +199,7 @@ def test_foreign_tables_without_checksums_are_read(tmp_path: Path) -> None:
 
 
 def test_a_version_checksum_file_of_delta_is_verified(table: Path) -> None:
-    """delta-rs takes the batch number from it: a batch could be committed twice."""
+    """delta-rs reads the sequence number from it, so a wrong one could commit a batch twice."""
     state = table / "_delta_log" / f"{2:020}.crc"
     state.write_text(json.dumps(_state(table, sequence=3)))
     write_checksums(str(table))
@@ -211,7 +211,7 @@ def test_a_version_checksum_file_of_delta_is_verified(table: Path) -> None:
 
 
 def _state(table: Path, sequence: int) -> dict[str, object]:
-    """The content of Delta's version checksum file."""
+    """Return the content of Delta's version checksum file."""
     actions = [json.loads(line) for line in commit(table, 0).read_text().splitlines()]
     found = {name: action[name] for action in actions for name in ("protocol", "metaData") if name in action}
     return {

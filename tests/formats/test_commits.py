@@ -29,7 +29,7 @@ def write(sequence: int) -> Write:
 
 
 def add(table: Path, sequence: int) -> None:
-    """Commit one row as a batch, as the workers of a run do."""
+    """Commit one row as a batch, like the workers of a run."""
     import pyarrow.parquet as pq
 
     table.mkdir(exist_ok=True)
@@ -42,7 +42,7 @@ def add(table: Path, sequence: int) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Three batches of one row each."""
+    """Create a table with three batches of one row each."""
     for sequence in (1, 2, 3):
         add(tmp_path / "t", sequence)
     return tmp_path / "t"

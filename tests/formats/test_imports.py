@@ -1,4 +1,4 @@
-"""Tables are worked on by several threads, and each may be the first to need delta-rs."""
+"""Several threads work on tables, and each can be the first to import delta-rs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODULES = sorted(Path(lakesmith.__file__).parent.rglob("*.py"))
 
 
 def _imported(node: ast.AST) -> list[str]:
-    """Modules of delta-rs that a function imports at run time, in order."""
+    """Return the modules of delta-rs that a function imports at run time, in order."""
     found = []
     for statement in ast.iter_child_nodes(node):
         if isinstance(statement, ast.ImportFrom):
@@ -27,8 +27,8 @@ def _imported(node: ast.AST) -> list[str]:
 
 @pytest.mark.parametrize("path", [path for path in MODULES if "deltalake" in path.read_text()], ids=lambda p: p.stem)
 def test_delta_rs_is_imported_completely_before_its_parts(path: Path) -> None:
-    """Python waits for a package that another thread is importing, but not for the package above a module: the thread
-    would see half of it, and fail."""
+    """Python waits for a package that another thread imports, but not for the parent package of a module: the thread
+    would see a part of it and fail."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
             assert _imported(node)[:1] in ([], ["deltalake"]), f"{path}:{node.lineno} {node.name}"

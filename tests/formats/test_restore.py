@@ -1,4 +1,4 @@
-"""Tables that cannot be restored, and the hint that says what to do."""
+"""Tables that cannot be restored, and their hints."""
 
 from __future__ import annotations
 

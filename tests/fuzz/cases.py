@@ -1,4 +1,4 @@
-"""The n-th case is a function of the seed and n, and of nothing else: a failure is replayed by its number."""
+"""The n-th case is a function of only the seed and n, so its number replays a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fuzz.mutate import Mutate
 
 
 def case(seed: str, number: int) -> Case:
-    """The case of this number. The seed `found` has those that were found before."""
+    """Return the case of this number. The seed `found` has the earlier findings."""
     if seed == "found":
         return FOUND[number]()
     rng = Random(f"{seed}/{number}")
@@ -84,7 +84,7 @@ _BATCH = {
     "approval": {"by": "ann", "why": "looked at", "run_id": "q", "rows": 3, "rejected": 1},
     "base_version": 1,
 }
-"""All that any batch may have, at once."""
+"""All fields of any batch at once."""
 _SINCE = {"since": {"bronze.orders": 3}}
 CONTENTS: dict[str, dict[str, Any]] = {
     "files": {
@@ -115,7 +115,7 @@ CONTENTS: dict[str, dict[str, Any]] = {
     "move_bookmarks": {},
     "restore": {"rollback": {"version": 1, "head": 2, "quarantine": 0, "decisions": -1}},
 }
-"""All that a batch of each mode may have."""
+"""All fields of a batch, by mode."""
 _DONE = {
     "newest_extract": '{"taken":"2026-01-02"}',
     "sequence": 3,
@@ -131,7 +131,7 @@ _DONE = {
 
 
 def batch_files(changes: Mapping[str, Mapping[str, object]]) -> Case:
-    """The books of a table with three batches, some of them changed."""
+    """Return the batch records of a table with three batches, some of them mutated."""
     files: dict[str, dict[str, Any]] = {}
     for number in (1, 2, 3):
         own = {"sequence": number, "parent": number - 1, "mode": "files", "content": CONTENTS["files"]}
@@ -204,7 +204,7 @@ def _command(rng: Random) -> Case:
                 words[at] = mutate.by_words(rng, mutate.encoded(words[at])).decode("utf-8", "replace")
             case _:
                 words.insert(at, rng.choice(("--json", "--force", "-o", "--select", "--", "-", "--at", "x", "")))
-    # No command line can have a null character, and none is longer than the system lets it be.
+    # A command line has no null character, and the system limits its length.
     words = [word.replace("\x00", "\\0")[:100_000] for word in words]
     return Case(kind="command", target="lakesmith.yml", files=corpus.WIDE_LAKE, options={"words": words})
 
@@ -284,7 +284,7 @@ def _json(value: Any) -> str:
 
 
 def _bomb(rng: Random) -> str:
-    """A schema that unfolds to far more than it is long."""
+    """Return a schema that expands to far more than its length."""
     match rng.randrange(4):
         case 0:
             fields: list[Any] = [{"name": "f0", "type": rng.choice(("int", "null"))}]
@@ -307,7 +307,7 @@ def _bomb(rng: Random) -> str:
 
 
 def _footed(rng: Random, data: bytes, format: str) -> bytes:
-    """The footer, where a few bytes decide how many are read and made, more often than the rows."""
+    """Mutate the footer more often than the rows, because its bytes decide how much is read."""
     footer = int.from_bytes(data[-8:-4], "little") + 8 if format == "parquet" else min(len(data), 300)
     match rng.randrange(6):
         case 0:
@@ -399,4 +399,4 @@ KINDS: Mapping[str, tuple[int, Callable[[Random], Case]]] = {
     "log": (4, log_case),
     "entries": (5, entries_case),
 }
-"""By its name, how often a kind comes, and how a case of it is made."""
+"""By kind, its frequency and the function that creates a case."""

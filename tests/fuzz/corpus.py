@@ -1,4 +1,5 @@
-"""What is mutated: lakes that people are shown, documents of others, and a small file of each format."""
+"""The originals of mutants: the lakes of template, example and docs, foreign documents, and a small file of each
+format."""
 
 from __future__ import annotations
 
@@ -209,7 +210,7 @@ SUITE: dict[str, Any] = {
 
 @cache
 def lakes() -> tuple[Files, ...]:
-    """Lakes that load: ours, the template's, the example's, and those of the pages."""
+    """Return valid lakes: of the tests, the template, the example and the pages."""
     found: list[Files] = [WIDE_LAKE]
     for folder, name in ((ROOT / "src/lakesmith/cli/template", "shop"), (ROOT / "examples/shop", "shop")):
         files = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.suffix in (".yml", ".sql")}
@@ -295,7 +296,7 @@ CHANGE: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class DataFile:
-    """A small valid file, and how it is declared."""
+    """A small valid file and its declaration."""
 
     name: str
     format: FileFormat
@@ -305,7 +306,7 @@ class DataFile:
 
 @cache
 def data_files() -> tuple[DataFile, ...]:
-    """One file of each format and of each way to write it that readers treat in a way of their own."""
+    """One file of each format, and of each variant that readers treat differently."""
     lines = [json.dumps(row, default=str) for row in ROWS]
     text = "\n".join(lines).encode()
     rows = ["id;name;amount;at;day;ok", *(f'{r["id"]};"{r["name"]}";{r["amount"]};{r["at"]};;true' for r in ROWS)]
@@ -396,13 +397,13 @@ def _zstd(data: bytes) -> bytes:
 
 
 def avro_with(schema: bytes, codec: bytes = b"null", blocks: bytes = b"") -> bytes:
-    """An Avro file with another schema, codec or content."""
+    """Return an Avro file with another schema, codec or content."""
     metadata = b"".join(_long(len(part)) + part for part in (b"avro.schema", schema, b"avro.codec", codec))
     return b"Obj\x01" + _long(2) + metadata + b"\x00" + b"S" * 16 + blocks
 
 
 def avro_block(count: int, size: int, data: bytes) -> bytes:
-    """A block that tells a number of records and of bytes, which may be others than it has."""
+    """Return a block whose declared numbers of records and bytes can be wrong."""
     return _long(count) + _long(size) + data + b"S" * 16
 
 

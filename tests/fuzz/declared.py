@@ -1,4 +1,4 @@
-"""Whether a value is what its declaration says, told by the declaration alone."""
+"""Checks values against their declared types, without code of the product."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 
 
 def fits(value: object, kind: Any) -> bool:
-    """Whether a value, and all that is in it, is of a type."""
+    """Return whether a value and everything in it has a type."""
     parts = get_args(kind)
     match get_origin(kind):
         case x if x in (Union, UnionType):

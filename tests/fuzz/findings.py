@@ -41,7 +41,7 @@ def _avro(data: bytes) -> Case:
 
 
 def data_case(file: DataFile) -> Case:
-    """A file as it is, read for all columns."""
+    """Return a case that reads a file with all columns."""
     options: dict[str, Any] = {"format": file.format, "source": file.source, "surveyed": True, "widening": False}
     options |= {"columns": "all", "folder": "in", "held": 64 << 20}
     return Case(kind=file.format, target=file.name, files={"data": file.data}, options=options)
@@ -71,7 +71,7 @@ def _nulls(count: int) -> bytes:
 
 
 def _more_records_than_declared() -> bytes:
-    """One record of no bytes, and a number of three hundred million in what is left over."""
+    """Return one record of no bytes with a declared count of three hundred million."""
     return corpus.avro_block(1, 6, b"\x80\x80\x80\x80\x02\x00")
 
 
@@ -96,15 +96,15 @@ def _batch(**changes: object) -> Case:
 
 
 FOUND: tuple[Callable[[], Case], ...] = (
-    # Access rules were passed over in silence, and protected nothing.
+    # Access rules were silently ignored, and protected nothing.
     lambda: Case(kind="access", target="access.yml", files={**_LAKE, "access.yml": corpus.ACCESS}),
     lambda: Case(kind="access", target="Access.YAML", files={**_LAKE, "Access.YAML": corpus.ACCESS}),
     lambda: Case(kind="access", target="access/a.yml", files={**_LAKE, "access/a.yml": b""}),
-    # The parser's compiled code ran over the end of the stack.
+    # The parser's compiled code overflowed the stack.
     lambda: _sql("SELECT a FROM " + "(SELECT a FROM " * 20_000 + "bronze.orders" + ") x" * 20_000),
     lambda: _sql("SELECT a FROM " + "(" * 100_000 + "bronze.orders" + ")" * 100_000),
     lambda: _sql("SELECT CAST(a AS " + "struct<a:" * 20_000 + "int" + ">" * 20_000 + ") AS a FROM bronze.orders"),
-    # … or told of the end in a traceback.
+    # … or raised a traceback.
     lambda: _sql("SELECT " + "(" * 1_500 + "1" + ")" * 1_500 + " AS a FROM bronze.orders"),
     lambda: _sql("SELECT " + "NOT " * 1_500 + "a AS a FROM bronze.orders"),
     lambda: _sql("SELECT a FROM " + "(SELECT a FROM " * 1_000 + "bronze.orders" + ") x" * 1_000),
@@ -112,13 +112,13 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _check("NOT " * 5_000 + "a"),
     lambda: _sql("SELECT a FROM bronze.orders" + " UNION ALL SELECT a FROM bronze.orders" * 1_500),
     lambda: _sql("SELECT " + "a." * 1_500 + "a FROM bronze.orders"),
-    # A table's place was taken by what is no table, and no function.
+    # Another value was used instead of a table or a function.
     lambda: _sql("SELECT a FROM bronze.orders JOIN @a(1)"),
     lambda: _sql("SELECT a FROM bronze.orders, a.b(1)"),
     # Each JOIN without a condition doubled the time.
     lambda: _sql("SELECT a FROM bronze.orders" + " JOIN bronze.orders" * 40),
     lambda: _sql("SELECT a FROM bronze.orders" + " JOIN bronze.orders JOIN bronze.orders JOIN a ON x" * 20),
-    # An error without a next step, with what steers a terminal, or of many pages.
+    # An error without a next step, with control characters, or of many pages.
     lambda: _sql("SELECT ( FROM bronze.orders"),
     lambda: _sql("SELECT 'a' 'b' \x7f 1 ( FROM bronze.orders"),
     lambda: _table('"\\e[2J\\e]0;x\\a": 1\n'),
@@ -127,14 +127,14 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _command("plan", "\x1b]0;x\x07"),
     lambda: _command("--lake", "a" * 5_000, "status"),
     lambda: _command("init", "a" * 5_000),
-    # Arrows that are walked call by call.
+    # Recursive schemas that are processed with one call per level.
     lambda: _sql(f"SELECT id, {'x -> ' * 350}x FROM bronze.orders"),
-    # A query with half of a character, and a warehouse that is refused nowhere in particular.
+    # A query with a lone surrogate, and a warehouse error without a place.
     lambda: _command("query", "SELECT '\udc80' FROM silver.orders"),
     lambda: _lake("name: shop\nenvironments:\n  dev: {warehouse: 's3://lake/warehouse'}\n"),
-    # A folder with a longer name than a disk lets it have.
+    # A folder name that is too long for the disk.
     lambda: _table(f"source: {{files: landing/{'a' * 300}/*.json}}\n"),
-    # A codec whose errors are no others' errors, and schemas and blocks that unfold without end.
+    # A codec with its own error classes, and schemas and blocks that expand without end.
     lambda: _avro(corpus.avro_with(json.dumps(corpus.AVRO).encode(), b"xz", corpus.avro_block(1, 3, b"abc"))),
     lambda: _avro(corpus.avro_with(json.dumps(_schema_bomb()).encode(), b"null", b"")),
     lambda: _avro(_nulls(20_000)),
@@ -146,12 +146,12 @@ FOUND: tuple[Callable[[], Case], ...] = (
     ),
     lambda: _message(json.dumps(_schema_bomb())),
     lambda: _message('{"type": "record", "name": "A", "fields": [{"name": "a", "type": {"items": "int"}}]}'),
-    # A batch that builds upon itself, and one whose numbers are none.
+    # A batch that is its own parent, and one with invalid numbers.
     lambda: _batch(parent=3),
     lambda: _batch(parent="2"),
     lambda: _batch(content={"files": [["a", "b", None]]}),
     lambda: _batch(backfill={"span": {"start": "2026-01-01", "end": "2026-01-31"}, "days": 0, "done": None}),
-    # What somebody decided, told in other words or as nothing at all, was believed.
+    # Malformed or empty decisions were accepted.
     lambda: _batch(approval={}),
     lambda: _batch(approval={"by": "ann", "why": "looked at", "run_id": "q", "rows": "3"}),
     lambda: _batch(mode="replay", content={"replay": {"chosen": {"ids": "abc"}, "by": "ann"}}),
@@ -161,17 +161,17 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _batch(mode="replay", content={"replay": {"chosen": {"ids": []}, "by": "ann", "discard": "no"}}),
     lambda: _batch(mode="restore", content={"rollback": {"version": "1", "head": 2}}),
     lambda: _batch(mode="restore", content={"rollback": {"version": 1, "head": 2, "quarantine": "0"}}),
-    # No files at all, in place of files that are lost.
+    # An empty list instead of missing files.
     lambda: _batch(content={"files": {}}),
     lambda: _batch(mode="changes", content={"since": {"bronze.orders": "3"}}),
-    # A mode that there is not, and what another mode has.
+    # An unknown mode, and fields of another mode.
     lambda: _batch(mode="other"),
     lambda: _batch(mode="full"),
-    # A link that leads to itself stopped the whole plan, and a name that is not UTF-8 the batch that it was in.
+    # A link to itself stopped the whole plan, and a name that is not UTF-8 stopped its batch.
     lambda: _landing(Entry(path=b"a.json", kind="link", target=b"a.json")),
     lambda: _landing(Entry(path=b"d", kind="link", target=b"d"), pattern="*/a.json"),
     lambda: _landing(Entry(path=b"caf\xe9.json", kind="file")),
-    # These were ingested from anywhere, or passed over without a word.
+    # These were ingested from outside, or silently skipped.
     lambda: _landing(Entry(path=b"a.json", kind="link", target=b"@outside/s.json")),
     lambda: _landing(Entry(path=b"a.json", kind="link", target=b"nothing")),
     lambda: _landing(Entry(path=b"_a.json", kind="link", target=b"."), pattern="*"),

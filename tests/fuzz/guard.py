@@ -1,4 +1,4 @@
-"""Watches what a case does beside reading: running programs or text, connecting, and touching other people's files."""
+"""Watches the side effects of a case: programs, executed text, connections, and files outside of the sandbox."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _NEVER = (*_RUNS, *_REACHES, "os.kill", "os.killpg", "pickle.find_class", "ctype
 _CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.symlink", "os.link", "os.chmod", "os.truncate")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _MAKERS = ("dataclasses.py", "collections/__init__.py", "namedtuple", "enum.py", "typing.py", "functools.py", "/ast.py")
-"""Those of the library that run text which they wrote themselves, and the one that only takes text apart."""
+"""Standard library modules that execute text that they generated, and one that only parses text."""
 
 
 class Forbidden(BaseException):
-    """Raised in the place of what must not happen; nothing that catches errors catches it."""
+    """Raised instead of a forbidden action. It is not an Exception, so that no handler catches it."""
 
 
 class Guard:
-    """While it watches, each forbidden thing is noted and kept from happening."""
+    """Records and prevents each forbidden action while it is active."""
 
     def __init__(self, sandbox: str, source: str) -> None:
         self.events: list[str] = []
         self.lenient = False
-        """Paths outside of the sandbox are refused as by the system's permissions: whoever types a path may mean it."""
+        """Reject paths outside of the sandbox with a permission error, because a user may type any path."""
         self._watching = False
         self._sandbox = os.path.realpath(sandbox)
         own = {sys.prefix, sys.base_prefix, source, *sysconfig.get_paths().values()}
@@ -75,12 +75,15 @@ class Guard:
 
     @staticmethod
     def _is_own_reader(event: str, arguments: tuple[Any, ...]) -> bool:
-        """Whether it is about a process that reads ORC files, which Lakesmith keeps apart from its own."""
+        """Return whether the event belongs to a process that reads ORC files."""
         if event == "subprocess.Popen":
             return list(arguments[1]) == orc.COMMAND
         if event == "os.kill":
             command = Path(f"/proc/{arguments[0]}/cmdline").read_bytes()
-            return [os.fsdecode(word) for word in command.split(b"\0")[:-1]] in (orc.COMMAND, [])  # empty: it has ended
+            return [os.fsdecode(word) for word in command.split(b"\0")[:-1]] in (
+                orc.COMMAND,
+                [],
+            )  # empty: the process has ended
         return False
 
     def _opens(self, path: Any, mode: Any, flags: Any) -> None:
