@@ -26,7 +26,7 @@ def anchor(heading: str) -> str:
 
 
 def lakes(page: Path) -> list[dict[str, str]]:
-    """Yield the lakes of a page's snippets: a repeated file name starts the next lake."""
+    """Return the lakes of a page's snippets: a repeated file name starts the next lake."""
     found: list[dict[str, str]] = []
     for block in blocks(page):
         if block.file is None:

@@ -22,7 +22,7 @@ MARK = "=== the next block ==="
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """Return an environment in which the shell finds `lakesmith`."""
+    """Create a folder with a shell that finds `lakesmith`."""
     command = tmp_path / "bin" / "lakesmith"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lakesmith "$@"\n')

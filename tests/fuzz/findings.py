@@ -127,7 +127,7 @@ FOUND: tuple[Callable[[], Case], ...] = (
     lambda: _command("plan", "\x1b]0;x\x07"),
     lambda: _command("--lake", "a" * 5_000, "status"),
     lambda: _command("init", "a" * 5_000),
-    # Recursive schemas that are processed with one call per level.
+    # Nested lambdas in SQL, which recurse with one call per level.
     lambda: _sql(f"SELECT id, {'x -> ' * 350}x FROM bronze.orders"),
     # A query with a lone surrogate, and a warehouse error without a place.
     lambda: _command("query", "SELECT '\udc80' FROM silver.orders"),

@@ -1,4 +1,4 @@
-"""Landing folders with entries of every name and kind: each is listed or skipped, and nothing outside is read."""
+"""Landing folders with entries of any name and kind: each is listed or skipped, and nothing outside is read."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class Broke(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One entry that is made in the landing folder."""
+    """One entry of the landing folder."""
 
     path: bytes
     """Below the landing folder."""
     kind: Kind
     target: bytes = b""
-    """Where a link leads; `@outside` is the absolute path of a folder that is not the landing folder."""
+    """The target of a link; `@outside` is the absolute path of another folder."""
 
 
 def landing_case(rng: Random) -> Case:
-    """Some entries, and a glob over them."""
+    """Return a case with some entries and a glob."""
     entries: dict[bytes, Entry] = {}
     folders = [b""]
     for _ in range(rng.choice((1, 2, 4, 8, 16))):
@@ -88,12 +88,12 @@ def _name(rng: Random) -> bytes:
 
 
 def try_landing(case: Case, folder: Path) -> tuple[str, ...]:
-    """Plan over the landing folder. Returns the codes of what is skipped."""
+    """Plan over the landing folder; return the codes of skipped entries."""
     options = case.options
     make_entries(options["entries"], folder)
     declared = {key: options[key] for key in ("symlinks", "listing", "archive") if options[key] is not None}
     if options["archive"] == "d" and "**" in options["pattern"]:
-        del declared["archive"]  # is refused: what is archived would be ingested again
+        del declared["archive"]  # rejected: archived files would be ingested again
     source = {"files": f"{FOLDER}/{options['pattern']}", "format": "json", **declared}
     (folder / "bronze").mkdir()
     (folder / "lakesmith.yml").write_text("name: shop\n")
@@ -105,7 +105,7 @@ def try_landing(case: Case, folder: Path) -> tuple[str, ...]:
     storage, glob = landing_store(table.origin.files, str(folder), {}, table.origin.symlinks)
     files = [file for step in plan.steps for file in getattr(step, "files", ())]
     skipped = [entry for _, entry in plan.skipped]
-    # What the plan leaves out as Lakesmith's own is judged too: all that a listing gives is.
+    # Check everything that a listing returns, also Lakesmith's own files, which a plan omits.
     every: set[SkippedEntry] = set()
     listed = list(storage.find(glob, None, None, every.add))
     _held(listed == files, "a plan has what a listing has")
@@ -156,7 +156,7 @@ def make_entry(entry: Entry, path: bytes) -> None:
 def check_listing(
     entries: Sequence[Entry], pattern: str, files: Iterable[FileFact], skipped: Iterable[SkippedEntry]
 ) -> None:
-    """Hold a listing to what was made: each entry that fits the glob is listed or skipped, and never both."""
+    """Check a listing: each entry that matches the glob is listed or skipped, never both."""
     listed = {file.path for file in files}
     codes = {entry.path: entry.code for entry in skipped}
     for path in (*listed, *codes):
@@ -185,7 +185,7 @@ def check_listing(
 
 
 def check_listing_inside(folder: Path, pattern: str, files: Iterable[FileFact]) -> None:
-    """Hold a listing to the folder that the declaration names, which may be a link itself."""
+    """Check that a listing stays in the declared folder, which can be a link."""
     named = os.path.realpath(folder / FOLDER / ("d" if pattern.startswith("d/") else ""))
     for file in files:
         inside = os.path.realpath(folder / file.path).startswith(f"{named}/")
@@ -197,7 +197,7 @@ def _shown(path: bytes) -> str:
 
 
 def _fits(segments: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether a path fits a glob, hidden or not: written apart from the code that it judges."""
+    """Return whether a path matches a glob, hidden or not. Independent of the tested code."""
     if not segments:
         return not parts
     if segments[0] == "**":

@@ -1,4 +1,4 @@
-"""What a reader of Lakesmith is given."""
+"""The input of a reader."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One thing to read."""
+    """One case to read."""
 
     kind: str
-    """Which reader."""
+    """The kind of reader."""
     target: str
-    """The file that was mutated."""
+    """The mutated file."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """All files, the mutated one among them."""
+    """All files, including the mutated one."""
     options: Mapping[str, Any] = field(default_factory=dict)

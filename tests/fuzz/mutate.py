@@ -1,4 +1,4 @@
-"""Turns something valid into something that nearly is: by bytes, by words of its language, and by its structure."""
+"""Mutates valid input: by bytes, by words of its language, and by its structure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ EVIL = (
     "http://127.0.0.1:9/x",
     "s3a://u:p@h/b",
 )
-"""What would do harm, or come close to a limit, if anything took it for more than text."""
+"""Texts that would do harm or reach a limit if they were interpreted."""
 
 _KEYS = """
 source load columns checks contract owner freshness tags files format merge key order_by scd2 changes snapshot replace
@@ -114,7 +114,7 @@ NESTS = (
 
 
 def by_bytes(rng: Random, data: bytes) -> bytes:
-    """Flip, cut, repeat, insert and move bytes."""
+    """Flip, truncate, repeat, insert and move bytes."""
     made = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 4, 16))):
         at = rng.randrange(len(made) + 1)
@@ -147,7 +147,7 @@ def by_bytes(rng: Random, data: bytes) -> bytes:
 
 
 def by_words(rng: Random, data: bytes) -> bytes:
-    """Put words of the language, and of those who attack it, where others stand."""
+    """Replace words by other words of the language, and by words of attacks."""
     text = data.decode("utf-8", "surrogateescape")
     for _ in range(rng.choice((1, 1, 2, 3, 6))):
         start = rng.randrange(len(text) + 1)
@@ -168,7 +168,7 @@ def by_words(rng: Random, data: bytes) -> bytes:
 
 
 def by_lines(rng: Random, data: bytes) -> bytes:
-    """Drop, double, swap and indent lines."""
+    """Drop, duplicate, swap and indent lines."""
     lines = data.split(b"\n")
     for _ in range(rng.choice((1, 1, 2, 4))):
         at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
@@ -189,14 +189,14 @@ def by_lines(rng: Random, data: bytes) -> bytes:
 
 
 def nested(rng: Random, inner: str) -> str:
-    """Something in many layers of brackets, or of what else nests."""
+    """Nest a text in many layers of brackets or other nesting."""
     before, after = rng.choice(NESTS)
     depth = rng.choice((2, 8, 30, 150, 1_500, 20_000))
     return before * depth + (inner or "1") + after * depth
 
 
 def by_structure(rng: Random, value: Any, *, words: Sequence[str] = WORDS) -> Any:
-    """A tree of lists and mappings with one of its parts replaced, renamed, doubled, moved or taken away."""
+    """Replace, rename, duplicate, move or remove one part of a tree of lists and mappings."""
     places = list(_places(value))
     if not places:
         return _odd(rng, words)
@@ -264,7 +264,7 @@ def _odd(rng: Random, words: Sequence[str]) -> Any:
 
 
 def yaml_structure(rng: Random, data: bytes) -> bytes:
-    """By the structure of YAML; by lines where it has none."""
+    """Mutate by the structure of YAML, or by lines if it has none."""
     try:
         value = yaml.safe_load(data)
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -281,7 +281,7 @@ def yaml_structure(rng: Random, data: bytes) -> bytes:
 
 
 def json_structure(rng: Random, data: bytes) -> bytes:
-    """By the structure of JSON, of one value or of one a line; by words where it has none."""
+    """Mutate by the structure of JSON or JSON lines, or by words if it has none."""
     try:
         lines = [json.loads(data)]
     except (ValueError, RecursionError):
@@ -300,7 +300,7 @@ def json_structure(rng: Random, data: bytes) -> bytes:
 
 
 def header_structure(rng: Random, data: bytes) -> bytes:
-    """The header of a SQL file by its structure, or its query by words."""
+    """Mutate the header of a SQL file by its structure, or its query by words."""
     head, middle, rest = data.partition(b"/* lakesmith")
     header, end, query = rest.partition(b"*/")
     if not middle or not end or rng.random() < 0.4:
@@ -309,7 +309,7 @@ def header_structure(rng: Random, data: bytes) -> bytes:
 
 
 def compressed(rng: Random, data: bytes) -> bytes:
-    """The data compressed, cut, damaged, twice over, or in a bomb."""
+    """Compress the data, and truncate, corrupt or repeat it, or make a bomb of it."""
     packed = gzip.compress(data, mtime=0)
     match rng.randrange(6):
         case 0:

@@ -1,4 +1,4 @@
-"""Readers with a fault each, which the runner has to find: a harness that cannot fail proves nothing."""
+"""Readers with one planted fault each, which the runner must find: a harness that cannot fail proves nothing."""
 
 from __future__ import annotations
 
@@ -209,12 +209,12 @@ FOUND: dict[Callable[[Path], None], str] = {
     makes_up_a_code: "the code 'made-up' is documented",
     follows_a_link_that_leaves_the_folder: "'landing/d.json' is inside of the landing folder",
 }
-"""Each fault, and what the runner has to say of it."""
+"""Each fault, and a part of the runner's report."""
 PLANTED = (*FOUND, reads_well)
 
 
 def warm() -> None:
-    """Load what is slow to load, so that nothing but a fault takes long."""
+    """Load slow modules first, so that only faults take long."""
     known_codes()
 
 

@@ -1,4 +1,4 @@
-"""Hands cases to worker processes and judges what becomes of them: fine, refused in words, or a failure."""
+"""Gives cases to worker processes and classifies the results: read, rejected with a reason, or a failure."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _START = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What one case may use."""
+    """The limits of one case."""
 
     cpu: int = 20
-    """Seconds of the processor."""
+    """CPU seconds."""
     wall: float = 120.0
-    """Seconds in all: a case that waits uses no processor."""
+    """Wall seconds: a waiting case uses no CPU."""
     memory: int = 1 << 30
-    """Bytes more than before the case."""
+    """Bytes above the use before the case."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a case."""
+    """The result of a case."""
 
     number: int
     kind: str
@@ -50,12 +50,12 @@ class Outcome:
     codes: tuple[str, ...] = ()
     seconds: float = 0.0
     peak: int = 0
-    """Bytes that were used at the most, above those before."""
+    """The highest memory use in bytes, above that before."""
 
 
 @dataclass(kw_only=True)
 class Report:
-    """What became of all cases."""
+    """The results of all cases."""
 
     seed: str
     outcomes: list[Outcome] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Report:
         return sorted((each for each in self.outcomes if each.verdict == "FAILURE"), key=lambda each: each.number)
 
     def lines(self) -> Iterator[str]:
-        """The report in words."""
+        """Yield the lines of the report."""
         counts = Counter((each.kind, each.verdict) for each in self.outcomes)
         yield f"{'kind':10}{'cases':>8}{'ok':>8}{'rejected':>9}{'FAILURE':>9}{'slowest':>9}{'memory':>9}"
         for kind in [*sorted({each.kind for each in self.outcomes}), "all"]:
@@ -94,7 +94,7 @@ def fuzz(
     subjects: str = "tests.fuzz.subjects",
     on_outcome: Callable[[Outcome], None] | None = None,
 ) -> Report:
-    """Try the cases of these numbers."""
+    """Run the cases with these numbers."""
     bounds = bounds or Bounds()
     report = Report(seed=seed)
     began = time.monotonic()
@@ -131,7 +131,7 @@ def fuzz(
 
 
 class _Worker:
-    """A process that tries cases; a new one is started when one has ended."""
+    """A process that runs cases; a new one starts when one has ended."""
 
     def __init__(self, sandbox: str, seed: str, bounds: Bounds, subjects: str) -> None:
         self._sandbox = sandbox
@@ -198,7 +198,7 @@ class _Worker:
             "HOME": f"{sandbox}/home",
             "LAKESMITH_CACHE": f"{sandbox}/cache",
             **dict.fromkeys(("FUZZ_TOKEN", "SHOP_TOKEN"), "not shown"),
-            # One arena, and threads that do not each take a stack of addresses: the bound is on what cases take.
+            # One arena, and small stacks of threads, so that the limit counts only the memory of cases.
             "MALLOC_ARENA_MAX": "2",
             "OMP_NUM_THREADS": "1",
             "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -222,7 +222,7 @@ class _Worker:
         return process
 
     def _answer(self, process: subprocess.Popen[bytes], wall: float) -> tuple[dict[str, Any] | None, str]:
-        """What the worker says, or why it does not."""
+        """Return the worker's answer, or why there is none."""
         assert process.stdout is not None
         until = time.monotonic() + wall
         while True:

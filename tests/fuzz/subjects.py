@@ -1,4 +1,4 @@
-"""Gives a case to the reader that it is for, and holds what comes out to what is promised of it."""
+"""Gives a case to its reader, and checks the result."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ from lakesmith.ports import CommitFact, TableFacts
 from lakesmith.store import LocalStore, folder_at
 
 LONGEST = 7_000
-"""Characters that one error may have: it is read by people."""
+"""The maximum characters of one error, because people read it."""
 _BREAK = re.compile("\\r\\n|[\\n\\r\\x85\\u2028\\u2029]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 Rejections = tuple[str, ...]
-"""The codes of what was refused; none where all was well."""
+"""The codes of the errors; none for a valid case."""
 
 
 def try_case(case: Case, folder: Path) -> Rejections:
-    """Read the case in an empty folder. Returns the codes that it was refused with; raises what must not be."""
+    """Read the case in an empty folder. Return the codes of its errors; raise for a broken promise."""
     return _SUBJECTS[case.kind](case, folder)
 
 
 def warm() -> None:
-    """Load what the readers load when they are first used."""
+    """Import the modules that readers import on first use."""
     known_codes()
     _data_codes()
     _protobuf()
@@ -70,7 +70,7 @@ def warm() -> None:
 
 
 def _valid() -> Iterator[Case]:
-    """A case of each kind as it is before it is mutated."""
+    """Return a valid case of each kind."""
     yield Case(kind="table", target="", files=corpus.WIDE_LAKE)
     for name, document in (("odcs.yaml", corpus.ODCS), ("suite.json", corpus.SUITE)):
         options = {"layer": None, "name": None}
@@ -105,7 +105,7 @@ def _guarded_lake(case: Case, folder: Path) -> Rejections:
 
 
 def _is_here(lake: Lake) -> bool:
-    """Whether a plan would look at this machine's sandbox alone: not at servers, nor at other people's folders."""
+    """Return whether a plan reads only the sandbox, and no servers or other folders."""
     patterns = [table.origin.files for table in lake.tables.values() if isinstance(table.origin, Files)]
     landing, inside = str(lake.declaration.environment.landing or ""), _lands_here(lake)
     outside = any("://" in each or (each.startswith("/") and not inside) for each in (*patterns, landing))
@@ -117,13 +117,13 @@ def _is_here(lake: Lake) -> bool:
 
 
 def _lands_here(lake: Lake) -> bool:
-    """Whether files that land on this machine do so in the sandbox."""
+    """Return whether files land only in the sandbox."""
     landing = str(lake.declaration.environment.landing or "").removeprefix("file://")
     return not landing.startswith("/") or landing.startswith(lake.declaration.path)
 
 
 def checked_error(error: LakesmithError, folder: Path, *, has_place: bool = True) -> Rejections:
-    """The codes of an error, each of which has to be known, placed, short, and to tell a next step."""
+    """Return the codes of an error. Each error must be documented, have a place and a hint, and be short."""
     errors = error.errors if isinstance(error, Problems) else (error,)
     lines: dict[str, int] = {}
     for each in errors:
@@ -149,7 +149,7 @@ def _check_place(error: DeclarationError, folder: Path, lines: dict[str, int], w
         path = folder / file
         if not os.path.lexists(path):
             raise Broke(f"the error is in {file}, which there is not: {what}")
-        # YAML ends lines with more than a line feed.
+        # YAML has more line ends than line feeds.
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         lines[file] = len(_BREAK.findall(text)) + 1
     if not 1 <= error.at.line <= lines[file]:
@@ -182,7 +182,7 @@ def _document(case: Case, folder: Path) -> Rejections:
     try:
         Lake.open(lake)
     except LakesmithError as error:
-        # What was imported is to be completed by people, who are reported where.
+        # Users complete an import, and its warnings name the places.
         return checked_error(error, lake)
     return ()
 
@@ -286,7 +286,7 @@ def _data(case: Case, folder: Path) -> Rejections:
         seen = survey(source, opened, known.names, task)
         if seen.passing:
             raise Broke(f"the file is left for later, though nothing happens to it: {seen.why}")
-        # As it goes to and from Spark's workers.
+        # As it is sent to and from Spark's workers.
         found = arrow_type(str(spark_type(null_types_as_text(seen.shape)))) if len(seen.shape) else seen.shape
         known = pa.schema(list(with_new_fields(pa.struct(list(known)), found)))
         if seen.why is not None:
@@ -343,7 +343,7 @@ def _documented(found: Mapping[str, None] | Sequence[str]) -> Rejections:
 
 @cache
 def _data_codes() -> frozenset[str]:
-    """Those that the pages tell of, with those of Avro, which they tell of together."""
+    """Return the documented codes; Avro codes are documented as a group."""
     pages = "".join((DOCS / f"concepts/{name}.md").read_text(encoding="utf-8") for name in ("files", "kafka"))
     avro = re.findall(r'"(avro-[a-z-]+)"', Path(avro_files.__file__).read_text(encoding="utf-8"))
     return frozenset(re.findall(r"`([a-z0-9-]+)`", pages)) | {"abort-new-fields", "abort-broken"} | {*avro}
@@ -412,7 +412,7 @@ def _avro_schema() -> Any:
 
 @cache
 def _protobuf() -> ProtobufSchema:
-    """A message that holds itself, made without a compiler."""
+    """Create a recursive message without a compiler."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
     file = FileDescriptorProto(name="a.proto", syntax="proto3")
@@ -478,4 +478,4 @@ _SUBJECTS: Mapping[str, Callable[[Case, Path], Rejections]] = {
     "entries": _entries,
 }
 LENIENT = ("command",)
-"""Kinds in which paths come from whoever types them."""
+"""Kinds in which the user types paths."""

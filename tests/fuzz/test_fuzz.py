@@ -1,6 +1,7 @@
-"""Whatever stands in a file, reading it ends well or in words: no traceback, no hang, no code run, memory bounded.
+"""Reading any file succeeds or fails with a reason: no traceback, no hang, no executed code, bounded memory.
 
-Part of what `make fuzz` tries, with all that it once found. Every failure is reported with the way to replay it.
+A part of the cases of `make fuzz`, with all earlier findings. Every failure is reported with the command that replays
+it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One process that tries cases, one after the other, with bounds on its memory and time, and tells of each.
+"""One process that runs cases in turn, with limits of memory and time, and reports each.
 
     python -m tests.fuzz.worker SUBJECTS SANDBOX SEED CPU_SECONDS MEMORY
 
-Numbers come in by lines, and a line of JSON goes out for each. What ends the process is reported by its parent.
+It reads numbers line by line, and writes a line of JSON for each. The parent reports why the process ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.fuzz.guard import Forbidden, Guard
 from tests.peaks import forget_peak, peak, status
 
 ADDRESSES = 4
-"""How many times the memory that a case may use may be asked for: Arrow asks for far more than it touches."""
+"""The factor of address space over the memory limit: Arrow allocates far more than it touches."""
 
 
 def main(subjects: str, sandbox: str, seed: str, seconds: int, memory: int) -> None:
@@ -84,7 +84,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _allow(seconds: int) -> None:
-    """The processor's time that the next case has, in this process and each that it has started; more ends them."""
+    """Limit the CPU time of the next case, in this process and its children; more kills them."""
     for process in _processes():
         limit = int(_used(process)) + 1 + seconds
         resource.prlimit(process, resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
@@ -96,12 +96,12 @@ def _used(process: int) -> float:
 
 
 def _forget_peaks() -> dict[int, int]:
-    """Begin the highest memory use of each process anew; returns the use now."""
+    """Reset the highest memory use of each process; return the present use."""
     return {process: forget_peak(process) for process in _processes()}
 
 
 def _processes() -> list[int]:
-    """This process and those that read for it."""
+    """Return this process and its reader processes."""
     children = [
         Path(f"/proc/self/task/{thread}/children").read_text().split() for thread in os.listdir("/proc/self/task")
     ]

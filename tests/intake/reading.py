@@ -1,4 +1,4 @@
-"""Reads bytes as a worker would, and tells the rows in few words."""
+"""Reads bytes like a worker, and returns the rows in a short form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BESIDE = (ROW_HASH, RESCUED, SOURCE_ROW, FILE_NUMBER, FILE_END, CORRUPT, ERROR_
 
 @dataclass(frozen=True)
 class Found:
-    """What a reader gave for one file."""
+    """The rows of one file."""
 
     batches: list[pa.RecordBatch]
 
@@ -33,7 +33,7 @@ class Found:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The columns of rows that could be read, those without a value left out."""
+        """Return the columns of the readable rows, without NULLs."""
         return [
             {name: value for name, value in row.items() if value is not None and name not in _BESIDE}
             for row in self.every
@@ -42,7 +42,7 @@ class Found:
 
     @property
     def codes(self) -> dict[int, str]:
-        """By its line, the code of each row that could not be read."""
+        """Return the code of each unreadable row, by line."""
         return {row[SOURCE_ROW]: row[ERROR_CODE].split(": ", 1)[0] for row in self.every if row[ERROR_CODE] is not None}
 
     @property
@@ -59,7 +59,7 @@ class Found:
 
     @property
     def rescued(self) -> list[dict[str, Any] | None]:
-        """What was kept beside each row that could be read."""
+        """Return the rescued values of each readable row."""
         return [
             None if row[RESCUED] is None else json.loads(row[RESCUED])
             for row in self.every
@@ -68,7 +68,7 @@ class Found:
 
     @property
     def end(self) -> dict[str, Any]:
-        """What the row tells that closes the file. There is one, and it is the last."""
+        """Return the content of the row that closes the file. There is exactly one, and it is the last."""
         ends = [row[FILE_END] for row in self.every if row[FILE_END] is not None]
         assert len(ends) == 1
         assert self.every[-1][FILE_END] is not None
@@ -87,7 +87,7 @@ def read(
     held: int = HOLD_BACK,
     **source: Any,
 ) -> Found:
-    """The rows of a file for some columns, which are given as Spark SQL types."""
+    """Read a file for columns with Spark SQL types."""
     declared = Files(files="in/*", format=format, **source)
     target = Target(schema=schema_of(columns), timezone=declared.timezone, surveyed=surveyed)
     task = Task(0, path, _size(data) if size is None else size)
@@ -109,26 +109,26 @@ def look(
     expected: Sequence[str] = (),
     **source: Any,
 ) -> FileSurvey:
-    """What a survey says of a file."""
+    """Survey a file."""
     task = Task(0, path, _size(data) if size is None else size)
     return survey(Files(files="in/*", format=format, **source), lambda _: _opened(data), expected, task)
 
 
 def lines(*records: object) -> bytes:
-    """JSON lines; text and bytes stand as they are."""
+    """Write JSON lines; texts and bytes are unchanged."""
     texts = [each if isinstance(each, bytes) else _text(each).encode() for each in records]
     return b"\n".join(texts) + b"\n"
 
 
 def as_records(texts: Sequence[bytes]) -> Records:
-    """Texts that lie one after the other, each in a line."""
+    """Join texts as lines."""
     data = b"".join(text + b"\n" for text in texts)
     ends = np.cumsum([len(text) + 1 for text in texts], dtype=np.int64)
     return Records(data, ends, np.arange(1, len(texts) + 1))
 
 
 def legible(batch: pa.RecordBatch) -> list[dict[str, str]]:
-    """Rows that can be compared: -0.0 is not 0.0."""
+    """Return comparable rows: -0.0 differs from 0.0."""
     batch.validate(full=True)
     return [{name: repr(value) for name, value in row.items()} for row in batch.to_pylist()]
 

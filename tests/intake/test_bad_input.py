@@ -1,4 +1,5 @@
-"""Bad input, each kind tried on a whole file: that file or row is kept with a code, and everything else is loaded."""
+"""Each kind of invalid input, tested on a complete file: the file or row goes to quarantine with a code, and everything
+else is loaded."""
 
 from __future__ import annotations
 
@@ -283,7 +284,7 @@ def test_a_gzip_bomb_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_stays_bounded_for_any_input() -> None:
-    """Two hundred megabytes in a line, more of them in a bomb of one line, and in an element of an array."""
+    """Two hundred megabytes in one line, in a bomb of one line, and in an element of an array."""
     script = """
         import gzip, io, resource, zlib
         from tests.intake.reading import read

@@ -61,7 +61,7 @@ def rows(file: BinaryIO, columns: dict[str, pa.DataType], format: Format = "parq
 
 
 def fitted(array: pa.Array, type: pa.DataType, **options: Any) -> tuple[list[Any], list[Any]]:
-    """The values of a column that a file brings as an array, and what was rescued from it."""
+    """Return the stored values of a column of a file, and the rescued ones."""
     found = rows(parquet({"a": array}), {"a": type}, **options)
     return [row["a"] for row in found], [row[RESCUED] and json.loads(row[RESCUED]) for row in found]
 
@@ -78,7 +78,7 @@ def rejected(file: BinaryIO, format: Format = "parquet") -> Broken:
 
 
 class Stream(io.RawIOBase):
-    """A file that can only be read from its beginning to its end."""
+    """A file without random access."""
 
     def __init__(self, data: bytes) -> None:
         self._data = io.BytesIO(data)
@@ -90,7 +90,7 @@ class Stream(io.RawIOBase):
         return self._data.readinto(memoryview(buffer)[:1000])
 
 
-# What comes out of every format
+# Rows of every format
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
@@ -436,7 +436,7 @@ def test_the_shape_has_only_table_types() -> None:
 def test_times_without_a_zone_have_the_declared_zone() -> None:
     array = pa.array([datetime(2026, 7, 1, 12), datetime(2026, 3, 29, 2, 30)])
     assert fitted(array, UTC_US, timezone="Europe/Berlin") == (
-        [datetime(2026, 7, 1, 10, tzinfo=UTC), None],  # the clocks leave 02:30 out on that day
+        [datetime(2026, 7, 1, 10, tzinfo=UTC), None],  # 02:30 does not exist on that day
         [None, {"a": "2026-03-29T02:30:00"}],
     )
 
@@ -460,7 +460,7 @@ def test_a_nested_text_that_is_not_utf8_makes_only_its_row_unreadable() -> None:
     assert found[1][CORRUPT] == '{"l":["62","ff"]}'
 
 
-# Times as Parquet had them first
+# Parquet's first format of times
 
 _PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_statistics": False}
 
@@ -493,7 +493,7 @@ def test_int96_times_finer_than_a_microsecond_are_rescued() -> None:
     assert found[0][RESCUED] == '{"t": "1970-01-01T00:00:00.000000001Z"}'
 
 
-# Files that are not what they should be
+# Invalid files
 
 
 def flipped(data: bytes, place: int) -> bytes:
@@ -654,7 +654,7 @@ def test_a_union_is_stored_by_the_type_of_each_value() -> None:
     day = b'{"type": "int", "logicalType": "date"}'
     moment = b'{"type": "long", "logicalType": "timestamp-micros"}'
     schema = LONGS.replace(b'"long"', b'["null", "string", %b, %b]' % (day, moment))
-    # Each value comes after the number of its branch.
+    # The number of its branch precedes each value.
     data = long(2) + long(20_454) + long(0) + long(1) + b"\x02x" + long(3) + long(20_454 * 86_400_000_000)
     file = container({}, block(4, data), schema=schema)
     assert own_shape(file, "avro") == {"a": pa.string()}
@@ -708,7 +708,7 @@ LONGS = b'{"type": "record", "name": "R", "fields": [{"name": "a", "type": "long
 
 
 def container(metadata: dict[str, bytes], *blocks: bytes, schema: bytes | None = LONGS) -> io.BytesIO:
-    """An Avro file, byte by byte."""
+    """Build an Avro file from bytes."""
     avro_header = metadata | ({"avro.schema": schema} if schema is not None else {})
     file = io.BytesIO()
     fastavro.schemaless_writer(file, {"type": "map", "values": "bytes"}, avro_header)
@@ -778,7 +778,7 @@ def test_a_text_in_avro_that_is_not_utf8_makes_only_its_row_unreadable() -> None
     assert found[1][ERROR_CODE].startswith("not-utf8")
 
 
-# What pyarrow writes comes back
+# Values that pyarrow writes
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 _MOMENT = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31))

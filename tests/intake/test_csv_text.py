@@ -1,4 +1,4 @@
-"""CSV records become rows by the names of their header: each the same among others and by itself."""
+"""CSV records become rows by the names of their header, equally in a block and one by one."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def by_itself(text: bytes, header: Header, target: Target) -> dict[str, str]:
 
 
 def read(data: bytes, names: str, columns: Mapping[str, str], **how: Any) -> list[dict[str, Any]]:
-    """The rows of some records, whatever has no value left out."""
+    """Return the rows of some records, without NULLs."""
     header = read_header(names.encode(), ",")
     made = [
         row
@@ -233,7 +233,7 @@ def test_a_number_outside_its_column_s_range_is_rescued(type: str, text: str) ->
 
 
 def spans(data: bytes, names: str = "a,b") -> list[tuple[int, bytes]]:
-    """The line and the text of each record."""
+    """Return the line and the text of each record."""
     header = read_header(names.encode(), ",")
     pieces = [piece for piece in split([data], delimiter=",") if isinstance(piece, Records)]
     found = [split_misquoted(piece, header) for piece in pieces]

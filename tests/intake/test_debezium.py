@@ -1,4 +1,4 @@
-"""Debezium's envelope: the row, and what happened to it."""
+"""Debezium's envelope: the row and its operation."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_record_that_is_not_a_change_is_unreadable_with_a_code(record: dict[st
         ({"file": "bin.000002", "pos": 99, "row": 9}, {"file": "bin.000002", "pos": 99, "row": 10}),
         ({"file": "bin.000002", "pos": 999, "row": 0}, {"file": "bin.000010", "pos": 4, "row": 0}),
         ({"lsn": 999}, {"lsn": 1000}),
-        # Of two transactions that overlap, the one that was committed first comes first.
+        # Of two overlapping transactions, the one that commits first comes first.
         ({"lsn": 500, "sequence": '["90","500"]'}, {"lsn": 400, "sequence": '["600","400"]'}),
         ({"lsn": 500, "sequence": '[null,"500"]'}, {"lsn": 400, "sequence": '["600","400"]'}),
         ({"scn": "999", "commit_scn": "1000"}, {"scn": "998", "commit_scn": "1001"}),

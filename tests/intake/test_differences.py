@@ -1,4 +1,4 @@
-"""One way to tell columns apart."""
+"""Differences between columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that their readers write: what is good is in the Parquet files, everything else comes back."""
+"""Rows that readers write: good rows are in Parquet files, all others are returned."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = {"id": "bigint", "note": "string"}
 
 
 def diverted(folder: Path, *files: str, held: int = 1 << 20) -> list[dict[str, Any]]:
-    """Read JSON texts, each a file, and return the rows that are not written."""
+    """Read JSON texts, one for each file, and return the rows that are not written."""
     schema = schema_of(COLUMNS)
     reader = Reader(
         source=Files(files="*.json", format="json"),

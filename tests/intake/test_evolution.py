@@ -1,4 +1,4 @@
-"""New versions of schemas, held against the version before and the table's columns."""
+"""New schema versions are compared with the previous version and the table's columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON texts become rows: the outcome of each is the same in a block of others and by itself."""
+"""JSON texts become rows, equally in a block and one by one."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def by_itself(text: bytes, target: Target) -> dict[str, Any]:
 
 
 def read(record: object, columns: Mapping[str, str], **how: Any) -> dict[str, Any]:
-    """The one row of a record, whatever has no value left out."""
+    """Return the only row of a record, without NULLs."""
     text = record if isinstance(record, bytes) else json.dumps(record).encode()
     target = Target(schema=schema_of(columns), surveyed=True, **how)
     (batch,) = rows(as_records([text]), target)
@@ -237,7 +237,7 @@ def test_every_value_is_in_its_column_or_rescued(texts: list[bytes]) -> None:
 
 
 def _lost(value: object, stored: object, name: str, beside: Mapping[str, object]) -> Iterator[str]:
-    """The dotted names of values that are neither stored nor kept beside."""
+    """Return the dotted names of values that are neither stored nor rescued."""
     if value is None or name in beside:
         return
     if isinstance(value, dict) and isinstance(stored, dict):
@@ -261,7 +261,7 @@ def _equal(value: object, stored: object) -> bool:
         case int():
             return stored == (Decimal(value.strip()) if isinstance(value, str) else value)
         case float():
-            # The nearest that a column of 32 bits holds, too. Numbers in texts are read as numbers.
+            # Also the nearest value of a 32-bit column. Numbers in texts are read as numbers.
             number = float(value) if isinstance(value, str) else value
             return isinstance(number, int | float) and stored in (number, c_float(number).value)
         case Decimal():
@@ -271,7 +271,7 @@ def _equal(value: object, stored: object) -> bool:
             moment = datetime.fromisoformat(value)
             if not stored.tzinfo:
                 return stored == moment
-            # In UTC: Python calls an hour that a clock shows twice unequal to any time of another zone.
+            # In UTC: for Python, a repeated hour is unequal to any time of another zone.
             local = moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo("Europe/Berlin"))
             return stored == local.astimezone(UTC)
         case date():

@@ -1,4 +1,4 @@
-"""A process with too little memory says so, and blames no file for it."""
+"""A process without enough memory reports it, and rejects no file."""
 
 from __future__ import annotations
 

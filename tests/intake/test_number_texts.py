@@ -1,4 +1,4 @@
-"""A text that is written as a number is that number in every format and on every path, or it is rescued."""
+"""A text with a number becomes the same number in every format and code path, or is rescued."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakesmith.intake.rows import Target, fit_rows
 from lakesmith.intake.shapes import schema_of
 
 Answer = object
-"""What the column holds; `RESCUED` where it is NULL and the text is kept beside."""
+"""The value of the column; `RESCUED` where it is NULL and the text is rescued."""
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMERIC = ("int", "bigint", "float", "double", "decimal(5,2)")
 
@@ -113,7 +113,7 @@ def test_quotes_around_a_json_number_change_nothing(text: str) -> None:
 
 
 def test_a_block_with_texts_and_numbers_equals_its_single_rows() -> None:
-    """Arrow reads quoted decimals as a block and no other quoted number: both paths have to agree."""
+    """Arrow reads quoted decimals in a block, but no other quoted number. Both paths must agree."""
     raws = [json.dumps({"x": text}).encode() for text in ANSWERS] * 20
     for type in _NUMERIC:
         target = _target(type, text=False)

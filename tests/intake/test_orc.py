@@ -1,4 +1,4 @@
-"""A process of its own reads ORC files; what ends it is reported of the file, or of the machine."""
+"""A separate process reads ORC files; its crash is reported as an error of the file or of the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLE = pa.table({"id": range(1000)})
 
 @pytest.fixture(autouse=True)
 def no_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Only the readers of this test are there, and none is left behind."""
+    """Use no readers of other tests, and leave none."""
     orc._close_idle()
     yield
     monkeypatch.undo()
@@ -42,7 +42,7 @@ def ids(file: io.BytesIO) -> list[int]:
 
 
 class Fatal(io.BytesIO):
-    """A file whose reader gets a signal at a read."""
+    """A file whose reader process gets a signal during a read."""
 
     def __init__(self, data: bytes, sent: signal.Signals, at: int) -> None:
         super().__init__(data)
@@ -58,7 +58,7 @@ class Fatal(io.BytesIO):
 
 
 class Starved(io.BytesIO):
-    """Orders whose reader has no memory for the bytes of the file."""
+    """A file whose reader process has no memory for its bytes."""
 
     def read(self, size: int | None = -1) -> bytes:
         if size is not None and size > orc_process.HEAD.size:

@@ -1,4 +1,4 @@
-"""Files become batches, each closed by a row that tells what was read; a broken one gives that row alone."""
+"""Files become batches, each closed by a row with its counts; a corrupt file gives only that row."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_an_unopenable_file_is_postponed(opened: object, detail: str) -> None:
 
 
 class Cut(io.BytesIO):
-    """Fails after its bytes."""
+    """A file that fails after its bytes."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if data := super().read(size):

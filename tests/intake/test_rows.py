@@ -1,4 +1,4 @@
-"""Values are stored in their columns as they came, or kept beside; none is lost, none is cast in silence."""
+"""Values are stored in their columns unchanged, or rescued; none is lost or silently cast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakesmith.intake.shapes import Number, schema_of, spark_type
 
 
 def fit(record: Mapping[str, object], columns: Mapping[str, str], **how: Any) -> dict[str, Any]:
-    """The one row of a record, whatever has no value left out."""
+    """Return the only row of a record, without NULLs."""
     target = Target(schema=schema_of(columns), **{"surveyed": True, **how})
     batch = fit_rows([record], [b"raw"], target)
     batch.validate(full=True)
@@ -29,7 +29,7 @@ def fit(record: Mapping[str, object], columns: Mapping[str, str], **how: Any) ->
 
 
 def held(value: object, type: str, **how: Any) -> object:
-    """What a column holds for a value; None when the value is kept beside."""
+    """Return the stored value; None when it is rescued."""
     row = fit({"x": value}, {"x": type}, **how)
     assert ("x" in row) != (RESCUED in row)
     return row.get("x")
@@ -149,7 +149,7 @@ def test_a_time_without_a_zone_has_the_zone_of_the_source() -> None:
 
 
 def test_a_zone_in_the_value_overrides_that_of_the_source() -> None:
-    # The clocks leave the first hour out, and come to the second twice.
+    # The first hour does not exist, and the second occurs twice.
     assert held("2026-03-29T02:30:00", "timestamp", timezone="Europe/Berlin") is None
     twice = held("2026-10-25T02:30:00", "timestamp", timezone="Europe/Berlin")
     assert twice == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)

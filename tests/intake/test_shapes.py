@@ -1,4 +1,4 @@
-"""Types: Spark's spelling and Arrow's, what values bring, and what several have in common."""
+"""Types of Spark and Arrow, of values, and common types of several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text becomes records, however its bytes come in."""
+"""Text becomes records, for any chunks of bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of a file: decompressed by what they are, turned into UTF-8, counted."""
+"""The bytes of a file: decompressed by content, converted to UTF-8, counted."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_the_size_of_a_randomly_read_file_is_checked() -> None:
 
 
 class Failing(io.RawIOBase):
-    """Gives some bytes, and then an error."""
+    """A stream of some bytes and then an error."""
 
     def __init__(self, data: bytes, error: Exception) -> None:
         self._data, self._error = io.BytesIO(data), error

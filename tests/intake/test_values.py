@@ -1,4 +1,4 @@
-"""Values of Kafka records: each read by the schema that it was written with, or kept as unreadable with a code."""
+"""Values of Kafka records: each is read with its writer schema, or is unreadable with a code."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_nested_message_is_found_by_its_index(order_writer: ProtobufSchema) ->
     made = message(order_writer, "shop.Zebra")(stripes="Ulm")
     decoder = ValueDecoder(values="protobuf", schemas={7: order_writer})
     value = framed(7, b"\x04\x02\x02" + made.SerializeToString())
-    # Of the nested messages the first is the entry of the map.
+    # The first nested message is the entry of the map.
     assert decoder.record(value) == {"city": "Ulm"}
 
 

@@ -11,7 +11,7 @@ from lakesmith.intake.split import MAX_RECORD
 
 
 def read(document: str | bytes, row_tag: str = "row", *, piece: int = 1 << 20) -> list[object]:
-    """The records of a document that comes in pieces."""
+    """Return the records of a document that is read in chunks."""
     return [record for _, _, record in found(document, row_tag, piece=piece)]
 
 

@@ -1,4 +1,4 @@
-"""JDBC drivers by coordinate: found in the cache, fetched only when they are asked for."""
+"""JDBC drivers by coordinate: found in the cache, and fetched only on request."""
 
 from __future__ import annotations
 

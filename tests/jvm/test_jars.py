@@ -1,4 +1,4 @@
-"""The committed list of jars, and what is said when the cache does not hold what it names."""
+"""The lock file of jars, and the errors for missing or corrupt ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTENT = b"the jar as it was locked"
 
 @pytest.fixture
 def jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Jar:
-    """A list of one jar, and an empty cache."""
+    """A lock file with one jar, and an empty cache."""
     lock = tmp_path / "jars.lock"
     lock.write_text(f"# why\n[delta]\norg.example:thing:1.0 {sha256(CONTENT).hexdigest()} {len(CONTENT)}\n")
     monkeypatch.setattr(jars, "LOCK", lock)
@@ -26,7 +26,7 @@ def jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Jar:
 
 
 def deliver(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[int]:
-    """Let every download deliver these bytes; tells how many jars each download was asked for."""
+    """Make every download return these bytes; return the number of requested jars of each download."""
     requested = []
 
     def download(coordinates: list[tuple[str, str, str]], folder: Path, java: JavaHome | None) -> tuple[Path, ...]:

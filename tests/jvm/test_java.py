@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when there is none; the runtime from PyPI is run for real."""
+"""The choice of Java, and the error without one; the runtime from PyPI really runs."""
 
 from __future__ import annotations
 

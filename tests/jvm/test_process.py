@@ -1,4 +1,4 @@
-"""How a JVM ended, as its exit status and the errors around it tell. The processes here are not Java."""
+"""The reason why a JVM ended, from its exit status and errors. The processes here are not Java."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Gateway:
-    """What PySpark holds of a JVM."""
+    """A fake of PySpark's gateway to a JVM."""
 
     proc: subprocess.Popen[bytes] | None
     gateway_parameters: Any = None
@@ -36,7 +36,7 @@ class Gateway:
 
 @pytest.fixture
 def process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in place of the JVM, that runs a line of shell."""
+    """A process instead of the JVM, which runs a line of shell."""
     with subprocess.Popen(["sh", "-c", request.param]) as process:
         monkeypatch.setattr(jvm, "_gateway", lambda: Gateway(process))
         yield process
@@ -84,7 +84,7 @@ def test_an_error_of_a_jvm_that_is_about_to_end_waits_for_its_end(
 
 
 class Mute(Exception):
-    """As an exception of Java, whose text is read from the JVM."""
+    """A fake exception of Java, whose text is read from the JVM."""
 
     def __str__(self) -> str:
         raise Py4JNetworkError("Answer from Java side is empty")
@@ -104,7 +104,7 @@ def test_a_running_jvm_is_not_dead(process: subprocess.Popen[bytes], monkeypatch
 
 
 class Deaf:
-    """In place of a session whose JVM has ended."""
+    """A fake session whose JVM has ended."""
 
     def __getattr__(self, name: str) -> Any:
         raise ConnectionRefusedError

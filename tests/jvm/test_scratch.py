@@ -31,7 +31,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def holder(folder: Path) -> tuple[subprocess.Popen[str], Path]:
-    """A process with a folder of its own."""
+    """A process with its own folder."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDS],
         env={**os.environ, "TMPDIR": str(folder)},

@@ -1,4 +1,4 @@
-"""The settings that Spark is started with, and that a start is quiet, isolated and commits safely."""
+"""The settings of Spark; a start prints nothing, is isolated and commits safely."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Merged = Callable[[Mapping[str, str]], dict[str, str]]
 
 @pytest.fixture
 def merged(monkeypatch: pytest.MonkeyPatch) -> Merged:
-    """Lakesmith's settings with a user's, on a machine that has no class archive."""
+    """Return Lakesmith's settings with a user's, on a machine without a class archive."""
     monkeypatch.setattr(sessions, "usable_archive", lambda java, jars: ())
     return lambda user: session_settings(user, java=JAVA, jars=JARS)
 
@@ -133,7 +133,7 @@ def test_commits_use_the_log_store_of_lakesmith(spark: SparkSession, tmp_path: P
         writer.save(str(tmp_path / "table"))
     log = {file.name for file in (tmp_path / "table" / "_delta_log").iterdir()}
     assert {"00000000000000000001.json", ".00000000000000000001.json.crc", "_last_checkpoint"} <= log
-    # Delta's own store would have left a checksum beside what it writes again and again.
+    # Delta's own store would leave a checksum file beside each file that it overwrites.
     assert "._last_checkpoint.crc" not in log
 
 
@@ -188,7 +188,7 @@ def test_a_start_prints_nothing_and_leaves_nothing_in_the_folder(tmp_path: Path)
 
 
 def lend_archive(monkeypatch: pytest.MonkeyPatch, cache: Path) -> tuple[Path, ...]:
-    """A cache whose archive was made for jars at another path."""
+    """A cache whose class archive was created for jars at another path."""
     real = usable_archive(find_java(), jar_paths())
     assert real, "make setup makes one"
     (cache / "archive").mkdir(parents=True)

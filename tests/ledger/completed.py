@@ -1,4 +1,4 @@
-"""What tests of the ledger have in common: a batch that is done, and facts of its table."""
+"""Shared by tests of the ledger: a completed batch and facts of its table."""
 
 from __future__ import annotations
 

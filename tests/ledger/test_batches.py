@@ -1,4 +1,4 @@
-"""Pinned batches and the position that they give a table."""
+"""Pinned batches and the position of a table."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_batches_after_a_rollback_continue_the_restored_one(batches: Batches) ->
 def test_a_rollback_to_a_time_finds_the_version_of_that_time(batches: Batches) -> None:
     for number in (1, 2):
         batches.finish(done(batches.pin(batch(number)), number - 1))
-    when = f"{START + timedelta(seconds=30):%Y-%m-%d %H:%M:%S}"  # as Delta keeps what the user wrote
+    when = f"{START + timedelta(seconds=30):%Y-%m-%d %H:%M:%S}"  # as Delta records the text of the user
     commits = [commit(2, "RESTORE", timestamp=when), commit(1, "WRITE"), commit(0, "WRITE")]
     assert batches.progress(facts(2, 2), lambda: commits).head == 1
 
@@ -233,7 +233,7 @@ def test_ingested_files_are_summarized_regularly(batches: Batches, tmp_path: Pat
     assert progress.ingested["f3"] == FileFact("f3", 3, 1)
     original = sorted(path.name for path in (tmp_path / "_lakesmith/ingested/silver.orders").iterdir())
     assert original == [f"{SUMMARY_INTERVAL:08}.01.json", f"{2 * SUMMARY_INTERVAL:08}.01.json"]
-    # What was summed up is not read batch by batch.
+    # Summarized batches are not read one by one.
     (tmp_path / "_lakesmith/batches/silver.orders/00000003.01.json").unlink()
     assert "f3" in batches.progress(facts(number, number), tuple).ingested
 

@@ -1,4 +1,4 @@
-"""Leases: one holder a table, and a dead one does not hold it for ever."""
+"""Leases: one holder for each table, and a dead holder does not keep it forever."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_an_old_lease_that_cannot_be_removed_does_not_block_a_new_holder(tmp_pat
 
 def test_a_holder_taken_over_during_a_renewal_leaves_no_lease(tmp_path: Path) -> None:
     class Slow(LocalStore):
-        """Falls asleep for the length of a lease in the middle of a write."""
+        """A store that waits for the length of a lease during a write."""
 
         def replace(self, key: str, data: bytes, *, if_match: str | None = None) -> bool:
             with Leases(LocalStore(tmp_path), "run awake", clock=lambda: 2 * LEASE_SECONDS).hold(NAME, "run"):

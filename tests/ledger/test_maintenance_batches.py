@@ -1,4 +1,4 @@
-"""Batches that move no row, or take rows back: the position stays that of the rows."""
+"""Batches of maintenance and restores: the position always matches the rows."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_vacuum_does_not_hide_a_rollback(batches: Batches) -> None:
     log = [commit(5, operation="RESTORE", version="2"), *(commit(version) for version in range(4, -1, -1))]
     rolled_back = batches.progress(facts(5, 5), lambda: log)
     assert (rolled_back.head, rolled_back.base_batch) == (3, 3)
-    for number in (6, 7):  # also when two come one after the other
+    for number in (6, 7):  # also for two in sequence
         fence = finish(batches, batch(number, VacuumFence(), parent=rolled_back.base_batch), number)
         rolled_back = batches.progress(facts(number, number, maintenance_commits=number - 5), unread_log)
         assert (rolled_back.head, rolled_back.base_batch, fence.follows_rollback) == (number, 3, True)
@@ -149,7 +149,7 @@ def test_a_table_can_be_restored_past_a_rebuild_and_a_foreign_restore_recomputes
     log = [commit(version, each.note) for version, each in enumerate(made)][::-1]
     assert [batches.progress_at(version, 5, log).head for version in (4, 3, 2, 1, 0)] == [5, 4, 3, 2, 1]
     assert set(batches.progress_at(1, 5, log).ingested) == {"f1", "f2"}
-    # What the first batches had refused was replaced with the rebuild, and a rollback by others does not bring it back.
+    # The rebuild replaced the rejected rows of the first batches, and a foreign rollback does not restore them.
     rolled_back = [commit(5, operation="RESTORE", version="1"), *log]
     assert batches.progress(facts(5, 5), lambda: rolled_back).head == 0
     assert batches.progress_at(5, 5, rolled_back).head == 2

@@ -1,4 +1,4 @@
-"""What attempts at batches have staged: it goes when none of them can be committed, and nothing else does."""
+"""Staged files of attempts are removed when no attempt can be committed; nothing else is removed."""
 
 from __future__ import annotations
 

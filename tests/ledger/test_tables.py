@@ -1,4 +1,4 @@
-"""System tables are held to what was written, as the tables of the lake are."""
+"""System tables are verified like the tables of the lake."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Reject = Callable[..., list[LakesmithError]]
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    """Write the files below the folder, with a lakesmith.yml when there is none among them."""
+    """Write the files below the folder, and a lakesmith.yml if it is missing."""
     for name, text in {"lakesmith.yml": "name: shop\n", **files}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def load(tmp_path: Path) -> Load:
 
 @pytest.fixture
 def reject(load: Load) -> Reject:
-    """The errors that loading a lake of these files gives, in order."""
+    """Return the errors of loading a lake of these files, in order."""
 
     def rejected(files: Mapping[str, str | bytes], **how: object) -> list[LakesmithError]:
         with pytest.raises(LakesmithError) as caught:

@@ -1,4 +1,4 @@
-"""Whatever stands in a file, loading it gives a lake or a LakesmithError, soon."""
+"""Loading any file quickly gives a lake or a LakesmithError."""
 
 from __future__ import annotations
 

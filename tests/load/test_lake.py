@@ -1,4 +1,4 @@
-"""A lake's folder becomes one declaration, and every problem in it is reported in one go."""
+"""A lake's folder becomes one declaration, and all its problems are reported together."""
 
 from __future__ import annotations
 
@@ -430,7 +430,7 @@ def test_loading_two_hundred_tables_is_fast(tmp_path: Path) -> None:
         (tmp_path / "gold" / f"p{number}.py").write_text(text)
     best = min(_cpu_seconds(lambda: load_lake(tmp_path)) for _ in range(5))
     assert len(load_lake(tmp_path).tables) == 200
-    # About 0.1 on a quiet machine; other work on the same cores can make CPU seconds twice as long.
+    # About 0.1 on an idle machine; other work on the same cores can double CPU seconds.
     assert best < 0.4
 
 

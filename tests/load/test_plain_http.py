@@ -1,4 +1,4 @@
-"""Credentials go over plain http:// only where the declaration allows it."""
+"""Credentials are sent over plain http:// only if the declaration allows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python declarations: bad ones are reported, good ones are loaded without Spark and leave nothing behind."""
+"""Python declarations: invalid ones are reported, valid ones load without Spark and leave no modules."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_pyspark_stays_out_of_sys_modules(load: Load, tmp_path: Path) -> None:
 
 @pytest.fixture
 def real_spark() -> Iterator[types.ModuleType]:
-    """A module in the place of pyspark, as it is there during a run."""
+    """A module instead of pyspark, as during a run."""
     before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "pyspark"}
     module = types.ModuleType("pyspark")
     for name in before:

@@ -1,4 +1,4 @@
-"""The shipped JSON Schema says what the decoder says."""
+"""The shipped JSON Schema matches the decoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types are read as Spark SQL reads them, and spelt as Spark shows them."""
+"""Types are parsed like Spark SQL, and printed like Spark."""
 
 from __future__ import annotations
 

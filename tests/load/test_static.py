@@ -1,4 +1,4 @@
-"""Python files that are read and not run: nothing of a lake is executed, and what is written out is known."""
+"""Python files are read and not executed: literal values are known."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def canaries(folder: Path) -> set[str]:
 
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The installed command, called in the lake's folder."""
+    """Call the installed command in the lake's folder."""
     script = Path(sys.executable).with_name("lakesmith")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     return subprocess.run(

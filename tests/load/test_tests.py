@@ -1,4 +1,4 @@
-"""Test files become tests; what is wrong with them is reported with its place."""
+"""Test files become tests; their errors are reported with a place."""
 
 from __future__ import annotations
 

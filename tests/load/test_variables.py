@@ -1,4 +1,4 @@
-"""Variables are filled in where they are used; secrets stay where they are kept until the moment of use."""
+"""Variables are replaced where they are used; secrets are read at the moment of use."""
 
 from __future__ import annotations
 

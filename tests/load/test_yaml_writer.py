@@ -1,4 +1,4 @@
-"""Declarations are written as YAML that is read back unchanged."""
+"""Declarations are written as YAML and read back unchanged."""
 
 from __future__ import annotations
 
