@@ -1,4 +1,4 @@
-"""The loads under test, each with its declaration, its model and its rows."""
+"""The loads under test, each with its declaration, model and rows."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from tests.models.rows import Row
 
 @dataclass(frozen=True)
 class Load:
-    """A load under test: its declaration, its model, and what its rows look like."""
+    """A load under test: its declaration, its model and the form of its rows."""
 
     name: str
     declaration: dict[str, Any] | str
-    """As it stands under `load:`."""
+    """The value of `load:`."""
     columns: dict[str, str]
-    """The columns of the query, each with its SQL type, in order."""
+    """The columns of the query with their SQL types, in order."""
     model: Callable[[Sequence[Row]], list[Row]]
     draw: Callable[[Choose], list[Row]]
     """The rows of one history, without the column `history`."""
     adds: dict[str, str] = field(default_factory=dict)
     """The columns that the load adds to the query's."""
     repeats: bool = True
-    """Whether the same rows may come again."""
+    """Whether rows can be repeated."""
     truncates: bool = False
     keeps_null: Sequence[str] = ()
-    """Columns in which NULL cannot be replaced by another value: keys would no longer be unique, or rows would move to
-    another partition."""
+    """Columns in which NULL cannot be replaced: keys would not stay unique, or rows would move to another partition."""
 
     @property
     def table_columns(self) -> list[str]:
@@ -43,7 +42,7 @@ class Load:
 
 KEY = ["history", "id"]
 ORDER = ["at", "seq"]
-# A column stands before those of the order, so that a load which compared content alone would be found out.
+# A column precedes those of the order, so that a load that compares only content fails.
 HELD = {"history": "bigint", "id": "bigint"}
 CHANGED = {"name": "string", "at": "timestamp", "seq": "int", "op": "string", "amount": "decimal(12,2)"}
 EVENT = {**HELD, **CHANGED}
@@ -51,14 +50,14 @@ CHANGE = {**HELD, "old_id": "bigint", **CHANGED}
 MOMENT = {**HELD, "name": "string", "at": "timestamp"}
 EXTRACT = {**HELD, "name": "string", "taken": "timestamp", "amount": "decimal(12,2)"}
 INTERVAL = {"valid_from": "timestamp", "valid_to": "timestamp", "is_current": "boolean"}
-# Truncates come from elsewhere: they act on all histories, so there are few.
+# Truncates are drawn elsewhere: they act on all histories, so there are few.
 OPS = [*(op for op in KINDS if KINDS[op] != "truncate"), "i", "Update", "delete", "U", "U", "D", "X", None]
 LEDGER_OPS = [*OPS, *["CORRECTION", "correction", "REVERSAL", "Reversal"] * 3]
 DELETE = "op = 'D'"
 
 
 def deleted(row: Row) -> bool | None:
-    """What DELETE says of a row."""
+    """Return whether DELETE applies to a row."""
     return None if row["op"] is None else row["op"] == "D"
 
 
@@ -177,16 +176,16 @@ NEVER_NULL = {
     "op": "CASE WHEN op IS NULL THEN 'U' ELSE op END",
     "amount": "coalesce(amount, CAST(0 AS decimal(12,2)))",
 }
-"""SQL, by column: the value, with another in place of NULL. Spark knows that the result is never NULL."""
+"""By column, SQL that replaces NULL. Spark knows that the result is never NULL."""
 
 
 def never_null(load: Load) -> Load:
-    """The same load over a query whose columns are never NULL, but for those that have to keep it."""
+    """Return the same load over a query whose columns are never NULL, except those that must be nullable."""
     return replace(load, model=lambda rows: load.model([_filled(row, load.keeps_null) for row in rows]))
 
 
 def _filled(row: Row, nullable: Sequence[str]) -> Row:
-    """What NEVER_NULL makes of a row."""
+    """Return a row as NEVER_NULL transforms it."""
     given = {
         "history": -1,
         "id": 0,

@@ -1,4 +1,4 @@
-"""What the load `changes` makes of a stream of changes: the table T, as a bag."""
+"""The model of the load `changes`: from a stream of changes to the table T, as a bag."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ KINDS = {
 }
 
 TURNS = {"truncate": 0, "moved": 1, "insert": 2, "update": 2, "correction": 3, "reversal": 4, "delete": 5}
-"""What comes first of what has the same order."""
+"""The order of rows with the same order columns."""
 
 
 def kind(row: Row, op: str, amounts: Sequence[str]) -> str | None:
-    """None for a row whose op is not known; corrections and reversals are known only where there are amounts."""
+    """Return None for a row with an unknown op; corrections and reversals need amounts."""
     found = KINDS.get((row[op] or "").upper())
     return None if found in ("correction", "reversal") and not amounts else found
 
 
 @dataclass
 class Event:
-    """What happens to one key."""
+    """The events of one key."""
 
     kind: str
     row: Row
     turn: tuple[Any, ...]
-    """Events are walked by this."""
+    """The sort key of events."""
 
 
 def changes(
@@ -55,10 +55,11 @@ def changes(
     amounts: Sequence[str] = (),
     previous_key: Mapping[str, str] | None = None,
 ) -> list[Row]:
-    """What the events of each key leave. `previous_key` says which column holds the earlier value of a key column."""
+    """Return the rows after the events of each key. `previous_key` names the columns with earlier values of key
+    columns."""
     truncates: list[Event] = []
     events: dict[tuple[Any, ...], list[Event]] = {}
-    for row in {values(row, columns): row for row in rows}.values():  # what came twice is one change
+    for row in {values(row, columns): row for row in rows}.values():  # a repeated row is one change
         what, order, content = kind(row, op, amounts), places(row, order_by), places(row, columns)
         if what is None or row[order_by[0]] is None:
             continue
@@ -82,7 +83,7 @@ def changes(
 
 
 def _earlier_key(row: Row, key: Sequence[str], previous: Mapping[str, str]) -> tuple[Any, ...]:
-    """The row's key with each earlier value that is told; its own key where none is."""
+    """Return the row's previous key: each earlier value that is set, or else the present one."""
     return tuple(
         row[previous[column]] if column in previous and row[previous[column]] is not None else row[column]
         for column in key

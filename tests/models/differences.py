@@ -1,4 +1,4 @@
-"""Where a table is not what the model says, told so that a person can follow it."""
+"""Describes where a table differs from its model."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from tests.models.rows import Row
 
 
 def first_difference(load: Load, histories: Sequence[History], upto: int, table: Sequence[Row]) -> str | None:
-    """What is wrong with the first history whose rows in the table are not the model's; None when all are right.
-
-    Columns of the table that the load does not define are not looked at.
-    """
+    """Describe the first history whose rows differ from the model; None when all are equal. Columns that the load does
+    not define are ignored."""
     want, have = _by_history(load, expected(load, histories, upto)), _by_history(load, table)
     wrong = {id for id in {*want, *have} if want.get(id, Counter()) != have.get(id, Counter())}
     for history in histories:
@@ -37,7 +35,7 @@ def _by_history(load: Load, rows: Sequence[Row]) -> dict[Any, Counter[tuple[Any,
 
 
 def _utc(value: Any) -> Any:
-    """Spark hands out moments without a zone, in the zone of the session, which tests set to UTC."""
+    """Spark returns times without a zone in the zone of the session, which tests set to UTC."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
@@ -65,7 +63,7 @@ def _description(
 
 
 def _shared(load: Load, histories: Sequence[History], history: History, upto: int) -> list[str]:
-    """What other histories did to this one."""
+    """Return the rows of other histories that affect this one."""
     batches = pack([other for other in histories if other.id != history.id])[: upto + 1]
     rows = [row for batch in batches for row in batch]
     if load.truncates:

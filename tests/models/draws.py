@@ -1,4 +1,4 @@
-"""The rows of one history: few keys and few times, so that rows collide."""
+"""Draws the rows of one history: few keys and few times, so that rows collide."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 from tests.models.rows import Row
 
 Choose = Callable[[int], int]
-"""A number from 0 up to, not including, the given one. Hypothesis shrinks towards 0."""
+"""Draw a number below the given one. Hypothesis shrinks towards 0."""
 
 MOST_ROWS = 14
 HOUR = timedelta(hours=1)
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 TIMES = [FIRST + hour * HOUR for hour in range(6)]
-# Around the edges of hours, on both sides of 1970, where flooring and truncating differ.
+# Around full hours before and after 1970, where flooring and truncating differ.
 MOMENTS = [
     start + offset
     for start in (FIRST, datetime(1969, 12, 31, 23, tzinfo=UTC))
     for offset in (timedelta(), timedelta(microseconds=1), HOUR - timedelta(microseconds=1), HOUR)
 ]
-# The last two sort one way by code point and the other way by UTF-16 unit.
+# The last two sort differently by code point and by UTF-16 unit.
 NAMES = [*["a", "b"] * 4, None, "", "A", "a ", "～", "😀"]
 AMOUNTS = [*[Decimal("1.00")] * 4, Decimal("2.50"), Decimal("-1.00"), Decimal("0.00"), None]
 IDS = [1, 1, 1, 1, 1, 2, 2, 3, None]
 
 
 def rows_of(draw_row: Callable[[Choose], Row], choose: Choose) -> list[Row]:
-    """Some are an earlier row again, or at another time, or with one other value: a tie, mostly."""
+    """Draw rows; some repeat an earlier row, have another time, or differ in one value, which mostly is a tie."""
     rows: list[Row] = []
     for _ in range(choose(MOST_ROWS + 1)):
         row = draw_row(choose)
@@ -74,14 +74,14 @@ def change(ops: Sequence[str | None], choose: Choose) -> Row:
 
 
 def truncate(choose: Choose) -> Row:
-    """Mostly without a key; a key that it has means nothing."""
+    """Draw truncates: mostly without a key; a key is ignored."""
     row = change(["T", "truncate", "Truncate"], choose)
-    row["at"] = one_of(choose, TIMES[1:4])  # Later ones would leave little to look at.
+    row["at"] = one_of(choose, TIMES[1:4])  # Later ones would leave few rows.
     return row if choose(3) == 2 else {"history": None, **row, "id": None, "old_id": None}
 
 
 def extracts(choose: Choose) -> list[Row]:
-    """Extracts of a small table: most keys stay, most values stay, some rows come twice, or have no key or no time."""
+    """Draw extracts of a small table: most keys and values stay, some rows are repeated, or have no key or time."""
     rows = []
     held: dict[Any, Row] = {}
     for taken in TIMES[: one_of(choose, [0, 1, 2, 3, 4, 5, 5, 5, 5, 5])]:

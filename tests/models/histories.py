@@ -1,7 +1,7 @@
-"""Histories for each load: rows cut into batches, in any order, some empty, some twice.
+"""Histories for each load: rows split into batches, in any order, some empty, some repeated.
 
-Many histories share one table, each with keys of its own by the column `history`. Truncates and extracts have no key:
-they act on all histories of a table, so what is expected is worked out from all rows together.
+Many histories share one table; the column `history` separates their keys. Truncates and extracts have no key: they act
+on all histories of a table, so the expected rows are computed from all rows together.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ class History:
 
 
 def histories(load: Load, seed: int, n: int, truncates: int = 2) -> list[History]:
-    """The same ones for the same seed. There are `truncates` truncates in all, for each acts on every history."""
+    """Draw histories; equal for an equal seed. There are `truncates` truncates in total, because each acts on every
+    history."""
     return _histories(load, random.Random(seed).randrange, n, truncates)
 
 
 @st.composite
 def some_histories(draw: st.DrawFn, load: Load, most: int = 3) -> list[History]:
-    """A few histories for one table, now and then with a truncate."""
+    """Draw a few histories for one table, sometimes with a truncate."""
 
     def choose(n: int) -> int:
         return draw(st.integers(0, n - 1))
@@ -44,13 +45,13 @@ def some_histories(draw: st.DrawFn, load: Load, most: int = 3) -> list[History]:
 
 
 def pack(histories: Sequence[History]) -> list[list[Row]]:
-    """The rows of all histories, batch by batch."""
+    """Return the rows of all histories by batch."""
     batches = [[_stamped(history.id, batch) for batch in history.batches] for history in histories]
     return [[row for rows in together for row in rows] for together in zip_longest(*batches, fillvalue=[])]
 
 
 def expected(load: Load, histories: Sequence[History], upto: int) -> list[Row]:
-    """The table after the batches 0 to `upto`, this one included."""
+    """Return the table after the batches 0 to `upto`, inclusive."""
     return load.model([row for batch in pack(histories)[: upto + 1] for row in batch])
 
 
@@ -66,7 +67,8 @@ def _histories(load: Load, choose: Choose, n: int, truncates: int) -> list[Histo
 
 
 def _cut(load: Load, choose: Choose, rows: list[Row]) -> tuple[tuple[Row, ...], ...]:
-    """Up to five batches, the rows spread over them at random: so rows come late. Some are empty, some come again."""
+    """Split the rows randomly into up to five batches, so that rows are late. Some batches are empty, some are
+    repeated."""
     batches: list[list[Row]] = [[] for _ in range(1 + choose(BATCHES))]
     for row in _shuffled(choose, rows):
         batches[choose(len(batches))].append(row)
@@ -85,5 +87,5 @@ def _shuffled(choose: Choose, rows: Sequence[Row]) -> list[Row]:
 
 
 def _stamped(history: int, rows: Sequence[Row]) -> list[Row]:
-    """A row that names a history itself, or none, as a truncate does, keeps what it says."""
+    """Set the history of a row, unless the row sets it itself, as a truncate does."""
     return [{"history": history, **row} for row in rows]

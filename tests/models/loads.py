@@ -1,6 +1,7 @@
-"""What each load makes of the rows Q that a query gives: the table T, as a bag. `changes` has a module of its own.
+"""The models of the loads: from the rows Q of a query to the table T, as a bag. `changes` has its own module.
 
-Written to be read, not to be fast: sort, then walk. `columns` are the query's, in the order of the table.
+They are written to be read, not to be fast: sort, then iterate. `columns` are those of the query, in the order of the
+table.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ GONE = "(gone)"
 
 
 class KeyTwice(Exception):
-    """A load that takes one row a key was given two."""
+    """A load that accepts one row for each key got two."""
 
 
 def append(rows: Sequence[Row]) -> list[Row]:
-    """T = Q; so it is for `replace` and `replace_partitions` too."""
+    """T = Q; also for `replace` and `replace_partitions`."""
     return [dict(row) for row in rows]
 
 
 def dedup(
     rows: Sequence[Row], *, columns: Sequence[str], key: Sequence[str], by: str, within: timedelta | None = None
 ) -> list[Row]:
-    """The first row of each key, or of each key in each window of time."""
+    """Return the first row of each key, or of each key in each time window."""
     table = []
     for mine in by_key(rows, key).values():
         seen = set()
@@ -66,7 +67,7 @@ def merge(
     soft_delete: str | None = None,
     update: Sequence[str] = (),
 ) -> list[Row]:
-    """Each row of a key, in order, replaces the one before; with `update`, only these columns of it and its order."""
+    """Each row of a key, in order, replaces the previous one; with `update`, only these columns and the order."""
     table = []
     for mine in by_key(rows, key).values():
         current: Row | None = None
@@ -95,12 +96,12 @@ def scd2(
     track: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
 ) -> list[Row]:
-    """The intervals in which the tracked columns of a key stayed the same."""
+    """Return the intervals in which the tracked columns of a key are equal."""
     time = order_by[0]
     tracked = [c for c in columns if c not in (*key, *order_by, *ignore)] if track is None else track
     table: list[Row] = []
     for mine in by_key(rows, key).values():
-        # In order of time, since the rows are; a later row of the same time takes the place of the one before.
+        # In order of time, like the rows; a later row of the same time replaces the previous one.
         last_of_each_time = {
             row[time]: row for row in _ranked(mine, columns, order_by, delete) if row[time] is not None
         }
@@ -128,8 +129,8 @@ def snapshot(
     track: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
 ) -> list[Row]:
-    """`merge` or `scd2` of the rows that are not as they were in the extract before, and of a delete where a key is
-    missing from the next extract."""
+    """`merge` or `scd2` of the rows that differ from the previous extract, with a delete where a key is missing from
+    the next extract."""
     changes: list[Row] = []
     before: dict[tuple[Any, ...], Row] = {}
     for time, extract in _extracts(rows, columns, key, taken):
@@ -146,10 +147,8 @@ def snapshot(
 def rejected(
     rows: Sequence[Row], *, columns: Sequence[str], key: Sequence[str], taken: str, max_shrink: str
 ) -> list[Any]:
-    """Which extracts shrank too much against the newest earlier one that did not. Rows are counted as keys.
-
-    The limit is given as text, since binary fractions refuse 3 rows after 10 at 0.7.
-    """
+    """Return the extracts that shrank too much, compared with the newest earlier accepted one. Rows are counted by key.
+    The limit is text, because binary fractions reject 3 rows after 10 at 0.7."""
     shrunk = []
     limit = Fraction(0)
     for time, extract in _extracts(rows, columns, key, taken):
@@ -163,7 +162,7 @@ def rejected(
 def _extracts(
     rows: Sequence[Row], columns: Sequence[str], key: Sequence[str], taken: str
 ) -> list[tuple[Any, dict[tuple[Any, ...], Row]]]:
-    """The extracts by time, each with the greatest row of each key."""
+    """Return the extracts by time, each with the greatest row of each key."""
     extracts: dict[Any, list[Row]] = {}
     for row in rows:
         if row[taken] is not None:
@@ -184,5 +183,5 @@ def _gone(row: Row) -> bool | None:
 
 
 def _ranked(rows: Sequence[Row], columns: Sequence[str], order_by: Sequence[str], delete: Condition) -> list[Row]:
-    """By order, then rows before deletes, then content."""
+    """Sort by order, then rows before deletes, then content."""
     return sorted(rows, key=lambda row: (places(row, order_by), delete(row) is True, places(row, columns)))

@@ -1,4 +1,4 @@
-"""What the models share: how values and rows sort, and which rows have a key."""
+"""Shared by the models: how values and rows sort, and which rows have a key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 Row = dict[str, Any]
 Condition = Callable[[Row], bool | None]
-"""What a SQL condition says of a row; None is NULL."""
+"""A SQL condition on a row; None is NULL."""
 
 
 def never(row: Row) -> bool:
@@ -16,7 +16,7 @@ def never(row: Row) -> bool:
 
 
 def place(value: Any) -> tuple[bool, Any]:
-    """Where a value sorts: NULL comes before everything."""
+    """Return the sort key of a value: NULL comes first."""
     return (False, 0) if value is None else (True, value)
 
 
@@ -29,7 +29,7 @@ def values(row: Row, columns: Iterable[str]) -> tuple[Any, ...]:
 
 
 def by_key(rows: Iterable[Row], key: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
-    """The rows of each key. Rows with NULL in the key are not among them: they go to quarantine."""
+    """Return the rows of each key, without rows with a NULL key, which go to quarantine."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if None not in values(row, key):

@@ -1,4 +1,4 @@
-"""The model of `changes`, sentence by sentence."""
+"""The properties of the model of `changes`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models of the loads but `changes`, sentence by sentence."""
+"""The properties of the models of all loads except `changes`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows(*given: Sequence[Any], columns: Sequence[str] = KTV) -> list[Row]:
 
 
 def cells(table: Sequence[Row], *columns: str) -> list[tuple[Any, ...]]:
-    """The table as tuples, in an order that tests can write down."""
+    """Return the table as sorted tuples."""
     return sorted((tuple(row[column] for column in columns or row) for row in table), key=str)
 
 
@@ -66,7 +66,7 @@ def test_dedup_within_keeps_one_row_for_each_aligned_window() -> None:
 
 
 def test_dedup_within_aligns_windows_of_any_length_to_1970() -> None:
-    # 2026-01-01 is day 20454 since 1970, which 7 divides: a window of weeks starts there, on a Thursday.
+    # 2026-01-01 is day 20454 since 1970, a multiple of 7: a week window starts there, on a Thursday.
     assert first((1, moment(0, 0, -1), "a"), (1, moment(0, 0), "b"), within=timedelta(days=7)) == [
         (1, moment(0, 0, -1), "a"),
         (1, moment(0, 0), "b"),
@@ -274,7 +274,7 @@ def test_rows_without_key_or_time_are_not_an_extract() -> None:
 
 
 def shrunk(limit: str, *sizes: int) -> list[Any]:
-    """Which of the extracts of these sizes are refused, by number. Each key comes twice."""
+    """Return the numbers of the rejected extracts of these sizes. Each key occurs twice."""
     given = rows(*((k, t, v) for t, size in enumerate(sizes) for k in range(size) for v in "ab"))
     return rejected(given, max_shrink=limit, **SNAPSHOT)
 

@@ -1,4 +1,4 @@
-"""What holds for the models over any history, and that the histories have what they promise."""
+"""Properties of the models over any history, and of the histories."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.models.histories import BATCHES, History, expected, histories, pack, 
 from tests.models.loads import KeyTwice, rejected
 from tests.models.rows import Row
 
-# Drawing a history takes many small choices. The machine may be busy: no example has to be done by a deadline.
+# A history needs many small draws, and the machine can be busy, so examples have no deadline.
 brief = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LEDGERS = [load for load in LOADS.values() if "_entry" in load.adds]
 INTERVALS = [load for load in LOADS.values() if "valid_from" in load.adds]
 MINDS_REPEATS = {"append", "replace", "replace_partitions", "keyed"}
-"""Where a row that comes twice is not the same as a row that comes once."""
+"""The loads for which a repeated row differs from a single one."""
 
 
 def loads(*chosen: Load) -> pytest.MarkDecorator:
@@ -77,7 +77,7 @@ def test_repeated_rows_matter_for_other_loads(load: Load) -> None:
 
 @loads(*LEDGERS)
 def test_the_sum_of_a_key_in_a_ledger_is_the_amount_of_its_current_row(load: Load) -> None:
-    """Each row that stays has one reversal; what is left without one is the current row, if there is any."""
+    """Each stored row has one reversal, except the current row, if there is one."""
     sums: dict[Any, Decimal] = {}
     unreversed: dict[Any, Counter[Decimal]] = {}
     for row in load.model(given_rows(histories(load, 5, 300))):

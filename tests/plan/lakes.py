@@ -45,7 +45,7 @@ def bronze(name: str, **kwargs: object) -> Table:
 
 
 def made(name: str, text: str, load: Load | None = None, **kwargs: object) -> Table:
-    """A table made by SQL whose first line is line 5 of its file."""
+    """Return an SQL table whose query starts in line 5 of its file."""
     file = name.replace(".", "/") + ".sql"
     table = Table(
         name=named(name),

@@ -1,4 +1,4 @@
-"""Queries of which something is proved: by the planner on their text, and on Spark with rows."""
+"""Queries with proofs: by the planner on their text, and on Spark with rows."""
 
 from __future__ import annotations
 
@@ -57,4 +57,4 @@ TRACED = [
     ("SELECT day, x FROM silver.orders WHERE k IN (SELECT k FROM silver.c)", "day"),
     ("SELECT o.day, item FROM silver.orders o LATERAL VIEW explode(items) t AS item", "day"),
 ]
-"""What decides the column `day`, over the columns of silver.orders."""
+"""Expressions of the column `day` over the columns of silver.orders."""

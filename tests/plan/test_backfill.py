@@ -1,4 +1,4 @@
-"""Which days of which tables are computed again, and which cannot be."""
+"""The days and tables that a backfill recomputes or rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What steps ask of a table format."""
+"""The capabilities that steps need from a table format."""
 
 from __future__ import annotations
 

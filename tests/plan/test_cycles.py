@@ -1,4 +1,4 @@
-"""A run builds each table after its inputs and after the tables that its checks reference: cycles are refused."""
+"""A run builds each table after its inputs and after the tables that its checks reference: cycles are rejected."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_references_to_unrelated_and_upstream_tables_are_accepted() -> None:
 
 
 def can_all_be_built(needs: Mapping[TableName, set[TableName]]) -> bool:
-    """Whether some order exists in which each table finds all that it needs, by trying every order."""
+    """Return whether an order exists in which each table has its inputs, by trying every order."""
     return any(
         all(needs[name] <= set(order[:place]) for place, name in enumerate(order)) for order in permutations(needs)
     )

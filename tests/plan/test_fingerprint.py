@@ -1,4 +1,4 @@
-"""What counts as a change of a table's definition."""
+"""The changes that count for a table's definition."""
 
 from __future__ import annotations
 

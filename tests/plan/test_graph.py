@@ -1,4 +1,4 @@
-"""Which table is made from which."""
+"""The graph of tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning costs before there is SQL to read."""
+"""The imports of planning before there is SQL to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where rows and columns come from."""
+"""The lineage of rows and columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where looks at a landing zone begin whose files come in the order of their names."""
+"""The start of listings of a landing zone whose file names are ordered."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_listing_on_the_day_of_a_full_one_continues_after_the_bookmark() -> No
 def test_a_full_listing_is_needed_before_the_first_batch_on_another_day_and_for_another_glob() -> None:
     assert next_listing(None, GLOB, TODAY) == listing(None)
     assert next_listing(seen("b", day="2026-01-01"), GLOB, TODAY) == listing(None)
-    assert next_listing(seen("b", day="2026-01-03"), GLOB, TODAY) == listing(None)  # a clock was put back
+    assert next_listing(seen("b", day="2026-01-03"), GLOB, TODAY) == listing(None)  # a clock was set back
     assert next_listing(seen("b", pattern="/landing/**"), GLOB, TODAY) == listing(None)
 
 
@@ -68,7 +68,7 @@ def test_later_files_move_the_bookmark() -> None:
 
 
 def test_a_batch_after_a_postponed_one_does_not_move_the_bookmark() -> None:
-    # `c` could not be read, and was to come between.
+    # `c` between them could not be read.
     assert bookmark_after(listing("c"), files("d"), progress(seen("b"))) == seen("b", greatest="d")
 
 

@@ -51,7 +51,7 @@ DAILY = made("gold.daily", "SELECT day, count(*) AS n FROM silver.orders GROUP B
 
 
 class Known(TypedDict, total=False):
-    """What a plan is made from besides the declarations, by table."""
+    """Return the facts of a plan, by table."""
 
     there: Mapping[str, TableFacts]
     progress: Mapping[str, Progress]
@@ -89,7 +89,7 @@ def build_of(made_plan: Plan, name: str) -> Build:
 
 
 def read(table: Table, **positions: int) -> Progress:
-    """The progress of a table that has read its inputs, by `layer_table`, up to a version."""
+    """Return the progress of a table that has read its inputs, by `layer_table`, up to a version."""
     return Progress(
         head=1,
         definition=definition(table),
@@ -338,7 +338,7 @@ def test_a_foreign_table_is_not_overwritten_without_a_request() -> None:
 
 
 def mode(table: Table, *, full: Mapping[str, int] | None = None, upstream: tuple[Table, ...] = ()) -> Build:
-    """How a table is built when the inputs in `full` are two versions ahead of its bookmark."""
+    """Return the build step of a table when the inputs in `full` are two versions ahead of its bookmark."""
     moved = full or {"bronze_orders": 3}
     inputs = Graph.of({each.name: each for each in (ORDERS, *upstream, table)}).upstream(table.name)
     keys = {str(name).replace(".", "_", 1) for name in inputs}

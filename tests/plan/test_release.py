@@ -1,4 +1,4 @@
-"""Which versions of tables fit together."""
+"""The consistent versions of tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tables a command is about."""
+"""The selection of tables."""
 
 from __future__ import annotations
 

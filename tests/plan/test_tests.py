@@ -1,4 +1,4 @@
-"""Tests are held to what the lake knows before anything is started."""
+"""Unit tests are checked against the lake before Spark starts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lake(folder: Path, **tests: str) -> Lake:
 
 
 def errors_of(folder: Path, text: str) -> list[tuple[str, str]]:
-    """The errors with which `Lake.test` ends before it starts Spark."""
+    """Return the errors of `Lake.test` before it starts Spark."""
     with pytest.raises(Problems) as caught:
         lake(folder, a=text).test()
     return [(error.code, str(error.at)) for error in caught.value.errors]

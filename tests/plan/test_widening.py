@@ -1,4 +1,4 @@
-"""Which types a column can take on in place."""
+"""The types to which a column can be widened in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges declared checks over an Arrow table with DuckDB, apart from the code that judges them in a run."""
+"""Evaluates declared checks over an Arrow table with DuckDB, independent of the code of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lakesmith.declare.checks import (
 
 
 def broken(checks: tuple[Check, ...], columns: tuple[Column, ...], rows: pa.Table, now: str) -> list[str]:
-    """The names of the checks, and the columns whose promises, the rows do not keep."""
+    """Return the names of the checks and of the columns that the rows break."""
     with duckdb.connect(":memory:") as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("t", rows)

@@ -1,4 +1,4 @@
-"""What is proposed or imported means in Spark what it was made from."""
+"""Proposed and imported checks have the same meaning in Spark as their originals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured of a batch is judged: against bounds, and against the good batches before it."""
+"""Measurements of a batch are compared with bounds, and with earlier good batches."""
 
 from __future__ import annotations
 

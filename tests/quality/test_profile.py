@@ -24,7 +24,7 @@ SILVER = TableName("silver", "orders")
 
 
 def declared(text: str = "", *, header: str = "load: replace") -> Table:
-    """silver.orders with this in the header of its SQL."""
+    """Return silver.orders with this text in its header."""
     with tempfile.TemporaryDirectory() as folder:
         files = {
             "lakesmith.yml": "name: shop\n",
@@ -60,7 +60,7 @@ def profiled(
 
 
 def rules(found: TableProfile) -> dict[str, dict[str, object]]:
-    """The proposed checks by name, without the severity, which is always the same."""
+    """Return the proposed checks by name, without the severity, which is always the same."""
     checks = [each for each in found.proposals if each.kind == "check"]
     assert all(each.rule["on_fail"] == "warn" for each in checks)
     return {each.name: {key: each.rule[key] for key in each.rule if key != "on_fail"} for each in checks}
@@ -103,7 +103,7 @@ _KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 @st.composite
 def tables(draw: st.DrawFn) -> pa.Table:
-    """A few columns of any kinds, some with names that YAML or SQL could take for something else."""
+    """Draw a few columns of any type, some with names that are special in YAML or SQL."""
     kinds = draw(st.lists(st.sampled_from(sorted(_KINDS)), min_size=1, max_size=4))
     names = draw(
         st.lists(

@@ -29,7 +29,7 @@ def tables(**more: Any) -> dict[str, Any]:
 
 
 def error_of(sql: str, **more: Any) -> LakesmithError:
-    """The error that asking for the names, or else the answer, ends with."""
+    """Return the error of the names or of the answer of a statement."""
     engine = DuckDB()
     try:
         engine.referenced(sql)

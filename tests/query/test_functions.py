@@ -1,4 +1,4 @@
-"""A query reaches the lake's tables and nothing else: every function of DuckDB is classified."""
+"""A query reads only the lake's tables: every function of DuckDB is classified."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lakesmith.query.functions import FORBIDDEN_FUNCTIONS, TABLE_FUNCTIONS
 
 REFUSALS = {"function-not-allowed", "no-file-access", "not-a-select"}
 CLASSIFIED = Path(__file__).with_name("scalar_functions.txt")
-"""The names of all functions over values that were looked at and reach nothing beyond their arguments."""
+"""The names of all reviewed functions over values, which read only their arguments."""
 
 
 def listed(*types: str) -> list[str]:
-    """The functions that DuckDB lists, with all that it ships built in."""
+    """Return the functions that DuckDB lists, with its built-in extensions."""
     with duckdb.connect() as connection:
         rows = connection.execute("SELECT DISTINCT lower(function_name), function_type FROM duckdb_functions()")
         return sorted({name for name, kind in rows.fetchall() if kind in types})
@@ -41,14 +41,14 @@ def quoted(name: str) -> str:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDB]:
-    """An engine with one connection for all calls, which need not be closed."""
+    """An engine with one connection for all calls."""
     with DuckDB()._connect() as connection:
         monkeypatch.setattr(DuckDB, "_connect", lambda self: nullcontext(connection))
         yield DuckDB()
 
 
 def code_of(engine: DuckDB, sql: str) -> str | None:
-    """The code that a statement is refused with before it runs."""
+    """Return the code with which a statement is rejected before it runs."""
     try:
         engine.referenced(sql)
     except UsageError as error:
@@ -73,7 +73,7 @@ def test_pragma_and_call_are_rejected(word: str, engine: DuckDB) -> None:
 
 
 def test_every_function_over_values_is_classified() -> None:
-    """A new version of DuckDB brings new functions: look at each, and add it to the one list or to the other."""
+    """A new version of DuckDB has new functions: review each, and add it to one of the lists."""
     harmless = set(CLASSIFIED.read_text(encoding="utf-8").split("\n")) - {""}
     internal = {name for name in listed("scalar") if name.startswith("__internal_")}
     found = set(listed("scalar", "macro", "aggregate", "window"))
@@ -102,7 +102,7 @@ def test_functions_that_reach_outside_the_rows_are_rejected_everywhere(name: str
 
 
 def test_macros_that_read_the_catalog_are_rejected() -> None:
-    """The parse tree has a macro's name and not what it stands for, so that is looked at here."""
+    """The parse tree has only a macro's name, so this test checks its definition."""
     with duckdb.connect() as connection:
         rows = connection.execute(
             "SELECT DISTINCT function_name, macro_definition FROM duckdb_functions() WHERE function_type = 'macro'"

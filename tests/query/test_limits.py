@@ -133,7 +133,7 @@ def test_the_command_fails_with_a_typed_error_at_the_timeout(lake: Path) -> None
     ],
 )
 def test_the_command_ends_when_the_engine_cannot_be_interrupted(sql: str, code: str, lake: Path) -> None:
-    """One call of a function checks no interrupt, and the text that it makes counts against no limit of DuckDB's."""
+    """A single function call checks no interrupt, and its text does not count against a limit of DuckDB."""
     ended = run(lake, sql, "--timeout", "1s" if code == "query-timeout" else "60s")
     assert (ended.returncode, ended.stdout) == (4, "")
     assert f"[{code}]" in ended.stderr

@@ -1,4 +1,4 @@
-"""A lake's tables as they lie on the disk; what is proposed for values of any kind is tested in tests/quality."""
+"""Profiles of a lake's stored tables; tests/quality tests the proposals for values of any type."""
 
 from __future__ import annotations
 

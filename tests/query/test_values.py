@@ -1,4 +1,4 @@
-"""Every type that DuckDB has, with its extreme values, at every depth: each is answered and can be printed."""
+"""Every type of DuckDB with its extreme values, at every depth: each is returned and can be printed."""
 
 from __future__ import annotations
 
@@ -115,16 +115,16 @@ CASES = [
     (form, leaf)
     for form in TEXT_PATTERNS
     for leaf in LEAVES
-    # DuckDB has no such values: NULL as a key, and a union without a type.
+    # DuckDB has no NULL keys and no unions without a type.
     if not (leaf.type == "NULL" and form in ("as a key", "in a union", "in a struct of unions"))
-    # A type as a value stands alone: DuckDB gives no list of types.
+    # DuckDB has no list of types as values.
     if not (leaf.type == "TYPE" and form != "alone")
 ]
 COLUMNS = ", ".join(TEXT_PATTERNS[form][0].format(leaf.sql) for form, leaf in CASES)
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Equal in value and in type; NaN is the same as NaN."""
+    """Return whether two values are equal in value and type; NaN equals NaN."""
     return repr(found) == repr(expected)
 
 

@@ -1,4 +1,4 @@
-"""Lakes that tests write by hand, run on the shared Spark."""
+"""Lakes for tests, run on the shared Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def orders(written: Written) -> Written:
 
 @pytest.fixture(scope="module")
 def module_lake(tmp_path_factory: pytest.TempPathFactory, shared_spark: SparkSession) -> Written:
-    """A lake that all tests of a module ask."""
+    """A lake that all tests of a module query."""
     lake = Written(tmp_path_factory.mktemp("shared") / "shop", isolated(shared_spark))
     lake.declare({"lakesmith.yml": "name: shop\n"})
     return lake

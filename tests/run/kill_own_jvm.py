@@ -1,4 +1,4 @@
-"""A process that calls the command line with a JVM of its own, and kills that JVM at a given moment."""
+"""A process that runs the command line with its own JVM, and kills that JVM at a given moment."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def kill_at(place: str, about: str, delay: float) -> None:
 
 
 def kill_while_starting() -> None:
-    """Kill the first child of this process that is a Java."""
+    """Kill the first Java child of this process."""
 
     def look() -> None:
         while True:
             for children in Path("/proc/self/task").glob("*/children"):
-                with suppress(FileNotFoundError):  # a thread or a child that has ended meanwhile
+                with suppress(FileNotFoundError):  # a thread or child that has ended
                     for child in children.read_text().split():
                         if Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/java"):
                             os.kill(int(child), signal.SIGKILL)
@@ -66,7 +66,7 @@ def kill_when_started() -> None:
 
 
 def main(place: str, about: str, delay: float, calls: list[list[str]]) -> None:
-    """The place is a failpoint, `spark.starting`, `spark.started`, or nothing."""
+    """The place is a failpoint, `spark.starting`, `spark.started`, or empty."""
     match place:
         case "":
             pass

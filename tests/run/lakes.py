@@ -1,4 +1,4 @@
-"""A lake that a test writes by hand, and shorthands for what tests do with it."""
+"""A lake of a test, and helpers for tests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Cut(BaseException):
-    """Stands for the process being killed here: nothing of ours catches it."""
+    """Simulates a killed process: Lakesmith never catches it."""
 
 
 @contextmanager
 def watched(watcher: Callable[[str, str], None]) -> Iterator[None]:
-    """Hear of each place that is reached."""
+    """Watch each reached failpoint."""
     failpoints.watch(watcher)
     try:
         yield
@@ -35,7 +35,7 @@ def watched(watcher: Callable[[str, str], None]) -> Iterator[None]:
 
 @contextmanager
 def cut_at(place: str, about: str | None = None) -> Iterator[None]:
-    """What comes to the place, for a table or for any, ends there as if it were killed."""
+    """End a run at the failpoint, for one table or any, as if it were killed."""
 
     def watcher(reached: str, name: str) -> None:
         if reached == place and about in (None, name):
@@ -47,7 +47,7 @@ def cut_at(place: str, about: str | None = None) -> Iterator[None]:
 
 @dataclass
 class Written:
-    """A lake folder, and shorthands for what tests do with it."""
+    """A lake folder, and helpers for tests."""
 
     folder: Path
     spark: SparkSession
@@ -60,7 +60,7 @@ class Written:
             path.write_text(text)
 
     def land(self, name: str, *rows: dict[str, object] | str) -> Path:
-        """Write a landing file: JSON lines from dicts, or the lines as they are."""
+        """Write a landing file: JSON lines from dicts, or unchanged lines."""
         path = self.folder / "landing" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))

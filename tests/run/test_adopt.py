@@ -1,4 +1,4 @@
-"""Tables of other lakes that are used where they lie: nothing is copied, and nothing is written to them."""
+"""Tables of other lakes that are used in place: nothing is copied, and they are never written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def written(tmp_path: Path, request: pytest.FixtureRequest) -> Written:
-    # Only tests that move rows wait for Spark.
+    # Only tests that move rows need Spark.
     moves = request.node.get_closest_marker("spark") is not None
     lake = Written(tmp_path / "shop", cast("SparkSession", request.getfixturevalue("spark") if moves else None))
     lake.declare({"lakesmith.yml": "name: shop\n"})
@@ -44,7 +44,7 @@ def written(tmp_path: Path, request: pytest.FixtureRequest) -> Written:
 
 @pytest.fixture
 def other(written: Written) -> Path:
-    """The folder that `bronze.orders` adopts, below the lake's own."""
+    """The folder that `bronze.orders` adopts, below the lake's folder."""
     written.declare({"bronze/orders.yml": "source: {adopt: elsewhere/orders}\n"})
     return written.folder / "elsewhere" / "orders"
 
@@ -85,7 +85,7 @@ def test_partitions_are_recomputed_by_the_change_feed_and_all_of_them_without_on
     assert written.run()["gold.daily"].mode == "full"
     write_deltalake(other, rows("a"), mode="append")
     DeltaTable(other).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
-    # The feed was off for a part of what is new.
+    # The change feed was off for a part of the new versions.
     assert written.run()["gold.daily"].mode == "full"
     write_deltalake(other, rows("a"), mode="append")
     assert written.run()["gold.daily"].mode == "partitions"

@@ -1,5 +1,8 @@
-"""Every load against its model: however its input is cut, repeated, delayed and shuffled, the table is what the model
-says, after every batch. Many histories share each run, each with keys of its own."""
+"""Every load against its model: for any split, repetition, delay and order of its input, the table matches the model
+after every batch.
+
+Many histories share each run, each with its own keys.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ pytestmark = pytest.mark.spark
 
 EACH = 165
 RUNS, FEW_RUNS = (0, 1, 3, 4), (0, 2, 4)
-"""The batches after which the lake is run; others are taken in together with the next."""
+"""The batches after which the lake is run; other batches are ingested with the next one."""
 LARGE = 3
-"""From this run on, tables are treated as large ones."""
+"""From this run on, tables count as large."""
 SEED = 5
 SAMPLE = {
     "rows": ("append", "replace_partitions", "dedup_within", "keyed"),
@@ -37,20 +40,20 @@ SAMPLE = {
 }
 """The loads of `make test`: of loads with the same code, the one with the most options. `make verify` has all loads."""
 SAME_CODE = {"dedup", "scd2_ignore", "changes_moves", "changes_amounts", "snapshot_scd2_ignore", "snapshot_scd2_track"}
-"""Loads that take no way of their own: others have their options and more."""
+"""Loads without a code path of their own: other loads have their options and more."""
 DERIVED = {
     "label": "coalesce(name, '?')",
     "shop": "'main'",
     "named": "CASE WHEN name IS NULL THEN false ELSE true END",
     "parts": "named_struct('label', coalesce(name, '?'), 'tags', array('a', 'b'), 'sizes', map('k', 1))",
 }
-"""Columns that Spark knows to be never NULL, at some depth, while the table's columns are nullable at every depth. They
-follow from `name` alone, so that no load treats a row differently because of them."""
+"""Columns that Spark knows are never NULL at some depth, while the table's columns are nullable. They depend only on
+`name`, so that no load treats a row differently."""
 NULLABILITY = "LAKESMITH_TEST_NULLABILITY"
 
 
 def sources(seed: int, each: int, names: Sequence[str] = ()) -> dict[str, tuple[list[Load], list[History]]]:
-    """These loads, or all, by what they read: those with the same rows share a bronze table."""
+    """Group loads by their rows: loads with the same rows share a bronze table."""
     found: dict[str, tuple[list[Load], list[History]]] = {}
     for load in (LOADS[name] for name in names or LOADS if name not in SAME_CODE):
         drawn = histories(load, seed, each)
@@ -95,7 +98,7 @@ def test_every_load_accepts_columns_that_become_nullable(written: Written, monke
 
 
 def _by_time(history: History) -> History:
-    """Each extract in a batch of its own; rows without a time come with the first."""
+    """Put each extract into a separate batch; rows without a time are in the first."""
     rows = [row for batch in history.batches for row in batch]
     return replace(
         history, batches=tuple(tuple(row for row in rows if (row["taken"] or TIMES[0]) == at) for at in TIMES)
@@ -103,14 +106,14 @@ def _by_time(history: History) -> History:
 
 
 def _as_sql(load: Load, source: str) -> dict[str, str]:
-    """The table with the columns that its load defines, and those of DERIVED."""
+    """Return the table with the columns of its load and those of DERIVED."""
     selected = ", ".join([*load.columns, *(f"{sql} AS {name}" for name, sql in DERIVED.items())])
     header = f"load: {json.dumps(load.declaration)}\ncolumns: {{label: {{type: string, required: true}}}}"
     return {f"silver/{load.name}.sql": f"/* lakesmith\n{header}\n*/\nSELECT {selected} FROM bronze.{source}\n"}
 
 
 def _as_python(load: Load, source: str) -> dict[str, str]:
-    """The table with columns whose nullability the environment decides; their values are the same either way."""
+    """Return the table with columns whose nullability depends on the environment; their values do not."""
     filled = {name: name if name in load.keeps_null else NEVER_NULL[name] for name in load.columns}
     required = [f"{sql} AS {name}" for name, sql in filled.items()]
     nullable = [f"nullif({sql}, CAST(NULL AS {load.columns[name]})) AS {name}" for name, sql in filled.items()]

@@ -1,4 +1,4 @@
-"""What comes back from the archive when a table is restored. No JVM."""
+"""Files that a restore returns from the archive. No JVM."""
 
 from __future__ import annotations
 

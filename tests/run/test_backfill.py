@@ -1,4 +1,4 @@
-"""Days of a table that are computed again: in resumable chunks, once, and beside runs that go on."""
+"""Backfills of days: in resumable chunks, once, and beside other runs."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def held(lake: Written, *names: str) -> dict[str, list[tuple[object, ...]]]:
 
 
 def damage(lake: Written, table: str, *, away: bool = False) -> None:
-    """Somebody changes half of the rows by hand, or takes them away."""
+    """Manually change or delete half of the rows."""
     path = lake.folder / ".lakesmith/warehouse" / table.replace(".", "/")
     change = f"DELETE FROM delta.`{path}`" if away else f"UPDATE delta.`{path}` SET amount = -7"
     lake.spark.sql(f"{change} WHERE dayofmonth(CAST(day AS date)) % 2 = 0")
 
 
 def days_of(rows: list[tuple[object, ...]]) -> dict[str, list[tuple[object, ...]]]:
-    """The rows by the day that they tell."""
+    """Return the rows by day."""
     found: dict[str, list[tuple[object, ...]]] = {}
     for row in rows:
         day = next(str(value)[:10] for value in row if str(value).startswith("2026-03") and len(str(value)) >= 10)
@@ -125,7 +125,7 @@ def test_a_backfill_of_every_load_recomputes_only_its_days(events: Written) -> N
         outside = {day for day in (*good, *bad, *now) if day not in week}
         assert {day: now.get(day) for day in week} == {day: good.get(day) for day in week}, table
         if table in ("silver.latest", "silver.history", "silver.stream"):
-            continue  # a key that had a row in these days is right on all others too
+            continue  # keys with a row in these days are correct on all other days too
         assert {day: now.get(day) for day in outside} == {day: bad.get(day) for day in outside}, table
     events.run(*TABLES, days=MARCH, chunk=31)
     assert held(events) == whole
@@ -138,7 +138,7 @@ def test_rows_after_a_backfill_are_added_once(events: Written) -> None:
     events.run()
     events.land("events/2.json", *(event(10 + day, day) for day in range(1, 8)))
     events.run("bronze.events")
-    # The backfill reads no more than the tables have read: rows that came since are still to come.
+    # The backfill reads only what the tables have read: later rows are read by the next run.
     backfilled = events.run(*tables, days=(date(2026, 3, 1), date(2026, 3, 3)))
     assert backfilled["gold.summed"].mode == "days"
     events.land("events/3.json", event(30, 2))
@@ -167,7 +167,7 @@ def test_an_interrupted_backfill_continues(month: Written, monkeypatch: pytest.M
     assert "is done up to 2026-03-14: lakesmith run gold.traced --from 2026-03-01" in planned.tables[0].reason
     assert not list(planned.steps)
     month.land("events/2.json", event(99, 9, 1000))
-    month.run()  # runs go on beside it, and do not forget it
+    month.run()  # other runs continue, and keep the backfill
     left = month.lake().plan(["gold.traced"], days=MARCH, chunk=7)
     assert [str(step.chunk) for step in left.steps] == [  # type: ignore[union-attr]
         "2026-03-15 to 2026-03-21",

@@ -1,4 +1,4 @@
-"""The traps of a bookmark that is the table itself: one test for each."""
+"""The pitfalls of a bookmark in the table itself."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ids(lake: Written, table: str) -> list[object]:
 
 
 def rejection(lake: Written, *select: str) -> LakesmithError:
-    """The one error of a run."""
+    """Return the only error of a run."""
     lake.run(*select, ok=False)
     (error,) = lake.reports[-1].errors
     return error
@@ -55,7 +55,7 @@ def rejection(lake: Written, *select: str) -> LakesmithError:
 
 @contextmanager
 def set_for_all(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    """As if Spark had been started with the settings: sessions that are made from now on have them."""
+    """Apply settings to all later sessions, as if Spark had been started with them."""
     conf = spark.sparkContext._jsc.sc().conf()
     for name, value in settings.items():
         conf.set(name, value)
@@ -67,7 +67,7 @@ def set_for_all(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]
 
 
 def unheard(commit: Callable[..., object], lost: Exception) -> Callable[..., None]:
-    """A commit that is made, and whose reply is lost."""
+    """Make commits succeed and lose their replies."""
 
     def made(*given: object, **named: object) -> None:
         commit(*given, **named)
@@ -77,7 +77,7 @@ def unheard(commit: Callable[..., object], lost: Exception) -> Callable[..., Non
 
 
 def clean_log(lake: Written, table: str) -> None:
-    """Checkpoint a table, and remove the commits before from its log."""
+    """Checkpoint a table, and delete the earlier commits from its log."""
     from deltalake import DeltaTable
 
     found = DeltaTable(str(path(lake, table)))
@@ -158,7 +158,7 @@ def test_leftover_fence_settings_skip_no_write(orders: Written) -> None:
     for number in (1, 2):
         orders.land(f"orders/{number}.json", row(number), row(-number, -1))
         with set_for_all(orders.spark, {APP: "lakesmith.bronze.orders", VERSION: "0"}):
-            # One thread: what a table leaves behind, the next one finds.
+            # One thread, so that the next table gets leftover settings.
             report = orders.lake().run(jobs=1, session=orders.spark)
         assert not report.errors
         built = [step.table for step in report.steps if step.table.startswith("silver")]
@@ -214,7 +214,7 @@ def test_a_position_survives_a_log_cleanup(written: Written, three_days: Path) -
     orders = copied(three_days, written)
     tables = ("bronze.orders", "silver.orders", "silver.log")
     for table in tables:
-        # A commit of somebody else, so that the log does not even begin with the last batch.
+        # A foreign commit, so that the log does not start with the last batch.
         DeltaTable(str(path(orders, table))).alter.set_table_properties({"delta.checkpointInterval": "5"})
         clean_log(orders, table)
     orders.land("orders/4.json", row(4))

@@ -1,4 +1,4 @@
-"""Files into bronze: as they arrived, each exactly once."""
+"""Files into bronze: unchanged, each exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a table is built from inputs that other writers have changed. No JVM."""
+"""The build mode for inputs that other writers have changed. No JVM."""
 
 from __future__ import annotations
 

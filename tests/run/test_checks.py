@@ -1,4 +1,4 @@
-"""Every kind of check on real rows: what it refuses, what it lets pass, and what it tells."""
+"""Every kind of check on real rows: rejected rows, accepted rows, and reports."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_history_checks_compare_with_good_batches_only(written: Written) -> None
     assert "steady: expected at most 50% from the mean of earlier batches, found 600 rows" in error.what
     (written.folder / "landing/orders/many.json").unlink()
     written.land("orders/other.json", *numbered(60, lambda n: 100 + n))
-    # What was refused is in bronze all the same: the batch that comes next holds it too.
+    # The rejected rows are still in bronze, so the next batch has them too.
     written.declare({"silver/orders.sql": silver(remembering.replace("50%", "99%").replace("last: 3", "last: 1"))})
     written.run(ok=False)
     found = {c.check: c for c in written.reports[-1].checks if c.table == "silver.orders"}

@@ -1,4 +1,4 @@
-"""`run --continuous`: rounds of the same run on what is new, and a clean end."""
+"""`run --continuous`: repeated rounds of a run, and a clean end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_each_round_ingests_new_files_until_the_end_is_requested(written: Writte
 
 @pytest.mark.verify
 def test_sigterm_completes_the_round_and_the_next_run_duplicates_nothing(tmp_path: Path) -> None:
-    """Slow: a process of its own, with a JVM of its own."""
+    """Slow: a separate process with its own JVM."""
     lake = tmp_path / "shop"
     landing = lake / "landing" / "orders"
     landing.mkdir(parents=True)
@@ -64,7 +64,7 @@ def test_sigterm_completes_the_round_and_the_next_run_duplicates_nothing(tmp_pat
 
 
 def _until(lake: Path, rows: int) -> None:
-    """Wait until the table has so many rows."""
+    """Wait until the table has this number of rows."""
     deadline = time.monotonic() + 150
     while time.monotonic() < deadline:
         (status,) = Lake.open(lake).status()

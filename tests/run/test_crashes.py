@@ -1,4 +1,4 @@
-"""A run that is cut short anywhere loses nothing and doubles nothing."""
+"""A run that is interrupted anywhere loses and duplicates nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CUTS = {
 
 @pytest.fixture(scope="module")
 def first_day(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake after its first run, to be copied: a lake can be moved."""
+    """A lake after its first run. Tests copy it, because a lake can be moved."""
     lake = Written(tmp_path_factory.mktemp("first") / "shop", shared_spark)
     lake.declare({"lakesmith.yml": "name: shop\n", **ORDERS})
     lake.land("orders/1.json", row(1, 1), row(2, 2), row(3, -1), '{"id": 4, "am')
@@ -96,7 +96,7 @@ def test_after_an_interruption_and_a_rerun_every_row_is_in_one_place_once(
 
 
 def _tables_in(owner: object, arguments: tuple[object, ...]) -> set[str]:
-    """The table that a call is about, wherever the call carries it."""
+    """Return the table of a call, from any argument."""
     held = [getattr(owner, "_table", None)]
     held += [getattr(getattr(argument, "table", None), "name", None) for argument in arguments]
     return {str(name) for name in held if isinstance(name, TableName)}

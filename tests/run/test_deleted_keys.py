@@ -1,4 +1,4 @@
-"""Keys that are gone stay gone, whatever comes late, is cut short or is rolled back."""
+"""Deleted keys stay deleted after late rows, interruptions and rollbacks."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_deleted_keys_of_an_uncommitted_rebuild_are_ignored(events: Written, mon
 
 
 def _cut_in(folder: str, overwrite: Callable[..., object]) -> Callable[..., object]:
-    """Die where a table in the folder would be replaced; what is kept elsewhere is written."""
+    """Raise when a table in the folder would be replaced; other writes succeed."""
 
     def cut(self: Delta, frame: object, location: str, *rest: object) -> object:
         if f"/warehouse/{folder}/" in location:
@@ -202,7 +202,7 @@ def test_files_outside_the_keys_of_a_batch_are_not_read(events: Written, monkeyp
     later = [file for file in set(folder.rglob("*.parquet")) - files if pq.read_table(file)["id"][0].as_py() >= 100]
     assert later
     for file in later:
-        file.rename(file.with_suffix(".away"))  # to read it would fail
+        file.rename(file.with_suffix(".away"))  # reading it would fail
     events.land("events/4.json", event(2, 4))
     events.run("+silver.latest")
     for file in later:

@@ -1,4 +1,4 @@
-"""Rows are compared as multisets; what differs is told row by row."""
+"""Rows are compared as multisets; differences are reported by row."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_rows_are_matched_through_chains_of_alternatives() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_maximum_number_of_rows_is_matched(seed: int) -> None:
-    """Counted by trying every way to place them."""
+    """Compared with a search over all assignments."""
     draw = random.Random(seed)
     found: list[Row] = [{name: draw.choice("12") for name in "abc"} for _ in range(5)]
     expected: list[Row] = [{name: draw.choice("12") for name in draw.sample("abc", 2)} for _ in range(5)]

@@ -1,4 +1,4 @@
-"""Data that is not as the contract says: each kind of difference, and each thing that can be done with it."""
+"""Data that does not match the contract: each kind of drift with each reaction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_bronze_reacts_to_drift_as_the_contract_declares(written: Written, kind: str) -> None:
-    """One table for each reaction, all of them in one run."""
+    """One table for each reaction, all in one run."""
     reactions = ("evolve", "freeze", "quarantine", "discard")
     for reaction in reactions:
         written.declare({f"bronze/{reaction}.yml": bronze(kind, reaction).replace("orders", reaction)})
@@ -64,7 +64,7 @@ def test_bronze_reacts_to_drift_as_the_contract_declares(written: Written, kind:
 
 def test_a_column_that_a_batch_lacks_is_missing(written: Written) -> None:
     for reaction in ("evolve", "freeze", "quarantine", "discard"):
-        # Nothing else is asked of the rows: their readers would write them by themselves.
+        # There are no other checks, so readers would write the rows themselves.
         text = bronze("missing_column", reaction).replace("orders", reaction).replace(", required: true", "")
         written.declare({f"bronze/{reaction}.yml": text})
         written.land(f"{reaction}/1.json", {"id": 1}, {"id": 2})

@@ -1,4 +1,4 @@
-"""The walk through a plan: what runs beside what, and what waits. No Spark: the steps stand still at a barrier."""
+"""The execution of a plan: parallel and waiting steps. No Spark: the steps wait at a barrier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full extracts: what a run writes follows what changed, and which extract is the newest survives whatever happens."""
+"""Full extracts: a run writes only changes, and the newest extract is always known."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.spark
 
 TABLES = ("silver.stock", "silver.history")
 FULL = dict.fromkeys(range(1000), 1)
-"""By id, how many pieces there are."""
+"""By id, the number of pieces."""
 
 
 @pytest.fixture
 def stock(written: Written) -> Written:
-    """Extracts of a table into one with the newest rows and into a history."""
+    """A lake that loads extracts into a table with the newest rows and into a history."""
     columns = "{id: bigint, pieces: int, day: date}"
     query = "SELECT id, pieces, day FROM bronze.stock"
     load = "snapshot: {key: id, taken: day"
@@ -49,7 +49,7 @@ def location(lake: Written, table: str) -> Path:
 
 
 def file_actions(lake: Written, table: str, after: int | None) -> Iterator[dict[str, Any]]:
-    """The files that the versions after one added and removed."""
+    """Return the files that later versions added and removed."""
     for commit in sorted((location(lake, table) / "_delta_log").glob("*.json")):
         if after is not None and int(commit.stem) > after:
             actions = map(json.loads, commit.read_text().splitlines())
@@ -74,12 +74,12 @@ def test_an_extract_writes_only_changes(stock: Written, monkeypatch: pytest.Monk
     extract(stock, 2, FULL)
     assert written_by_the_next_run() == nothing
 
-    # As in a large table, where rows that go are marked and their files stay.
+    # As in a large table, where deletion vectors mark deleted rows and files stay.
     monkeypatch.setattr(write, "_DV_MERGE_BYTES", 0)
     changed = {id: 2 if id == 1 else n for id, n in FULL.items() if id != 2} | {1000: 1}
     extract(stock, 4, changed)
     found = written_by_the_next_run()
-    # The history also closes the intervals of the row that changed and of the one that is missing.
+    # The history also closes the intervals of the changed and the missing row.
     for table, rows in {"silver.stock": 2, "silver.history": 4}.items():
         adds = [action["add"] for action in found[table] if "add" in action]
         new = [add for add in adds if not add.get("deletionVector")]
@@ -94,7 +94,7 @@ def test_an_extract_writes_only_changes(stock: Written, monkeypatch: pytest.Monk
 
     extract(stock, 5, changed)
     assert written_by_the_next_run() == nothing
-    # Late, so that all extracts are compared again: they give the same.
+    # A late extract, so that all extracts are compared again, with the same result.
     extract(stock, 3, FULL)
     assert written_by_the_next_run() == nothing
     held = content(stock)
@@ -113,12 +113,12 @@ def test_the_newest_extract_survives_rollbacks_kills_and_a_cleaned_log(
     extract(stock, 1, few)
     stock.run()
     with monkeypatch.context() as patch:
-        # Extracts that come in order never need all rows.
+        # Extracts in order never need all rows.
         patch.setattr(MergeInput, "recompute", None)
         extract(stock, 2, few)
         stock.run()
         stock.spark.sql(f"RESTORE delta.`{table}` TO VERSION AS OF 0").collect()
-        # What was rolled back is read again, with what is new.
+        # Rolled-back files are read again, with new ones.
         extract(stock, 3, {**few, 1: 3})
         assert stock.run()["silver.history"].rows_in == 6
         extract(stock, 4, {**few, 1: 4})
@@ -145,7 +145,7 @@ def test_the_newest_extract_survives_rollbacks_kills_and_a_cleaned_log(
         (4, 1, "2026-01-06", "2026-01-06", None),
     ]
 
-    # Where no batch names it, all rows do.
+    # If no batch names the newest extract, all rows are read.
     del record["checksum"], record["newest_extract"]
     done.write_bytes(with_checksum(json.dumps(record)))
     extract(stock, 7, {4: 1})

@@ -1,4 +1,4 @@
-"""What Spark and Delta raise, told as a user should hear it. No JVM."""
+"""Errors of Spark and Delta, translated for users. No JVM."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_rows_are_the_same_whether_their_readers_write_them_or_spark_does(writte
         "  local: timestamp_ntz\n  small: smallint\n  part: float\n  item: struct<name:string,tags:array<string>>\n"
     )
     source = 'source: {files: "landing/orders/*.json"}\n'
-    check = 'checks: {anything: {where: "true"}}\n'  # Spark has to judge it, so Spark writes
+    check = 'checks: {anything: {where: "true"}}\n'  # Spark must check it, so Spark writes the rows
     written.declare({"bronze/direct.yml": source + columns, "bronze/judged.yml": source + columns + check})
     full = {
         "id": 1, "price": "1.20", "wide": 123456789012345678.5, "at": "2026-01-31T10:00:00.123456+02:00",
@@ -145,7 +145,7 @@ def test_files_are_archived_after_they_are_ingested(written: Written) -> None:
 def test_a_new_field_aborts_the_job_before_its_commit_and_is_then_ingested(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_SMALL", 0)  # as if there were too much data to look through beforehand
+    monkeypatch.setattr(files, "_SMALL", 0)  # as if there were too much data for a survey
     written.declare({"bronze/orders.yml": "source: {files: landing/orders/*.json}\ncolumns: {id: bigint}\n"})
     written.land("orders/a.json", {"id": 1})
     written.run()

@@ -1,4 +1,4 @@
-"""Interrupted batches are completed, or an error says why they cannot be. No JVM."""
+"""Interrupted batches are completed, or an error has the reason. No JVM."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_a_held_batch_can_be_queried_and_approved_with_a_reason(written: Written
     assert written.lake().held() == ()
     with pytest.raises(UsageError, match="holds back a batch of run"):
         written.lake().approve(run.run_id, reason="again", session=written.spark)
-    # What comes next goes on from there, and is judged again.
+    # The next batch continues from there, and is checked again.
     written.land("orders/2.json", {"id": 4, "email": "g@h"})
     written.run()
     assert written.rows("SELECT orders FROM gold.count") == [(3,)]

@@ -1,6 +1,6 @@
-"""Spark's JVM ends during a run that started it: the error is typed, the run is recorded, the next one goes on.
+"""Spark's JVM ends during a run that started it: the error is typed, the run is recorded, and the next one continues.
 
-The lakes here run in processes of their own: a JVM that other tests use must not end.
+The lakes run in separate processes, because the JVM of other tests must not end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SLOW = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a process with a lake in it has said."""
+    """The output of a process with a lake."""
 
     codes: list[int]
     reports: list[dict[str, Any]]
@@ -54,7 +54,7 @@ class Answer:
 
     @property
     def outcomes(self) -> dict[str, str]:
-        """By table, how its step ended in the first round."""
+        """By table, the outcome of its step in the first round."""
         return {step["table"]: step["outcome"] for step in self.reports[0]["steps"]}
 
 
@@ -74,7 +74,7 @@ def declare(folder: Path, files: dict[str, str]) -> None:
 
 
 def killed_at(place: str, about: str, shop: Path, *rounds: list[str], delay: float = 0.0) -> Answer:
-    """Run the commands in one process, whose JVM is killed once the place is reached."""
+    """Run the commands in one process, whose JVM is killed at the place."""
     words = [["--lake", str(shop), *each, "--json"] for each in rounds]
     process = subprocess.run(
         [sys.executable, "-m", "tests.run.kill_own_jvm", json.dumps([place, about, delay, words])],
@@ -95,7 +95,7 @@ def killed_at(place: str, about: str, shop: Path, *rounds: list[str], delay: flo
 
 
 def recorded(shop: Path) -> list[tuple[str, dict[str, str]]]:
-    """The runs in the ledger, oldest first: the outcome of each, and those of its steps by table."""
+    """Return the runs in the ledger, oldest first: the outcome of each, and of its steps by table."""
     lake = Lake.open(shop)
     runs = lake.query("SELECT run_id, outcome FROM system.runs ORDER BY started_at").rows
     steps = lake.query('SELECT run_id, "table", outcome FROM system.steps').rows
@@ -171,7 +171,7 @@ def test_the_error_for_a_jvm_out_of_memory_names_the_setting(shop: Path, query: 
     assert answer.codes == [4]
     error, *rest = answer.errors
     assert (error["code"], error["table"]) == (code, "silver.large")
-    # A Spark that stops itself after that says so once.
+    # A Spark that then stops itself reports it once.
     assert [each["code"] for each in rest] in ([], ["spark-stopped"])
     assert "memory" in error["what"]
     assert "raise spark.driver.memory" in error["hint"]

@@ -1,5 +1,5 @@
-"""Aggregates and joins that are kept by the keys which changes touch: after any sequence of runs they hold what their
-query gives over the whole inputs."""
+"""Aggregates and joins that are updated by touched keys: after any sequence of runs they equal their query over all
+inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of every name are ingested under it; what cannot be is named once, and everything else goes on."""
+"""Files with any name are ingested; other entries are reported once, and everything else continues."""
 
 from __future__ import annotations
 

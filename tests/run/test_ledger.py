@@ -1,4 +1,4 @@
-"""What a run leaves in the ledger, and that a run with nothing to do leaves nothing."""
+"""The ledger's records of a run; a run with nothing to do records nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables are kept in order, and nothing is lost, doubled or computed again because of it."""
+"""Maintenance loses, duplicates and recomputes nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def data_files(lake: Written, place: str) -> set[str]:
 
 
 def leave_stray(lake: Written, place: str = "bronze/orders") -> Path:
-    """A file as a killed run leaves it."""
+    """Create a file as a killed run leaves it."""
     path = warehouse(lake) / place / "batch-00000009-0a0a0a0a" / "stray.parquet"
     path.parent.mkdir()
     path.write_bytes(b"never committed")
@@ -62,7 +62,7 @@ def newest(lake: Written, table: str) -> int:
 
 @pytest.fixture(scope="module")
 def two_days(shared_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake after two batches, each with a row that bronze refuses and one that silver refuses; to be copied."""
+    """A lake after two batches, each with a row that bronze rejects and one that silver rejects; to be copied."""
     lake = Written(tmp_path_factory.mktemp("two_days") / "shop", isolated(shared_spark))
     lake.declare({"lakesmith.yml": "name: shop\n", **ORDERS})
     for number in (1, 2):
@@ -80,11 +80,11 @@ def shop(two_days: Path, orders: Written) -> Written:
 
 
 FIRST = {"bronze.orders": 0, "silver.orders": 0}
-"""The versions that the first batch made."""
+"""The versions of the first batch."""
 
 
 def content(orders: Written) -> dict[str, list[str]]:
-    """What is in the tables and in quarantine."""
+    """Return the rows of the tables and of the quarantine."""
     return {
         "bronze": sorted(map(repr, orders.rows("SELECT id FROM bronze.orders"))),
         "rejected": sorted(map(repr, orders.rows("SELECT raw FROM quarantine.bronze_orders"))),
@@ -118,7 +118,7 @@ def test_a_vacuum_deletes_unused_files_and_leftovers_of_killed_runs(shop: Writte
     _age(warehouse(shop), 8 * 86400)
     had = data_files(shop, "bronze/orders")
     assert only(shop.lake().vacuum(("bronze.orders",), session=shop.spark)).sequence == 3
-    # The log tells when files were taken out of the table, and that was today.
+    # The log has the time when files were removed from the table: today.
     assert data_files(shop, "bronze/orders") == had - {left.name}
     assert not left.exists()
     assert not staged.exists()
@@ -245,7 +245,7 @@ def test_a_run_suspended_during_a_vacuum_fails_and_the_next_one_is_correct(
     orders.land("orders/1.json", row(1), row(2, -1))
     orders.run()
     orders.land("orders/2.json", row(3), row(4, -1))
-    # A process that is suspended shows no sign of life.
+    # A suspended process renews no lease.
     monkeypatch.setattr(lease, "LEASE_SECONDS", 0.0)
     monkeypatch.setattr(lease.Leases, "_renew", lambda *_: False)
     asleep, awake, reports = threading.Event(), threading.Event(), []

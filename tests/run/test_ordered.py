@@ -1,4 +1,4 @@
-"""Files whose names come in order: looked for from the last one on, and through everything once a day."""
+"""Ordered file names: listed from the last one on, and in full once a day."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Clock = Callable[[str], None]
 
 @pytest.fixture
 def on(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Sets the day."""
+    """A clock with a fixed day."""
 
     def set_day(day: str) -> None:
         monkeypatch.setattr(facts, "today", lambda: date.fromisoformat(day))
@@ -35,7 +35,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """The names that listings of the landing zone began after."""
+    """Return the names after which listings of the landing zone started."""
     seen_starts: list[str | None] = []
     real = LocalStore.find
 
@@ -69,13 +69,13 @@ def test_a_late_file_with_an_earlier_name_is_found_by_the_next_day_s_full_listin
     written.run()
     assert ids(written) == [1, 3]
     last = "landing/day=2026-01-04/b.json"
-    # Twice where something was found.
+    # Twice if something was found.
     assert starts == [None, None, last, last, last]
     on("2026-01-06")
     assert written.run()["bronze.orders"].rows_written == 1
     assert ids(written) == [1, 2, 3]
     assert starts[5:] == [None]
-    # From the late file on, in case that the run had been cut short before others of its kind; then from the last.
+    # From the late file on, because an interrupted run may have missed others; then from the last one.
     written.land("day=2026-01-06/a.json", {"id": 4})
     written.run()
     assert written.run() == {}

@@ -1,4 +1,4 @@
-"""Files of a warehouse are private, or as the environment says, whoever writes them."""
+"""Files of a warehouse of all writers are private, or have the permissions of the environment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GATED = (
 
 
 def modes(folder: Path) -> Iterator[tuple[str, bool, int]]:
-    """Everything below a folder: its path, whether it is a folder, its permissions."""
+    """Return everything below a folder: path, whether it is a folder, and permissions."""
     for path in (folder, *sorted(folder.rglob("*"))):
         yield str(path.relative_to(folder)), path.is_dir(), path.stat().st_mode & 0o777
 

@@ -1,4 +1,4 @@
-"""Rows come out of the quarantine once: through the table's own load, mended or as they are, also after a crash."""
+"""Rows leave the quarantine once, through the table's own load, fixed or unchanged, also after a crash."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def only_step(lake: Written, report: RunReport) -> StepRecord:
 
 
 def assert_row_counts(lake: Written, table: str) -> None:
-    """What came is written, refused and still there, a duplicate, or given up."""
+    """Check that each row in is written, quarantined, deduplicated or discarded."""
     ((rows_in, written, twice, discarded),) = lake.rows(
         "SELECT sum(rows_in) FILTER (mode <> 'replay'), sum(rows_written), sum(rows_deduplicated), sum(rows_discarded) "
         f"FROM system.steps WHERE \"table\" = '{table}' AND outcome = 'ok'"
@@ -62,7 +62,7 @@ def assert_row_counts(lake: Written, table: str) -> None:
 def test_replayed_rows_enter_through_the_load_and_a_rebuild_gives_the_same_rows(
     written: Written, loads: tuple[str, ...]
 ) -> None:
-    """A table for each load, all of them in one lake."""
+    """One table for each load, all in one lake."""
     written.declare({"bronze/orders.yml": BRONZE})
     written.declare({f"silver/{load}.sql": silver(LOADS[load]) for load in loads})
     written.land(
@@ -76,7 +76,7 @@ def test_replayed_rows_enter_through_the_load_and_a_rebuild_gives_the_same_rows(
     step = replay(written, "silver.append")
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (3, 0, 3)
 
-    # Today's rule lets one of them pass as it is; another is mended; the third is still wrong.
+    # By today's rule, one row passes unchanged, another is fixed, and the third is still invalid.
     written.declare({f"silver/{load}.sql": silver(LOADS[load], rule="amount >= -5") for load in loads})
     now: dict[str, list[tuple[object, ...]]] = {}
     for load in loads:
@@ -95,7 +95,7 @@ def test_replayed_rows_enter_through_the_load_and_a_rebuild_gives_the_same_rows(
         assert json.loads(str(fixed[2])) == {"id": 1, "amount": 9, "at": 0}
         assert_row_counts(written, table)
 
-    # The next batch goes on where the table was, and the whole table computed anew is the same.
+    # The next batch continues, and a rebuild of the table gives the same rows.
     written.land("orders/2.json", {"id": 7, "amount": 7, "at": 7})
     written.run()
     grown = {load: written.rows(shown(load)) for load in loads}
@@ -135,7 +135,7 @@ def test_an_unreadable_bronze_record_enters_after_it_is_fixed(written: Written) 
     written.land("orders/1.json", {"id": 1, "amount": 1}, cut, {"id": 3, "amount": 300}, "nonsense", twice)
     step = written.run()["bronze.orders"]
     assert (step.rows_written, step.rows_quarantined) == (1, 4)
-    # What nobody has mended is as unreadable as it was, whatever else is set.
+    # A row without a fix of its text stays unreadable, for any other fix.
     step = replay(written, "bronze.orders", EVERY, set={"at": "5"})
     assert (step.rows_in, step.rows_written, step.rows_quarantined) == (4, 0, 4)
     found = written.rows(f"SELECT id FROM quarantine.bronze_orders WHERE raw IN ('{cut}', 'nonsense')")
@@ -153,7 +153,7 @@ def test_an_unreadable_bronze_record_enters_after_it_is_fixed(written: Written) 
         (3, 30, 3),
     ]
     assert_row_counts(written, "bronze.orders")
-    # What was taken in before is still known: nothing comes twice.
+    # Ingested files are still known: nothing is ingested twice.
     assert written.run() == {}
     written.land("orders/2.json", {"id": 4, "amount": 4})
     assert written.run()["bronze.orders"].rows_in == 1

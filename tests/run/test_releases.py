@@ -1,4 +1,4 @@
-"""A release is versions of all tables that fit together: it can be read, and the lake goes back to it."""
+"""A release is a consistent version of all tables: it can be queried and restored."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_rollback_reverts_rejections_and_decisions_without_changed_rows(lake: 
 
 
 def ran_before(lake: Written) -> str:
-    """The newest run that did something."""
+    """Return the newest run with steps."""
     return next(report.run.run_id for report in reversed(lake.reports) if report.run is not None)
 
 

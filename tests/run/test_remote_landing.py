@@ -1,4 +1,4 @@
-"""Files of real remote stores into bronze, with the guarantees that files on disk have."""
+"""Files of real remote stores into bronze, with the guarantees of local files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.servers]
 
 
 def declare(written: Written, places: dict[str, Place], more: str = "") -> None:
-    """One bronze table a store; the lake's storage block tells how each is reached."""
+    """One bronze table for each store; the lake's storage block has its settings."""
     storage = {url: settings for place in places.values() for url, settings in place.settings.items()}
     written.declare(
         {"lakesmith.yml": json.dumps({"name": "shop", "environments": {"dev": {"storage": storage}}})}

@@ -1,4 +1,4 @@
-"""Tests of a user's own tables go through the real engine, and fail when the rows are others."""
+"""Unit tests of users run in the real engine, and fail for other rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TABLES = {
 
 @pytest.fixture(scope="module")
 def results(module_lake: Written) -> dict[str, UnitTestResult]:
-    """One run of many tests: each asks for its own."""
+    """One run of many unit tests; each test reads its own result."""
     module_lake.declare(TABLES | TESTS)
     report: UnitTestReport = module_lake.lake().test(session=module_lake.spark)
     return {result.name: result for result in report.results}

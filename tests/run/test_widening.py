@@ -1,4 +1,4 @@
-"""Columns that become wider: what comes under `additive`, what is declared, and all that reads such a table after."""
+"""Widened columns: by new values under `additive`, by a declaration, and their later readers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ WIDENED = (
 def test_a_wider_type_widens_an_undeclared_column_and_all_readers_read_it(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_SMALL", 0)  # as if there were too much data to look through beforehand
+    monkeypatch.setattr(files, "_SMALL", 0)  # as if there were too much data for a survey
     written.declare(
         {
             "bronze/p.yml": "source: {files: landing/p/*.parquet}\ncolumns: {fixed: int}\n",
@@ -105,13 +105,13 @@ def test_a_wider_type_widens_an_undeclared_column_and_all_readers_read_it(
     assert (report.rows, report.version) == (2, 2)
     assert written.run() == {}
 
-    # From here on there is nothing wider, and changes are followed again.
+    # From here on nothing is wider, and changes are read incrementally again.
     _land(written, "p/c.parquet", NARROW, {**FIRST, "id": 2})
     steps = written.run()
     assert (steps["bronze.p"].columns_widened, steps["silver.p"].mode) == (None, "changes")
     assert written.rows("SELECT count(*), sum(id) FROM silver.p") == [(3, 3 + (1 << 40))]
 
-    # Back to before it was widened: the wide file is new again, and widens the table again.
+    # Restored to before it was widened: the wide file is new again, and widens the table again.
     place = written.folder / ".lakesmith/warehouse/bronze/p"
     written.spark.sql(f"RESTORE TABLE delta.`{place}` TO VERSION AS OF 0")
     assert written.rows("SELECT id, w FROM bronze.p") == [(1, 3)]
@@ -149,7 +149,7 @@ def test_files_of_every_format_widen_and_a_strict_contract_does_not(
     assert steps["bronze.avro"].columns_widened == steps["bronze.orc"].columns_widened == "n: int → bigint"
     assert written.rows("SELECT n FROM bronze.avro ORDER BY n") == [(1,), (1 << 40,)]
     assert written.rows("SELECT n FROM bronze.orc ORDER BY n") == [(1,), (1 << 40,)]
-    # One number in the same file has a fraction: no column holds both, and neither becomes another number.
+    # One number in the file has a fraction: no column holds both exactly, and neither is changed.
     assert (steps["bronze.json"].columns_widened, steps["bronze.json"].rows_rescued) == (None, 2)
     written.land("json/c.json", {"n": 10**30})
     assert written.run("bronze.json")["bronze.json"].columns_widened == "n: bigint → decimal(38,0)"
@@ -215,7 +215,7 @@ def test_a_run_killed_between_the_table_feature_and_the_rows_changes_no_row(
     assert written.rows("SELECT n, typeof(n) FROM bronze.c") == [(1, "INTEGER")]
     assert written.run()["bronze.c"].columns_widened == "n: int → bigint"
     assert written.rows("SELECT n FROM bronze.c ORDER BY n") == [(1,), (1 << 40,)]
-    # No row at all, which delta-rs cannot commit to such a table.
+    # No rows: delta-rs cannot commit to such a table.
     written.declare(
         {
             "bronze/c.yml": "source: {files: landing/c/*.parquet}\n"
