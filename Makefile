@@ -97,9 +97,9 @@ log-store: setup
 
 # Newest versions that pyproject.toml allows.
 relock: $(UV)
-	$(UV) pip compile pyproject.toml --extra spark --extra java --extra sources --group dev --upgrade --quiet \
+	$(UV) pip compile pyproject.toml --extra spark --extra connect --extra java --extra sources --group dev --upgrade --quiet \
 		--universal --generate-hashes --no-header --no-annotate --output-file requirements.lock
-	$(UV) pip compile pyproject.toml --extra spark --extra java --extra sources --group dev --group bench --quiet \
+	$(UV) pip compile pyproject.toml --extra spark --extra connect --extra java --extra sources --group dev --group bench --quiet \
 		--constraint requirements.lock --universal --generate-hashes --no-header --no-annotate \
 		--output-file requirements-bench.lock
 

@@ -20,7 +20,19 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
     # Lakes sync every commit, which costs nothing in memory. Tests of disks mount their own disks.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
 
-_SERVERS = ("shared", "azure", "http", "kafka", "postgresql", "proxy", "http_proxy", "registry", "s3", "sftp")
+_SERVERS = (
+    "shared",
+    "azure",
+    "connect",
+    "http",
+    "kafka",
+    "postgresql",
+    "proxy",
+    "http_proxy",
+    "registry",
+    "s3",
+    "sftp",
+)
 
 pytest_plugins = ["tests.durations", *(f"tests.servers.{name}" for name in _SERVERS)]
 

@@ -23,6 +23,9 @@ SLOW_TESTS: dict[str, str] = {
     "tests/run/test_any_order.py::test_a_sample_of_loads_matches_its_models_after_every_batch": (
         "it stands for the loads: each takes several runs of several tables"
     ),
+    "tests/spark/test_connect.py::test_an_incremental_build_reads_the_changed_rows_only": (
+        "a client in a process of its own runs a lake twice"
+    ),
     "tests/spark/test_secrets.py::test_no_secret_is_visible_in_command_line_environment_ui_log_or_file": (
         "it needs a JVM of its own, with a UI and an event log, and four commands"
     ),

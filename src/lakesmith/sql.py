@@ -1,11 +1,13 @@
-"""Spark SQL text for identifiers, literals and column ranges."""
+"""Spark SQL text for identifiers, literals and column ranges, and statements that use frames as tables."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _EXACT = ("tinyint", "smallint", "int", "bigint", "string", "date")
 """Types whose text form is exact, and which all tables sort in the same order."""
@@ -20,6 +22,26 @@ def literal(text: str) -> str:
 def quoted(name: str) -> str:
     """An identifier."""
     return f"`{name.replace('`', '``')}`"
+
+
+def frame_name() -> str:
+    """A unique name for a frame in a statement."""
+    return f"frame_{uuid4().hex}"
+
+
+def run_sql(spark: SparkSession, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Run a statement that uses frames as tables. The keys of `frames` are names from `frame_name`.
+
+    PySpark makes a unique view of each frame for this statement only. A view with a fixed name returns wrong rows on
+    Spark Connect, which resolves views when rows are read: by then, another statement has replaced the view.
+    """
+    if not frames:
+        return spark.sql(text)
+    template = text.replace("{", "{{").replace("}", "}}")
+    for name in frames:
+        template = template.replace(name, f"{{{name}}}")
+    tables: dict[str, Any] = dict(frames)
+    return spark.sql(template, **tables)
 
 
 def bounds(rows: DataFrame, name: str, side: str = "") -> tuple[int, str | None]:

@@ -38,7 +38,7 @@ from lakesmith.spark.loads import apply_load, is_keyed
 from lakesmith.spark.loads.order import all_not_null
 from lakesmith.spark.loads.touched_keys import touched_keys
 from lakesmith.spark.types import parse_columns, sql_type
-from lakesmith.sql import literal, quoted
+from lakesmith.sql import frame_name, literal, quoted, run_sql
 from lakesmith.sqlproof.binding import bind
 from lakesmith.sqlproof.query import KeyFinder, PartitionTrace, key_finder, partition_source, uses_key_finder
 from lakesmith.store import Warehouse
@@ -260,7 +260,7 @@ class _QueryBatch:
     ) -> DataFrame:
         """Return the keys that changes of one input touch, with old and new rows of the other inputs."""
         frames = {other: rows.unionByName(feeds[other]) if other in feeds else rows for other, rows in now.items()}
-        return self.spark.sql(bind(query, _views({**frames, name: feeds[name]})))
+        return _run_over(self.spark, query, {**frames, name: feeds[name]})
 
 
 def _new_rows(feed: DataFrame) -> DataFrame:
@@ -270,7 +270,7 @@ def _new_rows(feed: DataFrame) -> DataFrame:
 def _run_query(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame]) -> DataFrame:
     query = table.origin
     if isinstance(query, SqlQuery):
-        return spark.sql(bind(query, _views(frames)))
+        return _run_over(spark, query, frames)
     assert isinstance(query, PythonQuery)
     from pyspark.sql import DataFrame
 
@@ -286,14 +286,10 @@ def _run_query(spark: SparkSession, table: Table, frames: Mapping[str, DataFrame
     return rows
 
 
-def _views(frames: Mapping[str, DataFrame]) -> dict[TableName, str]:
-    """Create a temporary view for each input and return the view names by table."""
-    views = {}
-    for name, frame in frames.items():
-        view = f"lakesmith_{name.replace('.', '_')}"
-        frame.createOrReplaceTempView(view)
-        views[_table_name(name)] = view
-    return views
+def _run_over(spark: SparkSession, query: SqlQuery, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Run the text of a query with a frame in place of each table."""
+    names = {_table_name(name): frame_name() for name in frames}
+    return run_sql(spark, bind(query, names), dict(zip(names.values(), frames.values(), strict=True)))
 
 
 def _table_name(name: str) -> TableName:

@@ -19,13 +19,12 @@ from lakesmith.formats.delta.snapshot import open_snapshot, open_snapshot_if_any
 from lakesmith.formats.delta.spark_reads import no_rows
 from lakesmith.formats.delta.spark_settings import FENCE, NOTE, spark_settings
 from lakesmith.ports import BROADCAST_ROWS, CommitResult, ReplaceWhere, Upsert, Write
-from lakesmith.sql import quoted
+from lakesmith.sql import frame_name, quoted, run_sql
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-_SOURCE_VIEW = "lakesmith_merge_source"
 _WIDENING = "delta.enableTypeWidening"
 _DV_MERGE_BYTES = "delta.enableDeletionVectors"
 
@@ -82,16 +81,17 @@ def merge(upsert: Upsert, location: str, write: Write) -> CommitResult:
             merge_by_vectors(upsert, count, table, location, write)
             return batch_result(location, write)
     evolution = "WITH SCHEMA EVOLUTION " if write.evolve else ""
-    upsert.rows.createOrReplaceTempView(_SOURCE_VIEW)
     _refuse_if_rolled_back(location, write)
     # MERGE takes its fence and note from session settings that do not reset themselves. Left set, they would make Delta
     # skip later writes without an error. Only one table uses this session.
     fence = {**dict(zip(FENCE, (write.flow, str(write.sequence)), strict=True)), NOTE: write.note}
     with spark_settings(spark, fence):
-        spark.sql(
-            f"MERGE {evolution}INTO delta.`{location}` AS target USING {_SOURCE_VIEW} AS source "
+        name = frame_name()
+        statement = (
+            f"MERGE {evolution}INTO delta.`{location}` AS target USING {name} AS source "
             f"ON {match_condition(upsert)} {_merge_clauses(upsert)}"
-        ).collect()
+        )
+        run_sql(spark, statement, {name: upsert.rows}).collect()
     return batch_result(location, write)
 
 

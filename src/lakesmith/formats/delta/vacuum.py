@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from lakesmith.formats.delta.actions import active_files, log_segment
 from lakesmith.formats.delta.snapshot import open_snapshot_if_any
 from lakesmith.formats.delta.spark_settings import spark_settings
+from lakesmith.sql import frame_name, run_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_INVENTORY_VIEW = "lakesmith_vacuum_inventory"
 _INVENTORY_COLUMNS = "path string, length bigint, isDir boolean, modificationTime bigint"
 _SETTINGS = {
     # The caller has checked the age, which is not too short.
@@ -44,9 +44,9 @@ def vacuum(
         if not old:
             return
         inventory = spark.createDataFrame([(path, 0, False, 0) for path in old], _INVENTORY_COLUMNS)
-        inventory.createOrReplaceTempView(_INVENTORY_VIEW)
-        inventory_sql = f"(SELECT * FROM {_INVENTORY_VIEW})"
-        spark.sql(f"VACUUM delta.`{location}` USING INVENTORY {inventory_sql} {retention}").collect()
+        name = frame_name()
+        statement = f"VACUUM delta.`{location}` USING INVENTORY (SELECT * FROM {name}) {retention}"
+        run_sql(spark, statement, {name: inventory}).collect()
 
 
 def count_unused_files(location: str, older_than: float) -> int:
